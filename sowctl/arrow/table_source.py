@@ -28,6 +28,7 @@ from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.messages.native_values import Form
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     import pyarrow
@@ -125,7 +126,7 @@ def open_delimited_source(
         if row.cells is None:
             raise ValueError(row.problem)
         if len(row.cells) != len(names):
-            raise ValueError(f"it has {len(row.cells)} cells, but the header has {len(names)}")
+            raise ValueError(f"it has {format_count(len(row.cells), 'cell')}, but the header has {len(names)}")
         members: dict[str, Any] = {}
         for field, cell, text in zip(fields, cells, row.cells[skipped:], strict=True):
             if text is not None:

@@ -21,6 +21,7 @@ from sowctl.browse.instance_reader import (
     format_message,
 )
 from sowctl.browse.screen import BrowserScreen, fill_table
+from sowctl.values.display import format_count
 
 PREFETCH_ROWS = 10
 """Rows in front of the last one from which on further messages are read."""
@@ -49,7 +50,7 @@ class QueuesPage(BrowserScreen):
     def _show_queues(self, rows: list[QueueRow]) -> None:
         self._rows = rows
         fill_table(self.query_one(DataTable), QUEUE_COLUMNS, [row.cells for row in rows], QUEUE_COLUMNS[2:])
-        count = "1 queue" if len(rows) == 1 else f"{len(rows)} queues"
+        count = format_count(len(rows), "queue")
         self.show_line(f"{count}; Enter shows messages" if rows else "the configuration has no queues")
 
     def on_data_table_row_selected(self) -> None:

@@ -124,12 +124,12 @@ def report_error(error: SowError, streams: Streams, error_format: str) -> None:
         streams.write_stderr_json(build_error_row(error))
         return
     place = f"{escape_line(error.place)}: " if error.place else ""
-    lines = [f"{streams.style_text('error', f'error[{error.code}]')}: {place}{escape_line(error.message)}"]
+    lines = streams.fold_labelled("error", f"error[{error.code}]", f"{place}{escape_line(error.message)}")
     if error.excerpt:
         lines += ["  " + line for line in escape_lines(error.excerpt).split("\n")]
     lines += [f"  {escape_line(str(error.facts[name]))}" for name in ("durable", "resume") if error.facts.get(name)]
     if error.hint:
-        lines.append(f"  {streams.style_text('hint', 'hint')}: {escape_line(error.hint)}")
+        lines += streams.fold_labelled("hint", "hint", escape_line(error.hint), "  ")
     streams.write_stderr_painted("\n".join(lines))
 
 

@@ -232,12 +232,12 @@ class Invocation:
         from sowctl.output.display import escape_line
 
         front = (f"[{code}] " if code else "") + (f"{escape_line(place)}: " if place else "")
-        shown = f"{self.streams.style_text('warning', 'warning')}: {front}{escape_line(text)}"
+        shown = self.streams.fold_labelled("warning", "warning", front + escape_line(text))
         if hint is not None:
-            shown += f"\n  {self.streams.style_text('hint', 'hint')}: {escape_line(hint)}"
+            shown += self.streams.fold_labelled("hint", "hint", escape_line(hint), "  ")
         known = {"code": code, "place": place, "hint": hint} | facts
         self._write_remark(
-            "warning", text, shown, **{name: value for name, value in known.items() if value is not None}
+            "warning", text, "\n".join(shown), **{name: value for name, value in known.items() if value is not None}
         )
 
     def _write_remark(self, level: str, text: str, shown: str, **facts: object) -> None:

@@ -7,11 +7,12 @@ object a second.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
 from sowctl.cli.streams import Streams
-from sowctl.values.display import format_duration
+from sowctl.values.display import format_count, format_duration
 
 INITIAL_DELAY_SECONDS = 2.0
 """Seconds before the first drawing."""
@@ -70,7 +71,7 @@ class ProgressMeter:
         # What ends a phase, such as a sync, is not counted: no time is promised for it.
         rest = f", {format_duration(left, whole=True)} left" if left is not None and left >= 0.5 else ""
         rest = ", finishing" if total and done >= total else rest
-        self._draw_line(f"{self._name}: {share}{total or done:,} {what}{rest}")
+        self._draw_line(f"{self._name}: {share}{_format_counted(total or done, what)}{rest}")
         self._drawn = True
 
     def erase(self) -> None:
@@ -86,3 +87,10 @@ class ProgressMeter:
 
     def _draw_line(self, text: str) -> None:
         self._on = self._streams.draw_line(text) and self._on
+
+
+def _format_counted(count: int, what: str) -> str:
+    """A count of ``what``, a plural noun that words may follow: ``1 entry``, ``2 records to index``."""
+    noun, *rest = re.split(r"(?= (?:of|to) )", what, maxsplit=1)
+    one = noun.removesuffix("ies") + "y" if noun.endswith("ies") else noun.removesuffix("s")
+    return format_count(count, "".join([one, *rest]), what)

@@ -139,6 +139,18 @@ class Streams:
 
         return [part for line in shown for part in wrap_list_line(line, columns)]
 
+    def fold_labelled(self, style: str, label: str, text: str, indent: str = "") -> list[str]:
+        """``label: text``, the label in a style; on a terminal broken between words, never within one, such as a path.
+
+        The text is already safe to show.
+        """
+        lines = [f"{indent}{label}: {text}"]
+        if is_terminal(self.stderr) and len(lines[0]) > (columns := self.measure_columns(self.stderr)):
+            from sowctl.output.facts import wrap_words
+
+            lines = list(wrap_words(lines[0][len(indent) :], columns, indent, indent + "  "))
+        return [lines[0].replace(label, self.style_text(style, label), 1), *lines[1:]]
+
     def write_stderr_json(self, row: Mapping[str, object]) -> None:
         """Write an object to standard error as one line of JSON: ASCII without control characters."""
         from sowctl.values.jsonline import format_json_line

@@ -54,8 +54,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-ENG-010": """10 no store yet
 
-        Why: Nothing has been published to the topic, or it is transient and has no journal, so its records are
-        not kept.
+        Why: The command or job needs the store of the topic, but nothing has been published to the topic, or the
+        topic is transient and has no journal, so its records are not kept. Commands that read records treat such a
+        topic as empty, with a note.
         Do: Publish to the topic. To keep records, configure a FileName or add the topic to the TransactionLog.
         """,
     "SOW-ENG-011": """10 missing store that the journals cannot restore

@@ -21,6 +21,7 @@ from sowctl.store.codec import (
     read_plain_stamps,
     read_stamps,
 )
+from sowctl.values.display import format_count
 from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class RecordBatch:
         self._records: Sequence[StoredRecord] | None = None
 
     def __repr__(self) -> str:
-        return f"<{len(self)} records of {self.topic!r}>"
+        return f"<{format_count(len(self), 'record')} of {self.topic!r}>"
 
     @property
     def message_type(self) -> str:

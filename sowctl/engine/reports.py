@@ -147,7 +147,8 @@ class ExpireReport(Struct):
 
 class ReplayReport(Struct):
     """One topic of a replay. ``action``: rebuilt, caught up, current, verified, not verified, differs, skipped; digests
-    as 32 hex digits where they were compared; ``moved`` is where a damaged or replaced file went."""
+    as 32 hex digits where they were compared; ``moved`` is where a damaged or replaced file went. ``incomplete``: the
+    journals do not reach back to the topic's first entry, so a rebuilt store lacks earlier records."""
 
     topic: str
     message_type: str
@@ -163,6 +164,7 @@ class ReplayReport(Struct):
     note: str | None = None
     seconds: float = 0.0
     dry_run: bool = False
+    incomplete: bool = False
 
     @classmethod
     def for_topic(cls, topic: TopicConfig, action: str, **facts: Any) -> ReplayReport:

@@ -30,6 +30,7 @@ from sowctl.journal.state import (
 from sowctl.journal.walk import Walker, lost_end_error
 from sowctl.remote.place import require_local
 from sowctl.seam import SEAM, Seam
+from sowctl.values.display import format_count
 from sowctl.values.topicref import TopicRef
 
 
@@ -307,7 +308,7 @@ class _JournalCheck:
 
     def _note_missed(self, file: JournalFile, offset: int, size: int) -> None:
         if size:
-            self.coverage.missed.append(f"{file.path.name}: {size:,} bytes at {offset}")
+            self.coverage.missed.append(f"{file.path.name}: {format_count(size, 'byte')} at {offset}")
 
     def _check_block(self, block: Block, happened: bool) -> Iterator[Finding]:
         """Contents against header and map. Raises DamageError ``SOW-JRN-014``."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from sowctl.output.display import clip_text, escape_line, measure_width
 from sowctl.output.options import Terminal
 from sowctl.output.richconsole import open_console
-from sowctl.values.display import format_duration, format_number
+from sowctl.values.display import format_count, format_duration, format_number
 from sowctl.values.units import format_interval
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _row_lengths(row: Row) -> str:
         clip_text(escape_line(row["first"]), _MAX_LABEL_COLUMNS),
         clip_text(escape_line(row["last"]), _MAX_LABEL_COLUMNS),
     )
-    return f"first {first}, last {last}, {length} characters"
+    return f"first {first}, last {last}, {length} character{'' if long == 1 else 's'}"
 
 
 def _shows_top(row: Row) -> bool:
@@ -128,11 +128,11 @@ def _shows_top(row: Row) -> bool:
 def _format_counts(row: Row) -> list[str]:
     types = [name if len(row["types"]) == 1 else f"{name} {count:,}" for name, count in row["types"].items()]
     about = "about " if row["distinct_error"] is not None else ""
-    parts = [" ".join(types) or "no values", f"{row['records']:,} records"]
+    parts = [" ".join(types) or "no values", format_count(row["records"], "record")]
     if row["without"]:
         parts.append(f"{row['without']:,} without")
     if row["values"] != row["records"]:
-        parts.append(f"{row['values']:,} values")
+        parts.append(format_count(row["values"], "value"))
     return [*parts, f"{about}{row['distinct']:,} distinct"]
 
 
@@ -202,7 +202,8 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
         marks = sum(-(-len(part) // size) for part in parts)
         page.write_wrapped(
             Text(
-                f"{marks:,} marks of {_format_span(interval * size)} each, from {begins}; "
+                f"{format_count(marks, 'mark')} of {_format_span(interval * size)}{'' if marks == 1 else ' each'}, "
+                f"from {begins}; "
                 f"peak: messages in {_format_span(interval)}"
             )
         )

@@ -101,3 +101,18 @@ def wrap_text(text: str, columns: int) -> Iterator[str]:
         line = word
     if line:
         yield line
+
+
+def wrap_words(text: str, columns: int, first: str = "", rest: str = "") -> Iterator[str]:
+    """``text`` in lines of at most ``columns`` columns, broken at spaces alone: a longer word has a longer line.
+
+    ``first`` is in front of the first line, ``rest`` in front of the others. The text is already safe to show.
+    """
+    line, empty = first, True
+    for word in text.split(" "):
+        joined = f"{line}{word}" if empty else f"{line} {word}"
+        if not empty and measure_width(joined) > columns:
+            yield line.rstrip()
+            joined = rest + word
+        line, empty = joined, False
+    yield line.rstrip()

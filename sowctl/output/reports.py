@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from sowctl.output.display import escape_line
 from sowctl.remote.place import RemotePath
-from sowctl.values.display import format_bytes, format_duration, format_rate
+from sowctl.values.display import format_bytes, format_count, format_duration, format_rate
 from sowctl.values.jsonline import format_json_line
 from sowctl.values.times import format_time
 
@@ -27,6 +27,10 @@ _COUNT_FIELDS = (
     "entries", "records", "versions", "changes", "leftovers",
     "restored", "restored_versions", "removed", "lost", "lost_versions",
 )  # fmt: skip
+_SINGULARS = {
+    "duplicates": "duplicate", "entries": "entry", "records": "record", "versions": "version", "changes": "change",
+    "leftovers": "leftover", "restored_versions": "restored_version", "lost_versions": "lost_version",
+}  # fmt: skip
 _SIZE_FIELDS = ("bytes_before", "bytes_after")
 """What a file had before, and has afterwards."""
 _QUERY_FIELDS = ("examined", "matched", "returned")
@@ -48,7 +52,7 @@ def encode_report(report: Any) -> str:
     return format_json_line(as_dict(report))
 
 
-_UNSHARED_FIELDS = ("action", "path", "note", "digest", "moved", "applied")
+_UNSHARED_FIELDS = ("action", "path", "note", "digest", "moved", "applied", "incomplete")
 """Facts of one report, which a total has only where they are those of all."""
 
 
@@ -134,7 +138,11 @@ def _format_counts(row: Mapping[str, Any]) -> list[str]:
     if "inserted" in counted:
         # Most publishers delete nothing, and are not told so.
         always = [name for name in always if name != "deleted"]
-    return [f"{count:,} {name.replace('_', ' ')}" for name, count in counted.items() if count or name in always]
+    return [
+        format_count(count, _SINGULARS.get(name, name).replace("_", " "), name.replace("_", " "))
+        for name, count in counted.items()
+        if count or name in always
+    ]
 
 
 def _format_volume(row: Mapping[str, Any], messages: int | None) -> str:

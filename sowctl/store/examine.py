@@ -35,6 +35,7 @@ from sowctl.store.opening.meta_pages import read_spare_meta
 from sowctl.store.opening.unlocked_watch import WATCH_INTERVAL_RECORDS
 from sowctl.store.read import COMPACTED_TXNID, describe_lost_write
 from sowctl.store.write import build_expiry_entries, count_payload_bytes
+from sowctl.values.display import format_count
 
 # Pairs looked at together: enough for one checksum over many, few enough that a finding names its neighbourhood.
 EXAMINE_BATCH_RECORDS = 2000
@@ -276,7 +277,7 @@ class StoreExamination:
             yield from self._damaged_page(problem, "", "sequences")
             return
         if self.meta is not None and seen != self.meta.sequences:
-            message = f"{seen} sequences found, but the counter is {self.meta.sequences}"
+            message = f"{format_count(seen, 'sequence')} found, but the counter is {self.meta.sequences}"
             yield self._build_finding("SOW-STO-051", message, "sequences")
 
     def _check_totals(self, meta: StoreMeta) -> Iterator[Finding]:

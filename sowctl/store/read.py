@@ -22,6 +22,7 @@ from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta,
 from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
 from sowctl.store.opening.handle import Handle
 from sowctl.store.ordered_entries import Batch, Found, OrderedEntries, inconsistent_store_error
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.store.raw.line_pages import LinePages, PageLines
@@ -212,7 +213,9 @@ class Reader:
         if seen != self.meta.records:
             for _ in self.scan_records():
                 pass
-            raise inconsistent_store_error(f"{seen} records found, but the counter is {self.meta.records}", self._path)
+            raise inconsistent_store_error(
+                f"{format_count(seen, 'record')} found, but the counter is {self.meta.records}", self._path
+            )
 
     def _scan_part(self, start: bytes | None, stop: bytes | None, batch: int) -> Iterator[Batch]:
         """A part of :meth:`scan_records`. What is damaged is named as by all of it."""
@@ -266,7 +269,9 @@ class Reader:
             yield keys, values, None if marks is None else run
         # A scan of all must have met every record: the count proves what checksums cannot, that no page was left out.
         if start is None and stop is None and seen != self.meta.records:
-            raise inconsistent_store_error(f"{seen} records found, but the counter is {self.meta.records}", self._path)
+            raise inconsistent_store_error(
+                f"{format_count(seen, 'record')} found, but the counter is {self.meta.records}", self._path
+            )
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
         """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
@@ -317,7 +322,9 @@ class Reader:
         # Each proves itself by its checksum; that none is missing is proven by their count.
         if len(known) != self.meta.sequences:
             counted = self.meta.sequences
-            raise inconsistent_store_error(f"{len(known)} sequences found, but the counter is {counted}", self._path)
+            raise inconsistent_store_error(
+                f"{format_count(len(known), 'sequence')} found, but the counter is {counted}", self._path
+            )
         numbers = {int.from_bytes(key, "big"): data for key, data in known.items()}
         return {publisher: decode_sequence(publisher, data, str(self._path)) for publisher, data in numbers.items()}
 
@@ -361,7 +368,7 @@ def _scan_versions(
         seen += len(keys)
         yield keys, values
     if start is None and stop is None and seen != counted:
-        raise inconsistent_store_error(f"{seen} versions found, but the counter is {counted}", path)
+        raise inconsistent_store_error(f"{format_count(seen, 'version')} found, but the counter is {counted}", path)
 
 
 def _read_versions(history: OrderedEntries, path: Path, key: bytes) -> list[Version]:

@@ -19,6 +19,7 @@ from sowctl.checksum import crc32
 from sowctl.store.codec import CRC_RESIDUE
 from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.ordered_entries import inconsistent_store_error
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,8 @@ class Table:
                 yield key, self._verify_value(key, value)
             if not prefix and count != len(self):
                 raise inconsistent_store_error(
-                    f"{count} entries of a table found, but the counter is {len(self)}", self._path
+                    f"{format_count(count, 'entry', 'entries')} of a table found, but the counter is {len(self)}",
+                    self._path,
                 )
 
     def put(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> None:

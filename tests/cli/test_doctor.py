@@ -106,7 +106,7 @@ def test_an_instance_that_can_be_used(cli: Cli) -> None:
     Path("sowctl.xml").write_text(CONFIG)
     Path("journal").mkdir()
     _, found = checks(cli)
-    assert found["configuration"]["detail"] == "sowctl.xml: instance test, 1 topics"
+    assert found["configuration"]["detail"] == "sowctl.xml: instance test, 1 topic"
     assert (
         "usable, " in found["journal directory"]["detail"] and "will be created" in found["store directory"]["detail"]
     )

@@ -67,7 +67,7 @@ CASES = [
     (8, ["delete", "t", "--filter", "1=1"], "SOW-CLI-007"),
     (8, ["publish", "gone"], "SOW-ENG-021"),
     (10, ["query", "nothing"], "SOW-ENG-012"),
-    (10, ["query", "gone"], "SOW-ENG-010"),
+    (0, ["query", "gone"], ""),
     (10, ["query", "./no/such.sow"], "SOW-ENG"),
     (10, ["publish", "t", "nosuch.json"], "SOW-CLI-062"),
     (10, ["eval", "/a", "nosuch.json"], "SOW-CLI-062"),

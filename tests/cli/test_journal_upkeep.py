@@ -169,3 +169,15 @@ def test_a_txid_that_was_pruned_or_cut_out_is_told_so(rolled: Lab, cli: Cli) -> 
     rolled.journals()[0].unlink()
     pruned = cli("query", "t", "--at", "1")
     assert (pruned.status, "SOW-ENG-070" in pruned.err and "txid" in pruned.err) == (10, True)
+
+
+def test_a_rebuild_without_the_oldest_files_is_reported_as_incomplete(rolled: Lab, cli: Cli) -> None:
+    rolled.forget("t")
+    whole = cli("replay", "t", "--summary", "json")
+    assert (whole.status, json.loads(whole.out)["incomplete"], "warning" in whole.err) == (0, False, False)
+    rolled.journals()[0].unlink()
+    for words in ((), ("--dry-run",), ("--into", "aside")):
+        rolled.forget("t")
+        done = cli("--quiet", "replay", "t", "--summary", "json", *words)
+        assert (done.status, json.loads(done.out)["incomplete"]) == (0, True)
+        assert "warning" in done.err and "incomplete" in done.err

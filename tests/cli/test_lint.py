@@ -155,3 +155,8 @@ def test_fix_and_diff(files: Cli) -> None:
     again = files("lint", "--diff", "bad.xml")
     assert (again.status, "nothing to fix" in again.err) == (0, True)
     assert "SOW-CLI-093" in files("lint", "--fix", "-").err
+
+
+def test_a_junit_report_names_the_command(files: Cli) -> None:
+    for command in ("lint", "validate"):
+        assert f'<testsuites name="sowctl {command}">' in files(command, "--format", "junit", "bad.xml").out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from pathlib import Path
@@ -80,6 +81,15 @@ def test_figures_fit_the_terminal(demo: Path, cli: Cli, columns: int, locale: st
 def test_no_colours_where_none_are_wanted(demo: Path, cli: Cli, variable: dict[str, str]) -> None:
     for words in (("stats", "orders", "/price"), ("stats", "--journal"), ("schema", "orders")):
         assert "\x1b" not in cli(*words, environ=on(demo) | variable, tty="out").out
+
+
+def test_rates_as_csv_have_a_row_for_each_interval(cli: Cli, demo: Path) -> None:
+    words = ("stats", "orders", "--journal", "--interval", "1h", "--format")
+    (whole,) = json.loads(cli(*words, "json", environ=on(demo)).out)
+    for form, comma in (("csv", ","), ("tsv", "\t")):
+        rows = list(csv.DictReader(cli(*words, form, environ=on(demo)).out.splitlines(), delimiter=comma))
+        assert [int(row["messages"]) for row in rows] == whole["counts"]
+        assert rows[0]["begin"] == whole["begin"] < rows[1]["begin"] and "counts" not in rows[0]
 
 
 def test_figures_for_programs(demo: Path, cli: Cli) -> None:

@@ -69,7 +69,7 @@ def test_cancel_renew_expire_requeue_and_purge(shop: Cli) -> None:
     untouched = shop("queue", "cancel", "work", "-", "--untouched", stdin=first.encode())
     assert (untouched.status, untouched.err) == (0, "1 given back\n")
     died = shop("queue", "cancel", "work", "-", "--delay", "5s", stdin=second.encode())
-    assert (died.status, died.err) == (0, "0 given back, 1 max cancels\n")
+    assert (died.status, died.err) == (0, "0 given back, 1 dead after MaxCancels\n")
     assert shop("queue", "expire", "work", "-", stdin=third.encode()).err == "1 expired\n"
     states = [row["state"] for row in rows(shop("queue", "peek", "work").out)]
     assert states == ["ready", "ready", "ready", "dead"]

@@ -174,6 +174,32 @@ def test_notes_and_reports_break_between_words_on_a_terminal(demo: Path, cli: Cl
         assert "".join(said.split()) == "".join(exact.split())
 
 
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("journal", "search", "orders"),
+        ("query", "orders", "/orderId = 'x' AND"),
+        ("export", "orders", f"/no/such/{'directory/' * 12}orders.parquet"),
+        ("publish", "orders", "--expiration", "10m", "--on-error", "skip"),
+        ("lint", "sowctl.xml"),
+    ],
+)
+def test_errors_warnings_and_findings_break_between_words(
+    demo: Path, cli: Cli, argv: tuple[str, ...], columns: int
+) -> None:
+    environ = {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "COLUMNS": str(columns), "NO_COLOR": "1"}
+    argv = tuple(str(demo / word) if word == "sowctl.xml" else word for word in argv)
+    exact = cli(*argv, environ=environ, stdin=b"{\n")
+    said = cli(*argv, environ=environ, stdin=b"{\n", tty="out err")
+    for whole, folded in ((exact.out, said.out), (exact.err, said.err)):
+        assert whole.split() == folded.split()
+        for line in folded.splitlines():
+            # A longer word has a line that the terminal breaks; lines of source are left as they are.
+            words = line.split()
+            assert measure_width(line) <= columns or len(words) == 1 or line.startswith("    "), line
+
+
 def test_an_example_that_takes_several_lines_is_one_command() -> None:
     example = "sowctl query orders --projection 'SUM(/qty) AS /sum, /symbol' --grouping /symbol"
     lines = format_example(example, 40)

@@ -172,7 +172,7 @@ def test_a_batch_runs_to_its_end_with_the_status_of_the_first_failure(cli: Cli, 
 query orders --count
 
 get orders A1 nosuch
-get trades A1
+get nowhere A1
 sowctl query orders "/side = 'buy it'" \\
     --count
 """

@@ -70,7 +70,7 @@ def test_info_and_doctor_show_the_lag(place: Path, cli: Cli) -> None:
     publish(cli, '{"id":3,"client":"c","qty":1}')
     assert told("totals") == ("behind", 2, 1)
     assert "view totals" in cli("doctor").out
-    assert "1 changed records behind" in cli("doctor").out
+    assert "1 changed record behind" in cli("doctor").out
     assert [row["kind"] for row in rows(cli("info").out)] == ["Topic", "View", "View"]
 
 

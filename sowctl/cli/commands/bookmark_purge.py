@@ -12,6 +12,7 @@ from sowctl.cli.parsing.options import OutputChoice, Yes
 from sowctl.declarations import declare_option, declare_part
 from sowctl.engine.options import DryRun
 from sowctl.errors import UsageError
+from sowctl.values.display import format_count
 
 EXAMPLES = (
     "sowctl bookmark purge shop.bookmarks --client billing --yes",
@@ -52,6 +53,6 @@ def run(invocation: Invocation, arguments: BookmarkPurgeArguments) -> int:
     with open_bookmarks(invocation, arguments.store, arguments.store_config) as (instance, found):
         if ask:
             count = len(purge_subscriptions(instance, found, chosen, dry_run=True))
-            invocation.streams.confirm(f"remove {count:,} subscriptions")
+            invocation.streams.confirm(f"remove {format_count(count, 'subscription')}")
         sink.write_rows(map(build_place_row, purge_subscriptions(instance, found, chosen, dry_run=arguments.dry_run)))
     return 0

@@ -14,6 +14,7 @@ from sowctl.cli.parsing.options import At, LiteralTopic, MessageType, Meta, Stri
 from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.engine.options import QueryOptions
 from sowctl.output.display import escape_line
+from sowctl.values.display import format_count
 
 EXAMPLES = (
     "sowctl export orders orders.parquet",
@@ -68,7 +69,7 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, refuse_mixed_topics
-    from sowctl.values.display import format_bytes, format_count, format_duration
+    from sowctl.values.display import format_bytes, format_duration
 
     path = Path(arguments.file)
     refuse_existing(path, force=arguments.overwrite)

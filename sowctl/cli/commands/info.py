@@ -14,6 +14,7 @@ from sowctl.errors import SowError
 EXAMPLES = (
     "sowctl info",
     "sowctl info orders --format json",
+    "sowctl info --columns topic,records,file_bytes --format csv",
     "sowctl info sow/orders.json.sow",
 )
 

@@ -10,6 +10,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import OutputChoice, Yes
 from sowctl.declarations import declare_part
 from sowctl.engine.options import DryRun
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.engine.maintenance.retention.journal_repair import JournalRepair
@@ -50,8 +51,12 @@ def run(invocation: Invocation, arguments: JournalRepairArguments) -> int:
         if ask:
             found = repair_journal(instance, dry_run=True)
             if found.gaps or found.tail is not None:
-                torn = f", and {found.tail.size:,} torn bytes at the end" if found.tail is not None else ""
-                invocation.streams.confirm(f"cut {len(found.gaps):,} damaged parts out of the journal{torn}")
+                torn = (
+                    f", and {format_count(found.tail.size, 'torn byte')} at the end" if found.tail is not None else ""
+                )
+                invocation.streams.confirm(
+                    f"cut {format_count(len(found.gaps), 'damaged part')} out of the journal{torn}"
+                )
         done = repair_journal(instance, dry_run=arguments.dry_run)
     sink.write_rows(_build_rows(done))
     for finding in done.left:

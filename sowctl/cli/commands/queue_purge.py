@@ -10,6 +10,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, QueueName, Yes
 from sowctl.declarations import declare_option
 from sowctl.output.display import escape_line
+from sowctl.values.display import format_count
 
 EXAMPLES = (
     "sowctl queue purge work --yes",
@@ -38,9 +39,9 @@ def run(invocation: Invocation, arguments: QueuePurgeArguments) -> int:
     with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         depth = compute_depth(queue)
         count = depth.dead if arguments.dead else depth.pending - depth.leased
-        what = "dead letters" if arguments.dead else "messages"
+        one = "dead letter" if arguments.dead else "message"
         if invocation.streams.must_confirm(yes=arguments.yes, look="sowctl queue peek"):
-            invocation.streams.confirm(f"remove {count:,} {what} from queue {escape_line(arguments.name)}")
+            invocation.streams.confirm(f"remove {format_count(count, one)} from queue {escape_line(arguments.name)}")
         gone = queue.bury() if arguments.dead else queue.purge()
-    invocation.note(f"{gone:,} {what} removed")
+    invocation.note(f"{format_count(gone, one)} removed")
     return 0

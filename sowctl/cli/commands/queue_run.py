@@ -11,6 +11,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, QueueName, Summary
 from sowctl.declarations import Argument, declare_option
 from sowctl.errors import UsageError
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,7 +163,7 @@ class _StatusLine:
         waiting = depth.ready + depth.blocked
         parts = [f"{report.acknowledged:,} done", f"{report.failed + report.dead:,} failed", f"{waiting:,} waiting"]
         if report.cancelled or depth.delayed:
-            parts.append(f"{report.cancelled:,} retries, {depth.delayed:,} of them later")
+            parts.append(f"{format_count(report.cancelled, 'retry', 'retries')}, {depth.delayed:,} of them later")
         self._drawn = self._streams.draw_line(f"queue run: {', '.join(parts)}")
 
 

@@ -43,8 +43,8 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
     a journal are skipped. If 20,000 records or more changed, and half of those of a topic, its memo indexes are rebuilt
     after the report.
 
-    If older journal files are gone, a missing store is built from the remaining files, and a note reports where they
-    begin; an existing store that would lose records is replaced only with --force.
+    If older journal files are gone, a missing store is built from the remaining files, with a warning that it is
+    incomplete; an existing store that would lose records is replaced only with --force.
 
     If the records have keys of a definition other than the configured one, the replay is rejected. --rekey deletes the
     old keys and publishes the records under their new keys, in one group of the journal, then rebuilds the store and
@@ -76,9 +76,15 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
         reports = replay_topics(instance, topics_of(instance, arguments.topic_names or []), options)
     if arguments.summary == DOCUMENT:
         write_rows_document(invocation, [as_dict(report) for report in reports])
-    else:
-        for report in reports:
+    for report in reports:
+        if arguments.summary != DOCUMENT:
             show_report(invocation, report, arguments.summary)
+        if report.incomplete:
+            invocation.warn(
+                f"topic {report.topic!r}: the rebuilt store is incomplete",
+                hint="restore the older journal files, or a backup, then run the command again with --rebuild",
+                topic=report.topic,
+            )
     if not (arguments.replay.into or arguments.replay.verify or arguments.replay.dry_run):
         changed = {"rebuilt": "records", "caught up": "entries"}
         done = [report for report in reports if report.action in changed]

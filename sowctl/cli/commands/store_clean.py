@@ -10,6 +10,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import OutputChoice, Targets
 from sowctl.declarations import declare_part
 from sowctl.engine.options import DryRun
+from sowctl.values.display import format_count
 
 EXAMPLES = (
     "sowctl store clean --dry-run",
@@ -46,6 +47,6 @@ def run(invocation: Invocation, arguments: StoreCleanArguments) -> int:
         gone = list(clean_stores(instance, chosen, dry_run=arguments.dry_run))
     sink.write_rows(as_dict(one) for one in gone)
     what = "would be removed" if arguments.dry_run else "removed"
-    files = "1 file" if len(gone) == 1 else f"{len(gone)} files"
+    files = format_count(len(gone), "file")
     invocation.note(f"{files} {what}, {format_bytes(sum(one.bytes for one in gone))}" if gone else "no leftover files")
     return 0

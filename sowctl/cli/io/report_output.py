@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sowctl.cli.context import Invocation
+from sowctl.cli.streams import is_terminal
 from sowctl.declarations import DOCUMENT
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
@@ -82,7 +83,10 @@ def write_findings(invocation: Invocation, findings: Iterable[Finding], format: 
     streams = invocation.streams
     tally = FindingCounter()
     colored = streams.shows_color(streams.stdout)
-    show = make_renderer(format, lambda kind, words: streams.paint_text(kind, words) if colored else words)
+    columns = streams.measure_columns() if is_terminal(streams.stdout) else None
+    show = make_renderer(
+        format, lambda kind, words: streams.paint_text(kind, words) if colored else words, columns, invocation.command
+    )
     # Text has colours; the formats of programs have none, and a terminal shows them with nothing that commands it.
     out = streams.painted_stdout if format == "text" else streams.stdout
     for text in show(tally.count_findings(findings)):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict
-from sowctl.values.display import format_age, format_ago, format_bytes
+from sowctl.values.display import format_age, format_ago, format_bytes, format_count
 from sowctl.values.times import build_fixed_clock, format_time, parse_time
 
 INFO_FIT = TableFit(spare=("txid", "free", "type", "kind", "size", "updated"), state="state", figures=("size", "free"))
@@ -39,7 +39,7 @@ def build_topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
     if topic.age_seconds is not None:
         state += f", oldest {format_age(topic.age_seconds)}"
     if topic.retained_pages:
-        state += f", process {topic.reader_pid} keeps {topic.retained_pages:,} pages"
+        state += f", process {topic.reader_pid} keeps {format_count(topic.retained_pages, 'page')}"
     return {
         "topic": topic.topic,
         "type": topic.message_type,

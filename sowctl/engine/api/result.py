@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sowctl.errors import UsageError, convert_memory_errors
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.arrow.column_passes import MessageBlock
@@ -178,8 +179,10 @@ def _format_table(name: str, rows: list[tuple[int, dict[str, Any]]], *, more: bo
         f"<tr><td>{key}</td>" + "".join(f"<td>{_escape_value(row.get(column, ''))}</td>" for column in names) + "</tr>"
         for key, row in rows
     )
-    told = f"the first {len(rows)} records" if more else f"{len(rows)} records"
-    caption = f"<caption>{_escape_value(name)}: {told}</caption>"
+    shown = format_count(len(rows), "record")
+    if more:
+        shown = f"the first {shown}"
+    caption = f"<caption>{_escape_value(name)}: {shown}</caption>"
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

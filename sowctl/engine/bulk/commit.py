@@ -31,6 +31,7 @@ from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import hash_client_name
 from sowctl.store.meta import NO_LINEAGE
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, StagingArea
@@ -188,7 +189,7 @@ class _StagedCommit:
         if options.max_errors is not None and report.rejected > options.max_errors:
             raise LimitError(
                 "SOW-PUB-020",
-                f"{report.rejected} messages were rejected, more than the limit of "
+                f"{format_count(report.rejected, 'message was', 'messages were')} rejected, more than the limit of "
                 f"{options.max_errors}. Nothing was published.",
                 place=report.samples[0].source,
             )

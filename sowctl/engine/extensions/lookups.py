@@ -125,7 +125,9 @@ def _parse_declaration(instance: Instance, text: str) -> tuple[str, TableDeclara
         raise _build_declaration_error(text, "the format is name;count;type;topic;returnField;lookupField...")
     name, count, kind, topic, *fields = parts
     if count != str(len(fields) - 1):
-        raise _build_declaration_error(text, f"it declares {count} lookup fields, but has {len(fields) - 1}")
+        raise _build_declaration_error(
+            text, f"it declares {count} lookup {'field' if count == '1' else 'fields'}, but has {len(fields) - 1}"
+        )
     found = [entry for entry in instance.topics if entry.ref == (topic, kind)]
     if not found:
         raise _build_declaration_error(text, f"topic {topic!r} of type {kind} does not exist")

@@ -181,10 +181,10 @@ def _diagnose_store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosi
     space = measure_space_at(path, instance.seam)
     version = f"format {meta.format_version}" + (" (older)" if meta.format_version < FORMAT_VERSION else "")
     if space is None:
-        yield Diagnosis(name, "ok", f"{version}, {meta.records:,} records")
+        yield Diagnosis(name, "ok", f"{version}, {format_count(meta.records, 'record')}")
     else:
         yield from diagnose_space(
-            name, topic.name, f"{version}, {meta.records:,} records", space, _measure_free_room(path)
+            name, topic.name, f"{version}, {format_count(meta.records, 'record')}", space, _measure_free_room(path)
         )
     files = StoreFiles.from_path(path)
     words, facts = read_holder(files.writer)
@@ -202,7 +202,7 @@ def _diagnose_store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosi
     ]
     if kept:
         size = sum(one.stat().st_size for one in kept)
-        detail = f"{len(kept)} previous store files, {format_bytes(size)}"
+        detail = f"{format_count(len(kept), 'previous store file')}, {format_bytes(size)}"
         yield Diagnosis(f"kept of {topic.name}", "warning", detail, "remove them when they are no longer needed")
     if path.stat().st_mode & 0o007:
         detail = f"{path.name} is accessible to all users of this machine"
@@ -226,7 +226,8 @@ def diagnose_space(name: str, topic: str, detail: str, space: SpaceUsage, room: 
     oldest = space.oldest
     if oldest is None:
         return
-    who = f"process {oldest.pid}, {space.behind:,} transactions behind, retains {space.retained_pages:,} pages"
+    behind, kept = format_count(space.behind, "transaction"), format_count(space.retained_pages, "page")
+    who = f"process {oldest.pid}, {behind} behind, retains {kept}"
     if oldest.seconds is None:
         hint = f"its process has ended: the next writer to {topic} removes it"
         yield Diagnosis(f"readers of {topic}", "warning", f"a reader slot of {who}", hint)

@@ -28,6 +28,7 @@ from sowctl.errors import NegativeError
 from sowctl.journal.format import ACK, EXPIRE
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER_MICROS, READY
 from sowctl.store.queue.values import Holder, damaged_queue_error
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.config.derived_entries import Queue
@@ -307,7 +308,7 @@ class OpenQueue:
             if lost := sum(outcome != "done" for outcome in outcomes):
                 raise NegativeError(
                     "SOW-QUE-015",
-                    f"the leases of {lost} of {len(outcomes)} messages expired before the block ended",
+                    f"{lost:,} of {format_count(len(outcomes), 'lease')} expired before the block ended",
                     place=self.queue.name,
                     hint="renew the leases in a long block, or increase LeasePeriod; the messages are delivered again",
                     lost=lost,
@@ -356,7 +357,7 @@ class OpenQueue:
         if gone:
             self.turns.run_change(lambda turn: _drop_pruned(turn, gone))
             self.instance.notify(
-                f"queue {self.queue.name!r}: {len(gone)} messages were dropped, because the journal no longer has them"
+                f"queue {self.queue.name!r}: {format_count(len(gone), 'message')} dropped: no longer in the journal"
             )
         return found
 

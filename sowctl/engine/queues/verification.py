@@ -27,6 +27,7 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.store.queue.file import QueueFile
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY
 from sowctl.store.queue.values import QueueState
+from sowctl.values.display import format_count
 from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class _Difference(NamedTuple):
             + ", ".join(map(str, sorted(txids)[:_MAX_SHOWN_TXIDS]))
             + (" and more" if len(txids) > _MAX_SHOWN_TXIDS else "")
         )
-        return [self.words.format(f"{len(txids):,}", shown)] if txids else []
+        return [self.words.format(format_count(len(txids), "message is", "messages are"), shown)] if txids else []
 
 
 class _JournalGaps(NamedTuple):
@@ -251,11 +252,11 @@ def _compare_with_journal(
     mortal = {txid for txid in absent if theirs[txid]}
     if len(mortal) <= state.expired.get(TIME_LIMIT_REASON, 0):
         absent -= mortal
-    yield _Difference("{} messages of the journal are missing, for example those of {}", absent)
+    yield _Difference("{} in the journal but not in the queue: {}", absent)
     extra = mine.keys() - theirs.keys()
-    yield _Difference("{} messages are pending, but not according to the journal, for example {}", extra)
+    yield _Difference("{} pending in the queue but not by the journal: {}", extra)
     own = {txid for txid in rows.list_dead_messages() if txid >= oldest}
-    yield _Difference("{} messages are dead either here or in the journal, but not in both, for example {}", own ^ dead)
+    yield _Difference("{} dead in the queue or by the journal, but not in both: {}", own ^ dead)
 
 
 def _list_pending(rows: StateRows, now: int) -> dict[int, int]:

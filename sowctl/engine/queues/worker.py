@@ -27,6 +27,7 @@ from sowctl.errors import InputError, LockedError, MissingError, SowError
 from sowctl.interrupts import without_interrupts
 from sowctl.remote.place import require_local
 from sowctl.structs import DescribedStruct
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.handles import MessageHandle, Outcome
@@ -286,7 +287,7 @@ class Worker:
                 self.report.lost += 1
         lost = sum(outcome in ("stale", "unknown", "not leased") for outcome in outcomes)
         if lost:
-            self.queue.instance.notify(f"the leases of {lost} messages expired before their command ended")
+            self.queue.instance.notify(f"{format_count(lost, 'lease')} expired before the command ended")
 
     def _renew_leases(self) -> None:
         if self._renew_every is None or self._final:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sowctl.engine.fold.blocks import read_entry_values
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.search.keytext import make_key_error, resolve_key_texts
-from sowctl.engine.sources.opener import open_present_source
+from sowctl.engine.sources.opener import open_empty_source, open_present_source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import is_expired
-from sowctl.engine.topics.positions import add_replay_hint, open_whole_log
+from sowctl.engine.topics.positions import NO_STORE_CODE, add_replay_hint, open_whole_log
 from sowctl.engine.topics.retention import Version, build_retention, decode_version, encode_version, prune_versions
 from sowctl.errors import MissingError, UsageError
 from sowctl.identity.bookmarks import build_bookmark
@@ -134,7 +134,15 @@ def _read_store_versions(instance: Instance, target: Target, texts: Sequence[str
             topic=topic.name,
         )
     rule = build_retention(topic.history) if topic is not None else None
-    with closing(open_present_source(instance, target)) as source, add_replay_hint(topic):
+    try:
+        opened = open_present_source(instance, target)
+    except MissingError as error:
+        if topic is None or error.code != NO_STORE_CODE:
+            raise
+        empty = open_empty_source(instance, topic, error)
+        named = _resolve_named_keys(texts, target, empty.definition, fields)
+        return KeyVersions(empty.topic, empty.message_type, {key: [] for keys in named for key in keys}, named)
+    with closing(opened) as source, add_replay_hint(topic):
         named = _resolve_named_keys(texts, target, source.definition, fields)
         view = VersionsSource(source, topic, instance.now)
         found = {}

@@ -24,6 +24,7 @@ from sowctl.identity.keys import (
     parse_sow_key,
 )
 from sowctl.store.codec import extract_payloads
+from sowctl.values.display import format_count
 from sowctl.values.paths import parse_path
 
 if TYPE_CHECKING:
@@ -161,7 +162,10 @@ def _resolve_key_text(text: str, naming: _KeyNaming, fields: bool) -> list[bytes
     if len(parts) == naming.fields:
         found.append(compute_key_digest(build_domain_prefix(naming.domain), list(map(encode_key_text, parts)))[:8])
     elif fields:
-        raise UsageError("SOW-QRY-002", f"the key has {naming.fields} fields, but {len(parts)} values were given")
+        raise UsageError(
+            "SOW-QRY-002",
+            f"the key has {naming.fields} fields, but {format_count(len(parts), 'value was', 'values were')} given",
+        )
     return found
 
 

@@ -36,6 +36,7 @@ from sowctl.store.meta import Definition, StoreMeta
 from sowctl.store.ordered_entries import inconsistent_store_error
 from sowctl.store.read import LineBatch, Run
 from sowctl.store.snapshot import Snapshot
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -172,7 +173,7 @@ class CurrentSource(StoredSource):
         # The store's own count is proven where all of it is read in one piece.
         if whole and passed != self.meta.records:
             raise inconsistent_store_error(
-                f"{passed} records were found, {self.meta.records} are counted", self._snapshot.path
+                f"{format_count(passed, 'record')} found, but the counter is {self.meta.records:,}", self._snapshot.path
             )
 
     def _switch_to_rebuilt(self, problem: DamageError) -> bool:

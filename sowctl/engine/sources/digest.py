@@ -16,9 +16,10 @@ from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.sources.opener import Opener, open_present_source, open_source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import can_expire, is_expired
-from sowctl.engine.topics.positions import add_replay_hint
+from sowctl.engine.topics.positions import NO_STORE_CODE, add_replay_hint
 from sowctl.engine.topics.retention import build_retention, encode_version, prune_versions
 from sowctl.engine.topics.targets import Target
+from sowctl.errors import MissingError
 from sowctl.store.codec import extract_payloads as payloads_of
 from sowctl.store.codec import read_expiration
 from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum, compute_digest_term
@@ -56,7 +57,12 @@ def compute_digest(
     topic = target.topic
     if at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
         return _digest_records(opener(instance, target, at))
-    source = open_present_source(instance, target)
+    try:
+        source = open_present_source(instance, target)
+    except MissingError as error:
+        if error.code != NO_STORE_CODE:
+            raise
+        return _digest_records(opener(instance, target, None))
     with closing(source), add_replay_hint(target.topic):
         return compute_current_digest(source, target, instance.now)
 

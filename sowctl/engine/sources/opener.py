@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from sowctl.engine.topics.targets import Target
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.current import CurrentSource
     from sowctl.engine.sources.source import Source
+    from sowctl.errors import MissingError
 
 Opener: TypeAlias = "Callable[[Instance, Target, int | None], Source]"
 """Opens a target, now or at an instant: :func:`open_source`, or the function above it that also opens views."""
@@ -42,3 +44,13 @@ def open_present_source(instance: Instance, target: Target) -> CurrentSource:
         return open_current_source(instance, target.topic)
     assert target.path is not None
     return open_file_source(instance, target.path)
+
+
+def open_empty_source(instance: Instance, topic: TopicConfig, missing: MissingError) -> Source:
+    """A topic without records, to which nothing was published yet; a note says so in the words of ``missing``."""
+    from sowctl.engine.sources.past import EmptySource
+    from sowctl.engine.topics.positions import build_definition
+
+    assert instance.config is not None
+    instance.notify_once(f"empty topic {topic.label}", f"{missing.message}, so it is empty")
+    return EmptySource(build_definition(instance.config.name, topic))

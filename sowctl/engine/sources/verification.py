@@ -25,6 +25,7 @@ from sowctl.engine.topics.positions import OTHER_HISTORY, OTHER_KEYS, build_defi
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
 from sowctl.store.codec import TOMBSTONE_FLAG
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -119,8 +120,12 @@ def _verify_remaining_entries(
             compared += len(keys)
             wrong += sum(found.get(key) != expected.get(key) for key in keys)
     if wrong:
-        report.action, report.note = "differs", f"{wrong:,} of {compared:,} compared keys differ; {begin}"
+        report.action, report.note = (
+            "differs",
+            f"{wrong:,} of {format_count(compared, 'compared key')} {'differs' if wrong == 1 else 'differ'}; {begin}",
+        )
         return report
     report.action = "not verified"
-    report.note = f"{begin}: earlier records cannot be compared; all {compared:,} compared keys agree"
+    agreeing = format_count(compared, "compared key agrees", "compared keys agree")
+    report.note = f"{begin}: earlier records cannot be compared; {agreeing}"
     return report

@@ -24,7 +24,7 @@ from sowctl.engine.subscriptions.spans import (
     resolve_without_journal,
 )
 from sowctl.engine.subscriptions.topic_states import TopicStates
-from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.topics.positions import NO_STORE_CODE, has_log, open_log
 from sowctl.engine.topics.retention import find_version_at
 from sowctl.errors import MissingError, RefusedError
 from sowctl.structs import DescribedStruct
@@ -137,7 +137,7 @@ def open_replay_states(instance: Instance, topics: Sequence[TopicConfig], past: 
             try:
                 source, least = _open_past_state(instance, topic, past.states.get(topic.ref), held)
             except MissingError as error:
-                if error.code != "SOW-ENG-010":
+                if error.code != NO_STORE_CODE:
                     raise
                 source, least = None, None
             sources.append(source)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.sources.current import CurrentSource, open_current_source, read_overlay
 from sowctl.engine.sources.logical_topics import narrow_source
+from sowctl.engine.topics.positions import NO_STORE_CODE
 from sowctl.errors import MissingError
 from sowctl.structs import DescribedStruct
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.subscriptions.journal_tail import JournalTail
-
-NO_STORE = "SOW-ENG-010"
 
 
 class TopicStates(DescribedStruct):
@@ -73,7 +72,7 @@ def _open_topic_snapshot(instance: Instance, topic: TopicConfig, held: ExitStack
         found = open_current_source(instance, topic.whole_topic)
     except MissingError as error:
         # Nothing was published yet; what keeps nothing at all cannot be followed either.
-        if error.code != NO_STORE or (topic.file is None and not topic.journalled):
+        if error.code != NO_STORE_CODE or (topic.file is None and not topic.journalled):
             raise
         return None
     held.enter_context(closing(found))

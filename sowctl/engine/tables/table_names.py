@@ -13,7 +13,6 @@ from sowctl.arrow import metadata
 from sowctl.arrow.inference import Inference
 from sowctl.config.derived_entries import ConflatedTopic, View
 from sowctl.engine.sources.logical_topics import narrow_source
-from sowctl.engine.sources.opener import open_source
 from sowctl.engine.tables.topic import ReportRead, read_topic_table
 from sowctl.engine.topics.log_places import parse_moment
 from sowctl.engine.topics.patterns import has_records
@@ -90,9 +89,8 @@ class NamedTable(DescribedStruct, frozen=True):
         topic = target.topic
         if self.at is not None:
             return held.enter_context(closing(open_target(moment.instance, target, self.at)))
-        # A topic that nothing was published to is an error as everywhere, and no empty table.
         if topic is None or (topic.derived is None and not has_records(moment.instance, topic)):
-            return held.enter_context(closing(open_source(moment.instance, target, None)))
+            return held.enter_context(closing(open_target(moment.instance, target, None)))
         # The moment's own: views of the same statement read it, too.
         return narrow_source(moment.find_source(topic.ref), topic)
 

@@ -14,6 +14,7 @@ from sowctl.engine.topics.queuestates import find_highest_synced, list_queue_pos
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
 from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.values.display import format_count
 from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 
 STORE_AHEAD_OF_JOURNAL = "SOW-ENG-001"
+NO_STORE_CODE = "SOW-ENG-010"
+"""The code of :func:`make_no_store_error`: nothing was published to the topic, or it keeps nothing."""
 OTHER_HISTORY = "SOW-ENG-085"
 OTHER_KEYS = "SOW-RPL-010"
 KEY_DEFINITION_FIELDS = frozenset(("key_mode", "key_fields", "key_domain"))
@@ -455,7 +458,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
     if log.covers_topic(topic.ref):
         raise RefusedError(
             "SOW-ENG-022",
-            f"topic {topic.name!r} has {meta.records} records from before it had a journal; they "
+            f"topic {topic.name!r} has {format_count(meta.records, 'record')} from before it had a journal; they "
             "are not in the journal and could not be rebuilt from it",
             place=str(topic.file),
             hint=f"sowctl query {topic.name} --meta > FILE, move the store away, then sowctl publish "
@@ -468,7 +471,7 @@ def make_no_store_error(topic: TopicConfig) -> MissingError:
     """The error of a reader for whose topic there is nothing to read."""
     lost = topic.durability == "transient" and not topic.journalled
     return MissingError(
-        "SOW-ENG-010",
+        NO_STORE_CODE,
         f"topic {topic.name!r} " + ("is transient and has no journal" if lost else "has no store yet"),
         place=str(topic.file) if topic.file is not None else None,
         hint="its records are not saved anywhere: give it a FileName, or add it to the TransactionLog"

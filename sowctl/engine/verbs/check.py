@@ -216,8 +216,10 @@ class CheckRun:
             self._sound.append(covered.status)
         if covered.unlocked:
             notify_unlocked(self._instance, path)
-        versions = f", {covered.versions:,} versions" if covered.versions else ""
-        self._lines.append(f"{path.name}: {covered.records:,} records{versions}, {format_bytes(covered.bytes_read)}")
+        versions = f", {format_count(covered.versions, 'version')}" if covered.versions else ""
+        self._lines.append(
+            f"{path.name}: {format_count(covered.records, 'record')}{versions}, {format_bytes(covered.bytes_read)}"
+        )
         if self._reading is not None:
             self._note_coverage(path, covered)
         self._missed.extend(f"{path.name}: {part}" for part in covered.not_verified)
@@ -232,7 +234,7 @@ class CheckRun:
         """Say how much of a store that was, and keep a record of it."""
         from sowctl.store.repair.checked_ranges import write_checked_ranges
 
-        self._lines[-1] += f", {covered.pages:,} pages of its structure"
+        self._lines[-1] += f", {format_count(covered.pages, 'page')} of its structure"
         if covered.share < 1:
             self._missed.append(f"{path.name}: {1 - covered.share:.1%} of its data")
         since = format_time(covered.oldest) if covered.oldest else ""
@@ -316,7 +318,8 @@ class CheckRun:
                 continue
             count, changes, size = count + 1, changes + len(run), size + run.bytes
         if count:
-            self._lines.append(f"{store.name}-runs: {count:,} runs, {changes:,} changes, {format_bytes(size)}")
+            counts = f"{format_count(count, 'run')}, {format_count(changes, 'change')}"
+            self._lines.append(f"{store.name}-runs: {counts}, {format_bytes(size)}")
             self._read.runs += count
             self._read.bytes += size
 
@@ -346,8 +349,9 @@ class CheckRun:
                 "SOW-CHK-003",
                 Level.ERROR,
                 Place(str(path)),
-                f"{others:,} of {records:,} records have keys that differ from the current Key of topic "
-                f"{topic.name!r}, the first with SOW key {int.from_bytes(example, 'big')}",
+                f"{others:,} of {format_count(records, 'record')} {'has' if others == 1 else 'have'} another key "
+                f"than the current Key of topic {topic.name!r} makes, the first with "
+                f"SOW key {int.from_bytes(example, 'big')}",
                 hint=how or "they were published with another Key, or written by another program",
             )
 

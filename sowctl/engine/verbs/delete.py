@@ -25,12 +25,12 @@ from sowctl.engine.search.keytext import read_key_options
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.scan import open_access
 from sowctl.engine.sources.logical_topics import build_logical_filter, narrow_source
-from sowctl.engine.sources.opener import open_present_source
-from sowctl.engine.topics.positions import add_replay_hint
+from sowctl.engine.sources.opener import open_empty_source, open_present_source
+from sowctl.engine.topics.positions import NO_STORE_CODE, add_replay_hint
 from sowctl.engine.topics.targets import Target, select_readable_targets
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
-from sowctl.errors import InputError, UsageError
+from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.store.codec import KEY_CHECK_SLICE, read_logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
@@ -107,7 +107,14 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
 
 def _count_matching(instance: Instance, topic: TopicConfig, matcher: Matcher, options: DeleteOptions) -> DeleteReport:
     report = DeleteReport(topic.label, topic.message_type, dry_run=True)
-    with closing(open_present_source(instance, Target(topic=topic))) as source:
+    try:
+        opened = open_present_source(instance, Target(topic=topic))
+    except MissingError as error:
+        if error.code != NO_STORE_CODE:
+            raise
+        open_empty_source(instance, topic, error)
+        return report
+    with closing(opened) as source:
         if options.filter is not None:
             for keys, _ in _iterate_matching(instance, source, topic, matcher, report):
                 report.matched += len(keys)

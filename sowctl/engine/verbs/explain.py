@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
+from sowctl.values.display import format_count
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -56,11 +58,12 @@ def explain_query(
 
 def format_plan(plan: Plan) -> list[str]:
     """A plan for people."""
-    lines = [f"{plan.topic} ({plan.message_type}): {plan.access}, {plan.estimated:,} of {plan.records:,} records"]
-    lines += [f"  index     {step.condition}: {step.records:,} records" for step in plan.steps]
+    share = f"{plan.estimated:,} of {format_count(plan.records, 'record')}"
+    lines = [f"{plan.topic} ({plan.message_type}): {plan.access}, {share}"]
+    lines += [f"  index     {step.condition}: {format_count(step.records, 'record')}" for step in plan.steps]
     lines += [f"  record    {condition}" for condition in plan.residual]
     if plan.behind:
-        lines.append(f"  journal   {plan.behind:,} records not yet in the store")
+        lines.append(f"  journal   {format_count(plan.behind, 'record')} not yet in the store")
     if plan.processes > 1:
         lines.append(f"  processes {plan.processes}")
     lines.append(f"  order     {plan.order}")

@@ -17,6 +17,7 @@ from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import extract_payloads, read_stamps
 from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.store.sortedrun import build_runs_directory
+from sowctl.values.display import format_count
 from sowctl.values.units import INTERVAL_NANOSECONDS, format_interval
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _fill_conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, probl
     _fill_counts(row, found.meta)
     row.path, row.last_update = str(found.path), found.kept.clock
     row.applied = row.last_txid = found.kept.applied
-    row.note = f"{found.pending:,} messages are pending" if found.pending else None
+    row.note = f"{format_count(found.pending, 'message is', 'messages are')} pending" if found.pending else None
 
 
 def _fill_queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
@@ -145,7 +146,7 @@ def _fill_queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems:
     row.state, row.records, row.lag, row.applied = found.state, found.pending, found.behind, found.applied
     row.leased, row.age_seconds, row.file_bytes = found.leased, found.age_seconds, found.size
     row.path = None if found.path is None else str(found.path)
-    row.note = f"{found.dead:,} messages are dead" if found.dead else None
+    row.note = f"{format_count(found.dead, 'message is', 'messages are')} dead" if found.dead else None
 
 
 def _fill_keys(instance: Instance, entry: OtherEntry, row: TopicInfo) -> None:

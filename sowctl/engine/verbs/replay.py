@@ -42,6 +42,7 @@ from sowctl.errors import DamageError, RefusedError, SowError, StorageError, Usa
 from sowctl.journal.state import limit_topic_txid
 from sowctl.remote.place import parse_place
 from sowctl.store.opening.access import DAMAGED_SUFFIX, REPLACED_SUFFIX
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -190,7 +191,8 @@ def _replay_topic(
     if needed == "other history":
         _put_chains_aside(instance, topic)
         note = "; ".join(filter(None, ("the previous store followed another copy of this journal", note)))
-    return built.build_report("rebuilt", moved=str(moved) if moved is not None else None, note=note)
+    kept = str(moved) if moved is not None else None
+    return built.build_report("rebuilt", moved=kept, note=note, incomplete=not covered)
 
 
 def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
@@ -297,9 +299,12 @@ def _rekey_topic(
     if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
         raise _build_loss_error(topic, log)
     done = rekey_topic(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
-    note = f"{done.deleted:,} old keys deleted, {done.published:,} records published with their new keys"
+    note = (
+        f"{format_count(done.deleted, 'old key')} deleted, {format_count(done.published, 'record')} published with "
+        f"{'its new key' if done.published == 1 else 'their new keys'}"
+    )
     if done.merged:
-        note += f"; {done.merged:,} records replaced by later ones with the same key"
+        note += f"; {format_count(done.merged, 'record')} replaced by later ones with the same key"
     if writer is None:
         return ReplayReport.for_topic(topic, "re-keyed", entries=done.entry_count, note=note, dry_run=True)
     if topic.file is None:
@@ -351,9 +356,12 @@ def _plan_replay(instance: Instance, log: Journal, topic: TopicConfig, options: 
     needed = "rebuild" if options.rebuild else find_store_need(instance, log, topic)
     actions = {"current": "current", "behind": "caught up"}
     ref = topic.ref
-    note = needed if needed in actions or log.covers_topic(ref) else f"{needed}; {_describe_missing_files(log)}"
+    incomplete = needed not in actions and not log.covers_topic(ref)
+    note = f"{needed}; {_describe_missing_files(log)}" if incomplete else needed
     applied = log.find_topic_state(ref).last_txid
-    return ReplayReport.for_topic(topic, actions.get(needed, "rebuilt"), applied=applied, note=note, dry_run=True)
+    return ReplayReport.for_topic(
+        topic, actions.get(needed, "rebuilt"), applied=applied, note=note, dry_run=True, incomplete=incomplete
+    )
 
 
 def _replay_aside(
@@ -371,8 +379,8 @@ def _replay_aside(
     built = fold(
         instance, log, [moved], until=options.until_txid, at=options.until_time, check_of=partial(KeyCheck, instance)
     )[0]
-    note = None if log.covers_topic(topic.ref) else _describe_missing_files(log)
-    return built.build_report("rebuilt", note=note)
+    covered = log.covers_topic(topic.ref)
+    return built.build_report("rebuilt", note=None if covered else _describe_missing_files(log), incomplete=not covered)
 
 
 def _link_aside(instance: Instance, path: Path) -> Path | None:

@@ -18,7 +18,7 @@ from sowctl.engine.sources.current import open_current_source
 from sowctl.engine.sources.opener import open_source
 from sowctl.engine.sources.past import EmptySource
 from sowctl.engine.topics.derived_topics import refuse_circle
-from sowctl.engine.topics.positions import build_definition, has_log, open_log
+from sowctl.engine.topics.positions import NO_STORE_CODE, build_definition, has_log, open_log
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import LockedError, MissingError
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_ATTEMPTS = 20
 """A topic that is written to between two looks is looked at anew; so often that only a fault comes to the end."""
-NEVER_PUBLISHED_CODE = "SOW-ENG-010"
-"""The code of the error for a topic without any record ever."""
 
 Opener = Callable[["ViewInstant", OtherEntry], "Source"]
 """Opens a derived entry as of a moment; the source does not depend on the moment's sources any more."""
@@ -91,7 +89,7 @@ class ViewInstant:
             source = self._open_topic(topic)
         except MissingError as missing:
             # Of a join the other topics may have records; and a view is there, and empty, before its topic is.
-            if missing.code != NEVER_PUBLISHED_CODE:
+            if missing.code != NO_STORE_CODE:
                 raise
             assert self.instance.config is not None
             return EmptySource(build_definition(self.instance.config.name, topic))

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sowctl.engine.sources.opener import open_source
-from sowctl.errors import UsageError
+from sowctl.engine.sources.opener import open_empty_source, open_source
+from sowctl.engine.topics.positions import NO_STORE_CODE
+from sowctl.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry, TopicConfig
@@ -31,20 +32,32 @@ OPENER_MODULES = {
 
 
 def open_target(
-    instance: Instance, target: Target, at: int | None, *, fresh: bool = False, memory: int | None = None
+    instance: Instance,
+    target: Target,
+    at: int | None,
+    *,
+    fresh: bool = False,
+    memory: int | None = None,
+    must_exist: bool = False,
 ) -> Source:
     """The state of a target now, or as of ``at`` (microseconds UTC). Close it after use.
 
     ``fresh``: what is derived is computed from its topics, and its caches are made anew (:func:`check_fresh` first).
 
-    ``memory``: bytes that its groups may take before they go to files.
+    ``memory``: bytes that its groups may take before they go to files. A topic to which nothing was published is empty,
+    with a note; with ``must_exist``, that is MissingError ``SOW-ENG-010``.
 
     Raises what opening its topics raises, and UsageError ``SOW-ENG-031`` for what cannot be read.
     """
     topic = target.topic
     # What is no derived entry costs no more than the question; the modules of views are not loaded for it.
     if topic is None or topic.derived is None:
-        return open_source(instance, target, at)
+        try:
+            return open_source(instance, target, at)
+        except MissingError as error:
+            if must_exist or topic is None or error.code != NO_STORE_CODE:
+                raise
+            return open_empty_source(instance, topic, error)
     from sowctl.engine.sources.logical_topics import narrow_source
     from sowctl.engine.views.instant import run_at_instant
 

@@ -9,6 +9,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected
 from sowctl.engine.writing.rejects import build_rejected
 from sowctl.errors import InputError, LimitError
+from sowctl.values.display import format_count
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -119,8 +120,8 @@ class RefusalPolicy:
             if self._limit is not None and self._report.rejected > self._limit:
                 raise LimitError(
                     "SOW-PUB-020",
-                    f"{self._report.rejected:,} messages were rejected, more than --max-errors "
-                    f"{self._limit:,}; the last one: {one.message}",
+                    f"{format_count(self._report.rejected, 'message was', 'messages were')} rejected, "
+                    f"more than --max-errors {self._limit:,}; the last one: {one.message}",
                     place=one.place,
                     line=one.line,
                     column=one.column,

@@ -24,6 +24,7 @@ from sowctl.journal.files import read_error
 from sowctl.journal.format import MANIFEST_SUFFIX
 from sowctl.journal.state import JournalState, decode_topic_states
 from sowctl.remote.place import RemotePath
+from sowctl.values.display import format_count
 from sowctl.values.times import Micros
 
 FORMAT_NAME, VERSION = "sow-archive", 1
@@ -236,5 +237,5 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
         raise (
             lost_file_error(place)
             if size is None
-            else segment_mismatch_error(place, f"{size} bytes", f"{segment.size}")
+            else segment_mismatch_error(place, format_count(size, "byte"), f"{segment.size}")
         )

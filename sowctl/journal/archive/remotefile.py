@@ -12,6 +12,7 @@ from sowctl.journal.files import JournalFile
 from sowctl.journal.format import COMPRESSED_SUFFIXES
 from sowctl.remote.place import Place, RemotePath
 from sowctl.seam import Seam
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.journal.archive.archived_file import ArchivedFile
@@ -97,7 +98,9 @@ class RemoteJournalFile(JournalFile):
                 raise lost_file_error(self._place) from error
             # Opening returns the size, so a replaced file is detected before any byte is read.
             if self._segment is not None and self._remote.size != self._segment.size:
-                raise segment_mismatch_error(self._place, f"{self._remote.size} bytes", f"{self._segment.size}")
+                raise segment_mismatch_error(
+                    self._place, format_count(self._remote.size, "byte"), f"{self._segment.size}"
+                )
         return self._remote
 
 

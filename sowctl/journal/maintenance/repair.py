@@ -40,6 +40,7 @@ from sowctl.journal.state import write_all
 from sowctl.journal.walk import Walker
 from sowctl.remote.place import require_local
 from sowctl.seam import Seam
+from sowctl.values.display import format_count
 from sowctl.values.times import Micros, format_time
 
 OTHER_HISTORY_CODE = "SOW-JRN-054"
@@ -133,7 +134,7 @@ def plan_repair(
                         "SOW-JRN-010",
                         Level.ERROR,
                         Place(str(path), offset=cuts[0].offset),
-                        f"a compressed file is damaged in {len(cuts)} places",
+                        f"a compressed file is damaged in {format_count(len(cuts), 'place')}",
                         hint=f"decompress it with {tool} -d and run the command again",
                     )
                 )

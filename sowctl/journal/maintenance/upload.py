@@ -35,6 +35,7 @@ from sowctl.journal.walk import Walker
 from sowctl.remote import remote_files
 from sowctl.remote.place import RemotePath
 from sowctl.seam import Seam
+from sowctl.values.display import format_count
 from sowctl.values.times import Micros
 from sowctl.values.topicref import TopicRef
 
@@ -156,7 +157,7 @@ class ArchiveUpload:
         # The manifest may list the segment only after the store confirms its size.
         lies = remote_files.find_size(place)
         if lies != size:
-            raise segment_mismatch_error(place, "no bytes" if lies is None else f"{lies} bytes", str(size))
+            raise segment_mismatch_error(place, "no bytes" if lies is None else format_count(lies, "byte"), str(size))
         self._segments[file.number] = replace(found, size=size, sha256=digest.hexdigest())
         # An older segment that is sent again after --verify does not change the state at the end.
         if file.number == max(self._segments):

@@ -24,6 +24,7 @@ from sowctl.messages.base import (
     require_size,
 )
 from sowctl.messages.definition import TypeDefinition
+from sowctl.values.display import format_count
 from sowctl.values.fields import Refusal, Slot
 from sowctl.values.paths import Path
 
@@ -116,7 +117,9 @@ class CompositeType(ABC):
             # The length itself may be cut off: then fewer than four bytes were read, and ``end`` says nothing.
             if start > len(payload) or end > len(payload):
                 words = (
-                    f"part {number} has {end - start:,} bytes by its length" if start <= len(payload) else "a length"
+                    f"part {number} has {format_count(end - start, 'byte')} by its length"
+                    if start <= len(payload)
+                    else "a length"
                 )
                 words += f" at byte {position:,}, and the message ends at {len(payload):,}"
                 raise PayloadRefused(MALFORMED_CODE, words, position)

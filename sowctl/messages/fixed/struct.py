@@ -26,6 +26,7 @@ from sowctl.messages.base import (
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.fixed.layout import parse_layout
 from sowctl.messages.nested.write import Tree, put_member
+from sowctl.values.display import format_count
 from sowctl.values.fields import FieldWrite, Refusal, Row, Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 from sowctl.values.scalars import to_text
@@ -113,7 +114,7 @@ class StructType:
 
     def _find_size_problem(self, payload: bytes) -> PayloadRefused | None:
         if len(payload) < self._size:
-            words = f"the message has {len(payload):,} bytes, its fields take {self._size:,}"
+            words = f"the message has {format_count(len(payload), 'byte')}, its fields take {self._size:,}"
             return PayloadRefused(MALFORMED_CODE, words, len(payload))
         return find_size_problem(payload, self.max_message)
 

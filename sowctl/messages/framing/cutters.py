@@ -22,6 +22,7 @@ from sowctl.messages.framing.chunks import (
     RefusedFrame,
 )
 from sowctl.messages.framing.encodings import UTF8_BOM
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
@@ -271,7 +272,7 @@ class LengthCutter:
         else:
             size = int.from_bytes(have[:_LENGTH_PREFIX_BYTES], "big")
             found = len(have) - _LENGTH_PREFIX_BYTES
-            words = f"the input ends after {found:,} of the {size:,} bytes of message {self._number:,}"
+            words = f"the input ends after {found:,} of the {format_count(size, 'byte')} of message {self._number:,}"
         return InputError(TRUNCATED_CODE, words, offset=self._start, number=self._number)
 
     def _build_length_error(self, size: int, offset: int, prefix: bytes) -> LimitError:

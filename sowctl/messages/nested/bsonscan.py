@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sowctl.values.display import format_count
+
 _FIXED_SIZES = {
     0x01: 8, 0x06: 0, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0,
 }  # fmt: skip
@@ -30,7 +32,9 @@ def _walk_document(payload: bytes) -> None:
         raise _FaultError(len(payload), f"a document has at least {_MIN_DOCUMENT_BYTES} bytes")
     size = _read_int32(payload, 0)
     if size != len(payload):
-        raise _FaultError(0, f"the document says that it has {size:,} bytes; the message has {len(payload):,}")
+        raise _FaultError(
+            0, f"the document says that it has {format_count(size, 'byte')}; the message has {len(payload):,}"
+        )
     # Where each open document ends; the innermost is the last one.
     ends = [size]
     position = 4

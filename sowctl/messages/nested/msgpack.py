@@ -16,6 +16,7 @@ from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8_CODE, Paylo
 from sowctl.messages.nested.paths import measure_depth
 from sowctl.messages.nested.type import TreeType, build_depth_refusal
 from sowctl.messages.nested.write import Tree
+from sowctl.values.display import format_count
 from sowctl.values.fields import Scalar
 
 _CONTAINER_HEADS = bytes((*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF))
@@ -173,7 +174,11 @@ def find_fault(payload: bytes) -> tuple[int | None, str | None]:
             return start, "the name of a member is no string"
         position, inner, text = _step_over_value(payload, start, head)
         if position > len(payload):
-            return start, f"a value of {position - start:,} bytes does not fit: {len(payload) - start:,} bytes are left"
+            return (
+                start,
+                f"a value of {format_count(position - start, 'byte')} does not fit: "
+                f"{len(payload) - start:,} {'is' if len(payload) - start == 1 else 'are'} left",
+            )
         if text:
             try:
                 payload[text:position].decode()
@@ -183,7 +188,7 @@ def find_fault(payload: bytes) -> tuple[int | None, str | None]:
         if inner:
             waiting.append(inner)
     if position < len(payload):
-        return position, f"{len(payload) - position:,} bytes after the end of the value"
+        return position, f"{format_count(len(payload) - position, 'byte')} after the end of the value"
     return None, None
 
 

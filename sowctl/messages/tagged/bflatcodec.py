@@ -13,6 +13,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from sowctl.messages.base import MALFORMED_CODE, MAX_FIELDS, PayloadRefused, build_field_count_refusal
+from sowctl.values.display import format_count
 from sowctl.values.fields import Scalar
 from sowctl.values.times import format_milliseconds
 
@@ -73,7 +74,9 @@ def scan_fields(payload: bytes, wanted: Collection[bytes] | None = None) -> list
             # Checked before anything is made: every value but NULL takes a byte at least, so a count beyond the rest is
             # a lie.
             if nulls > _MAX_ARRAY_NULLS or (kind != NULL and count > end - position):
-                raise PayloadRefused(MALFORMED_CODE, f"an array of {count} values is longer than its message", start)
+                raise PayloadRefused(
+                    MALFORMED_CODE, f"an array of {format_count(count, 'value')} is longer than its message", start
+                )
         if wanted is None or tag in wanted:
             values, position = _read_values(payload, position, kind, count)
             fields.append(ScannedField(tag, start, position, values))

@@ -35,15 +35,20 @@ FORMATS: tuple[LintFormat, ...] = (
 FORMAT_NAMES = tuple(line.name for line in FORMATS)
 
 
-def make_renderer(name: str, style: Callable[[str, str], str]) -> Callable[[Iterable[Finding]], Iterable[str]]:
+def make_renderer(
+    name: str, style: Callable[[str, str], str], columns: int | None = None, command: str = "lint"
+) -> Callable[[Iterable[Finding]], Iterable[str]]:
     """Return the function that makes texts of findings without line feeds at their ends, lazily where it can.
 
-    ``style`` colours the words of the format text.
+    ``style`` colours the words of the format text, whose lines are broken between words at ``columns``, if given.
+    ``command`` is the one that found them, which a JUnit report names.
     """
     line = next(line for line in FORMATS if line.name == name)
     function: Any = getattr(importlib.import_module(f"sowctl.output.linting.{line.module}"), line.function)
+    if name == "junit":
+        return lambda findings: [function(findings, command)]
     if line.whole:
         return lambda findings: [function(findings)]
     if name == "text":
-        return lambda findings: (function(finding, style) for finding in findings)
+        return lambda findings: (function(finding, style, columns) for finding in findings)
     return lambda findings: map(function, findings)

@@ -14,12 +14,12 @@ from sowctl.findings import Finding, Level
 from sowctl.output.display import escape_line
 
 
-def as_junit(findings: Iterable[Finding]) -> str:
-    """The whole report as XML, ASCII only."""
+def as_junit(findings: Iterable[Finding], command: str = "lint") -> str:
+    """The whole report of a command as XML, ASCII only."""
     files: dict[str, list[Finding]] = {}
     for finding in findings:
         files.setdefault(finding.place.file, []).append(finding)
-    suites = Element("testsuites", name="sowctl lint")
+    suites = Element("testsuites", name=f"sowctl {command}")
     for file, found in files.items() or {"configurations": []}.items():
         failures = sum(finding.level >= Level.WARNING for finding in found)
         counts = {"tests": len(found) or 1, "failures": failures, "errors": 0, "skipped": len(found) - failures}

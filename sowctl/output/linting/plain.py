@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sowctl.findings import Finding, Level
 from sowctl.output.display import escape_line, escape_lines
+from sowctl.output.facts import wrap_words
 
 Style = Callable[[str, str], str]
 """``(kind, text) -> text``, in colour or not; kinds are error, warning, note and hint."""
@@ -21,19 +22,26 @@ _PLURALS = {
 }
 
 
-def as_text(finding: Finding, style: Style) -> str:
-    """``file:line:column: error[ID]: message``, the excerpt and the hint, without a line feed at the end."""
+def as_text(finding: Finding, style: Style, columns: int | None = None) -> str:
+    """``file:line:column: error[ID]: message``, the excerpt and the hint, without a line feed at the end.
+
+    Lines longer than ``columns`` are broken between words, those of the excerpt excepted.
+    """
     head = f"{finding.level.name.lower()}[{finding.id}]"
     element = f" {escape_line(finding.place.element)}:" if finding.place.element else ""
-    lines = [
-        f"{escape_line(str(finding.place))}:{element} {style(_KINDS[finding.level], head)}: "
-        f"{escape_line(finding.message)}"
-    ]
+    first = f"{escape_line(str(finding.place))}:{element} {head}: {escape_line(finding.message)}"
+    # Neither label has a space, so that each is whole in its line.
+    lines = ["\n".join(_fold_line(first, columns)).replace(head, style(_KINDS[finding.level], head), 1)]
     if finding.excerpt:
         lines += ["  " + line for line in escape_lines(finding.excerpt).split("\n")]
     if finding.hint:
-        lines.append(f"  {style('hint', 'hint')}: {escape_line(finding.hint)}")
+        folded = "\n".join(_fold_line(f"hint: {escape_line(finding.hint)}", columns, "  "))
+        lines.append(folded.replace("hint", style("hint", "hint"), 1))
     return "\n".join(lines)
+
+
+def _fold_line(text: str, columns: int | None, indent: str = "") -> Iterator[str]:
+    return iter([indent + text]) if columns is None else wrap_words(text, columns, indent, indent + "  ")
 
 
 def as_json(finding: Finding) -> str:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.errors import InputError, UsageError
 from sowctl.spark.schema import PAYLOAD_COLUMN, is_inferred
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     import pyarrow
@@ -215,8 +216,8 @@ class MessageJudge:
         if self.dropped:
             # Spark collects what its Python processes log where spark.sql.pyspark.worker.logging.enabled says so.
             logging.getLogger("sowctl").warning(
-                "%d messages dropped that do not match their fields (mode DROPMALFORMED); the first: %s",
-                self.dropped,
+                "dropped %s (mode DROPMALFORMED); the first: %s",
+                format_count(self.dropped, "malformed message"),
                 self._first,
             )
 

@@ -409,10 +409,10 @@ def warn_missing(report: CommitReport) -> None:
     """
     if report.missing and not report.deleted:
         logging.getLogger("sowctl").warning(
-            "topic %s has no record for any of the %d deletes of a write; the _sow_key of another "
+            "topic %s has no record for %s of a write; the _sow_key of another "
             "topic is valid only with the same KeyDomain (sowctl-spark(7), STREAMING)",
             report.topic,
-            report.missing,
+            "the delete" if report.missing == 1 else f"any of the {report.missing:,} deletes",
         )
 
 

@@ -22,6 +22,7 @@ from sowctl.store.repair.pagefile import (
     read_main_trees,
     read_page_kind,
 )
+from sowctl.values.display import format_count
 
 MAX_UNITS = 1000
 """Parts into which the keys of a store are divided at most."""
@@ -67,10 +68,12 @@ class StructureCheck:
         if len(set(listed)) != len(listed):
             yield "a page is listed as free twice", True
         if both := self._seen.intersection(listed):
-            yield f"{len(both)} pages are both in use and free, the first is page {min(both)}", True
+            count = format_count(len(both), "page is", "pages are")
+            yield f"{count} both in use and free, the first is page {min(both)}", True
         lost = meta.last_page + 1 - used - len(free.own) - len(listed)
         if lost:
-            yield f"{abs(lost)} pages are {'neither in use nor free' if lost > 0 else 'counted twice'}", lost < 0
+            count = format_count(abs(lost), "page is", "pages are")
+            yield f"{count} {'neither in use nor free' if lost > 0 else 'counted twice'}", lost < 0
 
     def _check_tree(self, name: bytes, tree: TreeInfo) -> Iterator[str]:
         if not tree.depth:
@@ -110,8 +113,8 @@ class StructureCheck:
             level = below
         if (branches, leaves) != (tree.branch_pages, tree.leaf_pages) or tree.depth > MAX_TREE_DEPTH:
             yield (
-                f"{branches} branch pages and {leaves} leaves found, but the counters are "
-                f"{tree.branch_pages} and {tree.leaf_pages}"
+                f"{format_count(branches, 'branch page')} and {format_count(leaves, 'leaf', 'leaves')} found, "
+                f"but the counters are {tree.branch_pages} and {tree.leaf_pages}"
             )
 
     def list_units(self) -> list[Unit]:

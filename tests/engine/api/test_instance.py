@@ -45,7 +45,7 @@ def test_objects_say_what_they_are(lab: Lab) -> None:
     result = topic.query()
     assert repr(result) == "<result of a query of 't': not read yet>"
     (batch,) = result
-    assert (repr(batch), repr(result)) == ("<1 records of 't'>", "<result of a query of 't': begun>")
+    assert (repr(batch), repr(result)) == ("<1 record of 't'>", "<result of a query of 't': begun>")
     assert repr(batch.records[0]).startswith("StoredRecord(")
     assert repr(next(topic.versions(7, journal=True))).startswith("VersionRecord(")
     check = topic.check()

@@ -69,11 +69,12 @@ def test_a_missing_store_that_the_journals_do_not_cover(small: Lab) -> None:
     assert not small.store("t").exists()
     planned = small.open().topic("t").replay(dry_run=True)
     why, gone = str(planned.note).split("; ")
-    assert (planned.action, why, f"txid {first}:" in gone) == ("rebuilt", "missing", True)
+    assert (planned.action, why, f"txid {first}:" in gone, planned.incomplete) == ("rebuilt", "missing", True, True)
     aside = small.open().topic("t").replay(into=str(small.directory / "aside"))
     report = small.open().topic("t").replay()
     assert (report.action, report.entries, report.note) == ("rebuilt", 60 - first + 1, gone)
     assert (aside.entries, aside.note) == (report.entries, gone)
+    assert aside.incomplete and report.incomplete
 
 
 def test_a_topic_whose_first_entry_is_left_is_covered(small: Lab) -> None:
@@ -81,7 +82,8 @@ def test_a_topic_whose_first_entry_is_left_is_covered(small: Lab) -> None:
     small.publish("late", '{"id":1}')
     small.forget("late")
     assert small.query("late") == ['{"id":1}']
-    assert small.open().topic("late").replay().action == "rebuilt"
+    late = small.open().topic("late").replay()
+    assert (late.action, late.incomplete) == ("rebuilt", False)
 
 
 def test_a_gap_between_store_and_journals_is_damage(small: Lab, tmp_path: Path) -> None:

@@ -26,9 +26,7 @@ def test_a_topic_that_nobody_defined(lab: Lab) -> None:  # C56
     with pytest.raises(MissingError) as caught:
         lab.open().topic("nowhere")
     assert caught.value.exit_status == 10
-    with pytest.raises(MissingError) as caught:
-        lab.query("t")
-    assert caught.value.code == "SOW-ENG-010"
+    assert lab.query("t") == []
 
 
 def test_paging(lab: Lab) -> None:  # C59
@@ -98,9 +96,7 @@ def test_a_topic_without_records_spoils_no_pattern(make_lab) -> None:  # type: i
     volatile = topic_xml("Topic_D", "<Durability>transient</Durability>", file=None)
     lab = make_lab(config_xml("".join(map(topic_xml, names)) + volatile, names[:2]))
     instance = lab.open()
-    with pytest.raises(MissingError) as caught:
-        list(start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions()))
-    assert caught.value.code == "SOW-ENG-010"
+    assert list(start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions())) == []
     lab.publish("Topic_B", message(id=1))
     result = start_query(instance, resolve_targets(instance, "^Topic_"), QueryOptions())
     assert [record.payload.decode() for record in result.iterate_records()] == [message(id=1)]

@@ -18,7 +18,7 @@ from msgspec import Struct
 from sowctl.config.model import OtherEntry
 from sowctl.errors import SowError
 from sowctl.extras import format_install_hint
-from sowctl.values.display import format_bytes
+from sowctl.values.display import format_bytes, format_count
 from sowctl.values.times import format_time
 from sowctl.version import VERSION
 
@@ -166,7 +166,7 @@ def _check_instance(invocation: Invocation) -> Iterator[Check]:
 def _check_configuration(instance: Instance, path: Path) -> Iterator[Check]:
     config = instance.config
     assert config is not None
-    yield Check("configuration", "ok", f"{path}: instance {config.name}, {len(config.topics)} topics")
+    yield Check("configuration", "ok", f"{path}: instance {config.name}, {format_count(len(config.topics), 'topic')}")
     stores: dict[Path, list[Path]] = {}
     for topic in config.topics:
         if topic.file is not None:
@@ -223,10 +223,9 @@ def _check_conflated(instance: Instance, config: InstanceConfig) -> Iterator[Che
         if state.kept is None:
             yield Check(name, "ok", "no saved state")
             continue
-        txids = "1 txid" if state.behind == 1 else f"{state.behind:,} txids"
-        behind = f", {txids} behind the log" if state.behind else ""
-        words = f"{state.messages:,} messages, {state.pending:,} pending, saved at {format_time(state.kept.clock)}"
-        yield Check(name, "ok", words + behind)
+        behind = f", {format_count(state.behind, 'txid')} behind the log" if state.behind else ""
+        saved = f"{state.pending:,} pending, saved at {format_time(state.kept.clock)}"
+        yield Check(name, "ok", f"{format_count(state.messages, 'message')}, {saved}{behind}")
 
 
 def _check_views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
@@ -242,9 +241,9 @@ def _check_views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
         except SowError as error:
             yield Check(f"view {entry.name}", "problem", str(error), error.hint)
             continue
-        behind = "" if not found.changed else f", {found.changed:,} changed records behind"
+        behind = "" if not found.changed else f", {format_count(found.changed, 'changed record')} behind"
         words = "up to date" if found.way == "use" else f"next: {found.way}, {found.why}{behind}"
-        yield Check(f"view {entry.name}", "ok", f"{found.messages:,} messages, {words}")
+        yield Check(f"view {entry.name}", "ok", f"{format_count(found.messages, 'message')}, {words}")
 
 
 def _check_directory(name: str, directory: Path, stores: Sequence[Path] = (), journals: Sequence[Path] = ()) -> Check:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from sowctl.errors import UsageError
 from sowctl.output.reports import as_dict
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
@@ -102,13 +103,14 @@ def parse_sample(text: str | None) -> SampleShare:
 
 def note_coverage(invocation: Invocation, report: SchemaReport | StatsReport) -> None:
     """Say how many records were looked at, and what is not in the answer."""
-    counted = f"{report.records:,} records" if report.records != 1 else "1 record"
+    counted = format_count(report.records, "record")
     words = f"{report.topic}: {counted}"
     if report.looked_at != report.records:
         words = f"{report.topic}: a sample of {report.looked_at:,} of {counted}"
     invocation.note(words)
     if report.unreadable:
-        invocation.warn(f"{report.topic}: {report.unreadable:,} invalid messages are not included")
+        missing = format_count(report.unreadable, "invalid message is", "invalid messages are")
+        invocation.warn(f"{report.topic}: {missing} not included")
 
 
 def build_path_row(report: SchemaReport, facts: PathFacts, *, brief: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.progress import JSON_INTERVAL_SECONDS
 from sowctl.declarations import Argument, declare_option
 from sowctl.errors import SowError, UsageError
+from sowctl.values.display import format_bytes, format_count
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -118,12 +119,10 @@ class JobProgress:
     def show_tasks(self, done: int, tasks: int) -> None:
         """Show the number of finished tasks of the running stages."""
         row = {"counted": "tasks", "done": done, "total": tasks}
-        self._show(row, f"{self._words}{done:,} of {tasks:,} tasks", at_once=False)
+        self._show(row, f"{self._words}{done:,} of {format_count(tasks, 'task')}", at_once=False)
 
     def show_batch(self, progress: Progress) -> None:
         """A stream has dealt with a batch more."""
-        from sowctl.values.display import format_bytes, format_count
-
         behind = format_count(progress.behind, "entry", "entries")
         lag = f", {behind} ({format_bytes(progress.bytes_behind)}) behind" if progress.behind else ""
         batches = format_count(progress.batches, "batch", "batches")

@@ -14,7 +14,7 @@ from sowctl.cli.context import Invocation
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.output.options import TableFit
-from sowctl.values.display import format_age, format_rate
+from sowctl.values.display import format_age, format_count, format_rate
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ _OUTCOME_TEXTS = {
     "leased": "is leased to another client",
     "not leased": "is not leased",
 }
+_COUNT_WORDS = {"max_cancels": "dead after MaxCancels", "max_deliveries": "dead after MaxDeliveries"}
 
 
 def read_handles(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[MessageHandle]]:
@@ -103,7 +104,7 @@ def apply_batches(
             if outcome not in _GOOD_OUTCOMES:
                 invocation.warn(f"{Bookmark(*handle.name)} {_OUTCOME_TEXTS[outcome]}", outcome=outcome)
     parts = [f"{counts['done']:,} {done}"]
-    parts += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in sorted(counts) if name != "done"]
+    parts += [f"{counts[name]:,} {_COUNT_WORDS.get(name, name)}" for name in sorted(counts) if name != "done"]
     invocation.note(", ".join(parts))
     return 1 if any(name not in _GOOD_OUTCOMES for name in counts) else 0
 
@@ -197,7 +198,7 @@ def build_person_facts(info: QueueInfo) -> Iterator[Fact]:
         parts += [f"{format_rate(holder.acknowledged_rate)} acknowledged"] if holder.acknowledged_rate else []
         parts += [f"since {_format_second(holder.started)}", f"seen {_format_second(holder.seen)}"]
         if holder.kind == "worker":
-            parts += [f"{holder.slots:,} slots", f"process {holder.pid} on {holder.host}"]
+            parts += [format_count(holder.slots, "slot"), f"process {holder.pid} on {holder.host}"]
         yield Fact(f"{holder.kind} {holder.name}", ", ".join(parts))
 
 
@@ -215,7 +216,7 @@ def iterate_facts(row: dict[str, Any]) -> Iterator[dict[str, str]]:
         parts += [f"{holder[name]:,} {name}" for name in ("delivered", "acknowledged", "cancelled", "returned")]
         parts += [f"{holder['acknowledged_rate']} acks/s", f"since {holder['started']}", f"seen {holder['seen']}"]
         if holder["kind"] == "worker":
-            parts += [f"{holder['slots']:,} slots", f"process {holder['pid']} on {holder['host']}"]
+            parts += [format_count(holder["slots"], "slot"), f"process {holder['pid']} on {holder['host']}"]
         yield {"fact": f"{holder['kind']} {holder['name']}", "value": ", ".join(parts)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from sowctl.cli.io.output_sink import Sink
 from sowctl.errors import UsageError
 from sowctl.output.options import Terminal
 from sowctl.output.reports import as_dict
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.inspection import Ask
@@ -66,7 +67,7 @@ def show_fields(
             invocation.note(f"{report.topic}: the fields are those of the first {report.searched:,} records")
         if report.left_out:
             invocation.warn(
-                f"{report.topic}: {report.left_out:,} more fields are not included",
+                f"{report.topic}: {format_count(report.left_out, 'more field is', 'more fields are')} not included",
                 hint="name the fields that you need",
             )
     if sink.format == "table":
@@ -126,7 +127,7 @@ def count_journal(invocation: Invocation, counted: JournalCount, output: OutputC
         asked = counting.interval is not None or sink.format == "table"
         most = MAX_ASKED_INTERVALS if asked else MAX_INTERVALS
         report = count_rates(instance, topic_names, within, interval=interval, most=most)
-    invocation.note(f"{report.messages:,} messages")
+    invocation.note(format_count(report.messages, "message"))
     if report.interval != report.wanted:
         length = format_interval(1000 * report.interval)
         invocation.note(f"the intervals are {length} long; shorter intervals would be too many")
@@ -137,8 +138,26 @@ def count_journal(invocation: Invocation, counted: JournalCount, output: OutputC
         if rows:
             _draw_figures(sink, lambda terminal, out: draw_rates(rows, rows[0]["begin"], terminal, out))
         return 0
-    sink.write_rows(rows)
+    # A cell cannot hold the counts of all intervals in a form that programs for tables read.
+    sink.write_rows(_iterate_interval_rows(report) if sink.format in ("csv", "tsv") else rows)
     return 0
+
+
+def _iterate_interval_rows(report: RatesReport) -> Iterator[dict[str, Any]]:
+    """Yield one row for each topic, client and interval, in the order of time within each."""
+    from sowctl.values.times import format_time
+
+    for one in report.series:
+        for number, count in enumerate(one.counts):
+            assert report.begin is not None
+            yield {
+                "topic": one.topic,
+                "message_type": one.message_type,
+                "client": one.client,
+                "begin": format_time(report.begin + number * report.interval),
+                "interval_seconds": report.interval / 1_000_000,
+                "messages": count,
+            }
 
 
 def build_rate_rows(report: RatesReport) -> list[dict[str, Any]]:

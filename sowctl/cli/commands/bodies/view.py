@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.output.display import escape_line
 from sowctl.output.options import TableFit
 from sowctl.output.reports import as_dict
-from sowctl.values.display import format_ago, format_bytes, format_duration
+from sowctl.values.display import format_ago, format_bytes, format_count, format_duration
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -57,13 +57,17 @@ def format_view(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json:
     lines += [f"  field       {field}" for field in definition.projection]
     lines += [f"  grouping    {field}" for field in definition.grouping]
     lines += [f"  hash index  {', '.join(index)}" for index in definition.hash_indexes]
-    lag = "" if one.lag is None else f", {one.lag:,} changed records"
+    lag = "" if one.lag is None else f", {format_count(one.lag, 'changed record')}"
     lines.append(f"  next        {one.next}: {one.why}{lag}")
     if one.refreshed is not None and one.made is not None and one.full_seconds is not None:
-        rows = "" if one.rows is None else f" of {one.rows:,} rows"
-        lines.append(f"  cache       {one.records:,} messages{rows}, {format_bytes(one.bytes)}, {one.path}")
+        rows = "" if one.rows is None else f" of {format_count(one.rows, 'row')}"
+        lines.append(
+            f"  cache       {format_count(one.records, 'message')}{rows}, {format_bytes(one.bytes)}, {one.path}"
+        )
         lines.append(f"  refreshed   {format_time(one.refreshed)}, {format_ago((now - one.refreshed) / 1e6)}")
         lines.append(f"  computed    {format_time(one.made)}, in {format_duration(one.full_seconds)}")
     if one.change_seconds is not None:
-        lines.append(f"  caught up   with {one.changes:,} changed records in {format_duration(one.change_seconds)}")
+        lines.append(
+            f"  caught up   with {format_count(one.changes, 'changed record')} in {format_duration(one.change_seconds)}"
+        )
     return "\n".join(escape_line(line) for line in lines)

@@ -16,6 +16,7 @@ from xxhash import xxh3_128
 
 from sowctl.interrupts import allow_interrupts
 from sowctl.seam import Seam
+from sowctl.values.display import format_count
 
 _CHUNK_BYTES = 4 << 20
 _SYNC_INTERVAL_BYTES = 8 << 20
@@ -65,7 +66,7 @@ def copy_file(
                 chunk = seam.call("file.read", os.read, fd, part if left is None else min(part, left))
                 if not chunk:
                     if left is not None:
-                        raise OSError(f"the file is {left} bytes shorter than expected")
+                        raise OSError(f"the file is {format_count(left, 'byte')} shorter than expected")
                     return
                 left = None if left is None else left - len(chunk)
                 on_read(len(chunk))

@@ -18,6 +18,7 @@ from sowctl.engine.maintenance.backup.layout import move_instance
 from sowctl.engine.maintenance.backup.manifest import BackupManifest, BackupTopic, build_damage_error
 from sowctl.engine.sources.digest import compute_digest
 from sowctl.engine.topics.targets import Target
+from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -83,7 +84,7 @@ def _compare_topic(there: Instance, topic: BackupTopic, tree: Path) -> None:
     if (shown.digest, shown.records, shown.versions) != (topic.digest, topic.records, topic.versions):
         raise build_damage_error(
             str(tree / (topic.file or "")),
-            f"topic {topic.topic} has digest {shown.digest} and {shown.records:,} records, not "
+            f"topic {topic.topic} has digest {shown.digest} and {format_count(shown.records, 'record')}, not "
             f"{topic.digest} and {topic.records:,}",
         )
 
@@ -104,7 +105,8 @@ def compare_files(
         total += size
         if (size, found) != (file.size, file.digest):
             raise build_damage_error(
-                str(path), f"the file has {size:,} bytes with digest {found}, not {file.size:,} with {file.digest}"
+                str(path),
+                f"the file has {format_count(size, 'byte')} with digest {found}, not {file.size:,} with {file.digest}",
             )
     known = {file.path for file in manifest.files}
     for at, _, names in os.walk(tree):

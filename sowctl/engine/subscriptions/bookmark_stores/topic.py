@@ -21,6 +21,7 @@ from sowctl.engine.subscriptions.bookmark_stores.protocol import (
     Subscriber,
     build_lock_path,
 )
+from sowctl.engine.topics.positions import NO_STORE_CODE
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import MissingError, UsageError
 from sowctl.store.codec import decode_record, read_stamps
@@ -126,7 +127,7 @@ class TopicStore(BookmarkStore):
         try:
             source = open_present_source(self.instance, Target(topic=self.topic))
         except MissingError as error:
-            if error.code != "SOW-ENG-010":
+            if error.code != NO_STORE_CODE:
                 raise
             # Nothing was published to it yet: an empty store.
             return

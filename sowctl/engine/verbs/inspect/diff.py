@@ -23,6 +23,7 @@ from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.sources.field_order import sort_by_fields
 from sowctl.engine.sources.state_pairs import RecordPair, pair_states
 from sowctl.engine.topics.expiration import choose_default_lifetime
+from sowctl.engine.topics.positions import NO_STORE_CODE
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.openers import open_target
 from sowctl.errors import MissingError, UsageError
@@ -41,7 +42,6 @@ BATCH_RECORDS = 1000
 ChangeKind = Literal["changed", "added", "removed"]
 MetadataDifference = tuple[str, object, object]
 """Metadata that differs: its name, and its values before and after."""
-NEVER_PUBLISHED_CODE = "SOW-ENG-010"
 
 
 class DiffSide(DescribedStruct, frozen=True):
@@ -192,9 +192,9 @@ def _open_side(side: DiffSide, held: ExitStack) -> Source | None:
             assert side.target.topic is not None
             found: Source = open_range_source(side.instance, side.target.topic, side.after, side.at)
         else:
-            found = open_target(side.instance, side.target, side.at)
+            found = open_target(side.instance, side.target, side.at, must_exist=side.absent)
     except MissingError as error:
-        if side.absent and error.code == NEVER_PUBLISHED_CODE:
+        if side.absent and error.code == NO_STORE_CODE:
             return None
         raise
     return held.enter_context(closing(found))
