@@ -66,8 +66,13 @@ def _constants(module: str) -> dict[str, str]:
     return found
 
 
-def _calls() -> Iterator[tuple[str, str, ast.Call]]:
+@cache
+def _calls() -> list[tuple[str, str, ast.Call]]:
     """Code, name of what is called, and the call, wherever a code is an argument."""
+    return list(_find_calls())
+
+
+def _find_calls() -> Iterator[tuple[str, str, ast.Call]]:
     for module, tree in _trees().items():
         names = _constants(module)
         for node in ast.walk(tree):

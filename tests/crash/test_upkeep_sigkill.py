@@ -25,7 +25,7 @@ from tests.support.interleaving.trial import Stages, Trial
 from tests.support.processes import Child
 
 VERBS = sorted(ACTORS.keys() - {"publish", "query", "expire", "rebuild"})
-ROUNDS = 5
+ROUNDS = 3
 DEEP = 200
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -89,13 +92,36 @@ WRAPPERS: dict[str, tuple[str, Any]] = {
 """Ways to put a value into another one, in SQL and in JSON."""
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Any:
-    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",), str(tmp_path)))
-    with Database(InstanceHandle.open(tmp_path / "sowctl.xml")) as made:
+@contextmanager
+def open_database(place: Path) -> Iterator[Database]:
+    (place / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",), str(place)))
+    with Database(InstanceHandle.open(place / "sowctl.xml")) as made:
         yield made
 
 
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """A database whose tables no test changes."""
+    with open_database(tmp_path_factory.mktemp("results")) as made:
+        yield made
+
+
+@pytest.fixture
+def refusing(tmp_path: Path) -> Iterator[Database]:
+    """A database of one test: a result that ends with a refusal keeps its connection."""
+    with open_database(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB itself, with times in UTC."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        yield connection
+
+
+@cache
 def columns() -> dict[str, str]:
     """The columns of test_all_types() and their types."""
     found = duckdb.sql(f"FROM {ALL}")
@@ -108,18 +134,12 @@ def rows(database: Database, text: str) -> list[Any]:
     return [json.loads(line, parse_float=Decimal) for line in lines]
 
 
-def texts(column: str) -> list[str | None]:
-    """What DuckDB says of a column itself."""
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    return [row[0] for row in connection.sql(f'SELECT CAST("{column}" AS VARCHAR) FROM {ALL}').fetchall()]
-
-
-def expected_json(column: str, kind: str) -> list[Any]:
+def expected_json(plain: duckdb.DuckDBPyConnection, column: str, kind: str) -> list[Any]:
     """The values of a column as JSON is to have them."""
     if column in JSON_ROWS:
         return [*JSON_ROWS[column], None]
-    found: list[Any] = texts(column)
+    shown = plain.sql(f'SELECT CAST("{column}" AS VARCHAR) FROM {ALL}').fetchall()
+    found: list[Any] = [text for (text,) in shown]
     if kind == "blob":
         return [b"thisisalongblob\x00withnullbytes", b"\x00\x00\x00a", None]
     if kind == "boolean":
@@ -138,13 +158,14 @@ def test_every_type_of_duckdb_has_a_line() -> None:
 
 
 @pytest.mark.parametrize("column", columns())
-def test_formats_of_text_have_every_value(database: Database, column: str) -> None:
+def test_formats_of_text_have_every_value(database: Database, plain: duckdb.DuckDBPyConnection, column: str) -> None:
     kind = columns()[column]
     found = [row["v"] for row in rows(database, f'SELECT "{column}" AS v FROM {ALL}')]
     if kind == "blob":
         found = [value and b64decode(value) for value in found]
-    assert found == expected_json(column, kind)
-    assert [*map(type, found)] == [*map(type, expected_json(column, kind))]
+    expected = expected_json(plain, column, kind)
+    assert found == expected
+    assert [*map(type, found)] == [*map(type, expected)]
 
 
 @pytest.mark.parametrize("column", columns())
@@ -177,21 +198,21 @@ def written(database: Database, text: str, name: str) -> pa.Table:
 @pytest.mark.parametrize("wrapper", ["{}", "[{}]", "{{'a': {}}}"])
 @pytest.mark.parametrize("column", columns())
 def test_formats_of_columns_have_every_value_or_refuse(
-    database: Database, column: str, wrapper: str, name: str
+    request: pytest.FixtureRequest, plain: duckdb.DuckDBPyConnection, column: str, wrapper: str, name: str
 ) -> None:
     """What DuckDB reads from the file is for it what it has written."""
     value = wrapper.format(f'"{column}"')
     statement = f"SELECT {value} AS v FROM {ALL}"
+    database = request.getfixturevalue("refusing" if column in REFUSED else "database")
     if column in REFUSED:
         with pytest.raises(InputError, match=r"row \d, column v") as problem:
             written(database, statement, name)
         assert problem.value.code == "SOW-EXC-022"
         return
     table = written(database, statement, name)
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.register("found", table)
-    again = [row[0] for row in connection.sql("SELECT CAST(v AS VARCHAR) FROM found").fetchall()]
+    plain.register("found", table)
+    again = [row[0] for row in plain.sql("SELECT CAST(v AS VARCHAR) FROM found").fetchall()]
+    plain.unregister("found")
     if column == "tuple":
         # Its members have names there.
         assert table.to_pylist() == rows(database, statement)
@@ -207,7 +228,7 @@ def test_formats_of_columns_have_every_value_or_refuse(
             assert [value and json.loads(value) for value in kept] == expected
         return
     statement = f"SELECT CAST({wrapper.format(shown)} AS VARCHAR) FROM {ALL}"
-    assert again == [row[0] for row in connection.sql(statement).fetchall()]
+    assert again == [row[0] for row in plain.sql(statement).fetchall()]
 
 
 def test_numbers_of_38_digits_are_decimals(database: Database) -> None:
@@ -261,12 +282,12 @@ def test_days_are_those_of_duckdb(database: Database) -> None:
     assert [row["d"] for row in found] == [row["t"] for row in found]
 
 
-def test_a_refusal_names_row_and_column(database: Database) -> None:
+def test_a_refusal_names_row_and_column(refusing: Database) -> None:
     date = "CASE WHEN range = 30123 THEN 'infinity'::date ELSE date '2026-01-05' END"
     statement = f"SELECT range AS n, {date} AS d FROM range(40000)"
     for name in ("arrow", "parquet"):
         with pytest.raises(InputError, match="row 30124, column d"):
-            written(database, statement, name)
+            written(refusing, statement, name)
 
 
 def test_columns_of_one_name_are_numbered(database: Database) -> None:

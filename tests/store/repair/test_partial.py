@@ -116,8 +116,8 @@ def test_flips_are_noticed_when_all_is_read(path: Path, seed: int, deep: bool) -
     """What a check of all parts lets pass has changed nothing that readers see."""
     chance = random.Random(seed)
     content, expected = path.read_bytes(), contents(path)
-    silent = 0
-    for number in range(1000 if deep else 40):
+    silent, tries = 0, 1000 if deep else 12
+    for number in range(tries):
         path.write_bytes(content)
         bit = chance.randrange(8 * 8192, 8 * len(content))
         flip_bit(path, bit)
@@ -125,7 +125,7 @@ def test_flips_are_noticed_when_all_is_read(path: Path, seed: int, deep: bool) -
         if not [finding for finding in run_of if finding.level is Level.ERROR]:
             silent += 1
             assert contents(path) == expected, f"bit {bit}, try {number}"
-    assert silent < (1000 if deep else 40)
+    assert silent < tries
 
 
 def test_in_a_process_of_its_own(path: Path) -> None:
