@@ -1,6 +1,7 @@
 """Toolkit for file-based State-of-the-World stores.
 
-``sowctl.open("config.xml")`` returns the typed Python API, which the command line uses too; see sowctl-python(7).
+``sowctl.open("config.xml")`` and ``sowctl.create`` return the typed Python API, which the command line uses too; see
+sowctl-python(7).
 ``.github/CONTRIBUTING.md`` describes the packages. Single modules:
 
 * ``errors``: the exceptions of this program: code, exit status, place, hint.
@@ -8,6 +9,7 @@
 * ``extras``: optional packages, and how to install the extra that brings one.
 * ``seam``: all calls to the operating system and LMDB, replaceable in tests.
 * ``directories``: creating and syncing directories.
+* ``output_file``: output files that appear complete or not at all.
 * ``lockwait``: waiting for a lock of flock(2).
 * ``interrupts``: delaying signals while locks and files are between two states.
 * ``checksum``: CRC-32 by the processor's instructions.
@@ -52,11 +54,15 @@ if TYPE_CHECKING:
         QueueMessage,
         RecordChange,
         Result,
+        SchemaReport,
+        SqlResult,
         StoredRecord,
         Subscription,
         TopicHandle,
+        TopicSettings,
         VersionRecord,
     )
+    from sowctl.engine.api.creation import NewTopic
     from sowctl.seam import Seam
     from sowctl.values.times import Clock
 
@@ -73,9 +79,12 @@ _API_NAMES = (
     "QueueMessage",
     "RecordChange",
     "Result",
+    "SchemaReport",
+    "SqlResult",
     "StoredRecord",
     "Subscription",
     "TopicHandle",
+    "TopicSettings",
     "VersionRecord",
 )
 """What is loaded where a program names it, or opens an instance."""
@@ -100,15 +109,19 @@ __all__ = [
     "RecordChange",
     "RefusedError",
     "Result",
+    "SchemaReport",
     "SowError",
+    "SqlResult",
     "StorageError",
     "StoredRecord",
     "Subscription",
     "TopicHandle",
+    "TopicSettings",
     "UsageError",
     "VersionError",
     "VersionRecord",
     "__version__",
+    "create",
     "open",
 ]
 
@@ -135,7 +148,7 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
     holder: str = "sowctl",
     limits: EvaluationLimits | None = None,
 ) -> InstanceHandle:
-    """Open an instance by its configuration file.
+    """Open an instance by its configuration file, or by its directory with a sowctl.xml, amps.xml or config.xml.
 
     ``root`` is the directory from which paths in the file count (default: the file's), ``environment`` (default: the
     process's) and ``defines`` fill ``${VAR}``, ``lock_wait`` is in seconds, ``notify`` takes remarks for people,
@@ -160,3 +173,57 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
         limits=limits,
         **given,  # type: ignore[arg-type]  # each has the type of its parameter, which a dict cannot say
     )
+
+
+def create(
+    directory: str | os.PathLike[str],
+    topics: Mapping[str, NewTopic],
+    *,
+    name: str | None = None,
+    journal: str | os.PathLike[str] | None = "./journals",
+    exist_ok: bool = False,
+    clock: Clock | None = None,
+    seam: Seam | None = None,
+    lock_wait: float = 10.0,
+    random: Callable[[int], bytes] | None = None,
+    notify: Callable[[str], None] | None = None,
+    holder: str = "sowctl",
+    limits: EvaluationLimits | None = None,
+) -> InstanceHandle:
+    """Create an instance in a directory, and open it: write its first configuration, ``sowctl.xml``.
+
+    ``topics`` maps the name of each topic to the path of its key field (``"/orderId"``), a list of such paths, None
+    where publishers choose the keys, or a dict with ``key``, ``message_type``, ``expiration`` and ``history``
+    (:class:`TopicSettings`). ``name`` is that of the instance (default: the directory's), ``journal`` the directory of
+    the journals, None for an instance without a transaction log. Everything else is that of :func:`open`.
+
+    A directory with a configuration is refused (RefusedError, ``SOW-CLI-035``). With ``exist_ok`` it is opened
+    unchanged; MissingError is raised for a topic that it lacks. Wrong topics raise UsageError and TypeError, and then
+    no file is left.
+    """
+    from pathlib import Path
+
+    from sowctl.engine.api.creation import remove_config, require_topics, write_first_config
+    from sowctl.seam import SEAM
+
+    path, is_new = write_first_config(
+        Path(directory), topics, name=name, journal=journal, exist_ok=exist_ok, seam=seam or SEAM
+    )
+    try:
+        instance = open(
+            path,
+            clock=clock,
+            seam=seam,
+            lock_wait=lock_wait,
+            random=random,
+            notify=notify,
+            holder=holder,
+            limits=limits,
+        )
+    except ConfigError as error:
+        if is_new:
+            remove_config(path, error)
+        raise
+    if not is_new:
+        require_topics(instance, topics)
+    return instance

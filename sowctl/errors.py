@@ -54,9 +54,19 @@ class SowError(Exception):
         self.excerpt = excerpt
         self.facts = facts
 
+    @property
+    def summary(self) -> str:
+        """Place and message, for texts that quote the error."""
+        return f"{self.place}: {self.message}" if self.place else self.message
+
     def __str__(self) -> str:
-        where = f"{self.place}: " if self.place else ""
-        return f"{where}{self.message}"
+        """Code, place and message; below them the excerpt with its caret, and the hint."""
+        lines = [f"{self.code}: {self.summary}"]
+        if self.excerpt:
+            lines += ["  " + line for line in self.excerpt.split("\n")]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_error, (type(self), self.code, self.message, self.place, self.hint, self.excerpt, self.facts)

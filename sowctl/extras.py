@@ -18,12 +18,21 @@ def format_install_hint(extra: str, *, python: str = sys.executable, prefix: str
 
     An environment that pipx made has no other way in than pipx itself.
     """
+    return _format_hint(f"'sowctl[{extra}]'", " ".join(_EXTRA_PACKAGES[extra]), python, prefix)
+
+
+def format_package_hint(package: str, *, python: str = sys.executable, prefix: str = sys.prefix) -> str:
+    """The command that installs a package that no extra has, as :func:`format_install_hint`."""
+    return _format_hint(package, package, python, prefix)
+
+
+def _format_hint(wanted: str, packages: str, python: str, prefix: str) -> str:
     # Only for the hint: every command imports this module.
     import shlex
 
     if (Path(prefix) / "pipx_metadata.json").is_file():
-        return f"pipx inject sowctl {' '.join(_EXTRA_PACKAGES[extra])}"
-    return f"{shlex.quote(python)} -m pip install 'sowctl[{extra}]'"
+        return f"pipx inject sowctl {packages}"
+    return f"{shlex.quote(python)} -m pip install {wanted}"
 
 
 _EXTRA_PACKAGES = {

@@ -41,4 +41,4 @@ def test_what_is_no_longer_than_a_name_stays() -> None:
     name = "a" * 255
     assert shorten_words(f"{name}: {name}") == f"{name}: {name}"
     error = LimitError("SOW-CLI-063", f"it is {LONG} and no more", hint="less")
-    assert error.message == str(error) == f"it is {LONG[:40]}... and no more"
+    assert error.message == error.summary == f"it is {LONG[:40]}... and no more"

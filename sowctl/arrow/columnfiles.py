@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH_ROWS = 1000
+_PANDAS_INDEX_PATTERN = re.compile(r"__index_level_\d+__")
+"""The name of a column that is an index of pandas without a name."""
 
 
 class ColumnFile(Struct, frozen=True):
@@ -36,8 +39,8 @@ def open_columns(name: str, stream: BinaryIO, *, parquet: bool) -> ColumnFile:
 
 
 def open_frame(frame: object) -> ColumnFile:
-    """A data frame or table, of what has ``__arrow_c_stream__`` or ``__arrow_c_array__``. Raises TypeError for what
-    has no columns."""
+    """A data frame or table, of what has ``__arrow_c_stream__`` or ``__arrow_c_array__``, without an index of pandas
+    that has no name: a frame that was filtered has one. Raises TypeError for what has no columns."""
     import pyarrow as pa
 
     given: Any = frame
@@ -48,7 +51,13 @@ def open_frame(frame: object) -> ColumnFile:
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as problem:
         what = type(frame).__name__
         raise TypeError(f"rows come from a data frame or table, and {what} has no columns: {problem}") from problem
-    return ColumnFile(_check_schema_names(reader.schema), (), _slice_batches(map(check_batch, reader)))
+    schema = _check_schema_names(reader.schema)
+    batches: Iterable[pyarrow.RecordBatch] = map(check_batch, reader)
+    names = [name for name in schema.names if not _PANDAS_INDEX_PATTERN.fullmatch(name)]
+    if len(names) < len(schema):
+        schema = pa.schema([schema.field(name) for name in names], schema.metadata)
+        batches = (batch.select(names) for batch in batches)
+    return ColumnFile(schema, (), _slice_batches(batches))
 
 
 def _slice_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

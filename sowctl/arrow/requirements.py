@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from sowctl.extras import build_missing_package_error
+from sowctl.errors import MissingPackageError
+from sowctl.extras import build_missing_package_error, format_package_hint
 
 PACKAGE_EXTRAS = {"pyarrow": "arrow", "duckdb": "sql"}
-"""The extra that installs each package."""
+"""The extra that installs each package; one that no extra installs is installed by its own name."""
 
 
 def require_packages(what: str, *packages: str) -> None:
     """Raise MissingPackageError ``SOW-EXC-001`` where one of ``packages`` is not installed that ``what`` needs."""
     for package in packages:
         if find_spec(package) is None:
-            extra = PACKAGE_EXTRAS[package]
             words = f"{what} requires the package {package}, which is not installed"
-            raise build_missing_package_error("SOW-EXC-001", words, extra)
+            if package not in PACKAGE_EXTRAS:
+                raise MissingPackageError("SOW-EXC-001", words, hint=format_package_hint(package))
+            raise build_missing_package_error("SOW-EXC-001", words, PACKAGE_EXTRAS[package])

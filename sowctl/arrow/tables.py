@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from sowctl.arrow.column_passes import MessageBlock, write_columns
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow
 
 Table: TypeAlias = "pyarrow.Table"
+DataFrame: TypeAlias = "pandas.DataFrame"
 
 
 class _BatchList:
@@ -46,3 +48,10 @@ def build_table(blocks: Callable[[], Iterable[MessageBlock]]) -> Table:
     write_columns(blocks, begin, io.BytesIO())
     (last,) = passes
     return pa.Table.from_batches(last.batches, last.schema)
+
+
+def convert_to_pandas(table: Table, dtype_backend: str) -> DataFrame:
+    """A table as a data frame; with the ``dtype_backend`` pyarrow, columns keep their types."""
+    import pandas as pd
+
+    return table.to_pandas(types_mapper=pd.ArrowDtype) if dtype_backend == "pyarrow" else table.to_pandas()

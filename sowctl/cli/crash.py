@@ -34,9 +34,9 @@ def _format_error(error: SowError, as_json: bool) -> bytes:
     if as_json:
         import json
 
-        parts = {"code": error.code, "exit": error.exit_status, "message": str(error), "hint": error.hint}
+        parts = {"code": error.code, "exit": error.exit_status, "message": error.summary, "hint": error.hint}
         return json.dumps({"level": "error"} | parts).encode() + b"\n"
-    return os.fsencode(f"error[{error.code}]: {error}\n  hint: {error.hint}\n")
+    return os.fsencode(f"error[{error.code}]: {error.summary}\n  hint: {error.hint}\n")
 
 
 def install_handlers(*, as_json: bool) -> None:

@@ -23,15 +23,16 @@ CODES: dict[str, str] = {
         """,
     "SOW-CLI-004": """2 ambiguous configuration
 
-        Why: No configuration was named, and the working directory has more than one of the default file names.
-        A guess could change the wrong instance.
-        Do: Name the configuration with ``--config`` or ``SOWCTL_CONFIG``.
+        Why: No configuration was named, and the working directory has more than one of the default file names;
+        or, in a program, ``sowctl.open`` was called with such a directory. A guess could change the wrong instance.
+        Do: Name the configuration with ``--config`` or ``SOWCTL_CONFIG``; in a program, pass the path of the file.
         """,
     "SOW-CLI-005": """4 missing configuration
 
         Why: The command requires a configuration, none was named, and the working directory has none of the
-        default file names.
-        Do: Change to the directory of the instance, or use ``--config`` or ``SOWCTL_CONFIG``.
+        default file names; or, in a program, ``sowctl.open`` was called with such a directory.
+        Do: Change to the directory of the instance, or use ``--config`` or ``SOWCTL_CONFIG``; in a program, pass
+        the path of the file, or create an instance with ``sowctl.create``.
         """,
     "SOW-CLI-006": """2 invalid interval, or keyword argument out of range
 
@@ -59,8 +60,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-CLI-011": """8 output file exists
 
-        Why: The file named by ``--output`` exists; existing files are not replaced by default.
-        Do: Name another file, or use ``--force`` to replace it atomically.
+        Why: The file named by ``--output``, or by ``topic.export`` in a program, exists; existing files are not
+        replaced by default.
+        Do: Name another file, or use ``--force`` (in a program ``overwrite=True``) to replace it atomically.
         """,
     "SOW-CLI-012": """2 conflicting options
 
@@ -186,8 +188,10 @@ CODES: dict[str, str] = {
         """,
     "SOW-CLI-035": """8 configuration exists
 
-        Why: ``config init`` creates only new files, so that no existing configuration is lost.
-        Do: Name another file, or ``-`` for standard output.
+        Why: ``config init`` and, in a program, ``sowctl.create`` create only new files, so that no existing
+        configuration is lost.
+        Do: Name another file, or ``-`` for standard output. In a program, open the instance with ``sowctl.open``,
+        or pass ``exist_ok=True``.
         See: sowctl-config-init(1)
         """,
     "SOW-CLI-036": """2 incomplete answers

@@ -54,4 +54,10 @@ CODES: dict[str, str] = {
         Do: Write the keys after the topic: ``--topic orders=/orderId --topic prices=/symbol``.
         See: sowctl-config-init(1)
         """,
+    "SOW-CFG-066": """2 expiration and history of a new topic
+
+        Why: ``sowctl.create`` was told to give a topic both. The versions of records that expire are not kept.
+        Do: Remove ``expiration`` or ``history`` from the topic.
+        See: sowctl-python(7)
+        """,
 }

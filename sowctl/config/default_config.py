@@ -1,11 +1,11 @@
-"""Find the configuration where none is named: by the variable, else the one file with a usual name."""
+"""Find the configuration where no file is named: by the variable, else the one file with a usual name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from sowctl.errors import UsageError
+from sowctl.errors import ConfigError, UsageError
 
 CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
 CONFIG_VARIABLE = "SOWCTL_CONFIG"
@@ -18,12 +18,42 @@ def find_default_config(environment: Mapping[str, str], directory: Path, how: st
     """
     if named := environment.get(CONFIG_VARIABLE):
         return directory / named
-    found = [name for name in CONFIG_NAMES if (directory / name).is_file()]
+    found = list_config_files(directory)
     # Not the first of them: two configurations side by side are a question that only the user can answer.
     if len(found) > 1:
         raise UsageError(
             "SOW-CLI-004",
-            f"several configurations here: {', '.join(found)}",
-            hint=f"select one: {how} {directory / found[0]}",
+            f"several configurations here: {', '.join(path.name for path in found)}",
+            hint=f"select one: {how} {found[0]}",
         )
-    return directory / found[0] if found else None
+    return found[0] if found else None
+
+
+def list_config_files(directory: Path) -> list[Path]:
+    """The files in ``directory`` that have a usual name of a configuration."""
+    return [path for name in CONFIG_NAMES if (path := directory / name).is_file()]
+
+
+def find_config_file(path: Path) -> Path:
+    """The configuration file ``path``, or, for the directory of an instance, the one in it with a usual name.
+
+    Raises UsageError ``SOW-CLI-004`` where several have one, and ConfigError ``SOW-CLI-005`` where none has.
+    """
+    if not path.is_dir():
+        return path
+    found = list_config_files(path)
+    if len(found) > 1:
+        raise UsageError(
+            "SOW-CLI-004",
+            f"several configurations here: {', '.join(one.name for one in found)}",
+            place=str(path),
+            hint=f"name one of the files: {found[0]}",
+        )
+    if not found:
+        raise ConfigError(
+            "SOW-CLI-005",
+            f"no configuration found: the directory has none of {', '.join(CONFIG_NAMES)}",
+            place=str(path),
+            hint="name the configuration file; sowctl.create() and 'sowctl config init' make a first one",
+        )
+    return found[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -27,11 +28,17 @@ _META_PATTERN = re.compile(r"([.^$*+?()\[\]{}|\\])")
 
 
 class InitialTopic(Struct, frozen=True):
-    """A topic to define; without ``keys`` publishers send a key with each message."""
+    """A topic to define; without ``keys`` publishers send a key with each message.
+
+    ``expiration`` and ``history`` are intervals such as ``10m``: the lifetime of records, and the time for which their
+    versions are kept; a topic may have one of the two.
+    """
 
     name: str
     message_type: str = "json"
     keys: tuple[str, ...] = ()
+    expiration: str | None = None
+    history: str | None = None
 
     @property
     def ref(self) -> TopicRef:
@@ -77,7 +84,7 @@ def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -
 
 
 def check_topic(topic: InitialTopic) -> InitialTopic:
-    """The topic itself. Raises UsageError ``SOW-CFG-060`` to ``062``, or that of a path."""
+    """The topic itself. Raises UsageError ``SOW-CFG-060`` to ``062`` or ``066``, or that of a path."""
     check_text("topic", topic.name)
     if topic.message_type not in PREDEFINED_TYPES:
         raise UsageError(
@@ -88,6 +95,11 @@ def check_topic(topic: InitialTopic) -> InitialTopic:
     if topic.keys and topic.message_type in FIELDLESS_TYPES:
         words = f"messages of type {topic.message_type} have no fields"
         raise UsageError("SOW-CFG-062", words, hint="remove the keys")
+    if topic.expiration is not None and topic.history is not None:
+        words = f"topic {topic.name!r} has both an expiration and a history"
+        raise UsageError(
+            "SOW-CFG-066", words, hint="versions of records that expire are not kept: remove one of the two"
+        )
     for key in topic.keys:
         parse_path(key)
     return topic
@@ -108,6 +120,13 @@ def check_name(text: str) -> str:
             "SOW-CFG-060", f"invalid name {text!r}", hint="it is part of file names: / \\ $ ~ are not allowed"
         )
     return text
+
+
+def choose_instance_name(directory: Path) -> str:
+    """The name of an instance in ``directory``, made from the name of the directory."""
+    name = directory.absolute().name
+    found = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-.") else "-" for letter in name)
+    return found.strip("-.") or "instance"
 
 
 def compose_config(answers: Answers) -> str:
@@ -133,6 +152,8 @@ def _format_head(answers: Answers) -> Iterator[str]:
         rules.append("B019")
     if " " in answers.name:
         rules.append("B022")
+    if any(topic.history is not None for topic in answers.topics):
+        rules.append("B053")
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield "<!-- A configuration for sowctl; sow-config(5) describes every element. Relative paths count from here. -->"
     yield f"<!-- sowctl: ignore {', '.join(rules)} because no server runs on it, and names are as asked for -->"
@@ -157,8 +178,17 @@ def _format_sow(topics: Iterable[InitialTopic]) -> Iterator[str]:
             yield "      <!-- No Key: publishers send a SOW key with each message, and the last per key is kept. -->"
         yield "      <!-- %n stands for the topic's name and type. -->"
         yield "      <FileName>./sow/%n.sow</FileName>"
-        yield "      <!-- Records that die of age: <Expiration>7d</Expiration>. Earlier versions kept:"
-        yield "           <History><Window>1d</Window><Granularity>0s</Granularity></History>, which excludes it. -->"
+        if topic.expiration is not None:
+            yield f"      <Expiration>{escape_text(topic.expiration)}</Expiration>"
+        elif topic.history is not None:
+            yield "      <History>"
+            yield f"        <Window>{escape_text(topic.history)}</Window>"
+            yield "        <Granularity>0s</Granularity>"
+            yield "      </History>"
+        else:
+            yield "      <!-- Records that die of age: <Expiration>7d</Expiration>. Earlier versions kept:"
+            yield "           <History><Window>1d</Window><Granularity>0s</Granularity></History>, which excludes"
+            yield "           Expiration. -->"
         yield "    </Topic>"
     yield "  </SOW>"
 

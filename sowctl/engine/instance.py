@@ -120,10 +120,12 @@ class Instance(DescribedStruct, frozen=True):
         holder: str = "sowctl",
         limits: EvaluationLimits | None = None,
     ) -> Self:
-        """Load ``config_path`` (paths in it count from its directory, or from ``root``).
+        """Load ``config_path``, a file or the directory of an instance (paths in it count from its directory, or from
+        ``root``).
 
         ``environment`` (default: the process's) fills ``${VAR}``, ``defines`` before it. Raises ConfigError (exit 4).
         """
+        from sowctl.config.default_config import find_config_file
         from sowctl.config.instance import load_instance
 
         if isinstance(lock_wait, bool) or not isinstance(lock_wait, int | float):
@@ -134,15 +136,16 @@ class Instance(DescribedStruct, frozen=True):
             raise TypeError(
                 f"clock must be a function that returns microseconds since 1970, not {type(clock).__name__}"
             )
+        path = find_config_file(Path(config_path))
         try:
             config = load_instance(
-                Path(config_path),
+                path,
                 environment=os.environ if environment is None else environment,
                 defines=defines,
                 root=None if root is None else Path(root),
             )
         except ConfigError as problem:
-            if Path(config_path).suffix == ".sow" and Path(config_path).is_file():
+            if path.suffix == ".sow" and path.is_file():
                 problem.hint = "the file is a store; name the configuration with its topic"
             raise
         return cls(config, clock, seam, lock_wait, random, notify, holder, limits=limits)

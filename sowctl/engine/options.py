@@ -16,6 +16,7 @@ from sowctl.values.units import MAX_U64
 
 OnError = Literal["stop", "skip", "abort"]
 DeltaNull = Literal["ignore", "set"]
+UnknownFieldPolicy = Literal["ignore", "note", "error"]
 INDEX_MIN_RECORDS = 20_000
 """Records from which on a memo index is built: fewer are read faster than one is opened."""
 POSITION_PANEL = "Position options"
@@ -254,7 +255,7 @@ class QueryOptions(Struct, frozen=True):
     counted: bool = True
     fresh: Fresh = False
     shown: tuple[str, ...] = ()
-    unknown: Literal["ignore", "note", "error"] = "ignore"
+    unknown: UnknownFieldPolicy = "ignore"
 
 
 class SubscribeOptions(Struct, frozen=True):

@@ -22,9 +22,12 @@ from sowctl.store.codec import (
     read_stamps,
 )
 from sowctl.values.display import format_count
+from sowctl.values.times import to_datetime, to_expiry_datetime
 from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sowctl.messages.base import MessageType, SelectList
 
 
@@ -62,9 +65,19 @@ class StoredRecord:
         return read_stamps(self.value)[1]
 
     @property
+    def published_at(self) -> datetime:
+        """``timestamp`` as a datetime in UTC."""
+        return to_datetime(self.timestamp)
+
+    @property
     def expiration(self) -> int:
         """When it expires, microseconds UTC; 0 is never."""
         return read_expiration(self.value)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """``expiration`` as a datetime in UTC; None is never."""
+        return to_expiry_datetime(self.expiration)
 
     @property
     def bookmark(self) -> str | None:

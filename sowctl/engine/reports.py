@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from sowctl.values.times import to_datetime
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from sowctl.config.model import TopicConfig
 
@@ -220,6 +223,11 @@ class TopicInfo(Struct):
     age_seconds: float | None = None
     note: str | None = None
 
+    @property
+    def updated_at(self) -> datetime | None:
+        """``last_update`` as a datetime in UTC."""
+        return None if self.last_update is None else to_datetime(self.last_update)
+
 
 class CheckReport(Struct):
     """Figures of a check of stores, runs and the journal, and in words what it could not verify.
@@ -274,6 +282,15 @@ class SearchReport(Struct):
     by_columns: int = 0
     payloads_read: int = 0
     unreadable: int = 0
+
+
+class ExportReport(Struct):
+    """A file that an export wrote: records in it, its size, and notes on values that the format holds otherwise."""
+
+    path: str
+    records: int
+    file_bytes: int
+    notes: tuple[str, ...] = ()
 
 
 class ReindexReport(Struct):

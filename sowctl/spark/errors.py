@@ -124,8 +124,7 @@ def find_alternative(text: str) -> str | None:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Translate errors of a Spark action on the driver within the block: an error of a task is raised as what it was,
-    its hint as a note.
+    """Translate errors of a Spark action on the driver within the block: an error of a task is raised as what it was.
 
     Everything else that Spark raises passes unchanged, with a hint where there is another way.
     """
@@ -141,6 +140,8 @@ def translate_errors() -> Iterator[None]:
             if (way := find_alternative(str(error))) is not None:
                 error.add_note(f"hint: {way}")
             raise
-        if found.hint is not None:
-            found.add_note(f"hint: {found.hint}")
         raise found from None
+
+
+translated = translate_errors
+"""The name of :func:`translate_errors` that sowctl-spark(7) documents."""

@@ -96,6 +96,18 @@ def to_micros(at: datetime) -> Micros:
     return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - since) // timedelta(microseconds=1)
 
 
+def to_datetime(at: Micros) -> datetime:
+    """The instant as a datetime in UTC; one outside the years 1 to 9999 as the nearest that can be written."""
+    from datetime import UTC, datetime, timedelta
+
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=min(max(at, MIN_MICROS), MAX_MICROS))
+
+
+def to_expiry_datetime(at: Micros) -> datetime | None:
+    """When a record expires, as a datetime in UTC; None for never, as :func:`format_expiry` has it."""
+    return to_datetime(at) if at and at <= MAX_MICROS else None
+
+
 def format_expiry(at: Micros) -> str | None:
     """When a record expires; None for never: 0, and what lies beyond the year 9999, see :func:`compute_expiry`."""
     return format_time(at) if at and at <= MAX_MICROS else None

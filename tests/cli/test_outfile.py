@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import sowctl
-from sowctl.cli.io.output_file import open_whole_file, refuse_existing
 from sowctl.engine.api import InstanceHandle
 from sowctl.errors import RefusedError
+from sowctl.output_file import open_whole_file, refuse_existing
 from sowctl.seam import SEAM, Seam
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml

@@ -22,6 +22,19 @@ def first() -> None:
             print(record.sow_key, record.payload)
 
 
+def creating() -> None:
+    """New instances."""
+    with sowctl.create(
+        "fixtures",
+        topics={
+            "trades": "/tradeId",
+            "fills": ["/tradeId", "/line"],
+            "sessions": {"key": "/id", "expiration": "10m"},
+        },
+    ) as created:
+        created.topic("trades").publish([{"tradeId": 1, "qty": 5}])
+
+
 def publishing(instance: sowctl.InstanceHandle) -> None:
     """PUBLISHING."""
     orders = instance.topic("orders")
@@ -42,19 +55,37 @@ def publishing(instance: sowctl.InstanceHandle) -> None:
 
 def querying(topic: sowctl.TopicHandle) -> None:
     """QUERIES."""
-    result = topic.query("/symbol = 'IBM'", order_by="/qty DESC", top_n=10)
-    print(len(result.to_dicts()), topic.query("/qty > 100").count())
+    result = topic.query("/symbol = 'IBM'", order_by="/qty DESC", limit=10)
+    print(len(result.to_dicts()), topic.count("/qty > 100"))
 
     an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
-    print(topic.query(at=an_hour_ago).count())
-    print(topic.query(at="-15m").count())
+    print(topic.count(at=an_hour_ago))
+    print(topic.query(at="-15m").to_dicts())
 
     for record in topic.get("1", "2"):
-        print(record.timestamp, record.txid)
-    for version in topic.versions("2", journal=True):
-        print(version.until, version.deleted)
+        print(record.published_at, record.txid)
+    for version in topic.history("2", journal=True):
+        print(version.published_at, version.valid_until, version.deleted)
 
     print(topic.explain("/symbol = 'IBM'").access)
+
+    report = topic.schema(sample="10%")
+    for facts in report.paths:
+        print(facts.path, facts.types, facts.missing)
+    print(report.to_json_schema())
+
+    written = topic.export("large.csv.gz", "/qty > 100", overwrite=True)
+    print(written.records, written.file_bytes)
+
+
+def asking_sql(instance: sowctl.InstanceHandle) -> None:
+    """SQL, also as messages."""
+    orders = instance.topic("orders")
+    orders.publish(instance.sql("SELECT 10 AS orderId, 'IBM' AS symbol"))
+
+    rows = instance.sql("SELECT symbol, sum(qty) AS total FROM orders GROUP BY ALL")
+    for row in rows.to_dicts():
+        print(row["symbol"], row["total"])
 
 
 def arrow(topic: sowctl.TopicHandle) -> None:
@@ -76,7 +107,7 @@ def comparing(topic: sowctl.TopicHandle) -> None:
     (record,) = topic.blame("2")
     for origin in record.fields:
         version = origin.version
-        print(origin.name, origin.value, version.timestamp, version.client)
+        print(origin.name, origin.value, version.published_at, version.client)
 
 
 def deleting(topic: sowctl.TopicHandle) -> None:

@@ -83,7 +83,7 @@ def run(invocation: Invocation, arguments: ConfigInitArguments) -> int:
     if arguments.file == "-":
         invocation.streams.stdout.write(text.encode())
         return 0
-    from sowctl.cli.io.output_file import open_whole_file
+    from sowctl.output_file import open_whole_file
 
     with open_whole_file(path, force=False, seam=invocation.seam) as stream:
         stream.write(text.encode())

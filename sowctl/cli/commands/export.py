@@ -62,13 +62,13 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     """
     from contextlib import closing
 
-    from sowctl.cli.io.output_file import open_whole_file, refuse_existing
     from sowctl.cli.io.report_output import show_words
     from sowctl.cli.lookup import apply_unknown
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, refuse_mixed_topics
+    from sowctl.output_file import open_whole_file, refuse_existing
     from sowctl.values.display import format_bytes, format_duration
 
     path = Path(arguments.file)

@@ -64,11 +64,11 @@ def run(invocation: Invocation, arguments: SchemaArguments) -> int:
         build_path_row,
         inspect_topics,
         note_coverage,
-        parse_sample,
     )
     from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.profile.jsonschema import build_json_schema as json_schema_of
     from sowctl.engine.profile.path_profile import MAX_PATHS
+    from sowctl.engine.profile.sample import parse_sample
 
     if (arguments.json_schema or arguments.ddl) and (
         arguments.output.format is not None

@@ -50,7 +50,6 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     from contextlib import closing
     from pathlib import Path
 
-    from sowctl.cli.io.output_file import refuse_existing
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_report
     from sowctl.cli.lookup import resolve_one_target
@@ -58,6 +57,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.verbs.query import start_query
     from sowctl.engine.verbs.snapshot import write_snapshot
+    from sowctl.output_file import refuse_existing
 
     when = parse_at_option(invocation, arguments.at)
     # Only a file that ends in .sow becomes a store; anything else is records in a format.

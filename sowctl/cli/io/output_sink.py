@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.io.output_file import open_whole_file, refuse_existing
 from sowctl.cli.parsing.options import OutputChoice
 from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
@@ -20,6 +19,7 @@ from sowctl.output.display import escape_surrogates
 from sowctl.output.exports import FileFormat, find_file_format, open_compressed, refuse_compressed, refuse_mixed_topics
 from sowctl.output.options import NO_FIT, OutputOptions, TableFit, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
+from sowctl.output_file import open_whole_file, refuse_existing
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import Step
 

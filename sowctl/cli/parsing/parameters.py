@@ -28,9 +28,9 @@ class Parameter(Struct, frozen=True):
     """One option or operand of a command: the name of its field, its declaration, shape and default.
 
     ``part`` is the field that holds the Struct of the option, ``owner``, where that is not the command's own.
-    ``switches_off``: a flag whose field is True without it. ``is_tuple``: its texts are a tuple there. ``stands_for``: a
-    flag that gives another parameter, named first, a value, or an operand (None) that gives it its own; the command
-    itself never sees it.
+    ``switches_off``: a flag whose field is True without it. ``is_tuple``: its texts are a tuple there.
+    ``stands_for``: a flag that gives another parameter, named first, a value, or an operand (None) that gives it its
+    own; the command itself never sees it.
     """
 
     name: str

@@ -1,8 +1,11 @@
 """The Python API of ``sowctl.open``: an instance whose topics have verbs as methods (sowctl-python(7)).
 
 * ``arguments``: times, intervals, keys and messages of callers, converted to what verbs take.
-* ``keywords``: the keywords of verbs that have many, for checkers, editors and ``help()``.
+* ``keyword_checks``: checks of the keywords of methods: names, types, bounds.
+* ``creation``: first configurations of new instances.
 * ``differences``: the result of a comparison.
+* ``export_file``: records in a file of the format that its ending names.
+* ``sql_result``: the rows of a statement of SQL.
 * ``result``: the result of a query: records, dicts, Arrow data, a table of a notebook.
 * ``topic``: the verbs of one topic.
 * ``queue``: the verbs of one queue.
@@ -23,7 +26,9 @@ from sowctl.engine.api.result import Result
 from sowctl.engine.api.topic import TopicHandle
 
 if TYPE_CHECKING:
+    from sowctl.engine.api.creation import TopicSettings
     from sowctl.engine.api.differences import Differences
+    from sowctl.engine.api.sql_result import SqlResult
     from sowctl.engine.queues.queue import QueueMessage
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.search.keyhistory import VersionRecord
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.subscription import Subscription
     from sowctl.engine.verbs.inspect.blame import Blame, FieldOrigin
     from sowctl.engine.verbs.inspect.diff import RecordChange
+    from sowctl.engine.verbs.inspect.schema import SchemaReport
     from sowctl.expressions.environment import EvaluationLimits
 
 __all__ = [
@@ -45,9 +51,12 @@ __all__ = [
     "RecordChange",
     "Result",
     "RowVerbs",
+    "SchemaReport",
+    "SqlResult",
     "StoredRecord",
     "Subscription",
     "TopicHandle",
+    "TopicSettings",
     "VersionRecord",
 ]
 _LAZY_MODULES = {
@@ -59,6 +68,9 @@ _LAZY_MODULES = {
     "Event": "sowctl.engine.subscriptions.events",
     "QueueMessage": "sowctl.engine.queues.queue",
     "StoredRecord": "sowctl.engine.records",
+    "SchemaReport": "sowctl.engine.verbs.inspect.schema",
+    "SqlResult": "sowctl.engine.api.sql_result",
+    "TopicSettings": "sowctl.engine.api.creation",
     "Subscription": "sowctl.engine.subscriptions.subscription",
     "VersionRecord": "sowctl.engine.search.keyhistory",
 }

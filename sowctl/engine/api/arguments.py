@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
 
 from sowctl.errors import InputError, UsageError
 from sowctl.values.times import format_time, require_time_in_range, to_micros
@@ -30,6 +30,22 @@ Key: TypeAlias = "str | int"
 the SOW key that a record has as ``sow_key``."""
 Message: TypeAlias = "bytes | bytearray | memoryview | str | Mapping[str, Any]"
 """A message: its bytes, its text, or its fields."""
+
+
+class ArrowStream(Protocol):
+    """A data frame, table or result whose rows can be read as Arrow data."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class ArrowArray(Protocol):
+    """A batch of rows of Arrow data."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> object: ...
+
+
+Messages: TypeAlias = "Iterable[Message] | ArrowStream | ArrowArray"
+"""Messages to publish: any iterable of them, or rows of Arrow data, of which each is one."""
 
 
 def parse_instant(instance: Instance, at: At | None) -> Micros | None:
@@ -95,11 +111,26 @@ def require_count(name: str, value: int, least: int, most: int = MAX_COUNT) -> i
     return number
 
 
-def format_keys(what: str, keys: Collection[Key], call: str) -> tuple[str, ...]:
-    """The texts of ``keys``, which are texts or the ints that records have as ``sow_key``.
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    """One of some words. Raises TypeError for what is no text, and UsageError ``SOW-CLI-006`` for any other word."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    if value not in choices:
+        raise UsageError("SOW-CLI-006", f"{name} must be one of {', '.join(choices)}, not {value!r}")
+    return value
+
+
+@overload
+def format_keys(what: str, keys: Collection[Key], call: str) -> tuple[str, ...]: ...
+@overload
+def format_keys(what: str, keys: Collection[Key] | None, call: str) -> tuple[str, ...] | None: ...
+def format_keys(what: str, keys: Collection[Key] | None, call: str) -> tuple[str, ...] | None:
+    """The texts of ``keys``, which are texts or the ints that records have as ``sow_key``; None for None.
 
     Raises TypeError that says how to ``call``.
     """
+    if keys is None:
+        return None
     if isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Collection):
         raise TypeError(f"{what} must be a list, not {type(keys).__name__}: {call}")
     for key in keys:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar, Unpack
+from collections.abc import Collection
+from typing import TYPE_CHECKING, ClassVar
 
-from sowctl.engine.api import keywords as words
+from sowctl.engine.api.arguments import convert_interval, format_keys, format_time_text, require_text
+from sowctl.engine.api.keyword_checks import check_keywords, choose_synonym
 from sowctl.engine.api.queue import QueueHandle
-from sowctl.engine.api.topic import TopicHandle, publish_to_topic
+from sowctl.engine.api.topic import TopicHandle, merge_publish_options, publish_to_topic
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions, SubscribeOptions
 from sowctl.engine.topics.targets import WITHOUT_SOW, find_publish_topic, find_topic
 from sowctl.errors import MissingError, convert_memory_errors
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.api.arguments import Message
+    from sowctl.engine.api.arguments import Interval, Key, Messages
+    from sowctl.engine.api.sql_result import SqlResult
+    from sowctl.engine.options import DeltaNull, OnError
     from sowctl.engine.reports import PublishReport
     from sowctl.engine.subscriptions.bookmark_stores.place import SubscriptionPlace
     from sowctl.engine.verbs.check import CheckRun
@@ -53,10 +58,15 @@ class InstanceHandle(Instance, frozen=True):
         )
         return f"<instance {self.config.name!r} of {str(self.config.path)!r}: {told}>"
 
+    def __dir__(self) -> list[str]:
+        """The names that are meant for programs; others are the engine's."""
+        own = [name for name in vars(InstanceHandle) if not name.startswith("_") and name != "lasting"]
+        return sorted([*own, "close", "config"])
+
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
         """The verbs of one topic, or of a view, which refuses those that write.
 
-        Of a topic that only the transaction log names, publish, subscribe and ``versions(journal=True)``. Raises
+        Of a topic that only the transaction log names, publish and subscribe. Raises
         MissingError (exit 10) and UsageError (exit 2, ambiguous).
         """
         try:
@@ -66,19 +76,55 @@ class InstanceHandle(Instance, frozen=True):
                 raise
             return TopicHandle(self, find_publish_topic(self, name, message_type))
 
-    @words.add_signature(words.PublishKeywords, PublishOptions)
+    @check_keywords
     def publish(
         self,
         topic: str,
-        messages: Iterable[Message],
+        messages: Messages,
         options: PublishOptions | None = None,
-        **keywords: Unpack[words.PublishKeywords],
+        *,
+        batch: int | None = None,
+        batch_bytes: int = 1 << 20,
+        linger: Interval | None = None,
+        on_error: OnError = "stop",
+        max_errors: int | None = None,
+        dry_run: bool = False,
+        expiration: Interval | None = None,
+        sow_key: str | None = None,
+        client: str | None = None,
+        sequence: int | None = None,
+        timestamp: datetime | str | None = None,
+        timestamp_field: str | None = None,
+        allow_null_key: bool = False,
+        allow_volatile: bool = False,
+        delta: bool = False,
+        delta_null: DeltaNull = "ignore",
+        update_only: bool = False,
     ) -> PublishReport:
         """Publish to a topic by its name: also one that only the transaction log names or a pattern of it covers.
 
         Everything else is that of :meth:`TopicHandle.publish`.
         """
-        return publish_to_topic(self, topic, None, messages, options, keywords)
+        given = PublishOptions(
+            batch=batch,
+            batch_bytes=batch_bytes,
+            linger=convert_interval("linger", linger),
+            on_error=on_error,
+            max_errors=max_errors,
+            dry_run=dry_run,
+            expiration=convert_interval("expiration", expiration),
+            sow_key=sow_key,
+            client=client,
+            sequence=sequence,
+            timestamp=format_time_text("timestamp", timestamp),
+            timestamp_field=timestamp_field,
+            allow_null_key=allow_null_key,
+            allow_volatile=allow_volatile,
+            delta=delta,
+            delta_null=delta_null,
+            update_only=update_only,
+        )
+        return publish_to_topic(self, topic, None, messages, merge_publish_options(options, given))
 
     def queue(self, name: str, message_type: str | None = None) -> QueueHandle:
         """A queue, to be closed after use or used in a ``with`` statement. Raises MissingError (exit 10)."""
@@ -87,17 +133,91 @@ class InstanceHandle(Instance, frozen=True):
 
         return QueueHandle(OpenQueue(self, find_queue(self, name, message_type)))
 
-    @words.add_signature(words.SubscribeKeywords, SubscribeOptions)
+    @check_keywords
     def subscribe(
-        self, target: str, filter: str | None = None, **keywords: Unpack[words.SubscribeKeywords]
+        self,
+        target: str,
+        filter: str | None = None,
+        *,
+        order_by: str | None = None,
+        top_n: int | None = None,
+        limit: int | None = None,
+        skip_n: int | None = None,
+        offset: int | None = None,
+        sow_keys: Collection[Key] | None = None,
+        select: str | None = None,
+        sow: bool = True,
+        batch_size: int = 1,
+        query_id: str | None = None,
+        until_now: bool = False,
+        lasting: Interval | None = None,
+        most: int | None = None,
+        progress_every: Interval | None = None,
+        oof: bool = False,
+        delta: bool = False,
+        no_empties: bool = False,
+        send_keys: bool = False,
+        conflation: str | None = None,
+        conflation_key: str | None = None,
+        projection: str | None = None,
+        grouping: str | None = None,
+        bookmark: datetime | str | None = None,
+        bookmark_not_found: str | None = None,
+        rate: str | None = None,
+        rate_max_gap: Interval | None = None,
+        events: bool = True,
     ) -> Subscription:
         """Follow a topic, or all topics that a pattern matches; see :meth:`TopicHandle.subscribe`."""
         from sowctl.engine.topics.targets import build_new_topic_resolver, resolve_followed_topics
         from sowctl.engine.verbs.subscribe import subscribe_topics
 
-        options = words.build_subscribe_options(filter, keywords)
+        options = SubscribeOptions(
+            filter=require_text("filter", filter),
+            order_by=order_by,
+            top_n=choose_synonym(("top_n", "limit"), top_n, limit),
+            skip_n=choose_synonym(("skip_n", "offset"), skip_n, offset),
+            sow_keys=format_keys("sow_keys", sow_keys, "subscribe(sow_keys=[key])"),
+            select=select,
+            sow=sow,
+            batch_size=batch_size,
+            query_id=query_id,
+            until_now=until_now,
+            lasting=convert_interval("lasting", lasting),
+            most=most,
+            progress_every=convert_interval("progress_every", progress_every),
+            oof=oof,
+            delta=delta,
+            no_empties=no_empties,
+            send_keys=send_keys,
+            conflation=conflation,
+            conflation_key=conflation_key,
+            projection=projection,
+            grouping=grouping,
+            bookmark=format_time_text("bookmark", bookmark),
+            bookmark_not_found=bookmark_not_found,
+            rate=rate,
+            rate_max_gap=convert_interval("rate_max_gap", rate_max_gap),
+            events=events,
+        )
         topics = resolve_followed_topics(self, target, replayed=options.bookmark is not None)
         return subscribe_topics(self, topics, options, joining=build_new_topic_resolver(self, target))
+
+    @check_keywords
+    def sql(self, statement: str, *, allow_files: bool = False) -> SqlResult:
+        """Run a statement of SQL over topics, histories and the journal, with DuckDB (extra ``sql``).
+
+        Tables are those of ``sowctl sql``: topics and views by name, ``"NAME@TIME"``, ``"NAME@history"`` and
+        ``journal``. Of several statements, one may return rows. Stores and journals are never changed.
+        ``allow_files`` lets statements read and write files and attach databases.
+
+        Raises UsageError ``SOW-EXC-020`` for an invalid statement, MissingPackageError ``SOW-EXC-001`` without DuckDB
+        or pyarrow.
+        """
+        from sowctl.engine.api.sql_result import run_sql
+
+        if not isinstance(statement, str):
+            raise TypeError(f"statement must be a str, not {type(statement).__name__}")
+        return run_sql(self, statement, allow_files=allow_files)
 
     def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> SubscriptionPlace:
         """Return a subscription's place in a bookmark store: a topic, or a file with the ending ``.bookmarks``.

@@ -29,6 +29,10 @@ class QueueHandle:
         self._queue = queue
         self.client = client
 
+    def __dir__(self) -> list[str]:
+        """The names that are meant for programs."""
+        return sorted(name for name in super().__dir__() if not name.startswith("_"))
+
     def __repr__(self) -> str:
         return f"<queue {self.name!r}, client {self.client!r}>"
 

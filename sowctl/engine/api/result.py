@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from sowctl.engine.api.arguments import require_choice
 from sowctl.errors import UsageError, convert_memory_errors
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.arrow.column_passes import MessageBlock
-    from sowctl.arrow.tables import Table
+    from sowctl.arrow.tables import DataFrame, Table
     from sowctl.engine.records import RecordBatch, StoredRecord
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.search.plan import Plan
@@ -44,6 +45,10 @@ class Result:
         self._over: str | None = None
         self._held: list[RecordBatch] | None = None
         self._tables: dict[bool, Table] = {}
+
+    def __dir__(self) -> list[str]:
+        """The names that are meant for programs."""
+        return sorted(name for name in super().__dir__() if not name.startswith("_"))
 
     def __repr__(self) -> str:
         state = "begun" if self._begun else "not read yet"
@@ -85,8 +90,10 @@ class Result:
     def to_arrow(self, *, meta: bool = False) -> Table:
         """The messages as a pyarrow.Table: a column for each of their fields, typed so that it holds every value.
 
-        ``meta``: adds columns such as ``_sow_key`` and ``_timestamp``. Later calls return the same table. Raises
-        ConfigError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can be columns.
+        ``meta``: adds columns such as ``_sow_key`` and ``_timestamp``. Later calls return the same table.
+
+        Raises MissingPackageError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can
+        be columns.
         """
         if meta not in self._tables:
             from sowctl.arrow.requirements import require_packages
@@ -100,9 +107,20 @@ class Result:
             self._tables[meta] = build_table(lambda: (_build_block(batch, meta=meta) for batch in held))
         return self._tables[meta]
 
-    def to_pandas(self, *, meta: bool = False) -> Any:
-        """The messages as a pandas.DataFrame, by way of :meth:`to_arrow`."""
-        return self.to_arrow(meta=meta).to_pandas()
+    def to_pandas(self, *, meta: bool = False, dtype_backend: Literal["numpy", "pyarrow"] = "numpy") -> DataFrame:
+        """The messages as a pandas.DataFrame, by way of :meth:`to_arrow`.
+
+        With ``dtype_backend="pyarrow"`` columns keep their types. With numpy, pandas turns integers into doubles where
+        a value is missing, so that large ones lose digits.
+
+        Raises MissingPackageError ``SOW-EXC-001`` without pyarrow or pandas, before a record is read.
+        """
+        from sowctl.arrow.requirements import require_packages
+        from sowctl.arrow.tables import convert_to_pandas
+
+        require_packages("to_pandas()", "pyarrow", "pandas")
+        require_choice("dtype_backend", dtype_backend, ("numpy", "pyarrow"))
+        return convert_to_pandas(self.to_arrow(meta=meta), dtype_backend)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The table of :meth:`to_arrow` for libraries that read Arrow data without a copy: Polars, DuckDB, pandas."""

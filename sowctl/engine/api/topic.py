@@ -1,22 +1,32 @@
 """One topic of an instance as a program works on it: the verbs as methods.
 
-A method calls the function of its verb, as the command line does. Most have the command's name; ``history`` is
-:meth:`TopicHandle.versions` here, ``hash`` is :meth:`TopicHandle.digest`, ``query --explain`` is
-:meth:`TopicHandle.explain`. Arguments are looked at before a store is opened.
+A method calls the function of its verb, as the command line does. Most have the command's name; ``hash`` is
+:meth:`TopicHandle.digest`, ``query --explain`` is :meth:`TopicHandle.explain`. Arguments are looked at before a
+store is opened.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sowctl.engine.api import keywords as words
-from sowctl.engine.api.arguments import build_encoder, encode_payloads, format_keys, parse_instant, require_text
+from sowctl.engine.api.arguments import (
+    build_encoder,
+    convert_interval,
+    encode_payloads,
+    format_keys,
+    format_time_text,
+    parse_instant,
+    require_text,
+)
+from sowctl.engine.api.keyword_checks import check_keywords, choose_synonym
 from sowctl.engine.api.result import Result
 from sowctl.engine.options import (
+    INDEX_MIN_RECORDS,
     DeleteOptions,
     DiffOptions,
     PublishOptions,
@@ -30,18 +40,20 @@ from sowctl.errors import UsageError, convert_memory_errors
 from sowctl.values.jsontree import convert_numbers
 
 if TYPE_CHECKING:
-    import os
+    from datetime import datetime
 
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.api.arguments import At, Key, Message
+    from sowctl.engine.api.arguments import At, Interval, Key, Message, Messages
     from sowctl.engine.api.differences import Differences
     from sowctl.engine.instance import Instance
     from sowctl.engine.maintenance.store_repair import StoreRepair
+    from sowctl.engine.options import DeltaNull, OnError, UnknownFieldPolicy
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import (
         CompactReport,
         DeleteReport,
         ExpireReport,
+        ExportReport,
         PublishReport,
         ReindexReport,
         ReplayReport,
@@ -52,6 +64,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.digest import Digest
     from sowctl.engine.verbs.check import CheckRun
     from sowctl.engine.verbs.inspect.blame import Blame
+    from sowctl.engine.verbs.inspect.schema import SchemaReport
     from sowctl.engine.verbs.snapshot import SnapshotReport
     from sowctl.engine.verbs.subscribe import Subscription
     from sowctl.engine.writing.batches import MessageSource
@@ -74,6 +87,10 @@ class TopicHandle:
         kind = self.config.derived.kind if self.config.derived is not None else "Topic"
         return f"<{kind} {self.name!r} of type {self.config.message_type}>"
 
+    def __dir__(self) -> list[str]:
+        """The names that are meant for programs."""
+        return sorted(name for name in super().__dir__() if not name.startswith("_") and name != "target")
+
     @property
     def name(self) -> str:
         """The topic's name, or the logical topic's."""
@@ -92,65 +109,306 @@ class TopicHandle:
     def _is_log_only(self) -> bool:
         return self.config.key_mode == "none" and self.config.derived is None
 
-    @words.add_signature(words.PublishKeywords, PublishOptions)
+    @check_keywords
     def publish(
         self,
-        messages: Iterable[Message],
+        messages: Messages,
         options: PublishOptions | None = None,
-        **keywords: Unpack[words.PublishKeywords],
+        *,
+        batch: int | None = None,
+        batch_bytes: int = 1 << 20,
+        linger: Interval | None = None,
+        on_error: OnError = "stop",
+        max_errors: int | None = None,
+        dry_run: bool = False,
+        expiration: Interval | None = None,
+        sow_key: str | None = None,
+        client: str | None = None,
+        sequence: int | None = None,
+        timestamp: datetime | str | None = None,
+        timestamp_field: str | None = None,
+        allow_null_key: bool = False,
+        allow_volatile: bool = False,
+        delta: bool = False,
+        delta_null: DeltaNull = "ignore",
+        update_only: bool = False,
     ) -> PublishReport:
-        """Publish messages: a list of bytes, texts or dicts, or what yields them. Durable when this returns.
+        """Publish messages; they are durable when this returns.
 
-        Each row of a data frame or table of pandas, polars or pyarrow becomes a message, as with ``publish --from``.
+        ``messages``: a list of bytes, texts or dicts, what yields them, or a data frame or table of pandas, Polars or
+        pyarrow, of which each row becomes a message. A dict becomes a message of the topic's type; for the form of its
+        values, see sowctl-python(7). Keywords that differ from their defaults replace those of ``options``:
 
-        A dict becomes a message of the topic's type: sowctl-python(7) says which form its values get. ``keywords`` are
-        fields of :class:`~sowctl.engine.options.PublishOptions`, which says what they mean: batch, batch_bytes, linger,
-        on_error, max_errors, dry_run, expiration, sow_key, client, sequence, timestamp, timestamp_field,
-        allow_null_key, allow_volatile, delta, delta_null, update_only. ``linger`` and ``expiration`` are seconds, a
-        timedelta, or a text such as ``5m``; ``timestamp`` is a datetime or a text.
+        * batch: messages in a batch; without it, 1,000, or 8,192 where that is faster
+        * batch_bytes: bytes of messages that close a batch
+        * linger: interval after which an incomplete batch is closed
+        * on_error: at an invalid message, ``stop``, ``skip`` it, or ``abort`` and publish nothing
+        * max_errors: rejected messages that ``on_error="skip"`` accepts before it stops
+        * dry_run: report what would happen, and write nothing
+        * expiration: lifetime of the records; 0 for none
+        * sow_key: SOW key, for topics whose publishers choose the keys
+        * client: name of the publisher, for duplicate detection
+        * sequence: sequence number of the first message, which switches duplicate detection on
+        * timestamp: time of all messages, a datetime or a text; default: now
+        * timestamp_field: path of the field with each message's time, for numbers with the unit: ``/ts:ms``
+        * allow_null_key: accept messages whose key fields are all null
+        * allow_volatile: accept messages that are kept neither in a store nor in the journal
+        * delta: merge each message into the record with its key
+        * delta_null: ``ignore`` null fields of a delta, or ``set`` the fields to null
+        * update_only: reject deltas to missing records
+
+        Intervals are timedeltas, seconds, or texts such as ``5m``.
 
         Raises InputError (exit 3) at a bad message unless ``on_error="skip"``, TypeError for what is no message.
         """
-        return publish_to_topic(self.instance, self.name, self.config.message_type, messages, options, keywords)
+        given = PublishOptions(
+            batch=batch,
+            batch_bytes=batch_bytes,
+            linger=convert_interval("linger", linger),
+            on_error=on_error,
+            max_errors=max_errors,
+            dry_run=dry_run,
+            expiration=convert_interval("expiration", expiration),
+            sow_key=sow_key,
+            client=client,
+            sequence=sequence,
+            timestamp=format_time_text("timestamp", timestamp),
+            timestamp_field=timestamp_field,
+            allow_null_key=allow_null_key,
+            allow_volatile=allow_volatile,
+            delta=delta,
+            delta_null=delta_null,
+            update_only=update_only,
+        )
+        return publish_to_topic(
+            self.instance, self.name, self.config.message_type, messages, merge_publish_options(options, given)
+        )
 
-    @words.add_signature(words.QueryKeywords, QueryOptions)
-    def query(self, filter: str | None = None, **keywords: Unpack[words.QueryKeywords]) -> Result:
-        """Start a query. Ask the result for its ``records()``, ``to_dicts()``, ``to_arrow()`` or ``count()``.
+    @check_keywords
+    def query(
+        self,
+        filter: str | None = None,
+        *,
+        order_by: str | None = None,
+        top_n: int | None = None,
+        limit: int | None = None,
+        skip_n: int | None = None,
+        offset: int | None = None,
+        sow_keys: Collection[Key] | None = None,
+        at: At | None = None,
+        select: str | None = None,
+        batch_size: int = 1000,
+        sort_memory: int = 64 << 20,
+        by_time: bool = False,
+        index_from: int | None = INDEX_MIN_RECORDS,
+        projection: str | None = None,
+        grouping: str | None = None,
+        after_key: Key | None = None,
+        jobs: int | None = None,
+        counted: bool = True,
+        fresh: bool = False,
+        shown: Collection[str] = (),
+        unknown: UnknownFieldPolicy = "ignore",
+    ) -> Result:
+        """Start a query.
 
-        ``keywords`` are fields of :class:`~sowctl.engine.options.QueryOptions`, which says what they mean: order_by,
-        top_n, skip_n, sow_keys (a list), at (as :meth:`get` takes it), select, batch_size, sort_memory,
-        by_time, index_from, projection, grouping, after_key, jobs, counted, fresh, shown, unknown.
+        Ask the result for its ``records()``, ``to_dicts()``, ``to_arrow()``, ``to_pandas()`` or ``count()``.
+
+        * filter: condition that records meet; see sowctl-expressions(7)
+        * order_by: sort order, such as ``/price DESC, /id``; default: by SOW key
+        * top_n or limit: maximum number of records
+        * skip_n or offset: number of records to skip first; requires top_n
+        * sow_keys: SOW keys of the records to read
+        * at: instant whose state is read: a datetime, microseconds since 1970, or a text as ``--at`` takes it
+        * select: fields to keep of each message, such as ``-/,+/id,+/price``
+        * batch_size: records in a batch
+        * sort_memory: bytes for sorting and for groups, before temporary files are used
+        * by_time: order by time of last update where no other order is given
+        * index_from: records of a store from which on indexes are used and built; None: never
+        * projection: fields to compute per group, such as ``SUM(/qty) AS /sum``; with grouping
+        * grouping: fields to group by; with projection
+        * after_key: SOW key after which to continue, in key order
+        * jobs: maximum number of processes that read a large store; default: as many as pay
+        * counted: count all matching records for the statistics, even beyond top_n
+        * fresh: recompute a view or conflated topic, ignoring its cache
+        * shown: further fields to look for where unknown is not ``ignore``
+        * unknown: a named field that no record has: ``ignore``, ``note`` it after the result, or ``error``
         """
         from sowctl.engine.verbs.query import start_query
 
-        options = words.build_query_options(self.instance, filter, keywords)
+        options = QueryOptions(
+            filter=require_text("filter", filter),
+            order_by=order_by,
+            top_n=choose_synonym(("top_n", "limit"), top_n, limit),
+            skip_n=choose_synonym(("skip_n", "offset"), skip_n, offset),
+            sow_keys=format_keys("sow_keys", sow_keys, "query(sow_keys=[key])"),
+            at=parse_instant(self.instance, at),
+            select=select,
+            batch_size=batch_size,
+            sort_memory=sort_memory,
+            by_time=by_time,
+            index_from=index_from,
+            projection=projection,
+            grouping=grouping,
+            after_key=None if after_key is None else str(after_key),
+            jobs=jobs,
+            counted=counted,
+            fresh=fresh,
+            shown=format_keys("shown", shown, "query(shown=[path])"),
+            unknown=unknown,
+        )
         return Result(start_query(self.instance, [self.target], options), self.name)
 
-    @words.add_signature(words.SubscribeKeywords, SubscribeOptions)
-    def subscribe(self, filter: str | None = None, **keywords: Unpack[words.SubscribeKeywords]) -> Subscription:
-        """Follow the topic: iterate for events (``for``, ``async for``), the records of one instant first.
+    @check_keywords
+    def subscribe(
+        self,
+        filter: str | None = None,
+        *,
+        order_by: str | None = None,
+        top_n: int | None = None,
+        limit: int | None = None,
+        skip_n: int | None = None,
+        offset: int | None = None,
+        sow_keys: Collection[Key] | None = None,
+        select: str | None = None,
+        sow: bool = True,
+        batch_size: int = 1,
+        query_id: str | None = None,
+        until_now: bool = False,
+        lasting: Interval | None = None,
+        most: int | None = None,
+        progress_every: Interval | None = None,
+        oof: bool = False,
+        delta: bool = False,
+        no_empties: bool = False,
+        send_keys: bool = False,
+        conflation: str | None = None,
+        conflation_key: str | None = None,
+        projection: str | None = None,
+        grouping: str | None = None,
+        bookmark: datetime | str | None = None,
+        bookmark_not_found: str | None = None,
+        rate: str | None = None,
+        rate_max_gap: Interval | None = None,
+        events: bool = True,
+    ) -> Subscription:
+        """Follow the topic: iterate for events (``for``, ``async for``), first the records of one instant.
 
         Use it in a ``with`` or ``async with`` statement; ``cancel()`` ends it, from another thread, too. Publishing to
-        the topic is free with any event in hand: the records are read to the end before the first one is given.
-        ``keywords`` are fields of :class:`~sowctl.engine.options.SubscribeOptions`, which says what they mean:
-        order_by, top_n, skip_n, sow_keys (a list), select, sow, batch_size, query_id, until_now, lasting, most,
-        progress_every, oof, delta, no_empties, send_keys, conflation, conflation_key, projection, grouping,
-        bookmark, bookmark_not_found, rate, rate_max_gap, events. A datetime as ``bookmark`` is a time of the
-        log.
+        the topic is allowed while an event is handled: all records are read before the first one is given.
+
+        * filter: condition that records and messages meet; see sowctl-expressions(7)
+        * order_by, top_n or limit, skip_n or offset: order and number of the initial records, as for ``query``
+        * sow_keys: SOW keys of the records to follow
+        * select: fields to keep of each message
+        * sow: begin with the records; False: only messages after them
+        * batch_size: records that are delivered together
+        * query_id: text that the events of the initial records carry
+        * until_now: stop at the position that is the end of the journal at the start
+        * lasting: interval after which to stop
+        * most: number of messages after which to stop, not counting the initial records
+        * progress_every: interval at which the position is delivered if it has changed
+        * oof: deliver an event for each record that leaves the result
+        * delta: of records delivered before, only the changed fields
+        * no_empties: with delta, nothing if no field has changed
+        * send_keys: with no_empties, the key fields, too, as is done without it
+        * conflation: at most one message per key and interval, such as ``2s`` or ``auto``
+        * conflation_key: fields that identify a message; default: the SOW key
+        * projection, grouping: one message per group, as for ``query``
+        * bookmark: position to begin at: a bookmark, a time, or a datetime
+        * bookmark_not_found: if the position is gone: ``fail``, ``epoch`` or ``now``
+        * rate: speed of what is replayed, such as ``100`` messages per second or ``2x``
+        * rate_max_gap: longest pause of a replay
+        * events: wait for the system to report changes, instead of only looking at intervals
         """
         from sowctl.engine.verbs.subscribe import subscribe_topics
 
-        return subscribe_topics(self.instance, [self.config], words.build_subscribe_options(filter, keywords))
+        options = SubscribeOptions(
+            filter=require_text("filter", filter),
+            order_by=order_by,
+            top_n=choose_synonym(("top_n", "limit"), top_n, limit),
+            skip_n=choose_synonym(("skip_n", "offset"), skip_n, offset),
+            sow_keys=format_keys("sow_keys", sow_keys, "subscribe(sow_keys=[key])"),
+            select=select,
+            sow=sow,
+            batch_size=batch_size,
+            query_id=query_id,
+            until_now=until_now,
+            lasting=convert_interval("lasting", lasting),
+            most=most,
+            progress_every=convert_interval("progress_every", progress_every),
+            oof=oof,
+            delta=delta,
+            no_empties=no_empties,
+            send_keys=send_keys,
+            conflation=conflation,
+            conflation_key=conflation_key,
+            projection=projection,
+            grouping=grouping,
+            bookmark=format_time_text("bookmark", bookmark),
+            bookmark_not_found=bookmark_not_found,
+            rate=rate,
+            rate_max_gap=convert_interval("rate_max_gap", rate_max_gap),
+            events=events,
+        )
+        return subscribe_topics(self.instance, [self.config], options)
 
-    @words.add_signature(words.QueryKeywords, QueryOptions)
-    def explain(self, filter: str | None = None, **keywords: Unpack[words.QueryKeywords]) -> Plan:
-        """Return the plan of a query with these options; it counts as asking for its fields. Options as for `query`."""
-        from sowctl.engine.verbs.explain import explain_query
-        from sowctl.engine.verbs.query import start_query
+    @check_keywords
+    def explain(
+        self,
+        filter: str | None = None,
+        *,
+        order_by: str | None = None,
+        top_n: int | None = None,
+        limit: int | None = None,
+        skip_n: int | None = None,
+        offset: int | None = None,
+        sow_keys: Collection[Key] | None = None,
+        at: At | None = None,
+        select: str | None = None,
+        batch_size: int = 1000,
+        sort_memory: int = 64 << 20,
+        by_time: bool = False,
+        index_from: int | None = INDEX_MIN_RECORDS,
+        projection: str | None = None,
+        grouping: str | None = None,
+        after_key: Key | None = None,
+        jobs: int | None = None,
+        counted: bool = True,
+        fresh: bool = False,
+        shown: Collection[str] = (),
+        unknown: UnknownFieldPolicy = "ignore",
+    ) -> Plan:
+        """Return the plan of a query with these options, which are those of ``query``.
 
-        options = words.build_query_options(self.instance, filter, keywords)
-        return explain_query(lambda: start_query(self.instance, [self.target], options))[0]
+        It counts as a query for the decision to build an index.
+        """
+        with self.query(
+            filter,
+            order_by=order_by,
+            top_n=top_n,
+            limit=limit,
+            skip_n=skip_n,
+            offset=offset,
+            sow_keys=sow_keys,
+            at=at,
+            select=select,
+            batch_size=batch_size,
+            sort_memory=sort_memory,
+            by_time=by_time,
+            index_from=index_from,
+            projection=projection,
+            grouping=grouping,
+            after_key=after_key,
+            jobs=jobs,
+            counted=counted,
+            fresh=fresh,
+            shown=shown,
+            unknown=unknown,
+        ) as result:
+            return result.plans()[0]
 
+    @check_keywords
     def get(self, *keys: Key, fields: bool = False, at: At | None = None) -> Iterator[StoredRecord]:
         """The records of SOW keys, else of key field texts (with ``fields`` these alone), in the order asked for.
 
@@ -163,14 +421,113 @@ class TopicHandle:
         batch, _ = get_records(self.instance, self.target, texts, fields=fields, at=parse_instant(self.instance, at))
         return iter(batch.records)
 
-    def versions(self, *keys: Key, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
-        """The versions of the records of SOW keys or key field texts, each key's oldest first."""
+    @check_keywords
+    def count(
+        self,
+        filter: str | None = None,
+        *,
+        sow_keys: Collection[Key] | None = None,
+        at: At | None = None,
+        fresh: bool = False,
+        unknown: UnknownFieldPolicy = "ignore",
+    ) -> int:
+        """Return the number of records for which a filter is true; the options are those of :meth:`query`.
+
+        Where indexes tell, no record is read.
+        """
+        with self.query(filter, sow_keys=sow_keys, at=at, fresh=fresh, unknown=unknown) as result:
+            return result.count()
+
+    @check_keywords
+    def history(self, *keys: Key, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
+        """The versions of the records of SOW keys or key field texts (with ``fields`` these alone).
+
+        Each key's oldest comes first. Of a topic with History these are the versions that it retains; with ``journal``,
+        of any topic, all entries in the journals.
+        """
         from sowctl.engine.verbs.history import read_key_versions
 
-        texts = format_keys("keys", keys, "versions(key)")
+        texts = format_keys("keys", keys, "history(key)")
         batch, _ = read_key_versions(self.instance, self.target, texts, fields=fields, journal=journal)
         return iter(batch.records)
 
+    def versions(self, *keys: Key, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
+        """The versions of records: the former name of :meth:`history`."""
+        return self.history(*keys, fields=fields, journal=journal)
+
+    @check_keywords
+    def schema(
+        self,
+        filter: str | None = None,
+        *,
+        sample: int | str | None = None,
+        at: At | None = None,
+        fresh: bool = False,
+        unknown: UnknownFieldPolicy = "ignore",
+    ) -> SchemaReport:
+        """Return the paths of messages with their types, missing and null counts, distinct values and examples.
+
+        All records are read, or a ``sample``: a number of records, or a text such as ``5%``, the same records in every
+        run. The other options are those of :meth:`query`. ``to_json_schema()`` of the report is a JSON Schema.
+        """
+        from sowctl.engine.profile.sample import parse_sample
+        from sowctl.engine.verbs.inspect.schema import profile_schema
+
+        if isinstance(sample, bool) or not isinstance(sample, int | str | None):
+            raise TypeError(f"sample must be an int or a text such as '5%', not {type(sample).__name__}")
+        share = parse_sample(None if sample is None else str(sample), "sample")
+        kind = self.instance.find_message_type(self.config.message_type)
+        with self.query(filter, at=at, fresh=fresh, unknown=unknown) as result:
+            return profile_schema(result, self.name, kind, share)
+
+    @check_keywords
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        filter: str | None = None,
+        *,
+        order_by: str | None = None,
+        top_n: int | None = None,
+        limit: int | None = None,
+        skip_n: int | None = None,
+        offset: int | None = None,
+        sow_keys: Collection[Key] | None = None,
+        at: At | None = None,
+        select: str | None = None,
+        fresh: bool = False,
+        unknown: UnknownFieldPolicy = "ignore",
+        meta: bool = False,
+        overwrite: bool = False,
+    ) -> ExportReport:
+        """Write the records to a file, whose ending selects the format, as the command ``export`` does.
+
+        Endings are .parquet, .arrow, .arrows, .csv, .tsv, .ndjson, .json, .msgpack and .sqlite; text formats may have
+        .gz or .zst after it. The file appears complete or not at all. ``meta`` adds columns such as ``_sow_key``; the
+        other options are those of :meth:`query`.
+
+        Raises RefusedError ``SOW-CLI-011`` where the file exists, unless ``overwrite``, and UsageError ``SOW-EXC-002``
+        for an unknown ending.
+        """
+        from sowctl.engine.api.export_file import export_records
+
+        options = QueryOptions(
+            filter=require_text("filter", filter),
+            order_by=order_by,
+            top_n=choose_synonym(("top_n", "limit"), top_n, limit),
+            skip_n=choose_synonym(("skip_n", "offset"), skip_n, offset),
+            sow_keys=format_keys("sow_keys", sow_keys, "export(sow_keys=[key])"),
+            at=parse_instant(self.instance, at),
+            select=select,
+            by_time=meta,
+            counted=False,
+            fresh=fresh,
+            unknown=unknown,
+        )
+        return export_records(
+            self.instance, self.target, self.name, Path(path), options, meta=meta, overwrite=overwrite
+        )
+
+    @check_keywords
     def blame(self, *keys: Key, fields: bool = False, at: At | None = None) -> list[Blame]:
         """Of each field of the records of SOW keys or key field texts, the entry that last set it.
 
@@ -188,7 +545,7 @@ class TopicHandle:
             for one in found
         ]
 
-    @words.add_signature(words.DiffKeywords, DiffOptions)
+    @check_keywords
     def diff(
         self,
         other: TopicHandle | None = None,
@@ -196,13 +553,26 @@ class TopicHandle:
         *,
         at: At | None = None,
         other_at: At | None = None,
-        **keywords: Unpack[words.DiffKeywords],
+        keys: Collection[Key] | None = None,
+        fields: Collection[str] = (),
+        ignored: Collection[str] = (),
+        on: Collection[str] = (),
+        loose: bool = False,
+        stamps: bool = False,
+        records: bool = False,
     ) -> Differences:
         """Compare this topic, now or as of ``at``, with ``other`` (default: this one), now or as of ``other_at``.
 
-        ``other`` may be a topic of another instance. Times are as :meth:`get` takes them. ``keywords`` are fields of
-        :class:`~sowctl.engine.options.DiffOptions`, which says what they mean: keys, fields, ignored, on, loose,
-        stamps, records.
+        ``other`` may be a topic of another instance. Times are as :meth:`get` takes them.
+
+        * filter: compare a record if either side meets this condition
+        * keys: compare only the records with these keys
+        * fields: compare only these fields
+        * ignored: ignore these fields
+        * on: match records by these fields instead of their SOW keys
+        * loose: ignore differences in notation: white space, order of members, 1 and 1.0
+        * stamps: compare metadata, too
+        * records: say only which records differ, not in which fields
 
         Raises UsageError where the two sides are one state, or have no keys in common.
         """
@@ -210,7 +580,16 @@ class TopicHandle:
         from sowctl.engine.verbs.inspect.diff import DiffSide, compare_sides
 
         second = self if other is None else other
-        options = words.build_diff_options(filter, keywords)
+        options = DiffOptions(
+            filter=require_text("filter", filter),
+            keys=format_keys("keys", keys, "diff(keys=[key])"),
+            fields=format_keys("fields", fields, "diff(fields=[path])"),
+            ignored=format_keys("ignored", ignored, "diff(ignored=[path])"),
+            on=format_keys("on", on, "diff(on=[path])"),
+            loose=loose,
+            stamps=stamps,
+            records=records,
+        )
         before = DiffSide(
             self.instance, self.target, _format_side_name(self.name, at), parse_instant(self.instance, at)
         )
@@ -228,6 +607,7 @@ class TopicHandle:
             )
         return Differences(compare_sides(before, after, options))
 
+    @check_keywords
     def delete(
         self,
         *,
@@ -244,7 +624,7 @@ class TopicHandle:
 
         options = DeleteOptions(
             require_text("filter", filter),
-            format_keys("sow_keys", sow_keys, "delete(sow_keys=[key])") if sow_keys is not None else None,
+            format_keys("sow_keys", sow_keys, "delete(sow_keys=[key])"),
             encode_payloads(data, self.instance.find_message_type(self.config.message_type))
             if data is not None
             else None,
@@ -252,23 +632,54 @@ class TopicHandle:
         )
         return delete_records(self.instance, [self.target], options)[0]
 
+    @check_keywords
     def expire(self, *, dry_run: bool = False) -> ExpireReport:
         """Remove what has expired."""
         from sowctl.engine.verbs.expire import expire_records
 
         return expire_records(self.instance, [self.config], dry_run=dry_run)[0]
 
-    @words.add_signature(words.ReplayKeywords, ReplayOptions)
-    def replay(self, **keywords: Unpack[words.ReplayKeywords]) -> ReplayReport:
-        """Bring the store in line with the journals.
+    @check_keywords
+    def replay(
+        self,
+        *,
+        until_txid: int | None = None,
+        until_time: At | None = None,
+        into: str | os.PathLike[str] | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        verify: bool = False,
+        rebuild: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        rekey: bool = False,
+    ) -> ReplayReport:
+        """Bring the store up to date with the journals.
 
-        ``keywords`` are fields of :class:`~sowctl.engine.options.ReplayOptions`, which says what they mean: until_txid,
-        until_time (as :meth:`get` takes ``at``), into, journal, verify, rebuild, force, dry_run, rekey.
+        * until_txid, until_time (as :meth:`get` takes ``at``): position at which to stop; with into or verify
+        * into: directory for new stores, instead of the store itself
+        * journal: directory to read journals from; default: the configured one
+        * verify: compare the store with the journals; write nothing
+        * rebuild: rebuild from the beginning of the journal even if the store could catch up
+        * force: replace a store even if it has records that the journals no longer contain
+        * dry_run: report what would happen; write nothing
+        * rekey: after a change of Key, give the records the keys of the new definition
         """
         from sowctl.engine.verbs.replay import replay_topics
 
-        return replay_topics(self.instance, [self.config], words.build_replay_options(self.instance, keywords))[0]
+        options = ReplayOptions(
+            until_txid=until_txid,
+            until_time=parse_instant(self.instance, until_time),
+            into=None if into is None else os.fspath(into),
+            journal=None if journal is None else os.fspath(journal),
+            verify=verify,
+            rebuild=rebuild,
+            force=force,
+            dry_run=dry_run,
+            rekey=rekey,
+        )
+        return replay_topics(self.instance, [self.config], options)[0]
 
+    @check_keywords
     def snapshot(self, path: str | os.PathLike[str], *, at: At | None = None, force: bool = False) -> SnapshotReport:
         """Write the state, of now or as of ``at`` (as :meth:`get` takes it), into the new store file ``path``.
 
@@ -284,12 +695,14 @@ class TopicHandle:
 
         return check_instance(self.instance, [self.target])
 
+    @check_keywords
     def reindex(self, *, drop: bool = False) -> ReindexReport:
         """Build the topic's memo indexes anew, or remove them."""
         from sowctl.engine.verbs.reindex import rebuild_indexes
 
         return rebuild_indexes(self.instance, [self.target], drop=drop)[0]
 
+    @check_keywords
     def compact(self, *, dry_run: bool = False) -> CompactReport:
         """Put a copy without free pages in the place of the topic's store, while others use it."""
         from sowctl.engine.verbs.upkeep.compact import compact_stores
@@ -298,6 +711,7 @@ class TopicHandle:
             return report
         raise _build_no_store_error(self.config)
 
+    @check_keywords
     def repair(self, *, earlier: bool = False, dry_run: bool = False) -> StoreRepair:
         """Save what is sound of a damaged store: its ``report``, and ``items()`` for what it lacked."""
         from sowctl.engine.verbs.upkeep.repair import repair_stores
@@ -320,30 +734,46 @@ class TopicHandle:
         return list_topic_info(self.instance, [self.target])[0]
 
 
+def merge_publish_options(options: PublishOptions | None, given: PublishOptions) -> PublishOptions:
+    """Return ``options`` with the fields of ``given`` that differ from their defaults."""
+    if options is None:
+        return given
+    defaults = PublishOptions()
+    return replace(
+        options,
+        **{
+            name: value
+            for name in PublishOptions.__struct_fields__
+            if (value := getattr(given, name)) != getattr(defaults, name)
+        },
+    )
+
+
 def publish_to_topic(
     instance: Instance,
     topic: str,
     message_type: str | None,
-    messages: Iterable[Message],
-    options: PublishOptions | None,
-    keywords: words.PublishKeywords,
+    messages: Messages,
+    chosen: PublishOptions,
 ) -> PublishReport:
     """Publish messages to the topic of this name, as :meth:`TopicHandle.publish` does."""
     from sowctl.engine.topics.targets import find_publish_topic
     from sowctl.engine.verbs.publish import publish_messages
     from sowctl.engine.writing.batches import ListSource
 
-    chosen = replace(options or PublishOptions(), **words.build_publish_changes(keywords))
     config = find_publish_topic(instance, topic, message_type)
     kind = instance.find_message_type(config.message_type)
     source: MessageSource
-    if any(hasattr(messages, name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
+    if hasattr(messages, "__arrow_c_stream__") or hasattr(messages, "__arrow_c_array__"):
         from sowctl.arrow.message_encoder import find_root
         from sowctl.arrow.table_source import RowTarget, open_frame_source
 
         source = open_frame_source(
             "rows", messages, RowTarget(kind, find_root(config), by_user=config.key_mode == "user")
         )
+    elif hasattr(messages, "collect") and not isinstance(messages, Iterable):
+        # A lazy frame, of Polars for example, is a query: its own error would be that it has no items.
+        raise TypeError(f"{type(messages).__name__} has no rows yet: publish its result, publish(frame.collect())")
     else:
         source = ListSource(messages, chosen.batch, encode=build_encoder(kind))
     report = publish_messages(instance, topic, [("messages", source)], chosen, message_type=message_type)

@@ -176,7 +176,7 @@ def _diagnose_store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosi
     try:
         meta = read_meta(path, instance)
     except SowError as error:
-        yield Diagnosis(name, "problem", str(error), error.hint or f"sowctl store check {topic.name} shows details")
+        yield Diagnosis(name, "problem", error.summary, error.hint or f"sowctl store check {topic.name} shows details")
         return
     space = measure_space_at(path, instance.seam)
     version = f"format {meta.format_version}" + (" (older)" if meta.format_version < FORMAT_VERSION else "")
@@ -299,7 +299,7 @@ def _diagnose_journal(instance: Instance) -> Iterator[Diagnosis]:
             count, first, last = len(log.list_files()), log.first_txid, log.read_last_txid()
         yield Diagnosis("journal", "ok", f"{format_count(count, 'file')}, txid {first:,} to {last:,}")
     except SowError as error:
-        yield Diagnosis("journal", "problem", str(error), error.hint or "sowctl journal check shows details")
+        yield Diagnosis("journal", "problem", error.summary, error.hint or "sowctl journal check shows details")
 
 
 # Clock

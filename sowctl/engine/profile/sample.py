@@ -14,6 +14,8 @@ import xxhash
 from msgspec import Struct
 
 from sowctl.engine.records import RecordBatch
+from sowctl.errors import UsageError
+from sowctl.values.units import parse_whole_number
 
 LOWEST_BATCH_RECORDS = 1000
 MAX_BATCH_BYTES = 4 << 20
@@ -32,6 +34,28 @@ class SampleShare(Struct, frozen=True):
     def is_all(self) -> bool:
         """True if no record is left out."""
         return self.most is None and self.part is None
+
+
+def parse_sample(text: str | None, name: str = "--sample") -> SampleShare:
+    """Parse the size of a sample, a number of records or a percentage; None: all records.
+
+    Raises UsageError ``SOW-STA-002``.
+    """
+    if text is None:
+        return SampleShare()
+    part = text.strip().removesuffix("%")
+    try:
+        if part != text.strip():
+            share = float(part) / 100
+            if 0 < share <= 1:
+                return SampleShare(part=share)
+        elif most := parse_whole_number(part):
+            return SampleShare(most=most)
+    except ValueError:
+        pass
+    raise UsageError(
+        "SOW-STA-002", f"{name} {text!r} is neither a number nor a percentage", hint="use for example 10000 or 5%"
+    )
 
 
 class PayloadSample:

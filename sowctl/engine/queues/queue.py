@@ -29,8 +29,11 @@ from sowctl.journal.format import ACK, EXPIRE
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, NEVER_MICROS, READY
 from sowctl.store.queue.values import Holder, damaged_queue_error
 from sowctl.values.display import format_count
+from sowctl.values.times import to_datetime, to_expiry_datetime
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sowctl.config.derived_entries import Queue
     from sowctl.engine.instance import Instance
     from sowctl.engine.queues.message_reader import MessageBody
@@ -73,6 +76,21 @@ class QueueMessage(Struct, frozen=True):
     def bookmark(self) -> str:
         """The bookmark by which the message is acknowledged."""
         return f"{self.name[0]}|{self.name[1]}|"
+
+    @property
+    def published_at(self) -> datetime:
+        """``timestamp`` as a datetime in UTC."""
+        return to_datetime(self.timestamp)
+
+    @property
+    def leased_until(self) -> datetime | None:
+        """``until`` as a datetime in UTC; None without a lease that ends."""
+        return to_datetime(self.until) if self.until else None
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """``expiration`` as a datetime in UTC; None is never."""
+        return to_expiry_datetime(self.expiration)
 
 
 class MessageSummary(Struct, frozen=True):

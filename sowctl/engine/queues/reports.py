@@ -14,8 +14,11 @@ from sowctl.engine.queues.settlement import read_bookmark
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.store.queue.page import BARRIER, READY
 from sowctl.store.queue.values import RATE_MINUTES
+from sowctl.values.times import to_datetime
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sowctl.engine.queues.queue import OpenQueue
     from sowctl.engine.queues.queue_change import QueueChange
 
@@ -91,6 +94,16 @@ class QueueInfo(Struct):
     acknowledged_rate: float = 0.0
     holders: list[HolderInfo] = field(default_factory=list)
     elements: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def created_at(self) -> datetime:
+        """``created`` as a datetime in UTC."""
+        return to_datetime(self.created)
+
+    @property
+    def oldest_at(self) -> datetime | None:
+        """``oldest`` as a datetime in UTC."""
+        return None if self.oldest is None else to_datetime(self.oldest)
 
 
 def compute_depth(queue: OpenQueue) -> Depth:

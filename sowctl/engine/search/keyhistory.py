@@ -25,9 +25,11 @@ from sowctl.errors import MissingError, UsageError
 from sowctl.identity.bookmarks import build_bookmark
 from sowctl.journal.format import INSERTED_FLAG, UNKEYED_FLAG
 from sowctl.store.codec import TOMBSTONE_FLAG, read_expiration
-from sowctl.values.times import format_time
+from sowctl.values.times import format_time, to_datetime
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sowctl.config.model import Expiration, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
@@ -52,6 +54,11 @@ class VersionRecord(StoredRecord):
         self.lossy = lossy
         self._entry = entry
         self._owner = owner
+
+    @property
+    def valid_until(self) -> datetime | None:
+        """``until`` as a datetime in UTC; None: it is the present version."""
+        return None if self.until is None else to_datetime(self.until)
 
     @property
     def deleted(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, open_long_object
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.options import UnknownFieldPolicy
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Target
@@ -38,8 +39,6 @@ _DATE_PATTERN = re.compile(r"\b[12]\d{3}-[01]?\d-[0-3]?\d\b")
 _decode_json = msgspec.json.Decoder().decode
 
 
-UnknownFieldPolicy: TypeAlias = Literal["ignore", "note", "error"]
-"""What becomes of a field that no record has."""
 NamedFields: TypeAlias = tuple[Sequence[Path], Sequence[Path]]
 """The fields that a query names: those of its filter, and others."""
 

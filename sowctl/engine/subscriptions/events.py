@@ -24,8 +24,11 @@ from sowctl.store.codec import (
     read_all_stamps,
 )
 from sowctl.structs import DescribedStruct
+from sowctl.values.times import to_datetime
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from sowctl.messages.base import MessageType
     from sowctl.values.times import Micros
 
@@ -52,6 +55,11 @@ class Event(DescribedStruct, frozen=True):
     correlation_id: str | None = None
     query_id: str | None = None
     batch_size: int | None = None
+
+    @property
+    def published_at(self) -> datetime | None:
+        """``timestamp`` as a datetime in UTC."""
+        return None if self.timestamp is None else to_datetime(self.timestamp)
 
 
 class MarkerEvent(DescribedStruct, frozen=True):

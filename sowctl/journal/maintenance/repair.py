@@ -313,8 +313,10 @@ def repair_file(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> lis
     except (OSError, StorageError) as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        cause = error.__cause__ if isinstance(error, StorageError) else error
-        reason = describe_os_error(cause) if isinstance(cause, OSError) else str(error)
+        if isinstance(error, OSError):
+            reason = describe_os_error(error)
+        else:
+            reason = describe_os_error(error.__cause__) if isinstance(error.__cause__, OSError) else error.summary
         raise StorageError(
             "SOW-JRN-072",
             f"cannot repair the journal file: {reason}",

@@ -281,7 +281,8 @@ class Salvage:
         except (SowError, OverflowError) as problem:
             if node.key != META_KEY:
                 self.sequences = None
-                self.notes.append(f"sequence numbers of publishers: {problem}")
+                told = problem.summary if isinstance(problem, SowError) else problem
+                self.notes.append(f"sequence numbers of publishers: {told}")
 
     # Which pages
 

@@ -46,3 +46,38 @@ def test_what_has_no_columns(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match="no columns"):
             topic.publish(one)
     assert topic.publish(pa.table({"v": [1], "id": [None]}), on_error="skip").rejected == 1
+
+
+def test_an_index_of_pandas_is_a_field_where_it_has_a_name(tmp_path: Path) -> None:
+    """A frame that was filtered has an index of the rows that are left, which nobody has named."""
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": [1, 2, 3], "v": [1, 2, 3]})
+    if not hasattr(frame, "__arrow_c_stream__"):
+        pytest.skip("a release that does not hand out its columns")
+    topic = topic_of(tmp_path)
+    assert topic.publish(frame[frame["v"] > 1]).published == 2
+    assert topic.publish(frame[frame["v"] == 1].set_index("id")).published == 1
+    assert topic.query(order_by="/id").to_dicts() == [{"v": 1, "id": 1}, {"id": 2, "v": 2}, {"id": 3, "v": 3}]
+
+
+def test_a_lazy_frame_is_to_be_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "")
+    polars = pytest.importorskip("polars")
+    topic = topic_of(tmp_path)
+    frame = polars.DataFrame(COLUMNS).lazy()
+    with pytest.raises(TypeError, match=r"collect\(\)"):
+        topic.publish(frame)
+    assert topic.publish(frame.collect()).published == 3
+
+
+def test_results_are_tables_too(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    topic = topic_of(tmp_path)
+    topic.publish([{"id": 1, "v": (1 << 60) + 1}, {"id": 2}])
+    other = sowctl.create(tmp_path / "other", {"u": "/id"}).topic("u")
+    assert other.publish(topic.query()).published == 2
+    assert other.query(order_by="/id").to_dicts() == [{"id": 1, "v": (1 << 60) + 1}, {"id": 2}]
+    pytest.importorskip("duckdb")
+    instance = sowctl.open(tmp_path / "other")
+    assert instance.publish("u", instance.sql("SELECT id + 2 AS id FROM u")).inserted == 2

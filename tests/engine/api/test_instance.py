@@ -102,3 +102,33 @@ def test_a_datetime_is_a_place_of_the_log(lab: Lab) -> None:
     topic = lab.open().topic("t")
     with topic.subscribe(bookmark=datetime(2026, 1, 5, 8, 0, 30), until_now=True, sow=False) as following:
         assert [event.data for event in following if event.data] == [b'{"id":2}']
+
+
+def test_dir_shows_public_names_alone(lab: Lab) -> None:
+    lab.publish("t", message(id=1))
+    instance = lab.open()
+    topic = instance.topic("t")
+    assert dir(instance) == [
+        *("check", "close", "config", "place", "publish", "queue", "sql", "subscribe", "topic"),
+    ]
+    assert [name for name in dir(topic) if name.startswith("_")] == []
+    assert {"query", "count", "history", "publish", "name"} <= set(dir(topic))
+    assert "target" not in dir(topic)
+    for one in (instance, topic, topic.query()):
+        assert all(hasattr(one, name) for name in dir(one))
+        assert not any(name.startswith("_") for name in dir(one))
+
+
+def test_an_error_as_text_has_code_place_caret_and_hint(lab: Lab) -> None:
+    """A notebook and a log show nothing else of it."""
+    topic = lab.open().topic("t")
+    with pytest.raises(sowctl.UsageError) as wrong:
+        topic.query("/id >> 5")
+    error = wrong.value
+    code, *excerpt, hint = str(error).split("\n")
+    assert code == f"{error.code}: {error.place}: {error.message}" if error.place else f"{error.code}: {error.message}"
+    assert error.excerpt is not None and [line[2:] for line in excerpt] == error.excerpt.split("\n")
+    assert "^" in excerpt[-1]
+    assert hint == f"  hint: {error.hint}"
+    plain = sowctl.MissingError("SOW-ENG-012", "no topic", place="x.xml:1:1")
+    assert (str(plain), plain.summary) == ("SOW-ENG-012: x.xml:1:1: no topic", "x.xml:1:1: no topic")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import textwrap
 from pathlib import Path
@@ -27,13 +28,14 @@ def test_every_example_of_the_page_is_a_part_of_the_program() -> None:
     assert len(blocks) > 12
     for block in blocks:
         example = block.replace("\\-", "-").removeprefix("import sowctl\n\n").rstrip("\n")
-        assert textwrap.indent(example, "    ") + "\n" in source, example
+        assert any(text + "\n" in source for text in (textwrap.indent(example, "    "), example)), example
 
 
 def test_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sowctl.xml").write_text(CONFIG)
     program.first()
+    program.creating()
     with sowctl.open("sowctl.xml") as instance:
         topic = instance.topic("orders")
         program.publishing(instance)
@@ -48,6 +50,9 @@ def test_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         assert "SOW-ENG-012 did you mean orders?" in printed
         assert instance.queue("work").depth().pending == 0
         pytest.importorskip("pyarrow")
+        pytest.importorskip("duckdb")
+        program.asking_sql(instance)
+        assert "IBM 200" in capsys.readouterr().out
         pytest.importorskip("pandas")
         program.arrow(topic)
         assert "_sow_key: decimal128(20, 0)" in capsys.readouterr().out
@@ -57,3 +62,14 @@ def test_every_name_of_the_package_is_on_the_page() -> None:
     text = PAGE.replace("\\-", "-")
     names = [name for name in sowctl.__all__ if not name.startswith("__")]
     assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_import_that_a_page_shows_works() -> None:
+    pytest.importorskip("pyspark")
+    shown: set[tuple[str, str]] = set()
+    for page in [*(ROOT / "man").iterdir(), ROOT / "README.md"]:
+        text = page.read_text(encoding="utf-8").replace("\\-", "-")
+        for module, names in re.findall(r"^from (sowctl[\w.]*) import ([\w, ]+)$", text, re.MULTILINE):
+            shown.update((module, name.strip()) for name in names.split(","))
+    assert ("sowctl.errors", "MissingError") in shown
+    assert [one for one in sorted(shown) if not hasattr(importlib.import_module(one[0]), one[1])] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from json import dumps
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +152,30 @@ def test_pandas_reads_a_result(mixed: TopicHandle) -> None:
     assert frame["n"][0] == {"x": 1.5}
     if hasattr(pandas.DataFrame, "from_arrow"):  # since pandas 3
         assert pandas.DataFrame.from_arrow(mixed.query(order_by="/id"))["id"].tolist() == [1, 2, 3]
+
+
+def test_pandas_keeps_types_where_it_is_told_to(lab: Lab) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("pandas")
+    lab.publish("t", message(id=1, v=(1 << 60) + 1), message(id=2))
+    topic = lab.open().topic("t")
+    frame = topic.query(order_by="/id").to_pandas(dtype_backend="pyarrow")
+    assert str(frame["v"].dtype) == "int64[pyarrow]"
+    assert frame["v"][0] == (1 << 60) + 1
+    with pytest.raises(UsageError):
+        topic.query().to_pandas(dtype_backend="polars")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("meta", [False, True])
+def test_a_table_has_the_types_of_a_parquet_file(mixed: TopicHandle, tmp_path: Path, meta: bool) -> None:
+    pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    mixed.export(tmp_path / "t.parquet", meta=meta)
+    written = parquet.read_table(tmp_path / "t.parquet")
+    table = mixed.query(by_time=meta).to_arrow(meta=meta)
+    assert written.schema.names == table.schema.names
+    assert written.cast(table.schema).equals(table)
+    assert [str(kind) for kind in written.schema.types] == [str(kind) for kind in table.schema.types]
 
 
 def test_duckdb_reads_a_result(mixed: TopicHandle) -> None:

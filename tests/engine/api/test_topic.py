@@ -1,4 +1,4 @@
-"""What the Python API takes, what it refuses with a TypeError, and that ``help()`` names every option."""
+"""What the Python API takes, and what it refuses with a TypeError."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Struct
 
 import sowctl
 from sowctl.engine import options as engine_options
-from sowctl.engine.api import InstanceHandle, TopicHandle, keywords
+from sowctl.engine.api import InstanceHandle, TopicHandle
 from sowctl.engine.api.arguments import At, build_encoder
-from sowctl.engine.options import DiffOptions, PublishOptions, QueryOptions, ReplayOptions, SubscribeOptions
+from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import SowError
 from sowctl.messages.native_values import build_message
@@ -116,41 +115,6 @@ def test_methods_of_other_verbs(topic: TopicHandle) -> None:
     assert topic.compact().records == 2
     assert topic.repair().report.action == "sound"
     assert topic.explain("/v = 2").estimated <= 2
-
-
-@pytest.mark.parametrize(
-    ("function", "options"),
-    [
-        (TopicHandle.publish, PublishOptions),
-        (TopicHandle.query, QueryOptions),
-        (TopicHandle.explain, QueryOptions),
-        (TopicHandle.subscribe, SubscribeOptions),
-        (InstanceHandle.subscribe, SubscribeOptions),
-        (InstanceHandle.publish, PublishOptions),
-        (TopicHandle.replay, ReplayOptions),
-    ],
-)
-def test_help_names_every_option(function: Any, options: type[Struct]) -> None:
-    """Its signature has each of them, with the default that the options have, and the words of the verb name it."""
-    text = " ".join(filter(None, [inspect.getdoc(getattr(TopicHandle, function.__name__)), inspect.getdoc(function)]))
-    if function.__name__ != "explain":
-        words = set(text.replace(",", " ").replace(".", " ").split()) | {"filter"}
-        assert [name for name in options.__struct_fields__ if name not in words] == []
-    shown = inspect.signature(function).parameters
-    for name, default in zip(options.__struct_fields__, options.__struct_defaults__, strict=True):
-        assert shown[name].default == default
-
-
-def test_keywords_are_those_of_the_options() -> None:
-    """What is not among the keywords is a parameter of its own."""
-    for named, options in (
-        (keywords.PublishKeywords, PublishOptions),
-        (keywords.QueryKeywords, QueryOptions),
-        (keywords.SubscribeKeywords, SubscribeOptions),
-        (keywords.ReplayKeywords, ReplayOptions),
-        (keywords.DiffKeywords, DiffOptions),
-    ):
-        assert [*named.__annotations__] == [name for name in options.__struct_fields__ if name != "filter"]
 
 
 def test_differences(topic: TopicHandle, lab: Lab) -> None:
@@ -311,7 +275,18 @@ def _within_itself() -> dict[str, Any]:
         (lambda t: t.publish([b"{}"], expiration=-1), sowctl.UsageError, "expiration .* not -1"),
         (lambda t: t.publish([b"{}"], expiration=float("nan")), sowctl.UsageError, "expiration .* not nan"),
         (lambda t: t.publish([b"{}"], delta=1), TypeError, "delta .* True or False, not int"),
-        (lambda t: t.query(limit=3), TypeError, r"query\(\) has no keyword 'limit'; did you mean top_n\?"),
+        (lambda t: t.query(where="/v"), TypeError, r"query\(\) has no keyword 'where'; did you mean filter\?"),
+        (
+            lambda t: t.subscribe(timeout=3),
+            TypeError,
+            r"has no keyword .timeout.; did you mean lasting\?",
+        ),
+        (lambda t: t.explain(sort="/v"), TypeError, r"explain\(\) has no keyword 'sort'; did you mean order_by\?"),
+        (lambda t: t.diff(ignore=["/v"]), TypeError, r"diff\(\) has no keyword 'ignore'; did you mean ignored\?"),
+        (lambda t: t.replay(rebild=True), TypeError, r"replay\(\) has no keyword 'rebild'; did you mean rebuild\?"),
+        (lambda t: t.query(top_n=1, limit=1), sowctl.UsageError, "top_n and limit mean the same"),
+        (lambda t: t.query(offset=-1), sowctl.UsageError, "offset .* not -1"),
+        (lambda t: t.query(shown="/v"), TypeError, r"shown .* list, not str"),
         (lambda t: t.query(order_bye="/v"), TypeError, "did you mean order_by"),
         (lambda t: t.query(strict=True), TypeError, "did you mean unknown='error'"),
         (lambda t: t.publish([b"{}"], batchsize=1), TypeError, "has no keyword 'batchsize'"),
@@ -337,6 +312,20 @@ def test_a_wrong_keyword_or_value_is_named_before_a_store_is_opened(
     assert [one.payload for one in topic.query().records()] == before
 
 
+def test_limit_and_offset_are_top_n_and_skip_n(topic: TopicHandle) -> None:
+    assert [one["id"] for one in topic.query(order_by="/id", limit=1).to_dicts()] == [7]
+    assert [one["id"] for one in topic.query(order_by="/id", limit=1, offset=1).to_dicts()] == [1018]
+    assert topic.explain(order_by="/id", limit=1) == topic.explain(order_by="/id", top_n=1)
+    with topic.subscribe(order_by="/id", limit=1, until_now=True) as events:
+        assert [event.data for event in events if event.data] == [b'{"id":7,"v":2}']
+
+
+def test_options_of_publish_and_keywords_are_put_together(topic: TopicHandle) -> None:
+    options = PublishOptions(client="c", dry_run=True)
+    assert topic.publish([{"id": 5}], options, sequence=1).published == 1
+    assert topic.query("/id = 5").count() == 0
+
+
 def test_whole_numbers_of_numpy_are_counts(topic: TopicHandle) -> None:
     assert topic.query(top_n=numpy.int64(1)).count() == 1
 
@@ -344,8 +333,8 @@ def test_whole_numbers_of_numpy_are_counts(topic: TopicHandle) -> None:
 OUTSIDE = (-1, -(2**63), 2**63, 2**64 - 1, 2**64, 10**400)
 
 
-def _whole_numbers(kind: type, *others: str) -> list[str]:
-    hints = {name: getattr(hint, "__forward_arg__", "") for name, hint in kind.__annotations__.items()}
+def _whole_numbers(method: Callable[..., object], *others: str) -> list[str]:
+    hints = inspect.get_annotations(method)
     return [*[name for name, hint in hints.items() if hint in ("int", "int | None")], *others]
 
 
@@ -356,20 +345,20 @@ def test_no_number_ends_in_an_error_without_a_code(lab: Lab, number: int) -> Non
     calls: list[Callable[[], object]] = [
         *(
             lambda name=name: list(topic.query(**{name: number}).records())
-            for name in _whole_numbers(keywords.QueryKeywords, "at", "after_key")
+            for name in _whole_numbers(TopicHandle.query, "at", "after_key")
         ),
         *(
             lambda name=name: topic.publish([{"id": 1}], **{"client": "c", name: number})
-            for name in _whole_numbers(keywords.PublishKeywords, "expiration", "linger")
+            for name in _whole_numbers(TopicHandle.publish, "expiration", "linger")
         ),
         lambda: topic.publish([{"id": 1}], client="c"),
         *(
             lambda name=name: topic.replay(dry_run=True, **{name: number})
-            for name in _whole_numbers(keywords.ReplayKeywords, "until_time")
+            for name in _whole_numbers(TopicHandle.replay, "until_time")
         ),
         *(
             lambda name=name: list(topic.subscribe(until_now=True, **{name: number}))
-            for name in _whole_numbers(keywords.SubscribeKeywords, "rate_max_gap", "progress_every")
+            for name in _whole_numbers(TopicHandle.subscribe, "rate_max_gap", "progress_every")
         ),
         lambda: list(topic.query(sow_keys=[number]).records()),
         lambda: list(topic.get(number)),

@@ -140,7 +140,7 @@ def _check_java(environment: Mapping[str, str]) -> Check:
         java = find_java(environment)
     except SowError as error:
         state: State = "problem" if _find_version("pyspark") is not None else "absent"
-        return Check("java", state, str(error), error.hint)
+        return Check("java", state, error.summary, error.hint)
     started = f"; Spark starts it as JAVA_HOME={java.home}" if java.is_generated else ""
     return Check("java", "ok", f"{java.runtime}: {java.why}{started}")
 
@@ -156,7 +156,7 @@ def _check_instance(invocation: Invocation) -> Iterator[Check]:
         instance = invocation.open_instance()
     except SowError as error:
         hint = error.hint or "sowctl validate shows every error"
-        yield Check("configuration", "problem", str(error), hint)
+        yield Check("configuration", "problem", error.summary, hint)
         return
     # One for all checks, so that each remark is made once.
     with instance:
@@ -218,7 +218,7 @@ def _check_conflated(instance: Instance, config: InstanceConfig) -> Iterator[Che
         try:
             state = read_current_status(instance, entry)
         except SowError as error:
-            yield Check(name, "problem", str(error), error.hint)
+            yield Check(name, "problem", error.summary, error.hint)
             continue
         if state.kept is None:
             yield Check(name, "ok", "no saved state")
@@ -239,7 +239,7 @@ def _check_views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
         try:
             found = plan_refresh(instance, entry)
         except SowError as error:
-            yield Check(f"view {entry.name}", "problem", str(error), error.hint)
+            yield Check(f"view {entry.name}", "problem", error.summary, error.hint)
             continue
         behind = "" if not found.changed else f", {format_count(found.changed, 'changed record')} behind"
         words = "up to date" if found.way == "use" else f"next: {found.way}, {found.why}{behind}"

@@ -54,7 +54,7 @@ def refuse_standard_input(files: Sequence[str]) -> None:
 
 
 def _write_fixed(invocation: Invocation, path: Path, found: Fixed) -> None:
-    from sowctl.cli.io.output_file import open_whole_file
+    from sowctl.output_file import open_whole_file
 
     # Behind a link lies the file that is meant; a rename would put a file in the link's place.
     with open_whole_file(path.resolve(), force=True, seam=invocation.seam) as stream:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sowctl.errors import UsageError
 from sowctl.output.reports import as_dict
 from sowctl.values.display import format_count
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from sowctl.cli.parsing.options import RecordChoice
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.profile.sample import SampleShare
     from sowctl.engine.topics.targets import Target
     from sowctl.engine.verbs.inspect.schema import PathFacts, SchemaReport
     from sowctl.engine.verbs.inspect.stats import StatsReport
@@ -77,28 +75,6 @@ def _find_name(instance: Instance, target: Target) -> tuple[str, MessageType]:
         return target.topic.label, instance.find_message_type(target.topic.message_type)
     with closing(open_source(instance, target, None)) as source:
         return source.topic, instance.find_message_type(source.message_type)
-
-
-def parse_sample(text: str | None) -> SampleShare:
-    """Parse ``--sample``: all records without it. Raises UsageError ``SOW-STA-002``."""
-    from sowctl.engine.profile.sample import SampleShare
-    from sowctl.values.units import parse_whole_number
-
-    if text is None:
-        return SampleShare()
-    part = text.strip().removesuffix("%")
-    try:
-        if part != text.strip():
-            share = float(part) / 100
-            if 0 < share <= 1:
-                return SampleShare(part=share)
-        elif most := parse_whole_number(part):
-            return SampleShare(most=most)
-    except ValueError:
-        pass
-    raise UsageError(
-        "SOW-STA-002", f"--sample {text!r} is neither a number nor a percentage", hint="use for example 10000 or 5%"
-    )
 
 
 def note_coverage(invocation: Invocation, report: SchemaReport | StatsReport) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.inspection import inspect_topics, note_coverage, parse_sample
+from sowctl.cli.commands.bodies.inspection import inspect_topics, note_coverage
 from sowctl.cli.io.output_sink import Sink
 from sowctl.errors import UsageError
 from sowctl.output.options import Terminal
@@ -48,6 +48,7 @@ def show_fields(
     output: OutputChoice,
 ) -> int:
     """``stats`` of records."""
+    from sowctl.engine.profile.sample import parse_sample
     from sowctl.values.paths import parse_path
 
     # A path of sowctl schema may be given as it stands there: filters have no sign for the elements of an array.

@@ -140,7 +140,8 @@ def apply_blocks(state: StoreState, raw: bytes, start: int, place: str) -> int:
         try:
             _apply_block(state, body)
         except (ValueError, TypeError, UsageError) as error:
-            raise _make_damage_error(place, end, f"cannot read a block: {error}") from error
+            told = error.summary if isinstance(error, UsageError) else error
+            raise _make_damage_error(place, end, f"cannot read a block: {told}") from error
         end = behind
     # Blocks are synced one by one: whatever stands behind one that is not whole was written when it was.
     if any(_read_block_body(raw, at) is not None for at in range(end + 1, len(raw) - _BLOCK_HEADER.size)):

@@ -56,6 +56,12 @@ class SchemaReport(DescribedStruct, frozen=True):
     paths: list[PathFacts]
     root: PathProfile
 
+    def to_json_schema(self) -> dict[str, Any]:
+        """The JSON Schema (draft 2020-12) that all messages match."""
+        from sowctl.engine.profile.jsonschema import build_json_schema
+
+        return build_json_schema(self.root, self.topic)
+
 
 def profile_schema(
     batches: Iterable[RecordBatch], topic: str, kind: MessageType, share: SampleShare | None = None

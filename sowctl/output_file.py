@@ -1,4 +1,4 @@
-"""``--output FILE``: the file appears complete or not at all."""
+"""Output files that appear complete or not at all: ``--output FILE``, exports, new configurations."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from typing import BinaryIO
 from sowctl.errors import RefusedError
 from sowctl.seam import Seam
 
+FORCE_HINT = "use --force to replace it"
+"""The hint of the command line for a file that exists."""
 _MAX_LINKS = 40
 """Links that lead to each other, as many as Linux follows."""
 
 
-def refuse_existing(path: Path, *, force: bool) -> None:
+def refuse_existing(path: Path, *, force: bool, hint: str = FORCE_HINT) -> None:
     """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` where a regular file would be replaced unasked.
 
     A name such as ``/dev/stdout`` stands for an open file of this process, which is written to and not replaced.
     """
     if not force and path.is_file() and _find_descriptor(path) is None:
-        raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint="use --force to replace it")
+        raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint=hint)
 
 
 @contextmanager
-def open_whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO]:
+def open_whole_file(path: Path, *, force: bool, seam: Seam, hint: str = FORCE_HINT) -> Iterator[BinaryIO]:
     """A stream whose content becomes ``path`` when the block ends well.
 
     Written beside it under a temporary name, synced, renamed, and the directory synced; removed where the block
@@ -35,7 +37,7 @@ def open_whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO
     ``/dev/null``) is written to directly, and so is an open file of this process (``/dev/stdout``). Raises
     :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
     """
-    refuse_existing(path, force=force)
+    refuse_existing(path, force=force, hint=hint)
     descriptor = _find_descriptor(path)
     if descriptor is not None:
         # Not opened anew: what the shell has opened is continued, and not cut off.
@@ -67,7 +69,7 @@ def open_whole_file(path: Path, *, force: bool, seam: Seam) -> Iterator[BinaryIO
                 # Synced before it gets its name: otherwise a crash may leave the name with nothing behind it.
                 stream.flush()
                 seam.call("file.sync", os.fsync, stream.fileno())
-            _install_file(temporary, path, force=force, seam=seam)
+            _install_file(temporary, path, force=force, seam=seam, hint=hint)
         finally:
             temporary.unlink(missing_ok=True)
     directory = os.open(path.parent, os.O_RDONLY)
@@ -111,14 +113,14 @@ def _name_errors(path: Path, temporary: Path) -> Iterator[None]:
         raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
 
 
-def _install_file(temporary: Path, path: Path, *, force: bool, seam: Seam) -> None:
+def _install_file(temporary: Path, path: Path, *, force: bool, seam: Seam, hint: str) -> None:
     # Without --force a link, because it fails where another process made the file meanwhile; a rename would replace it.
     if not force:
         try:
             os.link(temporary, path)
             return
         except FileExistsError:
-            refuse_existing(path, force=False)
+            refuse_existing(path, force=False, hint=hint)
         except OSError:  # a file system without links
-            refuse_existing(path, force=False)
+            refuse_existing(path, force=False, hint=hint)
     seam.call("file.rename", os.replace, temporary, path)

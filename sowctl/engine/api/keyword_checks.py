@@ -1,0 +1,99 @@
+"""Checks of the keywords that a program gives to a method, before a store is opened.
+
+A method writes its keywords out in its signature, so that ``help()``, editors and type checkers show them.
+:func:`check_keywords` reads the types from there; it is for the programs that no type checker looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, get_args
+
+from sowctl.engine.api.arguments import require_choice, require_count
+from sowctl.engine.options import DeltaNull, OnError, UnknownFieldPolicy
+from sowctl.errors import UsageError
+from sowctl.values.units import MAX_COUNT, MAX_U64
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MIN_VALUES = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
+"""The minimum of an integer for which 0 has no meaning."""
+_MAX_VALUES = {"sequence": MAX_U64, "until_txid": MAX_U64}
+"""The maximum of an integer that is not a count."""
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "OnError": get_args(OnError),
+    "DeltaNull": get_args(DeltaNull),
+    "UnknownFieldPolicy": get_args(UnknownFieldPolicy),
+}
+_KEYWORD_ALIASES = {
+    "sow_key": "sow_keys",
+    "key": "sow_keys",
+    "where": "filter",
+    "order": "order_by",
+    "sort": "order_by",
+    "columns": "select",
+    "strict": "unknown='error'",
+    "only": "fields",
+    "ignore": "ignored",
+    "timeout": "lasting",
+    "force": "overwrite",
+}
+"""Names that options of the command line or of other libraries have, and the keyword with their meaning."""
+
+
+def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """Let a method check its keywords: names, and values whose type is int, bool, str or a choice of words.
+
+    It raises TypeError for an unknown name, with the most similar one, and for a value of a wrong type; UsageError
+    ``SOW-CLI-006`` for a number out of bounds and for a word that is not one of the choices.
+    """
+    code = function.__code__
+    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    types: dict[str, str] = function.__annotations__
+
+    @wraps(function)
+    def checked(*arguments: P.args, **keywords: P.kwargs) -> T:
+        for name in keywords:
+            if name not in known:
+                raise TypeError(f"{function.__name__}() has no keyword {name!r}{_suggest_keyword(name, known)}")
+        values: Any = {name: _check_value(name, value, types[name]) for name, value in keywords.items()}
+        return function(*arguments, **values)
+
+    return checked
+
+
+def choose_synonym(names: tuple[str, str], value: int | None, other: int | None) -> int | None:
+    """Return the value of a keyword with two ``names``. Raises UsageError ``SOW-CLI-006`` where both are given."""
+    if value is not None and other is not None:
+        raise UsageError("SOW-CLI-006", f"{names[0]} and {names[1]} mean the same", hint=f"pass {names[0]} only")
+    return other if value is None else value
+
+
+def _check_value(name: str, value: Any, written: str) -> Any:
+    """Return a value whose type is ``written`` in a signature, such as ``int | None``."""
+    wanted = written.removesuffix(" | None")
+    if value is None and wanted != written:
+        return None
+    if wanted == "int":
+        return require_count(name, value, _MIN_VALUES.get(name, 0), _MAX_VALUES.get(name, MAX_COUNT))
+    if wanted == "bool":
+        # Also the bool_ of numpy.
+        if type(value).__name__ not in ("bool", "bool_"):
+            raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
+        return bool(value)
+    if wanted in _CHOICES:
+        return require_choice(name, value, _CHOICES[wanted])
+    if wanted == "str" and not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__}")
+    return value
+
+
+def _suggest_keyword(name: str, known: Collection[str]) -> str:
+    from sowctl.config.suggestions import find_nearest
+
+    meant = _KEYWORD_ALIASES.get(name, "")
+    if meant.partition("=")[0] not in known:
+        meant = find_nearest(name, list(known)) or ""
+    return f"; did you mean {meant}?" if meant else ""
