@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from sowctl.cli.settings import Settings
 from sowctl.cli.streams import Streams, is_terminal
-from sowctl.config.default_config import CONFIG_NAMES, find_default_config
+from sowctl.config.default_config import CONFIG_NAMES, find_config_file, find_default_config
 from sowctl.errors import ConfigError, UsageError, shorten_words
 from sowctl.seam import Seam
-from sowctl.values.times import Clock, Micros, build_fixed_clock, format_time, parse_time
+from sowctl.values.times import Clock, Micros, build_fixed_clock, format_time, parse_instant
 from sowctl.values.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Invocation:
         # First, so that an error about the options that follow is dressed as asked.
         self.streams.color = settings.color
         if settings.now:
-            self.clock = build_fixed_clock(parse_time(settings.now, self.clock))
+            self.clock = build_fixed_clock(parse_instant(settings.now, self.clock))
         self.lock_wait = self._parse_seconds("lock_wait", settings.lock_wait)
         if settings.timeout is None or self.limit is None:
             return
@@ -101,15 +101,14 @@ class Invocation:
                 hint="'sowctl validate -', 'sowctl lint -' and 'sowctl config show -' read a configuration "
                 "from standard input",
             )
-        place = Path(named or "")
-        if named and not place.is_dir():
-            return place
-        found = find_default_config({} if named else self.environ, place)
+        if named:
+            return find_config_file(Path(named))
+        found = find_default_config(self.environ, Path())
         if found is not None:
             return found
         raise ConfigError(
             "SOW-CLI-005",
-            f"no configuration found: {place.absolute()} has none of {', '.join(CONFIG_NAMES)}",
+            f"no configuration found: {Path.cwd()} has none of {', '.join(CONFIG_NAMES)}",
             hint="use --config FILE or set SOWCTL_CONFIG; 'sowctl demo' creates a demo instance",
         )
 
@@ -201,7 +200,7 @@ class Invocation:
 
     def parse_instant(self, text: str) -> Micros:
         """A time of an option, as seen at this run's clock. Raises UsageError."""
-        return parse_time(text, self.clock)
+        return parse_instant(text, self.clock)
 
     def note(self, *lines: str) -> None:
         """Say something on standard error unless --quiet. The lines are made safe to show here."""

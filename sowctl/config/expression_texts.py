@@ -6,7 +6,7 @@ such text is met. What each place allows is the Context of the expression room. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from sowctl.findings import Finding, Place
 
 if TYPE_CHECKING:
     from sowctl.expressions.functions.signature import Function
+    from sowctl.expressions.remarks import FilterRemark
     from sowctl.expressions.syntax.actions import FieldDefinition
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.joins import Join
@@ -67,21 +68,26 @@ def check_expression(node: ElementNode, kind: str, functions: Mapping[str, Funct
     from sowctl.expressions.syntax.nodes import Pattern
     from sowctl.expressions.syntax.patterns import compile_pattern
     from sowctl.expressions.syntax.trees import walk_tree
+    from sowctl.expressions.translation import add_suggestion
 
     constructed = kind.startswith(("preprocessing", "enrichment", "projection"))
     shape = "projection" if kind == "projection" else "field" if constructed else "expression"
     rule = "S036" if constructed else "S035"
-    faults = list(_check_parse(node, rule, shape))
-    yield from faults
-    # A text that does not parse has no tree, and one fault is enough.
-    for tree in () if faults else _parse_trees(node.text, shape):
+    context = Context[_CONTEXTS[kind]]
+    fault = _try_parse(node.text, shape)[1]
+    if fault is not None:
+        # A text that does not parse has no tree, and one fault is enough.
+        yield _build_finding(node, rule, add_suggestion(fault, node.text, context, functions))
+        return
+    for tree in _parse_trees(node.text, shape):
         try:
-            check_node(tree, node.text, Context[_CONTEXTS[kind]], functions)
+            check_node(tree, node.text, context, functions)
             for part in walk_tree(tree):
                 # Patterns are compiled here, so that a faulty one is found before a query meets it.
                 if isinstance(part, Pattern):
                     compile_pattern(part, node.text)
         except ExpressionError as error:
+            add_suggestion(error, node.text, context, functions)
             yield _build_finding(node, _find_rule(error, kind) or rule, error)
 
 
@@ -146,6 +152,13 @@ def parse_definition(node: ElementNode, projection: bool) -> FieldDefinition | N
     """The constructed field of a node; None where it does not parse."""
     found: Any = _try_parse(node.text, "projection" if projection else "field")[0]
     return found[0] if projection and found else found or None
+
+
+def list_filter_remarks(text: str) -> Sequence[FilterRemark]:
+    """The remarks on a filter that means something else than in SQL."""
+    from sowctl.expressions.remarks import list_remarks
+
+    return list_remarks(text)
 
 
 def parse_filter_tree(text: str) -> Tree | None:

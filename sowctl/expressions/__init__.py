@@ -8,6 +8,8 @@ In the order in which a text is processed:
 * ``functions``: the functions by group, with the table of the manual page.
 * ``rows``: the row evaluator, which defines every result: nodes to Python code over rows.
 * ``rewrites``: simpler equivalent expressions, conditions, and bounds for indexes.
+* ``translation``: texts of other languages, as suggestions in errors.
+* ``remarks``: remarks on filters that mean something else than in SQL.
 * ``compiler``: texts to filters, values, projections and constructed fields.
 * ``columns``: the columnar evaluator over numpy columns, with the results of the row evaluator.
 * ``environment``: the inputs of an expression besides the message: clock, names, a record's header.

@@ -5,7 +5,8 @@ A row is a tuple of slot values, one per slot of the compiled expression. The lo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from sowctl.expressions.functions import Function
 from sowctl.expressions.rows.code import Emission, Operand, run_emission
 from sowctl.expressions.rows.emitter import LONG_CHAIN_GROUPS, Emitter
 from sowctl.expressions.rows.program import CompiledExpression, CompiledValue, compile_checked_value
-from sowctl.expressions.syntax.errors import build_expression_error
+from sowctl.expressions.syntax.errors import ExpressionError, build_expression_error
 from sowctl.expressions.syntax.nodes import Field, Logic, Node
 from sowctl.expressions.syntax.parser import (
     find_destination,
@@ -97,11 +98,23 @@ def _compile_filter_cached(text: str, context: Context) -> Filter:
     return _find_cached_filter(text, context, NO_FUNCTIONS)
 
 
+@contextmanager
+def _suggest_on_error(text: str, context: Context, extra: Mapping[str, Function]) -> Iterator[None]:
+    """Let the error of a text that another language accepts suggest a text that compiles."""
+    try:
+        yield
+    except ExpressionError as error:
+        from sowctl.expressions.translation import add_suggestion  # for faulty texts alone
+
+        raise add_suggestion(error, text, context, extra) from None
+
+
 def _find_cached_filter(text: str, context: Context, extra: Mapping[str, Function]) -> Filter:
-    node = parse_filter(text)
-    if node is None:
-        return Filter(text, None, None)
-    check_node(node, text, context, extra)
+    with _suggest_on_error(text, context, extra):
+        node = parse_filter(text)
+        if node is None:
+            return Filter(text, None, None)
+        check_node(node, text, context, extra)
     return _compile_checked_condition(node, text, extra)
 
 
@@ -133,7 +146,10 @@ def compile_value(
 
     Raises ExpressionError.
     """
-    return compile_node(parse_expression(text), text, context, extra)
+    with _suggest_on_error(text, context, extra):
+        node = parse_expression(text)
+        check_node(node, text, context, extra)
+    return compile_checked_value(node, text, extra)
 
 
 def compile_node(
@@ -155,7 +171,9 @@ def compile_fields(
     definitions = []
     seen: set[tuple[str, ...]] = set()
     for text in texts:
-        field = parse_field(text)
+        with _suggest_on_error(text, context, extra):
+            field = parse_field(text)
+            check_node(field.expression, text, context, extra)
         assert field.destination is not None
         if (field.optional or field.set_current) and not context.rules.hints:
             what = f"HINT is not allowed in {context.rules.words}"
@@ -165,7 +183,7 @@ def compile_fields(
             what = f"two fields have the destination {field.destination}"
             raise build_expression_error("SOW-EXP-022", what, text, field.place)
         seen.add(field.destination.names)
-        definitions.append((field, compile_node(field.expression, text, context, extra)))
+        definitions.append((field, compile_checked_value(field.expression, text, extra)))
     return ConstructedFields(definitions)
 
 
@@ -200,12 +218,16 @@ def compile_projection(
     from sowctl.expressions.rows.projection import Projection, TextNode  # for views and aggregated queries alone
 
     # Each field keeps the text that it was written in, because its errors show a place in that text.
-    fields = [(field, text) for text in _check_texts(projection) for field in parse_projection(text)]
+    fields = []
+    for text in _check_texts(projection):
+        with _suggest_on_error(text, Context.PROJECTION, extra):
+            fields += [(field, text) for field in parse_projection(text)]
     grouped = () if grouping is None else _check_texts(grouping)
     keys = [TextNode(field, text) for text in grouped for field in parse_grouping(text)]
     seen: set[tuple[str, ...]] = set()
     for field, text in fields:
-        check_node(field.expression, text, Context.PROJECTION, extra)
+        with _suggest_on_error(text, Context.PROJECTION, extra):
+            check_node(field.expression, text, Context.PROJECTION, extra)
         # After the check: a field that has a fault of its own is reported with that one.
         names = find_destination(field)
         if names in seen:

@@ -16,7 +16,7 @@ from msgspec.json import decode as decode_json
 from sowctl.errors import UsageError
 from sowctl.remote.place import Place, parse_place
 from sowctl.spark.paths import is_remote, parse_local_path
-from sowctl.values.times import Clock, Micros, build_fixed_clock, parse_time, system_clock
+from sowctl.values.times import Clock, Micros, build_fixed_clock, parse_instant, system_clock
 from sowctl.values.units import MAX_U64, parse_seconds, parse_size, parse_whole_number
 
 TRUE_WORDS, FALSE_WORDS = ("true", "1", "yes"), ("false", "0", "no")
@@ -186,13 +186,13 @@ class Options:
         text = self.read_text(name)
         if text is not None and text.strip().isdecimal():
             raise self._build_value_error(name, text, "a time; a bare number is ambiguous")
-        return None if text is None else parse_time(text, self.build_clock())
+        return None if text is None else parse_instant(text, self.build_clock())
 
     def build_clock(self) -> Clock:
         """The option ``now`` as a clock that stands still, else the system's."""
         text = self.read_text("now")
         # The text is evaluated once, so that all instants of one query count from the same present.
-        return system_clock if text is None else build_fixed_clock(parse_time(text, system_clock))
+        return system_clock if text is None else build_fixed_clock(parse_instant(text, system_clock))
 
     def _build_value_error(self, name: str, text: str, wanted: str) -> UsageError:
         return UsageError("SOW-SPK-011", f"option {name} of the data source {self._source} is {text!r}, not {wanted}")

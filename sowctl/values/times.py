@@ -60,6 +60,40 @@ def __getattr__(name: str) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class EntryInstant(int):
+    """The instant of an entry of the journal that names a state: the one after it, whatever the times of others.
+
+    As a number it is the entry's time, at which lifetimes are judged. ``txid``: entries up to it belong to the state.
+    """
+
+    txid: int
+
+    def __new__(cls, time: Micros, txid: int = 0) -> EntryInstant:
+        """The instant ``time`` of the entry ``txid``."""
+        made = super().__new__(cls, time)
+        made.txid = txid
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        # A time alone means another state, even where it is the same number.
+        return isinstance(other, EntryInstant) and self.txid == other.txid and int(self) == int(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((int(self), self.txid))
+
+    def __format__(self, form: str) -> str:
+        # Names of files and of copies have what tells states apart.
+        return format(int(self), form) if form else f"{int(self)}-txid-{self.txid}"
+
+
+def find_last_txid(at: Micros | None) -> int | None:
+    """The txid of the last entry that belongs to the state at an instant; None where its time decides."""
+    return at.txid if isinstance(at, EntryInstant) else None
+
+
 def system_clock() -> Micros:
     """The wall clock. The only call of it in this program outside tests."""
     return time.time_ns() // 1000
@@ -145,6 +179,37 @@ def parse_time(text: str, now: Clock) -> Micros:
     return require_time_in_range(at, text)
 
 
+_WORD_DAYS = {"today": 0, "midnight": 0, "yesterday": -1, "tomorrow": 1}
+"""Words for the beginning of a day, as days from today."""
+
+
+def parse_instant(text: str, now: Clock) -> Micros:
+    """Read an instant that a person gives: what :func:`parse_time` reads, ``today``, ``midnight``, ``yesterday``,
+    ``tomorrow``, ``noon``, a time of today such as ``10:00``, or a day and a time: ``yesterday 10:00``.
+
+    Days are those of UTC. Messages do not have such words: they would mean another instant every day. Raises as
+    :func:`parse_time`.
+    """
+    found = _compile_day_pattern().fullmatch(text.strip())
+    if found is None or not any(found.groups()):
+        return parse_time(text, now)
+    day, noon, hour, minute, second, fraction = found.groups()
+    if int(hour or 0) > 23 or int(minute or 0) > 59 or int(second or 0) > 59:
+        raise UsageError("SOW-VAL-010", f"{text!r} is not an instant: no such time of day")
+    at = now() // _UNIT_MICROS["d"] + _WORD_DAYS[(day or "today").lower()]
+    seconds = 43200 if noon else int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
+    micros = int((fraction or "")[:6].ljust(6, "0"))
+    return require_time_in_range(int(at * _UNIT_MICROS["d"]) + seconds * MICROS_PER_SECOND + micros, text)
+
+
+@cache
+def _compile_day_pattern() -> re.Pattern[str]:
+    return re.compile(
+        rf"({'|'.join(_WORD_DAYS)})?(?:(?:^|\s+|T)(?:(noon)|(\d\d?):(\d\d)(?::(\d\d)(?:{_FRACTION_PATTERN})?)?)\s*Z?)?",
+        re.IGNORECASE | re.ASCII,
+    )
+
+
 def require_time_in_range(at: Micros, text: str) -> Micros:
     """An instant within the years 1 to 9999; any other raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-020``,
     which shows ``text``."""
@@ -203,7 +268,8 @@ def _read_time(text: str, now: Clock) -> Micros:
     raise UsageError(
         "SOW-VAL-010",
         f"{text!r} is not an instant",
-        hint="examples: 2026-01-02T03:04:05Z, 20260102-03:04:05.678, 1767323045s, 1767323045678ms, -15m, NOW, EPOCH",
+        hint="examples: 2026-01-02T03:04:05Z, 20260102-03:04:05.678, 1767323045s, 1767323045678ms, -15m, 10:00, today, "
+        "NOW, EPOCH",
     )
 
 

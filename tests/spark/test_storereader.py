@@ -23,7 +23,7 @@ from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.reading import storereader
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.storereader import KeyRange
-from sowctl.values.times import EPOCH, format_time
+from sowctl.values.times import EPOCH, EntryInstant, format_time
 from tests.spark.reading import read, reader_of, rows_of, source
 from tests.support.instances import SECOND, START, Lab, message
 
@@ -150,9 +150,21 @@ def test_the_past_may_be_named_by_an_entry(stocked: Lab, spark: SparkSession) ->
     entries = [r for batch in dump_entries(stocked.open(), EntryFilter(topic_names=("past",))) for r in batch.records]
     entry = entries[len(entries) // 2]
     assert entry.bookmark is not None
-    expected = engine(stocked, "past", at=entry.timestamp)
+    expected = engine(stocked, "past", at=EntryInstant(entry.timestamp, entry.txid))
     for at in (entry.txid, entry.bookmark):
         assert plain(read(source(stocked, topic="past", at=at), spark)) == expected != engine(stocked, "past")
+
+
+@pytest.mark.parametrize("topic", ["orders", "past"])
+def test_a_state_after_an_entry_is_read_in_many_partitions(
+    topic: str, stocked: Lab, spark: SparkSession, tmp_path: Path
+) -> None:
+    shutil.copytree(stocked.directory, tmp_path / "copy")
+    stocked = Lab(tmp_path / "copy", stocked.xml, clock=stocked.clock)
+    entries = [r for batch in dump_entries(stocked.open(), EntryFilter()) for r in batch.records]
+    for entry in entries[1 :: len(entries) // 4]:
+        one = source(stocked, topic=topic, at=entry.txid, numPartitions=5)
+        assert plain(read(one, spark)) == engine(stocked, topic, at=EntryInstant(entry.timestamp, entry.txid))
 
 
 def test_a_pinned_state_of_the_past_is_read_in_parts(stocked: Lab, spark: SparkSession, tmp_path: Any) -> None:

@@ -95,6 +95,7 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
     from sowctl.cli.commands.bodies.diff import DiffPrinter
     from sowctl.cli.diff_sides import pair_sides
     from sowctl.cli.lookup import choose_unknown
+    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.search.unknown_fields import UnknownFieldCheck
     from sowctl.engine.verbs.inspect.diff import compare_sides
 
@@ -126,6 +127,8 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
         unknown = choose_unknown(invocation, strict=arguments.strict)
         named = wanted.filter or wanted.fields or wanted.ignored or wanted.on
         lacking = UnknownFieldCheck(sides[0][0].instance, unknown) if named and sides and unknown != "ignore" else None
+        if sides:
+            note_filter(sides[0][0].instance, wanted.filter)
         if lacking is not None and lacking.refuses:
             for one, other in sides:
                 compare_sides(one, other, options, lacking).close()

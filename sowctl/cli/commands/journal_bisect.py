@@ -76,11 +76,13 @@ def run(invocation: Invocation, arguments: JournalBisectArguments) -> int:
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_words
     from sowctl.cli.parsing.option_values import parse_position
+    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 
     opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     sink = Sink(invocation, replace(arguments.output, meta=True))
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
+        note_filter(instance, arguments.filter)
         begin, end = opening.resolve(instance), closing.resolve(instance)
         options = BisectOptions(
             filter=arguments.filter,

@@ -88,6 +88,7 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     from sowctl.cli.lookup import apply_unknown, split_journal_operands
     from sowctl.cli.parsing.option_values import parse_position, parse_range
     from sowctl.engine.options import QueryOptions
+    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target, split_target
     from sowctl.engine.verbs.query import report_unknown_fields
@@ -120,6 +121,7 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
             pattern=arguments.regex,
             limit=arguments.limit,
         )
+        note_filter(instance, arguments.filter)
         found = search_journal(instance, options, data=not (arguments.no_data or arguments.count), directory=where)
         if arguments.count:
             number = sum(len(batch.records) for batch in found)

@@ -93,8 +93,10 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     --after-key (0 for the first page) they are ordered by SOW key even with --meta. For the filter language, see
     sowctl-expressions(7).
 
-    --at prints the state as of a time (UTC if it names no time zone), a bookmark or a txid (a bare number); for a
-    bookmark or a txid, as of the time of that entry. EPOCH or 0 is the oldest available state, 0|1| the current one.
+    --at prints the state as of a time (UTC if it names no time zone), a bookmark or a txid (a bare number, or txid:N).
+    A bookmark or txid is the state after its entry: with all entries of the journal up to this txid, whatever their
+    times, and no others. EPOCH or 0 is the oldest available state, 0|1| the current one. Times may be words such as
+    today, yesterday, 10:00 or -15m; see INSTANTS in sowctl-messages(7).
 
     --projection requires --grouping; an empty one, --grouping '', computes one message from all matching records. With
     --follow, the command keeps printing new matching messages; see sowctl subscribe for more options. A note is printed

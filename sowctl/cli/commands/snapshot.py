@@ -42,7 +42,7 @@ class SnapshotArguments(Struct, frozen=True, kw_only=True):
 
 
 def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
-    """Write the state of a topic as of a time, a bookmark or a txid; for the last two, as of the time of that entry.
+    """Write the state of a topic as of a time, or after the entry of a bookmark or txid.
 
     The state comes from the history in the store if that reaches far enough, otherwise from the journals. An error
     names the earliest available instant. A new .sow file can be queried by its path without a configuration.

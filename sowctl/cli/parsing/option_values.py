@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from sowctl.errors import UsageError
-from sowctl.values.times import Micros, parse_time
+from sowctl.values.times import Micros, parse_instant
 from sowctl.values.units import parse_seconds, parse_size, parse_whole_number
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def parse_at_option(invocation: Invocation, text: str | None) -> Moment:
 
 
 def parse_position(invocation: Invocation, text: str | None) -> LogPosition:
-    """A txid (a bare number), a bookmark or an instant. Raises UsageError."""
+    """A txid (a bare number or ``txid:N``), a bookmark or an instant. Raises UsageError."""
     if text is None:
         return LogPosition()
     # Only bookmarks have a bar, and only txids are bare numbers: no text can be taken for two kinds.
@@ -57,9 +57,11 @@ def parse_position(invocation: Invocation, text: str | None) -> LogPosition:
 
         parse_bookmark(text)
         return LogPosition(bookmark=text)
-    if (txid := parse_whole_number(text.strip())) is not None:
+    from sowctl.engine.topics.log_places import parse_txid
+
+    if (txid := parse_txid(text)) is not None:
         return LogPosition(txid=txid)
-    return LogPosition(time=parse_time(text, invocation.clock))
+    return LogPosition(time=parse_instant(text, invocation.clock))
 
 
 def parse_range(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sowctl.config.document import ElementNode
+from sowctl.config.expression_texts import list_filter_remarks
 from sowctl.config.model import format_file_name
 from sowctl.config.rules.measures import (
     DAY,
@@ -186,3 +187,17 @@ def crowded_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         name = node.find_text("Name", "Topic") or ""
         message = f"Pattern topic '{name}' expects {hint.text} records; separate topics perform better"
         yield Problem(pattern, message, "define large logical topics by name, before this entry")
+
+
+def filter_like_sql(node: ElementNode, survey: Survey) -> Iterator[Problem]:
+    """What: a Filter or BarrierExpression with a condition that means something else than in SQL.
+
+    Why: LIKE requires a regular expression, so % matches a percent sign; a comparison with NULL is never TRUE; text in
+    double quotes is a string and not a name; a date without quotes is a subtraction. Such a condition matches no
+    message, or all of them.
+    Example: ``/name LIKE 'ACME%'``, ``/closed = NULL``.
+    Instead: write what the hint shows, here ``/name LIKE '^ACME'`` and ``/closed IS NULL``.
+    """
+    for text in node.find_all("Filter", "BarrierExpression"):
+        for remark in list_filter_remarks(text.text):
+            yield Problem(text, f"{text.tag}: {remark.words}", f"write {remark.suggestion}")

@@ -171,4 +171,5 @@ ADVICE_RULES: tuple[Rule, ...] = (
     ),
     Rule("B059", _W, "log-shows-data", "Logging/Target/Level", (("Target", "advice_service.log_shows_data"),)),
     Rule("B060", _W, "file-outside", "SOW/Topic/FileName", (("Topic", "advice_topic.file_outside"),)),
+    Rule("B061", _W, "filter-like-sql", "Filter, BarrierExpression", (("Entries", "advice_topic.filter_like_sql"),)),
 )

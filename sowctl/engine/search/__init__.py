@@ -22,6 +22,7 @@ In the order of a query:
 * ``top_k``: the records of a scan that may be among the first of an order, by columns.
 * ``group_accumulator``: groups in bounded memory, from rows or columns.
 * ``unknown_fields``: fields that a query names and no record has.
+* ``filter_notes``: notes on filters that mean something else than in SQL.
 * ``blocks``: fields of the records of a scan as columns, a block of records at a time.
 * ``aggregate``: one message per group of the matching records.
 

@@ -8,7 +8,6 @@ records, whose bytes are searched for its name. With ``certain``, all records ar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,14 +27,12 @@ if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
     from sowctl.engine.sources.source import Source
     from sowctl.engine.topics.targets import Target
-    from sowctl.expressions.syntax.nodes import Node
     from sowctl.messages.base import MessageType
 
 UNKNOWN_FIELD_WORDS = "has the field"
 """Words that every remark of this module has, and no other one: who shows it apart from others knows it by them."""
 _MIN_NAME_SIMILARITY = 0.6
 """How alike two names are at least, as ``difflib`` measures it."""
-_DATE_PATTERN = re.compile(r"\b[12]\d{3}-[01]?\d-[0-3]?\d\b")
 _decode_json = msgspec.json.Decoder().decode
 
 
@@ -95,38 +92,6 @@ class UnknownFieldCheck:
         kept = lacking if self._missing is None else lacking & self._missing.keys()
         near = self._missing or {}
         self._missing = {path: found.near.get(path) or near.get(path) for path in sorted(kept, key=str)}
-
-    def note_wildcards(self, node: Node | None) -> None:
-        """Remark that LIKE takes a regular expression where a pattern of a filter begins or ends with %, as in SQL."""
-        if node is None or self._wanted == "ignore":
-            return
-        from sowctl.expressions.syntax.nodes import Like
-        from sowctl.expressions.syntax.trees import walk_tree
-
-        for one in walk_tree(node):
-            text = one.pattern.text if isinstance(one, Like) else b""
-            if text.startswith(b"%") or text.endswith(b"%"):
-                self._notify("LIKE requires a regular expression, in which % has no special meaning; write .* instead")
-                return
-
-    def note_dates(self, text: str) -> None:
-        """Remark that a date without quotes in a filter is a subtraction: 2026-01-01 is 2024."""
-        # Parsed again, and only for a text that looks so: the compiled filter has the difference alone.
-        if self._wanted == "ignore" or _DATE_PATTERN.search(text) is None:
-            return
-        from sowctl.expressions.syntax.nodes import Arithmetic, Literal
-        from sowctl.expressions.syntax.parser import parse_filter
-        from sowctl.expressions.syntax.trees import walk_tree
-
-        node = parse_filter(text)
-        for one in walk_tree(node) if node is not None else ():
-            if not isinstance(one, Arithmetic):
-                continue
-            for first, last in zip(one.operands, one.operands[2:], strict=False):
-                date = text[first.span[0] : last.span[1]]
-                if isinstance(first, Literal) and isinstance(last, Literal) and _DATE_PATTERN.fullmatch(date):
-                    self._notify(f"{date} is a subtraction; write the date in quotes: '{date}'")
-                    return
 
     def note_present(self, fields: Iterable[tuple[str | int, ...]]) -> None:
         """Note fields, given without positions, of records beyond the examined ones."""

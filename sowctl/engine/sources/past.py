@@ -21,12 +21,13 @@ from sowctl.engine.sources.recovery import find_recovery_start, has_all_entries
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import can_expire, is_expired
-from sowctl.engine.topics.positions import open_whole_log, refuse_unlogged_past
+from sowctl.engine.topics.positions import open_log, open_whole_log, refuse_unlogged_past
+from sowctl.engine.topics.retention import find_version_at
 from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.format import INSERTED_FLAG, UNKEYED_FLAG
 from sowctl.store.codec import read_expiration, read_stamps
 from sowctl.structs import DescribedStruct
-from sowctl.values.times import format_time
+from sowctl.values.times import find_last_txid, format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.store.meta import Definition
     from sowctl.values.topicref import TopicRef
+
+_BATCH_RECORDS = 1000
 
 
 class EmptySource(Source):
@@ -81,7 +84,8 @@ class PastStatePlan(DescribedStruct, frozen=True):
     """The plan by which the state of a topic at the instant ``at`` is found.
 
     ``current`` is its present state, opened for this. ``log`` is the journal, for :attr:`StateOrigin.FOLD` and
-    :attr:`StateOrigin.PIECES`; a fold takes the entries behind the txid ``after``. Lifetimes are judged at ``clock``.
+    :attr:`StateOrigin.PIECES`; a fold takes the entries behind the txid ``after`` and, of an
+    :class:`~sowctl.values.times.EntryInstant`, up to its txid instead of its time. Lifetimes are judged at ``clock``.
     For :attr:`StateOrigin.VERSIONS`, ``at`` is the instant itself, never EPOCH.
     """
 
@@ -97,15 +101,28 @@ def plan_past_state(instance: Instance, topic: TopicConfig, at: int, stack: Exit
     """Decide how the state of ``topic`` (all of a Pattern topic) as of ``at`` is found, here and on executors alike.
 
     ``at`` in microseconds UTC, inclusive; an instant in the future is the present, and instant 0 is EPOCH: with History
-    the oldest state within the window (``behaviour`` 3.6). ``stack`` closes what this opens. Raises MissingError
-    ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
+    the oldest state within the window (``behaviour`` 3.6). An :class:`~sowctl.values.times.EntryInstant` is the state
+    after its entry: with all entries up to its txid, and no others. ``stack`` closes what this opens.
+
+    Raises MissingError ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
     """
     now = instance.now
+    if not topic.journalled:
+        # Records of such a topic have no txids of the log.
+        at = int(at)
     if topic.history is not None:
         base = stack.enter_context(open_current_source(instance, topic, now=now))
         # what was removed at a later clock stays outside the window when the clock is set back
         oldest = max(now, base.meta.removal_mark) - topic.history.window_us
         means = StateOrigin.EMPTY if 0 < at < min(oldest, now) else StateOrigin.VERSIONS
+        if means is StateOrigin.VERSIONS and _lacks_versions(VersionsSource(base, topic, at), at):
+            log = stack.enter_context(open_whole_log(instance))
+            if has_all_entries(topic, log, 0):
+                return PastStatePlan(StateOrigin.FOLD, at, now, base, log)
+            instance.notify_once(
+                f"versions of {topic.name}",
+                f"{topic.name} is shown as its Granularity has kept it: the journal does not have all of its entries",
+            )
         return PastStatePlan(means, at or oldest, now, base)
     clock = min(at, now)
     # Lifetimes are judged at the instant: a record that has expired since was there (behaviour 11.15).
@@ -113,8 +130,13 @@ def plan_past_state(instance: Instance, topic: TopicConfig, at: int, stack: Exit
     settled = max(current.meta.last_time, current.memtable.last_time if current.memtable is not None else 0)
     # before the removal mark, records were still there that have been removed from the store since
     first = max(settled, current.meta.removal_mark)
+    last = find_last_txid(at)
+    if last is not None:
+        unchanged = clock >= current.meta.removal_mark and not _has_entries_after(instance, topic, last)
+    else:
+        unchanged = at >= first
     # Nothing was changed since, so the present state is that of the instant, with lifetimes judged at it.
-    if at >= first:
+    if unchanged:
         return PastStatePlan(StateOrigin.PRESENT, at, clock, current)
     if not topic.journalled:
         raise _make_too_early_error(topic, first, "it has no History and no journal")
@@ -135,6 +157,22 @@ def plan_past_state(instance: Instance, topic: TopicConfig, at: int, stack: Exit
     return PastStatePlan(
         StateOrigin.FOLD if has_all_entries(topic, log, after) else StateOrigin.PIECES, at, at, current, log, after
     )
+
+
+def _lacks_versions(source: VersionsSource, at: int) -> bool:
+    """Return whether versions that the state after an entry may have were dropped for the topic's Granularity."""
+    last = find_last_txid(at)
+    if last is None:
+        return False
+    chosen = (find_version_at(versions, at) for _, versions in source.iterate_timelines(_BATCH_RECORDS))
+    return any(version is not None and version.lossy and version.txid < last for version in chosen)
+
+
+def _has_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> bool:
+    """Return whether the log has entries of a topic behind a txid."""
+    with open_log(instance) as log:
+        blocks = log.iter_blocks(after=txid, topic=topic.ref)
+        return any(len(find_entry_places(block, topic.ref, after=txid)) > 0 for block in blocks)
 
 
 def open_past_source(instance: Instance, topic: TopicConfig, at: int) -> Source:
@@ -161,7 +199,8 @@ def open_past_source(instance: Instance, topic: TopicConfig, at: int) -> Source:
 def open_range_source(instance: Instance, topic: TopicConfig, since: int, until: int | None) -> Source:
     """Open what entries behind the instant ``since``, up to ``until``, say of the keys that they touch.
 
-    Both in microseconds UTC, ``until`` None for now. A key whose last entry there is a deletion has no record. Raises
+    Both in microseconds UTC, ``until`` None for now; of an :class:`~sowctl.values.times.EntryInstant` its txid counts.
+    A key whose last entry there is a deletion has no record. Raises
     MissingError ``SOW-QRY-021`` where no journal records the topic, and what opening it raises.
     """
     if not topic.journalled:
@@ -170,9 +209,10 @@ def open_range_source(instance: Instance, topic: TopicConfig, since: int, until:
     with ExitStack() as stack:
         log = stack.enter_context(open_whole_log(instance))
         ref = whole.ref
-        after = 0
+        last = find_last_txid(since)
+        after = last or 0
         # Times never decrease within a topic: its last entry at the instant stands before all that are behind it.
-        for block in log.iter_blocks(topic=ref):
+        for block in log.iter_blocks(topic=ref) if last is None else ():
             if block.header.earliest > since:
                 break
             places = find_entry_places(block, ref, at=since, unkeyed=True)
@@ -188,7 +228,8 @@ def open_past_file(instance: Instance, path: Path, at: int) -> Source:
         return VersionsSource(base, None, at)
     # The file follows no journal here: only when nothing in it is later than the instant is it the state of that
     # instant.
-    if at >= base.meta.last_time:
+    txid = find_last_txid(at)
+    if at >= base.meta.last_time if txid is None or not base.meta.has_journal else txid >= base.meta.applied:
         return base
     last = base.meta.last_time
     base.close()
@@ -210,7 +251,8 @@ def _fold_journal_until(
     with ExitStack() as stack:
         then = stack.enter_context(open_temporary_topic(topic, "then"))
         assert then.file is not None
-        rebuild_stores(instance, log, [then], after={topic.ref: after}, at=at)
+        last = find_last_txid(at)
+        rebuild_stores(instance, log, [then], after={topic.ref: after}, until=last, at=at if last is None else None)
         # Opened as a bare file, without the journal behind it: what came after the instant must not be folded in.
         base = stack.enter_context(open_file_source(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, topic, clock)
@@ -226,20 +268,29 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePl
     ref = topic.ref
     # what was replaced or deleted before the oldest file is not in the store any more
     removed = way.current.meta.removal_mark if can_expire(topic.expiration) else 0
-    provable, touched = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed))
-    if way.at < provable:
+    start = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed))
+    provable, touched, last = start.time, start.keys, find_last_txid(way.at)
+    if way.at < removed or (way.at < provable if last is None else last < start.txid):
         raise _make_too_early_error(topic, provable, "older journals were removed")
     then = _fold_journal_until(instance, topic, way.log, way.after, way.at, way.clock)
     return _PiecedSource(way.current, then, touched, topic, way.at)
 
 
-def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0) -> tuple[int, set[bytes]]:
-    """The first instant whose state the entries of a topic behind ``after`` prove, and the keys that they touch.
+class ProvableStart(DescribedStruct, frozen=True):
+    """The first state that a log proves: its instant, its txid, and the keys that the entries touch."""
+
+    time: int
+    txid: int
+    keys: set[bytes]
+
+
+def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0) -> ProvableStart:
+    """The first state that the entries of a topic behind ``after`` prove.
 
     ``since``: the time of the topic's last entry up to there, or of the last physical removal, if that is later.
     """
     touched: set[bytes] = set()
-    provable = since
+    provable, txid = since, after
     for block in log.iter_blocks(after=after, topic=ref):
         columns, own = block.decode_columns(), block.topic_refs.index(ref)
         keys, skip = bytes(columns.keys), max(0, after + 1 - block.first_txid)
@@ -254,8 +305,8 @@ def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0)
             # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
             # file that is gone: before this entry's time the key's state cannot be told.
             if not flags & INSERTED_FLAG:
-                provable = max(provable, columns.times[place])
-    return provable, touched
+                provable, txid = max(provable, columns.times[place]), max(txid, block.first_txid + place)
+    return ProvableStart(provable, txid, touched)
 
 
 class _PiecedSource(Source):
@@ -300,7 +351,7 @@ class _PiecedSource(Source):
             if key not in self._touched
             # An untouched record was written by an entry before the oldest file; one of a later time than asked for is
             # left out.
-            and read_stamps(value)[1] <= self._at
+            and (find_last_txid(self._at) is not None or read_stamps(value)[1] <= self._at)
             and not is_expired(rule, read_expiration(value), self._at)
         ]
         return [key for key, _ in kept], [value for _, value in kept]

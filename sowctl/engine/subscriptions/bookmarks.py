@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from sowctl.engine.topics.log_places import parse_txid
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import EPOCH, NOW, Bookmark, parse_bookmark
-from sowctl.values.times import format_time, parse_time
+from sowctl.values.times import format_time, parse_instant, parse_time
 from sowctl.values.units import parse_whole_number
 
 if TYPE_CHECKING:
-    from sowctl.values.times import Clock
+    from collections.abc import Callable
+
+    from sowctl.values.times import Clock, Micros
 
 __all__ = [
     "EPOCH",
@@ -113,7 +116,7 @@ def parse_bookmark_range(text: str, clock: Clock) -> BookmarkRange:
         return RECENT_RANGE
     if word[:1] in ("[", "(") or word[-1:] in ("]", ")"):
         return _parse_range(word, clock)
-    return BookmarkRange(RangeBound(_parse_marks(word, clock)))
+    return BookmarkRange(RangeBound(_parse_marks(word, clock, parse_instant)))
 
 
 def _parse_range(word: str, clock: Clock) -> BookmarkRange:
@@ -142,19 +145,21 @@ def _is_bookmark(text: str, clock: Clock) -> bool:
         return False
 
 
-def _parse_marks(text: str, clock: Clock) -> tuple[Mark, ...]:
-    return tuple(_parse_mark(part.strip(), clock) for part in text.split(","))
+def _parse_marks(text: str, clock: Clock, read: Callable[[str, Clock], Micros] = parse_time) -> tuple[Mark, ...]:
+    # In a range 10:30 is two txids and not a time of day, so only other places have what parse_instant adds.
+    return tuple(_parse_mark(part.strip(), clock, read) for part in text.split(","))
 
 
-def _parse_mark(word: str, clock: Clock) -> Mark:
+def _parse_mark(word: str, clock: Clock, read: Callable[[str, Clock], Micros]) -> Mark:
     if (known := _BOOKMARK_WORDS.get(word.lower())) is not None:
         return known
     if "|" in word:
         return parse_bookmark(word)
-    if (txid := parse_whole_number(word)) is not None:
+    named = parse_txid if read is parse_instant else parse_whole_number
+    if (txid := named(word)) is not None:
         return TxidMark(txid) if txid else EPOCH
     try:
-        return TimeMark(parse_time(word, clock))
+        return TimeMark(read(word, clock))
     except UsageError as error:
         if error.code != "SOW-VAL-010":
             raise

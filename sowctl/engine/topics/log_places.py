@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from sowctl.engine.topics.histories import find_undoing_history, make_maybe_undone_error, make_undone_place_error
 from sowctl.errors import MissingError
 from sowctl.structs import DescribedStruct
-from sowctl.values.times import parse_time
+from sowctl.values.display import format_count
+from sowctl.values.times import EntryInstant, format_time, parse_instant
 from sowctl.values.units import parse_whole_number
 
 if TYPE_CHECKING:
@@ -35,21 +36,26 @@ LOG_BEGINNING = LogPlace(0, 0)
 
 
 class Moment(DescribedStruct, frozen=True):
-    """A moment given as ``at``: an instant, an entry whose time is yet to be looked up, or neither: now."""
+    """A moment given as ``at``: an instant, an entry that is yet to be looked up, or neither: now."""
 
     time: Micros | None = None
     entry: str | None = None
 
     def resolve_time(self, instance: Instance) -> Micros | None:
-        """The instant, None for the present. Raises MissingError ``SOW-ENG-070`` for an entry that is not there."""
+        """The instant, None for the present; of an entry, the one that means the state after it.
+
+        Raises MissingError ``SOW-ENG-070`` for an entry that is not there.
+        """
         if self.entry is None:
             return self.time
         place = find_log_place(instance, self.entry)
-        return None if place is None else place.time
+        if place is None or place == LOG_BEGINNING:
+            return None if place is None else place.time
+        return EntryInstant(place.time, place.txid)
 
 
 def parse_moment(text: str | None, clock: Clock) -> Moment:
-    """Parse ``at``: a time, a bookmark, or a bare number: the txid of an entry. Raises UsageError."""
+    """Parse ``at``: a time, a bookmark, or the txid of an entry: a bare number or ``txid:N``. Raises UsageError."""
     if text is None:
         return Moment()
     if "|" in text:
@@ -57,9 +63,15 @@ def parse_moment(text: str | None, clock: Clock) -> Moment:
 
         parse_bookmark(text)
         return Moment(entry=text)
-    if parse_whole_number(text.strip()) is not None:
-        return Moment(entry=text)
-    return Moment(parse_time(text, clock))
+    if (txid := parse_txid(text)) is not None:
+        return Moment(entry=str(txid))
+    return Moment(parse_instant(text, clock))
+
+
+def parse_txid(text: str) -> int | None:
+    """The txid that a bare number or ``txid:N`` names; None for any other text."""
+    word = text.strip()
+    return parse_whole_number(word[5:].strip() if word[:5].lower() == "txid:" else word)
 
 
 def find_log_place(instance: Instance, text: str, directory: Place | None = None) -> LogPlace | None:
@@ -92,6 +104,25 @@ def find_log_place(instance: Instance, text: str, directory: Place | None = None
             hint="sowctl journal dump shows the bookmarks of all entries",
         )
     return found
+
+
+def note_later_entries(instance: Instance, name: str, place: LogPlace) -> None:
+    """Remark that ``name`` is shown as of the time of an entry, where entries before it have later times."""
+    from sowctl.engine.topics.positions import open_log
+
+    later = 0
+    with open_log(instance) as log:
+        for block in log.iter_blocks(until=place.txid):
+            if block.header.latest > place.time:
+                count = place.txid + 1 - block.first_txid
+                later += sum(time > place.time for time in list(block.decode_columns().times)[:count])
+    if later:
+        words = f"{name} is shown as of the time of txid {place.txid}, {format_time(place.time)}"
+        verb = "is" if later == 1 else "are"
+        instance.notify_once(
+            f"times before txid {place.txid}",
+            f"{words}; {format_count(later, 'entry', 'entries')} with a lower txid {verb} later than that",
+        )
 
 
 def find_last_entry(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | None:

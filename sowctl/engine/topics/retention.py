@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sowctl.config.model import History
 from sowctl.store.codec import LOSSY_FLAG, TOMBSTONE_FLAG, read_stamps, replace_flags
-from sowctl.values.times import Micros
+from sowctl.values.times import Micros, find_last_txid
 
 
 class Retention(Struct, frozen=True):
@@ -72,10 +72,13 @@ def append_version(versions: Sequence[Version], update: Version, rule: Retention
 def find_version_at(versions: Sequence[Version], at: Micros) -> Version | None:
     """The version that was current at ``at`` (inclusive), or None where the key did not exist then.
 
+    Of an :class:`~sowctl.values.times.EntryInstant`, the version after its entry.
+
     The caller answers an instant before the window itself (``behaviour`` 2.1, rule 6).
     """
+    last = find_last_txid(at)
     for version in reversed(versions):
-        if version.time <= at:
+        if version.time <= at if last is None else version.txid <= last:
             return None if version.tombstone else version
     return None
 

@@ -17,6 +17,7 @@ from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import RecordBatch, StoredRecord, build_record_batch
 from sowctl.engine.reports import QueryStatistics
+from sowctl.engine.search.filter_notes import note_filter
 from sowctl.engine.search.keytext import read_key_options
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.plan import PartReducer, TopicQuery
@@ -101,11 +102,8 @@ class _QueryRun:
         self._matchers = [self._build_matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
         self._lacking = UnknownFieldCheck(instance, options.unknown)
-        if "%" in (options.filter or ""):
-            # The filter's tree is the same for all targets.
-            compiled = next((one.filter for one in self._matchers if one.filter is not None), None)
-            self._lacking.note_wildcards(compiled.node if compiled is not None else None)
-        self._lacking.note_dates(options.filter or "")
+        if options.unknown != "ignore":
+            note_filter(instance, options.filter)
         self._narrowing: PartReducer | None = None
 
     def _build_matcher(self, target: Target, source: Source | None = None) -> Matcher:

@@ -26,7 +26,7 @@ from sowctl.identity.keys import concatenate_digests, parse_sow_key
 from sowctl.messages.base import REPLACEMENT_CHARACTER, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
-from sowctl.values.times import EPOCH_UNITS, Micros, parse_epoch, parse_time
+from sowctl.values.times import EPOCH_UNITS, Micros, parse_epoch, parse_instant, parse_time
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -101,7 +101,7 @@ class Preparer:
 
             # Compiled once for the run; a topic without them does not load the expression language.
             self.preprocessing, self.enrichment = compile_phases(instance, topic, self.type, options.client)
-        self._fixed_time = parse_time(options.timestamp, clock) if options.timestamp is not None else None
+        self._fixed_time = parse_instant(options.timestamp, clock) if options.timestamp is not None else None
         self._time_of, self._time_unit = None, None
         if options.timestamp_field:
             path, self._time_unit = split_time_unit(options.timestamp_field)

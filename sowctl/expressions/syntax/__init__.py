@@ -1,6 +1,7 @@
 """From a text to a tree, in the order in which a text is processed.
 
 * ``lexer``: tokens; the meaning of a slash.
+* ``foreign_tokens``: tokens of other languages, for suggestions.
 * ``lalr``: the tables of the parser, generated.
 * ``tables``: the generator of these tables from ``grammar.lark``.
 * ``driver``: the parser that runs these tables.

@@ -36,6 +36,7 @@ from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import warn_unsplittable
 from sowctl.spark.reading.positions import PlannedState, open_planned_source, plan_position, read_range
 from sowctl.structs import DescribedStruct
+from sowctl.values.times import find_last_txid
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -188,9 +189,16 @@ def _state(
         assert way.log is not None
         warn_unsplittable(instance, way.log)
         # Fixed here, so that all tasks fold the same entries.
-        until = way.log.read_last_txid()
+        last = find_last_txid(way.at)
+        until = way.log.read_last_txid() if last is None else last
         done = prepare_fold(
-            spark, way.log, [topic.whole_topic], after=way.after, until=until, at=way.at, seen=seen.journal
+            spark,
+            way.log,
+            [topic.whole_topic],
+            after=way.after,
+            until=until,
+            at=way.at if last is None else None,
+            seen=seen.journal,
         )
     return FoldedState(done, FoldSelection(topic.expiration, way.clock, topic.logical))
 

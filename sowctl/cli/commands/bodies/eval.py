@@ -16,6 +16,7 @@ from sowctl.cli.streams import is_terminal
 from sowctl.engine.verbs.eval import EvalInput, EvalPart, Evaluator, count_processes, evaluate_file, evaluate_sources
 from sowctl.errors import UsageError
 from sowctl.expressions.environment import Environment
+from sowctl.expressions.remarks import list_remarks
 from sowctl.messages.base import MessageType
 from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
 from sowctl.messages.framing.frames import UTF8_KINDS, FrameReader
@@ -51,6 +52,8 @@ def evaluate_inputs(
         stops=not skips,
         functions=NamedFunctions(invocation),
     )
+    for remark in list_remarks(expression) if matches else ():
+        invocation.note(str(remark))
     stdout = invocation.streams.stdout
     shown = is_terminal(stdout)
     with (

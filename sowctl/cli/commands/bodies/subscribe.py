@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
+    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.verbs.subscribe import Subscription
 
 
@@ -204,6 +205,7 @@ def follow_topics(
 
     target, message_type, literal = followed.target, followed.message_type, followed.literal
     with invocation.open_instance(target, fix_names=followed.fix_names) as instance:
+        note_filter(instance, asked.filter)
         replayed = asked.bookmark is not None or place.store is not None
         topics = resolve_followed_topics(instance, target, message_type, literal=literal, replayed=replayed)
         # A view is not computed for this, and what has no records yet may come to have any field.

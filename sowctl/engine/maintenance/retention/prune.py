@@ -228,6 +228,6 @@ def _find_first_instant(instance: Instance, log: Journal, topic: TopicConfig, la
     try:
         removed = read_meta(topic.file, instance).removal_mark if can_expire(topic.expiration) else 0
         since = max(last.behind.topic_states[ref].last_time, removed)
-        return format_time(find_provable_start(log, ref, since, last.last_txid)[0])
+        return format_time(find_provable_start(log, ref, since, last.last_txid).time)
     except SowError:
         return None

@@ -18,6 +18,7 @@ from sowctl.engine.topics.expiration import is_expired
 from sowctl.errors import InputError, UsageError
 from sowctl.structs import DescribedStruct
 from sowctl.values.differences import FieldPath, compare_trees, format_path, iterate_leaves, parse_view
+from sowctl.values.times import find_last_txid
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -94,7 +95,8 @@ def find_origins(
     view = instance.find_message_type(answer.message_type).members_view
     found = []
     for text, known in answer.iterate_texts(texts):
-        versions = [one for one in known if at is None or one.timestamp <= at]
+        end = find_last_txid(at)
+        versions = [one for one in known if at is None or (one.timestamp <= at if end is None else one.txid <= end)]
         made = Blame(text, answer.topic, answer.message_type, versions=len(versions))
         if versions:
             last = versions[-1]

@@ -17,6 +17,7 @@ from sowctl.config.derived_entries import ConflatedTopic
 from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
 from sowctl.engine.topics.derived_topics import build_derived_topic
+from sowctl.engine.topics.log_places import LogPlace, note_later_entries
 from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.views.cache import UNWRITABLE_ERRORS, find_cache_path, open_if_current
 from sowctl.engine.views.conflation import conflation_store
@@ -28,7 +29,7 @@ from sowctl.engine.views.conflation.timeline import KeyChange, LogStretch
 from sowctl.engine.views.instant import run_at_instant
 from sowctl.errors import MissingError, SowError
 from sowctl.store.builder import build_store
-from sowctl.values.times import format_time
+from sowctl.values.times import find_last_txid, format_time
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,6 +93,9 @@ def _build_kept_topic(moment: ViewInstant, entry: ConflatedTopic, path: Path) ->
 def _open_cached(moment: ViewInstant, entry: ConflatedTopic, path: Path) -> CurrentSource | None:
     """The kept state, brought to the present; None for the past, where none can be kept, or another process keeps a
     later one."""
+    if find_last_txid(moment.at) is not None:
+        # The kept state may have entries behind this one whose times are earlier.
+        return None
     keeper = ConflationStore(moment, entry, path)
     if not moment.fresh and (source := _open_if_current(moment, entry, keeper, path)) is not None:
         return source
@@ -125,8 +129,11 @@ def _open_computed(moment: ViewInstant, entry: ConflatedTopic) -> Source:
     assert instance.config is not None
     # An instant in the future is the present.
     at = moment.now if moment.at is None else min(moment.at, moment.now)
+    last = find_last_txid(at)
+    if last is not None:
+        note_later_entries(instance, entry.name, LogPlace(last, at))
     shown: dict[bytes, KeyChange] = {}
-    for change in iterate_conflated_changes(instance, entry, LogStretch(0, moment.until, at)):
+    for change in iterate_conflated_changes(instance, entry, LogStretch(0, moment.until if last is None else last, at)):
         if change.value is None:
             del shown[change.key]
         else:
