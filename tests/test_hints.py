@@ -42,7 +42,9 @@ def _options() -> dict[str, set[str]]:
     found = {}
     for command in COMMANDS:
         own = {
-            name for parameter in load_command(command).parameters for name in getattr(parameter.declared, "names", ())
+            name
+            for parameter in load_command(command).parameters
+            for name in getattr(parameter.declared, "spellings", ())
         }
         found[command.name] = own | shared
     return found

@@ -16,7 +16,7 @@ from sowctl.engine.options import SubscribeOptions
 EXAMPLES = (
     "sowctl tail orders",
     "sowctl tail orders \"/symbol = 'IBM'\" --format raw",
-    "sowctl tail '^orders' --since -15m --until-now",
+    "sowctl tail '^orders' --until-now --since -15m",
 )
 COMMON_OPTIONS = ("filter", "bookmark", "until_now", "lasting", "most", "select", "format")
 

@@ -29,7 +29,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 _KEYWORD_ALIASES = {
     "sow_key": "sow_keys",
-    "key": "sow_keys",
+    "key": "keys",
     "where": "filter",
     "order": "order_by",
     "sort": "order_by",

@@ -195,6 +195,7 @@ class TopicHandle:
         skip_n: int | None = None,
         offset: int | None = None,
         sow_keys: Collection[Key] | None = None,
+        keys: Collection[Key] | None = None,
         at: At | None = None,
         select: str | None = None,
         batch_size: int = 1000,
@@ -219,6 +220,7 @@ class TopicHandle:
         * top_n or limit: maximum number of records
         * skip_n or offset: number of records to skip first; requires top_n
         * sow_keys: SOW keys of the records to read
+        * keys: values of key fields that name records, those of several fields joined by commas
         * at: instant whose state is read: a datetime, microseconds since 1970, or a text as ``--at`` takes it
         * select: fields to keep of each message, such as ``-/,+/id,+/price``
         * batch_size: records in a batch
@@ -242,6 +244,7 @@ class TopicHandle:
             top_n=choose_synonym(("top_n", "limit"), top_n, limit),
             skip_n=choose_synonym(("skip_n", "offset"), skip_n, offset),
             sow_keys=format_keys("sow_keys", sow_keys, "query(sow_keys=[key])"),
+            keys=format_keys("keys", keys, "query(keys=[value])"),
             at=parse_instant(self.instance, at),
             select=select,
             batch_size=batch_size,
@@ -270,6 +273,7 @@ class TopicHandle:
         skip_n: int | None = None,
         offset: int | None = None,
         sow_keys: Collection[Key] | None = None,
+        keys: Collection[Key] | None = None,
         select: str | None = None,
         sow: bool = True,
         batch_size: int = 1,
@@ -300,6 +304,7 @@ class TopicHandle:
         * filter: condition that records and messages meet; see sowctl-expressions(7)
         * order_by, top_n or limit, skip_n or offset: order and number of the initial records, as for ``query``
         * sow_keys: SOW keys of the records to follow
+        * keys: values of key fields that name records, those of several fields joined by commas
         * select: fields to keep of each message
         * sow: begin with the records; False: only messages after them
         * batch_size: records that are delivered together
@@ -329,6 +334,7 @@ class TopicHandle:
             top_n=choose_synonym(("top_n", "limit"), top_n, limit),
             skip_n=choose_synonym(("skip_n", "offset"), skip_n, offset),
             sow_keys=format_keys("sow_keys", sow_keys, "subscribe(sow_keys=[key])"),
+            keys=format_keys("keys", keys, "subscribe(keys=[value])"),
             select=select,
             sow=sow,
             batch_size=batch_size,
@@ -364,6 +370,7 @@ class TopicHandle:
         skip_n: int | None = None,
         offset: int | None = None,
         sow_keys: Collection[Key] | None = None,
+        keys: Collection[Key] | None = None,
         at: At | None = None,
         select: str | None = None,
         batch_size: int = 1000,
@@ -391,6 +398,7 @@ class TopicHandle:
             skip_n=skip_n,
             offset=offset,
             sow_keys=sow_keys,
+            keys=keys,
             at=at,
             select=select,
             batch_size=batch_size,
@@ -427,6 +435,7 @@ class TopicHandle:
         filter: str | None = None,
         *,
         sow_keys: Collection[Key] | None = None,
+        keys: Collection[Key] | None = None,
         at: At | None = None,
         fresh: bool = False,
         unknown: UnknownFieldPolicy = "ignore",
@@ -435,7 +444,7 @@ class TopicHandle:
 
         Where indexes tell, no record is read.
         """
-        with self.query(filter, sow_keys=sow_keys, at=at, fresh=fresh, unknown=unknown) as result:
+        with self.query(filter, sow_keys=sow_keys, keys=keys, at=at, fresh=fresh, unknown=unknown) as result:
             return result.count()
 
     @check_keywords
@@ -492,6 +501,7 @@ class TopicHandle:
         skip_n: int | None = None,
         offset: int | None = None,
         sow_keys: Collection[Key] | None = None,
+        keys: Collection[Key] | None = None,
         at: At | None = None,
         select: str | None = None,
         fresh: bool = False,
@@ -516,6 +526,7 @@ class TopicHandle:
             top_n=choose_synonym(("top_n", "limit"), top_n, limit),
             skip_n=choose_synonym(("skip_n", "offset"), skip_n, offset),
             sow_keys=format_keys("sow_keys", sow_keys, "export(sow_keys=[key])"),
+            keys=format_keys("keys", keys, "export(keys=[value])"),
             at=parse_instant(self.instance, at),
             select=select,
             by_time=meta,
@@ -613,10 +624,11 @@ class TopicHandle:
         *,
         filter: str | None = None,
         sow_keys: Collection[Key] | None = None,
+        keys: Collection[Key] | None = None,
         data: Iterable[Message] | None = None,
         dry_run: bool = False,
     ) -> DeleteReport:
-        """Delete records by exactly one selector: a filter, a list of SOW keys, or a list of messages with their keys.
+        """Delete records by one selector: a filter, lists of SOW keys and key values, or messages with their keys.
 
         Durable when this returns. Raises TypeError for one text or message instead of a list.
         """
@@ -629,6 +641,7 @@ class TopicHandle:
             if data is not None
             else None,
             dry_run,
+            keys=format_keys("keys", keys, "delete(keys=[value])"),
         )
         return delete_records(self.instance, [self.target], options)[0]
 

@@ -52,7 +52,8 @@ def test_what_has_no_effect(words: str, count: int) -> None:
 def test_lint_tells(write: Write) -> None:
     file = write("<!-- sowctl: assume cores=many -->\n<AMPSConfig><Name>n</Name></AMPSConfig>")
     (result,) = lint_files([file], environment={})
-    assert [(f.place.line, f.message) for f in result.findings] == [(1, "invalid value 'many' of cores")]
+    (finding,) = result.findings
+    assert finding.place.line == 1 and "'many'" in finding.message and "cores" in finding.message
 
 
 def test_an_included_file_cannot_say_what_to_assume(write: Write) -> None:

@@ -94,7 +94,7 @@ def test_an_instant_is_a_datetime_a_number_or_a_text_as_the_command_line_takes_i
 
 def test_a_text_that_is_no_instant_is_refused_as_on_the_command_line(topic: TopicHandle) -> None:
     with pytest.raises(sowctl.SowError) as caught:
-        topic.get("7", at="yesterday")
+        topic.get("7", at="noonish")
     assert caught.value.code == "SOW-VAL-010"
 
 
@@ -212,7 +212,7 @@ def test_intervals_are_seconds_timedeltas_or_texts(lab: Lab) -> None:
     for number, lifetime in enumerate([90, 90.0, timedelta(seconds=90), "90s", "1.5m"]):
         topic.publish([{"id": number}], expiration=lifetime, timestamp=EIGHT)
     assert {record.expiration for record in topic.query().records()} == {START + 90 * SECOND}
-    with pytest.raises(sowctl.UsageError, match=r"^expiration: 'soon'") as caught:
+    with pytest.raises(sowctl.UsageError, match=r"expiration: 'soon'") as caught:
         topic.publish([{"id": 1}], expiration="soon")
     assert caught.value.code == "SOW-CLI-006"
 

@@ -179,7 +179,7 @@ def test_an_acknowledgement_that_has_to_wait_is_made_later(
     monkeypatch.setattr(OpenQueue, "acknowledge", busy)
     report = work(lab, "sh", "-c", APPEND)
     assert (report.acknowledged, report.lost, len(lines(lab))) == (2, 0, 2)
-    assert "the journal is in use; retrying" in lab.notes
+    assert any(note.startswith("the journal is in use;") for note in lab.notes)
 
 
 def test_a_worker_wakes_when_a_back_off_is_over(queues: MakeQueueLab) -> None:

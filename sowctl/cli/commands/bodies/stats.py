@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sowctl.cli.commands.bodies.inspection import inspect_topics, note_coverage
 from sowctl.cli.io.output_sink import Sink
+from sowctl.cli.parsing.stats_options import RateOptions
 from sowctl.errors import UsageError
 from sowctl.output.options import Terminal
 from sowctl.output.reports import as_dict
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.inspection import Ask
     from sowctl.cli.context import Invocation
     from sowctl.cli.parsing.options import OutputChoice, RecordChoice
-    from sowctl.cli.parsing.stats_options import FieldOptions, RateOptions
+    from sowctl.cli.parsing.stats_options import FieldOptions
     from sowctl.engine.profile.rates import RatesReport
     from sowctl.engine.profile.sample import SampleShare
     from sowctl.engine.verbs.inspect.stats import StatsReport

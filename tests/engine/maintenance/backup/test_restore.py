@@ -195,7 +195,8 @@ def test_what_stands_behind_a_later_entry_is_left_out_and_named(lab: BackupLab) 
     assert report.choices == (CutChoice(last + 1, 1, 1, ("quotes",)),)
     words = describe_left_out(report.entries_left_out, report.at or "")
     assert words.startswith("1 entry ") and report.at in words and "(quotes 1)" in words
-    assert describe_choices(report.choices) == f"--txid {last + 1} restores it and 1 later entry"
+    choices = describe_choices(report.choices)
+    assert choices.startswith(f"--txid {last + 1} ") and " 1 later entry" in choices
 
 
 def test_choices_are_told_in_words() -> None:
