@@ -99,7 +99,7 @@ def _wrong(path: Path) -> Iterator[str]:
             for option in OPTION.findall(line_of):
                 if option not in OPTIONS[command.name] and command.name not in PASSES_ON:
                     yield f"{where}: 'sowctl {command.name}' has no {option}"
-            rest = rest.replace(line_of, "") if line_of else rest
+            rest = rest.replace(line_of, "") if line_of.strip() else rest
         for prefix, word in QUOTED.findall(text):
             if find_command((prefix, word)) is None:
                 yield f"{where}: there is no command '{prefix} {word}'"

@@ -112,7 +112,7 @@ def build_name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnRea
         values, refused = inner(array)
         for row, value in enumerate(values):
             if isinstance(value, list | dict):
-                refused = refused | {row: RefusedValue("a list, a struct or a map is no name")}
+                refused = refused | {row: RefusedValue("a list, a struct or a map cannot be a name")}
             elif value is not None and row not in refused:
                 values[row] = format_name(value)
         return values, refused

@@ -132,7 +132,7 @@ def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: boo
         found = coerce(value)
         # A DECIMAL was chosen to keep every digit: rounding one away is a loss like any other.
         if (found is None and value is not None) or (rounds and found is not None and found != _parse_exact(value)):
-            raise Misfit(f"{_shorten_value(value)} is no {_shorten_text(format_type(kind))}")
+            raise Misfit(f"{_shorten_value(value)} is not of type {_shorten_text(format_type(kind))}")
         return found
 
     return strictly
@@ -238,7 +238,7 @@ def _strict_struct_coercion(kind: pyarrow.DataType, *, partial: bool = False) ->
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise Misfit(f"{_shorten_value(value)} is no object")
+            raise Misfit(f"{_shorten_value(value)} is not an object")
         # One is enough for the error, and the names on the way up are put in front of it by those around.
         for name in () if partial else value.keys() - known:
             problem = Misfit("it is among no fields that were seen")

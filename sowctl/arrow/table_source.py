@@ -93,7 +93,7 @@ def open_delimited_source(
     if _CONTROLS_PATTERN.search(heading.raw) is not None:
         raise InputError(
             "SOW-EXC-012",
-            "the heading cannot be read: it has control characters, as files have that are no text",
+            "the header has control characters, so the file is probably not text",
             place=name,
             hint="the ending of the name says how rows are written: .parquet and .arrow are read, too",
         )

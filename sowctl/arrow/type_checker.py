@@ -52,7 +52,7 @@ class TypeChecker:
         except Unreadable:
             return "it cannot be read"
         if not isinstance(value, dict):
-            return "it is no object"
+            return "it is not an object"
         try:
             self._check(value)
         except Misfit as problem:
@@ -84,7 +84,7 @@ def _make_check(kind: pyarrow.DataType) -> Callable[[Any], None]:
 
     def value_fits(value: Any) -> None:
         if value is not None and coerce(value) is None:
-            raise Misfit(f"{_shorten_value(value)} is no {format_type(kind)}")
+            raise Misfit(f"{_shorten_value(value)} is not of type {format_type(kind)}")
 
     return value_fits
 
@@ -96,7 +96,7 @@ def _make_member_check(
         if value is None:
             return
         if not isinstance(value, dict):
-            raise Misfit(f"{_shorten_value(value)} is no object")
+            raise Misfit(f"{_shorten_value(value)} is not an object")
         for name, check in members:
             try:
                 check(value.get(name))
@@ -114,7 +114,7 @@ def _make_item_check(
         if value is None:
             return
         if not isinstance(value, container):
-            raise Misfit(f"{_shorten_value(value)} is no {format_type(kind)}")
+            raise Misfit(f"{_shorten_value(value)} is not of type {format_type(kind)}")
         items: Iterable[Any] = value.values() if isinstance(value, dict) else value
         for item in items:
             check(item)

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 ConfigFile: TypeAlias = Annotated[
     str | None,
-    Argument("CONFIG", "the configuration file, - for standard input; default as for --config", complete="file"),
+    Argument("CONFIG", "Configuration file, or - for standard input. Default: as for --config.", complete="file"),
 ]
 Define: TypeAlias = Annotated[
     list[str] | None,
-    declare_option("--define", "-D", help="the value of ${NAME}; may be repeated", metavar="NAME=VALUE"),
+    declare_option("--define", "-D", help="Value of the variable ${NAME}. May be repeated.", metavar="NAME=VALUE"),
 ]
-Fragment: TypeAlias = Annotated[bool, declare_option("--fragment", help="the file is a part that another one includes")]
+Fragment: TypeAlias = Annotated[
+    bool, declare_option("--fragment", help="The file is a fragment that another file includes.")
+]
 
 
 def parse_defines(texts: Sequence[str] | None) -> dict[str, str]:

@@ -263,7 +263,7 @@ class SubscribeOptions(Struct, frozen=True):
 
     ``filter``, ``sow_keys``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they shape the
     records that come first, filter, SOW keys and select also every message behind them. ``until_now``: end where the
-    log ends at the start. ``progress_every``: seconds after which a position is told though nothing matched.
+    log ends at the start. ``progress_every``: seconds after which a position is sent if nothing matched.
     ``conflation``: a time such as 2s, auto, or none. ``projection`` and ``grouping``, both or neither: one message per
     group. ``bookmark``: begin there, with the states of that place or, without ``sow``, with every message behind it.
     ``events``: rely on the system's word for changes, not on looking alone.

@@ -183,8 +183,8 @@ class TopicInfo(Struct):
     how many other processes read it, and of the one with the oldest state its number, for how many seconds it runs at
     most, how many transactions it is behind, and how many free pages are kept for it. ``leftovers`` are files of killed
     processes beside the store. ``runs``, ``run_records`` and ``run_bytes`` are the sorted runs beside the store, the
-    changes in them, and the bytes of their files. Of a queue ``records`` are pending messages, of which so many are
-    ``leased``; ``age_seconds`` is the age of the oldest."""
+    changes in them, and the bytes of their files. Of a queue, ``records`` are the pending messages and ``leased`` those
+    leased; ``age_seconds`` is the age of the oldest."""
 
     topic: str
     message_type: str

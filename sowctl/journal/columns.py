@@ -236,7 +236,7 @@ def unpack_columns(
         texts.append(column)
     # Bytes without a meaning behind the columns show a forged or damaged size.
     if end != len(raw):
-        raise ValueError("bytes behind the columns")
+        raise ValueError("bytes after the columns")
     return Columns(
         # Keys and check words stay bytes: they are compared and looked up, and never calculated with.
         raw[: 8 * count],

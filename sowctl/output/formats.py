@@ -67,7 +67,7 @@ FORMATS: tuple[Format, ...] = (
         "raw",
         "raw",
         "RawRenderer",
-        "the payloads' bytes, each with a delimiter or behind its length",
+        "payload bytes, each followed by a delimiter or preceded by its length",
         takes=(*_DELIMITER_OPTIONS, "--length-prefix"),
     ),
     Format(

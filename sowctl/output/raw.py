@@ -44,7 +44,7 @@ class RawRenderer:
             out.write(b"\n")
         if torn:
             which = "1 message contains" if torn == 1 else f"{torn:,} messages contain"
-            return RenderResult(count, (f"{which} the delimiter; behind --length-prefix they can be told apart",))
+            return RenderResult(count, (f"{which} the delimiter; use --length-prefix to separate them",))
         return RenderResult(count)
 
     def _count_torn(self, payloads: Sequence[bytes], written: bytes) -> int:

@@ -23,7 +23,7 @@ MIN_LISTED_KEYS = 4096
 """So many keys are listed at least, whatever the number of records. A bound, not measured: 32 KiB. No fewer than those
 to which indexes are caught up (``index_tolerated_changes`` in ``engine/search/figures.py``)."""
 MAX_CHANGED_DIVISOR = 4
-"""Above one changed record in so many, the list is not kept. A bound of its room, not measured: readers give
+"""Above one changed record in N, the list is not kept. A bound of its room, not measured: readers give
 up at a smaller share (``index_max_changed_divisor`` in ``engine/search/figures.py``)."""
 
 _HEAD = Struct("<16s16s")

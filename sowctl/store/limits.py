@@ -13,12 +13,12 @@ class StoreLimits(Struct):
     """The figures."""
 
     max_run_bytes: int = 4 << 20
-    """Values of up to so many bytes together are verified in one run."""
+    """Maximum bytes of values that are verified in one run."""
     page_batch_bytes: int = 4 << 20
     """Bytes of the pages that are copied together. A sum by group over 1,000,000 records of 260 bytes: 1 MiB: 0.75 s;
     2: 0.67; 4: 0.64; 8: 0.65."""
     plain_read_bytes: int = 8192
-    """A file is mapped after one plain read for so many of its bytes. ``tests.bench.run figures``, of a file of 95 MB
+    """A file is mapped after one plain read per this many of its bytes. ``tests.bench.run figures``, of a file of 95 MB
     in the page cache, CPU time: 1,600 records took 1.1 ms by plain reads and 7.1 mapped, 6,400 5.4 and 8.5, 25,600 21
     and 15, 100,000 92 and 47: they cross between one read for 14,800 bytes and one for 3,700."""
     min_gate_wait_seconds: float = 10.0

@@ -44,7 +44,7 @@ _ALIGNMENT_BYTES = 8
 COUNT_BATCH_KEYS = 1_000_000
 """Keys that are counted at once."""
 MIN_NUMPY_KEYS = 256
-"""From so many keys on, numpy finds them together, in runs whose ``arrays`` are set."""
+"""Keys from which on numpy finds them together, in runs whose ``arrays`` are set."""
 _RUN_NAME_PATTERN = re.compile(r"([0-9]+)-([0-9]+)\.run")
 
 Changes = tuple[list[bytes], list[bytes | None]]

@@ -159,15 +159,15 @@ GOOD = b'{"a":1,"o":{"x":"s"},"l":[1,2.5,null]}'
 @pytest.mark.parametrize(
     ("odd", "names", "what"),
     [
-        (b'{"a":"text157"}', ["a"], "text157 is no BIGINT"),
-        (b'{"a":1.5}', ["a"], "1.5 is no BIGINT"),
+        (b'{"a":"text157"}', ["a"], "text157 is not of type BIGINT"),
+        (b'{"a":1.5}', ["a"], "1.5 is not of type BIGINT"),
         (b'{"late":1}', ["late"], "no fields that were seen"),
         (b'{"o":{"x":"s","late":1}}', ["o", "late"], "no fields that were seen"),
-        (b'{"o":5}', ["o"], "5 is no object"),
-        (b'{"l":[1,"x"]}', ["l"], "x is no DOUBLE"),
-        (b'{"a":1e400}', ["a"], "1e400 is no BIGINT"),
-        (b"[1]", [], "[1] is no object"),
-        (b"null", [], "null is no object"),
+        (b'{"o":5}', ["o"], "5 is not an object"),
+        (b'{"l":[1,"x"]}', ["l"], "x is not of type DOUBLE"),
+        (b'{"a":1e400}', ["a"], "1e400 is not of type BIGINT"),
+        (b"[1]", [], "[1] is not an object"),
+        (b"null", [], "null is not an object"),
         (b"{", [], "it cannot be read"),
     ],
 )

@@ -41,8 +41,8 @@ def run(invocation: Invocation, arguments: ConflateArguments) -> int:
     --follow.
 
     The output is a line per conflated topic with the number of messages shown, removed and pending. The way is
-    advanced, computed (from the beginning), as it was, or further on already (by a process with a later clock). SIGTERM
-    and Ctrl-C stop --follow between two steps, with a consistent state.
+    advanced, computed (from the beginning), current (nothing to do) or ahead (advanced by a process with a later
+    clock). SIGTERM and Ctrl-C stop --follow between two steps, with a consistent state.
     """
     from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.conflate import advance_conflated, follow_conflated

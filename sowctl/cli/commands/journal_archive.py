@@ -23,7 +23,7 @@ class JournalArchiveArguments(Struct, frozen=True, kw_only=True):
 
     older_than: OlderThan = None
     keep: Annotated[
-        int, declare_option("--keep", help="Keep the COUNT newest finished files in place.", metavar="N", minimum=0)
+        int, declare_option("--keep", help="Keep the N newest finished files in place.", metavar="N", minimum=0)
     ] = 0
     to: Annotated[
         str | None,

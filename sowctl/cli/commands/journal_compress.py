@@ -25,7 +25,7 @@ class JournalCompressArguments(Struct, frozen=True, kw_only=True):
     older_than: OlderThan = None
     keep: Annotated[
         int,
-        declare_option("--keep", help="Leave the COUNT newest finished files uncompressed.", metavar="N", minimum=0),
+        declare_option("--keep", help="Leave the N newest finished files uncompressed.", metavar="N", minimum=0),
     ] = 0
     dry_run: DryRun = False
     output: Annotated[OutputChoice, declare_part("format", "columns")]

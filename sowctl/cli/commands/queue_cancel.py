@@ -23,7 +23,7 @@ class QueueCancelArguments(Struct, frozen=True, kw_only=True):
     name: QueueName
     messages: Leased
     delay: Annotated[
-        str, declare_option("--delay", help="Do not deliver again before TIME has passed. Default: 0s.", metavar="TIME")
+        str, declare_option("--delay", help="Do not deliver again before TIME has passed.", metavar="TIME")
     ] = "0s"
     untouched: Annotated[
         bool,

@@ -22,12 +22,10 @@ class QueueLeaseArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl queue lease``."""
 
     name: QueueName
-    count: Annotated[
-        int, declare_option("--count", "-n", help="Lease at most COUNT messages. Default: 1.", metavar="N", minimum=1)
-    ] = 1
-    client: Annotated[
-        str, declare_option("--client", help="Client that leases the messages. Default: command-line.", metavar="NAME")
-    ] = "command-line"
+    count: Annotated[int, declare_option("--count", "-n", help="Lease at most N messages.", metavar="N", minimum=1)] = 1
+    client: Annotated[str, declare_option("--client", help="Client that leases the messages.", metavar="NAME")] = (
+        "command-line"
+    )
     message_type: MessageType = None
     output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "template")]
 

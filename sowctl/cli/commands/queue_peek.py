@@ -25,9 +25,7 @@ class QueuePeekArguments(Struct, frozen=True, kw_only=True):
     name: QueueName
     count: Annotated[
         int,
-        declare_option(
-            "--count", "-n", help="Print at most COUNT messages. Default: 10; 0 for all.", metavar="N", minimum=0
-        ),
+        declare_option("--count", "-n", help="Print at most N messages; 0 for all.", metavar="N", minimum=0),
     ] = 10
     message_type: MessageType = None
     output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "template", "path", "force")]

@@ -38,22 +38,18 @@ class QueueRunArguments(Struct, frozen=True, kw_only=True):
     ] = None
     concurrency: Annotated[
         int,
-        declare_option(
-            "--concurrency", help="Number of commands to run at the same time. Default: 1.", metavar="N", minimum=1
-        ),
+        declare_option("--concurrency", help="Number of commands to run at the same time.", metavar="N", minimum=1),
     ] = 1
     batch: Annotated[
         int,
-        declare_option(
-            "--batch", help="Maximum number of messages per command, one per line. Default: 1.", metavar="N", minimum=1
-        ),
+        declare_option("--batch", help="Maximum number of messages per command, one per line.", metavar="N", minimum=1),
     ] = 1
     until_empty: Annotated[bool, declare_option("--until-empty", help="Exit when the queue is empty.")] = False
     backoff: Annotated[
         str,
         declare_option(
             "--backoff",
-            help="Delay after the first failure, doubled after each further one. Default: 1s.",
+            help="Delay after the first failure, doubled after each further one.",
             metavar="TIME",
         ),
     ] = "1s"

@@ -49,12 +49,12 @@ def run(invocation: Invocation, arguments: StatsArguments) -> int:
     printed.
 
     All records are read; --sample reads only those with the lowest hashes of their keys. Without PATH, the fields are
-    those of the first records, up to 500,000 values, limited to 100 fields and to as many records as have 10,000,000
-    values and 400 MB of messages; a note reports if a limit was reached. Results are exact up to 8,000,000 numbers and
-    500,000 distinct values for all fields together. Beyond that, the fields with the most values are estimated:
-    quantiles by the sketch of Manku, Rajagopalan and Lindsay, with the maximum rank error; distinct values by
-    HyperLogLog, standard error 1.6 %; the most frequent values by the counters of Misra and Gries, which undercount by
-    at most the number printed after +.
+    those of the first records, up to 500,000 values, and at most 100 fields; if the records have more than 10,000,000
+    values of these fields, or more than 256 MB of messages, a sample of them is read. A note reports if a limit was
+    reached. Results are exact up to 8,000,000 numbers and 500,000 distinct values for all fields together. Beyond that,
+    the fields with the most values are estimated: quantiles by the sketch of Manku, Rajagopalan and Lindsay, with the
+    maximum rank error; distinct values by HyperLogLog, standard error 1.6 %; the most frequent values by the counters
+    of Misra and Gries, which undercount by at most the number printed after +.
 
     With --journal, the messages in the journal are counted by topic, client and minute, for TARGET or all topics,
     within --since, --until, --txid and --client; on a terminal, a sparkline is printed, which leaves out long times

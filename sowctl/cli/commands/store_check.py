@@ -67,7 +67,7 @@ def run(invocation: Invocation, arguments: StoreCheckArguments) -> int:
 
 
 def _parse_amount(text: str | None) -> tuple[float | None, tuple[int, int] | None]:
-    """A share, or a part of so many."""
+    """Return a share, or the number of a part and the count of parts."""
     if text is None:
         return None, None
     number, slash, count = text.partition("/")

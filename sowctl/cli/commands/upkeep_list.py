@@ -25,8 +25,8 @@ class UpkeepListArguments(Struct, frozen=True, kw_only=True):
 def run(invocation: Invocation, arguments: UpkeepListArguments) -> int:
     """List the Actions of the configuration: schedule, last run, next run, steps.
 
-    ``next`` is the current time for an action that is due. Steps in brackets, and events that are not schedules, apply
-    only to servers; sowctl upkeep run ignores them.
+    The next run of an action that is due is the current time. Steps in brackets, and events that are not schedules,
+    apply only to servers; sowctl upkeep run ignores them.
     """
     from sowctl.cli.commands.bodies.retention import ACTIONS_FIT, build_action_row, build_person_action_row
     from sowctl.cli.io.output_sink import Sink

@@ -28,11 +28,11 @@ class UpkeepRunArguments(Struct, frozen=True, kw_only=True):
 def run(invocation: Invocation, arguments: UpkeepRunArguments) -> int:
     """Run the Actions of the configuration that concern files and are due.
 
-    A crontab line such as ``*/10 * * * * sowctl upkeep run --quiet --config /etc/shop.xml`` replaces the scheduled
-    maintenance of a server: journals are archived and removed, records deleted. An action is due if a scheduled time
-    has passed since its last run; several missed times cause one run, and an action that has never run is due. Actions
-    that apply only to servers, such as minidumps and statistics, are listed and skipped. For the recorded state, see
-    sow-upkeep(5).
+    Run by cron, for example with the line */10 * * * * sowctl upkeep run --quiet --config /etc/shop.xml, the command
+    replaces the scheduled maintenance of a server: it archives and removes journals and deletes records. An action is
+    due if a scheduled time has passed since its last run; several missed times cause one run, and an action that has
+    never run is due. Actions that apply only to servers, such as minidumps and statistics, are listed and skipped. For
+    the recorded state, see sow-upkeep(5).
 
     The result of each step is printed. The exit status is 0, or that of the first step that failed: the others still
     run, and the action remains due. The command does not ask for confirmation: the configuration defines what to

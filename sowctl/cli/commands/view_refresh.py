@@ -25,7 +25,7 @@ class ViewRefreshArguments(Struct, frozen=True, kw_only=True):
 
 
 def run(invocation: Invocation, arguments: ViewRefreshArguments) -> int:
-    """Bring the caches of views up to date, so that the next query of each has nothing to do.
+    """Bring the caches of views up to date, so that the next queries need no refresh.
 
     Without VIEW, all views are refreshed in configuration order. The output has the way of each refresh: used, caught
     up or computed; none if a view has no cache because none of its topics has a file. With --fresh, the caches of views

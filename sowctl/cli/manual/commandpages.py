@@ -72,13 +72,13 @@ def build_main_page() -> ManualPage:
             "DESCRIPTION",
             (
                 Paragraph(
-                    "sowctl works on State-of-the-World stores: for each topic the last message per key, in one file, "
-                    "beside an append-only transaction log. There is no server; every command works on the files, "
-                    "many processes at once. The configuration says which topics and journals exist."
+                    "sowctl works on State-of-the-World stores: one file per topic with the last message per key, "
+                    "beside an append-only transaction log. There is no server: every command works on the files, "
+                    "in any number of processes at a time. The configuration defines topics and journals."
                 ),
                 Paragraph(
-                    "Standard output is data, standard error is talk. Records are printed as a table on a terminal "
-                    "and as one JSON value a line elsewhere, unless --format says otherwise."
+                    "Data goes to standard output, everything else to standard error. Records are printed as a table "
+                    "on a terminal, otherwise as one JSON value per line; --format selects another format."
                 ),
             ),
         ),

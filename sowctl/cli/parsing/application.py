@@ -22,7 +22,7 @@ from sowctl.cli.parsing.synonyms import COMMAND_OPTION_SYNONYMS, OPTION_SYNONYMS
 from sowctl.declarations import Argument, Option
 from sowctl.errors import UsageError
 
-_EXTRA_PATTERN = re.compile(r"got unexpected extra argument", re.IGNORECASE)
+_EXTRA_PATTERN = re.compile(r"got unexpected extra argument(\(s\)|s)?", re.IGNORECASE)
 _UNKNOWN_PATTERN = re.compile(r"no such option: (?P<name>[^ ]+)", re.IGNORECASE)
 
 
@@ -143,4 +143,7 @@ def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) ->
             # Such as the expression -5 % 3: no option has such a name.
             hint = f"give an argument that begins with - after the word --; {hint}"
     text = text.strip().rstrip(".")
+    if match := _EXTRA_PATTERN.match(text):
+        # Typer writes "Got unexpected extra argument(s) (a b)"; the words may hold spaces of their own.
+        text = f"unexpected argument: {text[match.end() :].partition('(')[2].removesuffix(')')}"
     return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)

@@ -31,9 +31,7 @@ QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "Name of a queue.", comp
 Leased: TypeAlias = Annotated[
     list[str], Argument("MESSAGE", "Bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input.")
 ]
-Leaser: TypeAlias = Annotated[
-    str, declare_option("--client", help="Client that leased the messages. Default: command-line.", metavar="NAME")
-]
+Leaser: TypeAlias = Annotated[str, declare_option("--client", help="Client that leased the messages.", metavar="NAME")]
 Topics: TypeAlias = Annotated[list[str] | None, Argument("TOPIC", "Names of topics. Default: all.", complete="topic")]
 
 JournalOperands: TypeAlias = Annotated[

@@ -31,7 +31,7 @@ _VALUE_HEADER = np.dtype([("plain", "<u4"), ("txid", "<u8"), ("time", "<i8"), ("
 """The header of a stored value without optional parts; check words as their bytes lie in memory."""
 MIN_TABLE_BITS = 14
 SLOTS_PER_KEY = 3
-"""At least so many slots for each key: a key that is there is found in the first or second slot."""
+"""Minimum slots per key: an existing key is found in the first or second slot."""
 EMPTY_ROW = -1
 
 

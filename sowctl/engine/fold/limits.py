@@ -29,21 +29,21 @@ class Limits(Struct):
     changed_bytes: int = 168 << 20
     """Bytes of pages that it may change or add; new records fill the pages that they add to about two thirds."""
     bulk_share: int = 4
-    """A session is a bulk load when it has changed one in so many of a store's records. Until then it has spent in
-    place about what a merge costs: of 1,000,000 records, updates of 31,250 to 250,000 took 7 us each beyond what every
+    """A session is a bulk load from ``records / bulk_share`` changed records on. Until then it has spent in place
+    about what a merge costs: of 1,000,000 records, updates of 31,250 to 250,000 took 7 us each beyond what every
     message takes, inserts into 3,000,000 took 12 us, and a merge takes 1.9 us for each record that it writes."""
     history_share: int = 16
     """The same for a topic with History, of its records and versions. There, changes in place took 40 us each
     beyond what every message takes, and a merge 3 us for each record or version and 4 us for each change."""
     merge_share: float = 3.0
-    """Runs are merged when they have so many changes for each record of the store. Of 6,000,000 distinct keys merges
+    """Runs are merged when they have this many changes per record of the store. Of 6,000,000 distinct keys merges
     take 15 s of processor time then; with 2.0 they take 22 s, with 1.0 31 s."""
     fan: int = 8
-    """So many runs of about one size become one. A change is written once more, in 1.2 us, for each eightfold that the
-    runs grow by, and there are seven runs of each size at most, in each of which every batch is looked up: 20,000 keys
-    in one of 400,000 in 2.6 ms."""
+    """Number of runs of about one size that are merged into one. A change is written once more, in 1.2 us, for each
+    eightfold that the runs grow by, and there are seven runs of each size at most, in each of which every batch is
+    looked up: 20,000 keys in one of 400,000 in 2.6 ms."""
     small_records: int = 1_000_000
-    """A store of so many records together with its runs is merged at the end of every session: it takes 2 s."""
+    """Records, those of runs included, up to which a store is merged at the end of every session: it takes 2 s."""
     columned_changes: int = 384_000
     columned_bytes: int = 88 << 20
     """The same of what waits as columns, where it goes into a run: no page of a store is changed then, and columns take
@@ -57,7 +57,7 @@ class Limits(Struct):
     as some ten thousand messages save; for so many keys it is imported in any case, to sort them (``inorder.MANY``).
     """
     columned: int = 512
-    """A batch of so many messages is decided by columns, and waits as columns. From input to store, a message of
+    """Messages from which on a batch is decided by columns, and waits as columns. From input to store, a message of
     batches of 256 took 5.7 us with lists and 6.3 with columns, of 512 5.3 and 5.2, of 1,000 5.6 and 4.6, of 4,800 5.6
     and 4.1.
     """
@@ -71,10 +71,10 @@ class FoldLimits(Struct):
 
     write_buffer_bytes: int = 1 << 20
     max_bucket_file_bytes: int = 48 << 20
-    """A bucket that is a file has about so many bytes at most: fewer than the limit of what needs no file, because more
+    """Approximate maximum size of a bucket in a file: less than the limit of what needs no file, because more
     than one of them is held while one follows the other, and each holds back what it has not written yet."""
     spool_memory_bytes: int = 8 << 20
-    """So much of a :class:`~sowctl.engine.fold.spill.Spool` stays in memory."""
+    """Bytes of a :class:`~sowctl.engine.fold.spill.Spool` that stay in memory."""
     bucket_bytes: int = 144 << 20
     """Bytes of values sorted at once; what does not fit goes through temporary files beside the new store, in parts of
     ``max_bucket_file_bytes``."""
@@ -86,7 +86,7 @@ class FoldLimits(Struct):
     compared_key_entries: int = 64
     """Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
     compact_entries: int = 4_000_000
-    """The first pass forgets superseded entries whenever it holds so many."""
+    """Entries at which the first pass drops superseded ones."""
     delete_part_records: int = 2000
     """Records handed to the store at once."""
     version_batch_entries: int = 1000
@@ -135,12 +135,12 @@ def compute_column_limits(*, first: bool) -> tuple[int, int]:
 
 
 def uses_columns(count: int, changed: int) -> bool:
-    """Return whether a batch of so many messages is decided by columns, behind so many changes of its session."""
+    """Return whether a batch of ``count`` messages is decided by columns after ``changed`` changes of its session."""
     return count >= MEMTABLE_LIMITS.columned and changed >= MEMTABLE_LIMITS.columned_after
 
 
 def needs_runs(changed: int, records: int, *, history: bool = False) -> bool:
-    """Return whether a session that changed so many keys of a store is to go on with runs.
+    """Return whether a session that changed ``changed`` keys of a store continues with runs.
 
     ``records``, here and below: with ``history``, together with the versions.
     """
@@ -148,7 +148,7 @@ def needs_runs(changed: int, records: int, *, history: bool = False) -> bool:
 
 
 def needs_merge(changes: int, records: int) -> bool:
-    """Return whether runs and memory hold enough ``changes`` to be merged with a store of so many records."""
+    """Return whether runs and memory hold enough ``changes`` to be merged with a store of ``records`` records."""
     return changes >= records * MEMTABLE_LIMITS.merge_share
 
 

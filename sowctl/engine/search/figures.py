@@ -71,21 +71,21 @@ class QueryLimits(Struct):
     and 5.3. On the clock, two processes row by row and one by columns: 432,000 0.47 and 0.37 s, 1,000,000 0.43 and
     0.56."""
     top_k_max_left_divisor: int = 8
-    """Where more than one record in so many is left of a block, the filter is given up: each is looked up by its key,
-    which takes about as long as scanning three of them."""
+    """If more than one record in N of a block is left, the filter is given up: each is looked up by its key, which
+    takes about as long as scanning three of them."""
     group_cost_factor: int = 8
-    """How many times the time for a row number a group takes: so many fewer rows are worth loading numpy for. A process
+    """Cost of a group, in row numbers: numpy is worth loading from this many times fewer rows on. A process
     that groups 16,000 rows took 485 ms row by row and 589 by columns, 32,000 654 and 672: they cross above that, and
     the figure has the columns begin at 75,000 (:attr:`array_min_rows` divided by it), where nothing was measured."""
     index_max_changed_divisor: int = 16
-    """Where more than one record in so many has changed since indexes were built, they are built anew. With 8,000 of
+    """Indexes are rebuilt if more than one record in N has changed since they were built. With 8,000 of
     150,000 changed (a nineteenth) a question takes 64 ms, then 7, and building 671: it pays after 12 questions."""
     index_tolerated_changes: int = 4096
-    """Changed records that never make indexes be built anew. 4,000 of 150,000: a question takes 26 ms, then 8, and
+    """Changed records that never cause a rebuild of indexes. 4,000 of 150,000: a question takes 26 ms, then 8, and
     building 735: after 40 questions."""
     index_renewal_load_divisor: int = 2
-    """A load that changed one in so many of a store's records, and more than :attr:`index_tolerated_changes`, brings
-    the indexes that there are up to date itself, once its report is out. Updates of 1,000,000 records took 14.4 s of
+    """A load that changed one in N of a store's records, and more than :attr:`index_tolerated_changes`, updates the
+    existing indexes itself, after its report. Updates of 1,000,000 records took 14.4 s of
     processor time, and 16.2 with indexes of two fields brought up to date; memory did not grow. Then the first query
     took 0.3 s instead of 1.3 by a scan, and the second 0.3 instead of 2.6 with building. So a load of half the records
     pays about a quarter of its own time, and one of fewer would pay more."""
@@ -118,7 +118,7 @@ class QueryLimits(Struct):
     """Bytes of a text that is looked for, at most: six of them, each byte in four characters, are below the 64 KiB that
     the pattern engine takes for a pattern."""
 
-    # Batches: what is made of so many records stays in the processor's caches.
+    # Batches: sized so that the values made of their records stay in the processor's caches.
 
     read_batch_records: int = 400
     """Records that a scan reads and searches at a time. 100: 1,056 ms; 400: 822; 800: 855; 3,200: 1,162."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MEMTABLE_PART_CHANGES = 1000
 """Changes of a memtable that are looked at together."""
 DENSE_CHANGE_RATIO = 8
-"""Where a memtable changes one in so many records, all of them are passed instead of searching for those: a search that
+"""If a memtable changes one record in N or more, all are read instead of searching for those: a search that
 proves that a key is new takes 5 us, and passing a record 0.6."""
 MAX_TAIL_TXIDS = 1_000_000
 """More txids than this behind the last run, and the store may have been replaced since it was looked at."""

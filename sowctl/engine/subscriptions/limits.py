@@ -14,7 +14,7 @@ class SubscriptionLimits(Struct):
     min_recheck_seconds: float = 1.0
     """Seconds between two looks at rows that may change without any entry."""
     refresh_rest_factor: int = 4
-    """A view is computed anew behind a pause of so many times what that takes: it leaves most of a processor to others.
+    """Pause before a view is recomputed, relative to the time that takes: most of a processor is left to others.
     """
     event_recheck_seconds: float = 1.0
     """Seconds between two looks beside events."""

@@ -49,7 +49,7 @@ class DeleteLimits(Struct):
     scan_batch_records: int = 1000
     """Records read at a time."""
     part_records: int = 16 << 10
-    """Records deleted at once: so many whole blocks of the journal, and what a memtable gets before it may be applied.
+    """Records deleted at once: whole blocks of the journal, and what a memtable gets before it may be applied.
     """
 
 

@@ -16,18 +16,18 @@ class ViewLimits(Struct):
     keep_rows_max_records: int = 20_000
     """Records of the sources up to which rows are kept at once: writing them takes less than a second."""
     keep_rows_cost_factor: int = 20
-    """Computing everything and keeping rows costs so many times what computing the messages alone costs.
+    """Cost of computing everything and keeping rows, relative to computing the messages alone.
 
     500,000 orders by region: 5.0 against 0.26 s; joined with 5,000 customers: 11.2 against 0.52; 50,000 with 500: 0.93
     against 0.05.
     """
     catch_up_cost_factor: int = 150
-    """Catching up with one changed record costs so many times what computing one record costs.
+    """Cost of catching up with one changed record, relative to computing one record.
 
     Of the same joins, 1,000 changed: 245 against 1.0 microseconds, 112 against 1.0; by region 39 against 0.5.
     """
     always_catch_up_changes: int = 1_000
-    """So many changes are always caught up with where rows are kept: it takes about a quarter of a second."""
+    """Changes up to which a view that keeps rows always catches up: a quarter of a second."""
     min_measured_changes: int = 100
     """Changes from which on what catching up with them has cost tells the cost of one: that of fewer is mostly that of
     the transaction. One took 4.6 ms, 100 took 31."""

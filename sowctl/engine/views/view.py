@@ -87,7 +87,7 @@ def plan_refresh_at(moment: ViewInstant, entry: View) -> RefreshPlan:
 
             behind = None if standing_of(moment, source).is_current else "conflated topic"
         if behind is not None:
-            return build_plan(instance, path, "catch up", f"its source {source.name}, a {behind}, is behind")
+            return build_plan(instance, path, "catch up", f"its source {source.name} ({behind}) is not up to date")
     return Refresh(moment, entry, query, path).plan()
 
 

@@ -120,11 +120,11 @@ def lost_file_error(place: Place) -> DamageError:
     )
 
 
-def segment_mismatch_error(place: Place, found: str, told: str) -> DamageError:
+def segment_mismatch_error(place: Place, found: str, expected: str) -> DamageError:
     """DamageError ``SOW-JRN-084``: a segment is not what the manifest says."""
     return DamageError(
         "SOW-JRN-084",
-        f"the segment does not match the manifest: it has {found}, not {told}",
+        f"the segment does not match the manifest: it has {found}, not {expected}",
         place=str(place),
         hint=_RESTORE_HINT,
     )

@@ -495,5 +495,5 @@ def _have_same_bytes(file: JournalFile, anew: JournalFile, at: int, end: int) ->
     while at < end:
         size = min(end - at, _REPAIR_CHUNK_BYTES)
         if file.read(at, size) != anew.read(at, size):
-            raise OSError(errno.EIO, "the file was written anew and reads differently")
+            raise OSError(errno.EIO, "the rewritten file differs from what was written")
         at += size

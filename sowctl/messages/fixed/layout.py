@@ -46,7 +46,7 @@ def parse_layout(texts: Sequence[str], place: str) -> tuple[list[StructField], i
         match = _FIELD_PATTERN.fullmatch(text)
         if match is None:
             raise ConfigError(
-                BAD_DEFINITION, f"{text!r} is no field of a struct", place=place or None, hint=LAYOUT_HINT
+                BAD_DEFINITION, f"{text!r} is not a field of a struct", place=place or None, hint=LAYOUT_HINT
             )
         path, order, count, code = _parse_field_path(match[1], place), match[2], match[3], match[4]
         try:
@@ -103,7 +103,7 @@ def _make_value_reader(
             raise ValueError(f"code {code} needs a count of bytes")
         return times, _bytes_reader(code, offset, offset + times)
     if code not in _STRUCT_CODES:
-        raise ValueError(f"there is no code {code}")
+        raise ValueError(f"unknown code {code}")
     if not times:
         raise ValueError("a count of 0 leaves no value")
     # One of the two orders is always given: without it the module struct would align fields and use the machine's

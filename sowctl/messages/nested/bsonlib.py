@@ -50,7 +50,7 @@ def encode_document(tree: Tree) -> bytes:
     except BSONError as problem:
         raise ValueError(str(problem)) from None
     except OverflowError:
-        raise ValueError("an integer is beyond 64 bits with sign") from None
+        raise ValueError("an integer exceeds 64 bits with sign") from None
 
 
 def convert_scalar(item: object) -> Scalar:

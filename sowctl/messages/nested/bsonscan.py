@@ -87,7 +87,7 @@ def _find_value_end(payload: bytes, kind: int, position: int, end: int, start: i
         # Code with a scope counts its own length field; 14 bytes are the least that a text and a document can take.
         after = position + max(_read_int32(payload, position), 14) if position + 4 < end else end
     else:
-        raise _FaultError(start, f"0x{kind:02x} is no kind of element")
+        raise _FaultError(start, f"0x{kind:02x} is not an element type")
     if after >= end:
         raise _FaultError(position, "a value does not fit into its document")
     return after

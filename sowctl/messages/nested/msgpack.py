@@ -171,7 +171,7 @@ def find_fault(payload: bytes) -> tuple[int | None, str | None]:
         if head == 0xC1:
             return start, "byte 0xc1 starts no value"
         if named and not _is_name(head):
-            return start, "the name of a member is no string"
+            return start, "a member name is not a string"
         position, inner, text = _step_over_value(payload, start, head)
         if position > len(payload):
             return (

@@ -152,7 +152,7 @@ class _DefinitionFiles:
                     placed.setdefault(name, file)
                     above.pop()
                 elif waiting[0] in above:
-                    raise self.build_error(f"{waiting[0]!r} imports itself by way of {', '.join(above)}")
+                    raise self.build_error(f"{waiting[0]!r} imports itself through {', '.join(above)}")
                 else:
                     above.append(waiting[0])
         return list(placed.values())

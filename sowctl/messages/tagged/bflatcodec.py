@@ -94,7 +94,7 @@ def _read_field_head(payload: bytes, start: int) -> tuple[int, bytes, int]:
     kind = (payload[start] >> 3) & 15
     size, position = payload[start] & 7, start + 1
     if kind > LEB128:
-        raise PayloadRefused(MALFORMED_CODE, f"there is no type {kind} of fields", start)
+        raise PayloadRefused(MALFORMED_CODE, f"unknown field type {kind}", start)
     if not size:
         size, position = _read_length(payload, position)
     if position + size > len(payload):

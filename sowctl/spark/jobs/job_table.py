@@ -30,7 +30,7 @@ JOBS: tuple[Job, ...] = (
     Job("view", "view", "view", "projections with grouping and joins, as a data set or a store"),
     Job("export", "export", "export", "topics as data sets"),
     Job("export-journal", "export", "export_journal", "journal entries as data sets"),
-    Job("stream", "stream", "stream", "journal entries as they come, to files or into another topic"),
+    Job("stream", "stream", "stream", "journal entries as they are written, to files or into another topic"),
 )
 
 

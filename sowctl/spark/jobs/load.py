@@ -214,7 +214,7 @@ def _number_files(files: Sequence[str]) -> dict[str, int]:
         if numbers.setdefault(_path_of(file), number) != number:
             raise UsageError(
                 "SOW-SPK-049",
-                "the file is given twice, and Spark cannot tell its rows apart",
+                "the file is given twice, and Spark cannot distinguish its rows",
                 place=file,
                 hint="name each file once",
             )

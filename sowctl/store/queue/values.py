@@ -19,7 +19,7 @@ _HEAD = Layout("<8sHxx")
 _CRC = Layout("<I")
 NO_LINEAGE = bytes(16)
 RATE_MINUTES = 10
-"""Of so many minutes it is known what happened in each: rates are those of the minutes that are over, and of this."""
+"""Minutes whose events are counted one by one: rates are those of the past ones and the current one."""
 
 Place: TypeAlias = tuple[int, int, int]
 """Of the journal: number of a file, offset, txid before it."""

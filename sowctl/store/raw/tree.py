@@ -136,7 +136,7 @@ def _locate_bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array)
     ends = starts + sizes
     # Proven before the last four bytes of each are read.
     if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
-        raise StaleTree("a record ends behind the file")
+        raise StaleTree("a record extends beyond the end of the file")
     return starts, sizes
 
 

@@ -192,7 +192,7 @@ def test_msgpack_members_named_by_bytes_are_carried_along() -> None:
         (b"\x81\xa1a", 3, "ends before"),
         (b"\x81\xa1a\xc1", 3, "0xc1"),
         (b"\x01\x02", 1, "1 byte after"),
-        (b"\x81\x01\x02", 1, "no string"),
+        (b"\x81\x01\x02", 1, "not a string"),
         (b"\x81\xa1a\xd9\xff123", 3, "does not fit"),
         (b"\x81\xa1a\xa1\xff", 4, "not valid UTF-8"),
         (b"\xc7\x05\xff12345", None, "timestamp"),

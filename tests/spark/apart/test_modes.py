@@ -193,11 +193,11 @@ def test_dropmalformed_leaves_out_counts_and_keeps_what_was_left_out(
         assert sorted(row["_txid"] for row in read(lab, PLAIN, kind, mode="dropMalformed")) in ([1, 3, 4], [3])
     # The text as it was logged: a session of Spark in this process formats what is captured.
     (said,) = caplog.messages
-    assert "dropped 1 malformed message " in said and 'field n: "many" is no BIGINT' in said
+    assert "dropped 1 malformed message " in said and 'field n: "many" is not of type BIGINT' in said
     aside = lab.directory / "bad"
     read(lab, PLAIN, kind, badRecordsPath=aside)
     (line,) = [json.loads(line) for file in aside.iterdir() for line in file.read_bytes().splitlines()]
-    assert line["record"] == BAD and line["reason"] == 'field n: "many" is no BIGINT'
+    assert line["record"] == BAD and line["reason"] == 'field n: "many" is not of type BIGINT'
     assert line["place"] == "entry 2" if kind is journal else line["place"].endswith("of topic a")
     # what is not asked for is not judged
     assert len(read(lab, PLAIN, mode="DROPMALFORMED", fromTxid=3)) == 2

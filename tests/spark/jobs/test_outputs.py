@@ -98,7 +98,7 @@ def test_a_message_without_fields_ends_an_export_of_inferred_ones(spark: SparkSe
     lab.publish("chosen", "[1, 2]", sow_key="two")
     instance = lab.open()
     config = instance.topic("chosen").config
-    with pytest.raises(InputError, match=r"record \d+ of topic chosen\b.*\[1, ?2\]") as misfit:
+    with pytest.raises(InputError, match=r"record \d+ of topic chosen\b.* is not an object") as misfit:
         export(spark, instance, [config], Output(str(tmp_path / "out"), fields=""))
     assert misfit.value.code == "SOW-SPK-082"
     told = export(spark, instance, [config], Output(str(tmp_path / "out"), fields="a INT", force=True))

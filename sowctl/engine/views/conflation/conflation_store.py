@@ -152,9 +152,9 @@ class ConflationStore:
         if self._moment.fresh and self.recorded:
             return None
         if self.is_current(kept) and self.recorded:
-            return AdvanceReport(0, 0, self._count(store), "as it was")
+            return AdvanceReport(0, 0, self._count(store), "current")
         if kept.clock > self._moment.now:
-            return AdvanceReport(0, 0, self._count(store), "further on already")
+            return AdvanceReport(0, 0, self._count(store), "ahead")
         try:
             return self._advance(store, kept)
         except LateError:

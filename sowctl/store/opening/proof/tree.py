@@ -51,7 +51,7 @@ from sowctl.store.opening.proof.page import (
 )
 
 _MERGE_DIVISOR = 4
-"""LMDB merges a leaf of which less than one part in so many is used."""
+"""LMDB merges a leaf of which less than one part in N is used."""
 Entries = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
 

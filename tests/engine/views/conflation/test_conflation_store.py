@@ -45,7 +45,7 @@ def test_a_state_goes_on_from_where_it_stands(tmp_path: Path) -> None:
     lab.publish("t", *(message(id=n, v=0) for n in range(5)))
     report = tick(lab)
     assert (report.way, report.shown, report.pending) == ("computed", 0, 5)
-    assert tick(lab).way == "as it was"
+    assert tick(lab).way == "current"
     lab.clock.tick(5)
     report = tick(lab)
     assert (report.way, report.shown, report.gone, report.pending) == ("advanced", 5, 0, 0)
@@ -57,7 +57,7 @@ def test_a_state_goes_on_from_where_it_stands(tmp_path: Path) -> None:
     lab.clock.tick(5)
     # A reader advances it as well.
     assert values(lab) == {0: 0, 1: 1, 3: 0, 4: 0}
-    assert tick(lab).way == "as it was"
+    assert tick(lab).way == "current"
 
 
 def test_a_state_with_a_damaged_page_is_made_anew(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_state_is_made_anew_where_it_does_not_fit(tmp_path: Path) -> None:
     # Another interval shows something else.
     lab.config.write_text(lab.xml.replace("</UnderlyingTopic></C", "</UnderlyingTopic><Interval>9s</Interval></C"))
     assert values(lab) == {}
-    assert tick(lab).way == "as it was"
+    assert tick(lab).way == "current"
     # Damaged, or of another program.
     kept(lab).write_bytes(b"no store")
     lab.clock.tick(3)
@@ -134,7 +134,7 @@ def test_a_clock_that_is_set_back_leaves_the_state(tmp_path: Path) -> None:
     lab.clock.tick(5)
     assert tick(lab).shown == 1
     lab.clock.tick(-1)
-    assert tick(lab).way == "further on already"
+    assert tick(lab).way == "ahead"
     assert values(lab) == {}
     lab.clock.tick(1)
     assert values(lab) == {1: 1}
@@ -291,7 +291,7 @@ def test_the_state_of_another_copy_is_made_anew(tmp_path: Path) -> None:
     kept(other).parent.mkdir(exist_ok=True)
     shutil.copy(kept(lab), kept(other))
     assert values(other) == {1: 2}
-    assert tick(other).way in ("computed", "as it was")
+    assert tick(other).way in ("computed", "current")
     assert values(other) == {1: 2}
 
 
