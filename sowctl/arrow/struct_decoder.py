@@ -165,7 +165,7 @@ class StructDecoder:
 
     def _convert_tree(self, tree: Any) -> Any:
         if tree is None and self._strict:
-            raise Misfit("null is no object")
+            raise Misfit("null is not an object")
         return self._coerce(tree)
 
     def _count_unreadable(self) -> None:

@@ -203,7 +203,10 @@ def _check_grouping(node: ElementNode) -> Iterator[Finding]:
             "F035", node, message, "project the expression in another view, read that view and group by its field"
         )
     else:
-        yield _build_finding(node, "S034", error)
+        from sowctl.expressions.syntax.parser import parse_grouping
+        from sowctl.expressions.translation import add_list_suggestion
+
+        yield _build_finding(node, "S034", add_list_suggestion(error, node.text, parse_grouping))
 
 
 def check_regex(node: ElementNode) -> Iterator[Finding]:

@@ -223,7 +223,7 @@ def compile_projection(
         with _suggest_on_error(text, Context.PROJECTION, extra):
             fields += [(field, text) for field in parse_projection(text)]
     grouped = () if grouping is None else _check_texts(grouping)
-    keys = [TextNode(field, text) for text in grouped for field in parse_grouping(text)]
+    keys = [TextNode(field, text) for text in grouped for field in _parse_grouping_or_suggest(text)]
     seen: set[tuple[str, ...]] = set()
     for field, text in fields:
         with _suggest_on_error(text, Context.PROJECTION, extra):
@@ -238,6 +238,15 @@ def compile_projection(
     for node, text in [*((field.expression, text) for field, text in fields), *keys]:
         _check_qualified(node, text, joined, sources)
     return Projection(fields, keys, extra)
+
+
+def _parse_grouping_or_suggest(text: str) -> tuple[Field, ...]:
+    try:
+        return parse_grouping(text)
+    except ExpressionError as error:
+        from sowctl.expressions.translation import add_list_suggestion  # for faulty texts alone
+
+        raise add_list_suggestion(error, text, parse_grouping) from None
 
 
 def _check_texts(given: str | Sequence[str]) -> Sequence[str]:

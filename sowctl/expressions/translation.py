@@ -6,7 +6,7 @@ Only a text that does not compile comes here. What is suggested compiles.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -123,6 +123,33 @@ def _parse_nodes(text: str, context: Context) -> list[Node]:
     return [parse_field(text).expression if context.rules.hints else parse_expression(text)]
 
 
+def suggest_list(text: str, read: Callable[[str], object]) -> Translation | None:
+    """What was meant by a grouping or an order whose fields are not paths; ``read`` raises for a text that is none."""
+    tokens = tokenize_foreign(text) if len(text) <= MAX_TRANSLATED_CHARACTERS else None
+    pieces = []
+    for token in tokens or ():
+        if token.kind == "word" and token.upper not in ("ASC", "DESC", "TEXT"):
+            path = build_field(token.name)
+            pieces.append(token.text if path is None else path)
+        else:
+            pieces.append(token.text)
+    found = _join_pieces(pieces)
+    try:
+        read(found)
+    except ExpressionError:
+        return None
+    return Translation(found, [_FIELD_REASON])
+
+
+def add_list_suggestion(error: ExpressionError, text: str, read: Callable[[str], object]) -> ExpressionError:
+    """The error of a grouping or an order, with what :func:`suggest_list` suggests."""
+    found = suggest_list(text, read)
+    if found is not None:
+        error.hint = f"{found.reasons[0]}: {found.text}"
+        error.facts["suggestion"] = found.text
+    return error
+
+
 def translate_text(text: str, *, is_filter: bool = True) -> Translation | None:
     """The text in this language; None where parts of it are not understood."""
     tokens = tokenize_foreign(text)
@@ -130,7 +157,7 @@ def translate_text(text: str, *, is_filter: bool = True) -> Translation | None:
         return None
     translator = _Translator(tokens, is_filter)
     try:
-        pieces = translator.translate_range(*translator.find_condition())
+        pieces = translator.translate_filter() if is_filter else translator.translate_fields()
     except _UnknownPartError:
         return None
     return Translation(_join_pieces(pieces), list(translator.reasons))
@@ -198,7 +225,7 @@ class _Translator:
         """The word or operator at a place, in capitals; empty for anything else."""
         return self._tokens[place].upper if 0 <= place < end else ""
 
-    def find_condition(self) -> _Range:
+    def _find_condition(self) -> _Range:
         """Begin and end of the condition: of a SELECT what follows WHERE."""
         begin, end = 0, len(self._tokens)
         words = [token.upper for token in self._tokens]
@@ -223,6 +250,38 @@ class _Translator:
             translate = self._translate_operand if operand else self._translate_operator
             place, operand = translate(pieces, place, end, depth, listed)
         return pieces
+
+    def translate_filter(self) -> list[str]:
+        """The pieces of one expression."""
+        return self.translate_range(*self._find_condition())
+
+    def translate_fields(self) -> list[str]:
+        """The pieces of the fields of a projection; each that is more than a path gets a destination."""
+        pieces: list[str] = []
+        names: set[str] = set()
+        for begin, end in self._split_arguments(0, len(self._tokens)):
+            words = [token.upper for token in self._tokens[begin:end]]
+            field = []
+            if "AS" not in words and end - begin > 1:
+                # SQL allows a name behind an expression, or none at all.
+                named = self._tokens[end - 1].kind == "word" and words[-2] == ")"
+                name = self._tokens[end - 1].name if named else self._choose_name(begin, end, names)
+                end -= named
+                field = ["AS", _build_field(name)]
+                self._explain("write AS and a path for the name of a value")
+                names.add(name)
+            pieces += [*self.translate_range(begin, end), *field, ","]
+        return pieces[:-1]
+
+    def _choose_name(self, begin: int, end: int, taken: set[str]) -> str:
+        """A name for a value: that of its first function, with that of its first field where it is taken."""
+        words = [token.name.lower() for token in self._tokens[begin:end] if token.kind == "word"]
+        first = words[0] if words else "value"
+        field = next((token for token in self._tokens[begin + 1 : end] if token.kind in ("word", "path")), None)
+        name = first if field is None or first not in taken else f"{first}_{(field.name or field.text).split('/')[-1]}"
+        if name in taken:
+            raise _UnknownPartError
+        return name
 
     # operands -------------------------------------------------------------------------------------------------------
 

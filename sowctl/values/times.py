@@ -195,7 +195,7 @@ def parse_instant(text: str, now: Clock) -> Micros:
         return parse_time(text, now)
     day, noon, hour, minute, second, fraction = found.groups()
     if int(hour or 0) > 23 or int(minute or 0) > 59 or int(second or 0) > 59:
-        raise UsageError("SOW-VAL-010", f"{text!r} is not an instant: no such time of day")
+        raise UsageError("SOW-VAL-010", f"{text!r} is not a time of day", hint="use 0:00 to 23:59:59")
     at = now() // _UNIT_MICROS["d"] + _WORD_DAYS[(day or "today").lower()]
     seconds = 43200 if noon else int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
     micros = int((fraction or "")[:6].ljust(6, "0"))
@@ -205,7 +205,7 @@ def parse_instant(text: str, now: Clock) -> Micros:
 @cache
 def _compile_day_pattern() -> re.Pattern[str]:
     return re.compile(
-        rf"({'|'.join(_WORD_DAYS)})?(?:(?:^|\s+|T)(?:(noon)|(\d\d?):(\d\d)(?::(\d\d)(?:{_FRACTION_PATTERN})?)?)\s*Z?)?",
+        rf"({'|'.join(_WORD_DAYS)})?(?:(?:^|\s+)(?:(noon)|(\d\d?):(\d\d)(?::(\d\d)(?:{_FRACTION_PATTERN})?)?)\s*Z?)?",
         re.IGNORECASE | re.ASCII,
     )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sowctl.cli.main import main
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.parameters import Parameter
 from sowctl.cli.parsing.table import COMMANDS, Command
@@ -58,11 +61,22 @@ def _name(value: object) -> str:
     return value.name if isinstance(value, Parameter) else str(value)
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An instance with two topics, to be copied."""
+    place = tmp_path_factory.mktemp("bytes")
+    (place / "sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("own", key=None), ("t", "own")))
+    for words in (["t"], ["own", "--sow-key", "YQ=="]):
+        streams = {"stdin": io.BytesIO(b'{"id":1}\n{"id":2}'), "stdout": io.BytesIO(), "stderr": io.BytesIO()}
+        main(["publish", *words, "-c", str(place / "sowctl.xml")], environ={}, **streams)
+    return place
+
+
 @pytest.mark.parametrize(("command", "parameter"), list(_places()), ids=_name)
-def test_bytes_that_are_not_utf8(command: Command, parameter: Parameter, cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("own", key=None), ("t", "own")))
-    cli("publish", "t", stdin=b'{"id":1}\n{"id":2}')
-    cli("publish", "own", "--sow-key", "YQ==", stdin=b'{"id":1}\n{"id":2}')
+def test_bytes_that_are_not_utf8(
+    command: Command, parameter: Parameter, cli: Cli, published: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(published, tmp_path, dirs_exist_ok=True)
     # What names a file stays in the directory of the test.
     fields = parameter.declared.metavar in ("PATH", "EXPR", "LIST", "FIELDS")
     files = parameter.declared.complete or parameter.declared.metavar in ("FILE", "DIR")

@@ -137,5 +137,7 @@ def test_a_txid_names_the_state_after_its_entry(shop: Cli) -> None:
     assert shop("diff", "t@3..5", "--stat").status == 1
     changed = shop("diff", "t@3..11", "--format", "json").out
     assert changed.count('"added"') == 7
+    written = shop("diff", "t@2..4", "t", "--format", "json").out
+    assert written.count('"added"') == 8 and '"removed"' not in written
     assert shop("snapshot", "t", "--at", "11", "--output", "x.sow", "--summary", "json").status == 0
     assert shop("query", "x.sow", "--count").out == "10\n"

@@ -18,6 +18,7 @@ import pytest
 from sowctl.errors import SowError
 from sowctl.findings import Level
 from sowctl.seam import SEAM, Seam
+from tests.crash.test_fail_at_n import prepared
 from tests.support.crashstates import CrashState, Recorder
 from tests.support.verbs import (
     CASES,
@@ -25,7 +26,6 @@ from tests.support.verbs import (
     LOGGED,
     Book,
     Plot,
-    Template,
     Verb,
     new,
     problems,
@@ -85,13 +85,6 @@ class Recorded:
 
 SILENT = ("expiring", "expiring_in_parts", "catching_up", "rebuilding")
 """Verbs that acknowledge nothing."""
-
-
-def prepared(memory: Path, template: Template) -> Plot:
-    plot = Plot(memory / "lab")
-    template(plot)
-    plot.save()
-    return plot
 
 
 def verdict(plot: Plot, work: Recorded, state: CrashState) -> str | None:

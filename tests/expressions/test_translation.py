@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sowctl.engine.search.terms import parse_order_keys
 from sowctl.expressions.compiler import compile_filter, compile_projection
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
@@ -151,6 +152,37 @@ def test_count_of_everything_is_for_projections() -> None:
     compile_projection(caught.value.facts["suggestion"], "/side")
 
 
+@pytest.mark.parametrize(
+    ("text", "suggested"),
+    [
+        ("COUNT(*), side", "COUNT(1) AS /count, /side"),
+        ("/side, COUNT(*)", "/side, COUNT(1) AS /count"),
+        ("SUM(qty) total, AVG(price) AS 'mean'", "SUM(/qty) AS /total, AVG(/price) AS /mean"),
+        ("SUM(/qty), SUM(/price)", "SUM(/qty) AS /sum, SUM(/price) AS /sum_price"),
+        ("/qty * 2", "/qty * 2 AS /value"),
+        ("len(name)", "LENGTH(/name) AS /len"),
+    ],
+)
+def test_values_of_projections_get_names(text: str, suggested: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        compile_projection(text, "/side")
+    assert caught.value.facts["suggestion"] == suggested
+    compile_projection(suggested, "/side")
+
+
+def test_groupings_and_orders_get_slashes() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        compile_projection("/side", "side, address.city")
+    assert caught.value.facts["suggestion"] == "/side, /address/city"
+    for text, suggested in (("price desc, `name`", "/price desc, /name"), ("qty ASC TEXT", "/qty ASC TEXT")):
+        with pytest.raises(ExpressionError) as caught:
+            parse_order_keys(text)
+        assert caught.value.facts["suggestion"] == suggested
+    with pytest.raises(ExpressionError) as caught:
+        parse_order_keys("price downwards")
+    assert "suggestion" not in caught.value.facts
+
+
 def test_a_suggestion_keeps_to_its_context() -> None:
     assert suggest_text("now() > 5 && a", Context.QUERY_FILTER) is not None
     assert suggest_text("now() > 5 && a", Context.VIEW_FILTER) is None
@@ -165,12 +197,18 @@ WORDS = (
 @given(st.lists(st.sampled_from(WORDS.split(" ")), max_size=10).map(" ".join) | st.text(max_size=30))
 @settings(max_examples=examples(500))
 def test_every_suggestion_compiles(text: str) -> None:
-    try:
-        compile_filter(text)
-    except ExpressionError as error:
-        suggested = error.facts.get("suggestion")
-        if suggested is not None:
-            compile_filter(suggested)
+    for read in (
+        compile_filter,
+        parse_order_keys,
+        lambda one: compile_projection(one, "/side"),
+        lambda one: compile_projection("/side", one),
+    ):
+        try:
+            read(text)
+        except ExpressionError as error:
+            suggested = error.facts.get("suggestion")
+            if suggested is not None:
+                read(suggested)
 
 
 def test_a_nested_text_is_no_fault() -> None:

@@ -18,7 +18,7 @@ from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path, save_topics_file
 from sowctl.seam import Seam
-from tests.support.faults import CountingSeam, FailAt, KillAt, ShortWriteAt
+from tests.support.faults import CountingSeam, FailAt, KillAt, ShortWriteAt, choose_kills
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish
 
 SHARED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -167,9 +167,9 @@ def _tell(pipe: int, count: int) -> None:
 @pytest.mark.parametrize("start", [None, torn_start], ids=["new", "torn"])
 def test_killed_at_the_nth_call(memory: Path, start: Callable[[Path], None] | None) -> None:
     total = calls(memory, start)
-    for n in range(1, total + 1):
-        after = n % 2 == 0
-        directory = memory / f"run{n}"
+    kills = [(n, late) for late in (False, True) for n in choose_kills(total, after=late)]
+    for n, after in kills:
+        directory = memory / f"run{n}-{after}"
         if start:
             start(directory)
         read, write = os.pipe()
@@ -187,7 +187,7 @@ def test_killed_at_the_nth_call(memory: Path, start: Callable[[Path], None] | No
         os.close(read)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status)
-        examine(directory, told[-1] if told else 0, [b"first"] if start else [], f"killed at call {n}")
+        examine(directory, told[-1] if told else 0, [b"first"] if start else [], f"killed at call {n}, {after=}")
 
 
 def test_a_torn_tail_is_repaired_once_whatever_happened_before(memory: Path) -> None:

@@ -16,7 +16,7 @@ from sowctl.store import integrity
 from sowctl.store.builder import StoreBuilder, build_store, create_store, is_being_built
 from sowctl.store.env import Store
 from sowctl.store.opening.locks import StoreFiles, WriterLock
-from tests.support.faults import CountingSeam, FailAt, KillAt
+from tests.support.faults import CountingSeam, FailAt, KillAt, choose_kills
 from tests.support.stores import DEFINITION, START, batch, contents, key_of, new_store, recomputed_digest, value_of
 
 
@@ -225,7 +225,7 @@ def test_killed_at_every_step_of_replacing_while_others_have_it_open(tmp_path: P
     counting = CountingSeam(["file.", "dir.", "lmdb.sync"])
     rebuild(new_store(tmp_path / "count.sow", 3), 9, 5, seam=counting)
     outcomes = set()
-    for number in range(1, counting.count + 1):
+    for number in choose_kills(counting.count, after=after):
         path = new_store(tmp_path / f"{number}.sow", 3)
         worker = start_worker(path, number)
         ask(worker, 100)

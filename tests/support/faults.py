@@ -98,6 +98,14 @@ class KillAt(CountingSeam):
         raise AssertionError("SIGKILL came back")
 
 
+def choose_kills(count: int, *, after: bool) -> list[int]:
+    """Of ``count`` calls, those before or after which a process is to be killed.
+
+    Killed after a call is killed before the next one: the calls of both forms leave each state between two calls once.
+    """
+    return sorted({*range(1, count + 1, 2), *([count] if after else [])})
+
+
 def died_at_call(n: int, work: Callable[[Seam], object], *, after: bool) -> bool:
     """Whether ``work``, carried out in a process of its own, was killed at its ``n``-th call; False: it makes fewer."""
     child = os.fork()

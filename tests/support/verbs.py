@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 from msgspec.structs import replace
@@ -150,6 +151,14 @@ def _difference(expected: State, found: State) -> str:
     return "; ".join(rows[:5]) or "no group ends there"
 
 
+class Start(NamedTuple):
+    """The saved state of a plot, for another one."""
+
+    files: dict[str, bytes]
+    saved: tuple[Book, int, int]
+    random_calls: int
+
+
 class Plot:
     """An instance at one place whose files can be put back."""
 
@@ -166,11 +175,17 @@ class Plot:
         self.files: dict[str, bytes] = {}
         self.saved = self.book.copy(), 0, self._start
 
-    def save(self) -> None:
-        """The present state is what :meth:`restore` goes back to."""
+    def save(self) -> Start:
+        """Let the present state be what :meth:`restore` goes back to, and return it."""
         self.book.settle()
         self.files = read_files(self.root)
         self.saved = self.book.copy(), self.values, self.lab.clock.at
+        return Start(self.files, self.saved, self.lab._random.calls)
+
+    def take_over(self, start: Start) -> None:
+        """Go on from what another plot has saved."""
+        self.files, self.saved, self.lab._random.calls = start
+        self.restore()
 
     def restore(self) -> None:
         put_files(self.root, self.files)

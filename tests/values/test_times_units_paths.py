@@ -19,6 +19,7 @@ from sowctl.values.times import (
     format_expiry,
     format_time,
     parse_epoch,
+    parse_instant,
     parse_time,
 )
 from sowctl.values.units import (
@@ -269,3 +270,31 @@ def test_a_list_is_split_at_commas_outside_brackets(text: str, parts: list[str])
 def test_a_list_of_paths_is_split_into_them(paths: list[list[str]]) -> None:
     wanted = [Path(tuple(map(Step, names))) for names in paths]
     assert [parse_path(part) for part in split_list(",".join(map(str, wanted)))] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("today", "2026-01-05T00:00:00"),
+        ("MIDNIGHT", "2026-01-05T00:00:00"),
+        ("yesterday", "2026-01-04T00:00:00"),
+        ("tomorrow", "2026-01-06T00:00:00"),
+        ("noon", "2026-01-05T12:00:00"),
+        (" 9:05 ", "2026-01-05T09:05:00"),
+        ("23:59:59.25Z", "2026-01-05T23:59:59.250000"),
+        ("yesterday 10:00", "2026-01-04T10:00:00"),
+        ("tomorrow noon", "2026-01-06T12:00:00"),
+        ("-15m", "2026-01-05T11:45:00"),
+        ("2026-01-02", "2026-01-02T00:00:00"),
+    ],
+)
+def test_people_may_name_days_and_times_of_today(text: str, expected: str) -> None:
+    noon = parse_time("2026-01-05T12:00:00Z", lambda: 0)
+    assert format_time(parse_instant(text, lambda: noon)).startswith(expected)
+
+
+@pytest.mark.parametrize("text", ["24:00", "10:60", "10", "10:", "todays", "noon noon", "yesterday10:00", "", "T10:00"])
+def test_other_words_are_no_instants(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_instant(text, lambda: 0)
+    assert caught.value.code == "SOW-VAL-010" and caught.value.hint

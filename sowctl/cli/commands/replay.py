@@ -58,7 +58,7 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
         raise UsageError(
             "SOW-CLI-015",
             "--until would rebuild live stores at an earlier position",
-            hint="add --into DIR for new stores, or --verify",
+            hint="add --into DIR for new stores",
         )
     from sowctl.cli.io.bulk_load import update_indexes
     from sowctl.cli.io.report_output import show_report, write_rows_document

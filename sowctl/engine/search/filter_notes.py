@@ -7,10 +7,26 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
+_NULL_SIGNS = ("=NULL", "<NULL", ">NULL", "NULL=", "NULL<", "NULL>", "NULL!")
+_OPERAND_STARTS = ("AND", "OR", "NOT")
+
+
+def may_have_remarks(text: str) -> bool:
+    """Return whether a filter may have remarks. Most filters have none, and the modules are not loaded for these."""
+    if "%" in text or "__" in text or '"' in text:
+        return True
+    # What is inside single quotes, and what is not.
+    parts = text.upper().split("'")
+    outside = "".join(" ".join(parts[::2]).split())
+    if "-" in outside or any(sign in outside for sign in _NULL_SIGNS):
+        return True
+    before_strings = (part.rstrip(" (") for part in parts[:-1:2])
+    return any(not part or part.endswith(_OPERAND_STARTS) for part in before_strings)
+
 
 def note_filter(instance: Instance, text: str | None) -> None:
     """Remark what a filter does where something else is probably meant; once for each text."""
-    if not text or not text.strip():
+    if not text or not may_have_remarks(text):
         return
     from sowctl.expressions.remarks import list_remarks
 

@@ -53,9 +53,15 @@ def parse_order_keys(text: str | None) -> tuple[OrderKey, ...]:
     """The keys of an order. Raises ExpressionError."""
     if text is None:
         return ()
+    from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.parser import parse_order_by
 
-    return parse_order_by(text)
+    try:
+        return parse_order_by(text)
+    except ExpressionError as error:
+        from sowctl.expressions.translation import add_list_suggestion  # for faulty texts alone
+
+        raise add_list_suggestion(error, text, parse_order_by) from None
 
 
 def parse_select_list(text: str | None) -> list[tuple[bool, tuple[str, ...]]] | None:

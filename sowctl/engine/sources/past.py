@@ -22,7 +22,6 @@ from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import can_expire, is_expired
 from sowctl.engine.topics.positions import open_log, open_whole_log, refuse_unlogged_past
-from sowctl.engine.topics.retention import find_version_at
 from sowctl.errors import MissingError, RefusedError
 from sowctl.journal.format import INSERTED_FLAG, UNKEYED_FLAG
 from sowctl.store.codec import read_expiration, read_stamps
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.store.meta import Definition
     from sowctl.values.topicref import TopicRef
-
-_BATCH_RECORDS = 1000
 
 
 class EmptySource(Source):
@@ -97,12 +94,15 @@ class PastStatePlan(DescribedStruct, frozen=True):
     after: int = 0
 
 
-def plan_past_state(instance: Instance, topic: TopicConfig, at: int, stack: ExitStack) -> PastStatePlan:
+def plan_past_state(
+    instance: Instance, topic: TopicConfig, at: int, stack: ExitStack, *, by_versions: bool = False
+) -> PastStatePlan:
     """Decide how the state of ``topic`` (all of a Pattern topic) as of ``at`` is found, here and on executors alike.
 
     ``at`` in microseconds UTC, inclusive; an instant in the future is the present, and instant 0 is EPOCH: with History
     the oldest state within the window (``behaviour`` 3.6). An :class:`~sowctl.values.times.EntryInstant` is the state
-    after its entry: with all entries up to its txid, and no others. ``stack`` closes what this opens.
+    after its entry: with all entries up to its txid, and no others; ``by_versions``: retained versions are not examined
+    for what was dropped between them. ``stack`` closes what this opens.
 
     Raises MissingError ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
     """
@@ -115,14 +115,11 @@ def plan_past_state(instance: Instance, topic: TopicConfig, at: int, stack: Exit
         # what was removed at a later clock stays outside the window when the clock is set back
         oldest = max(now, base.meta.removal_mark) - topic.history.window_us
         means = StateOrigin.EMPTY if 0 < at < min(oldest, now) else StateOrigin.VERSIONS
-        if means is StateOrigin.VERSIONS and _lacks_versions(VersionsSource(base, topic, at), at):
-            log = stack.enter_context(open_whole_log(instance))
-            if has_all_entries(topic, log, 0):
+        if means is StateOrigin.VERSIONS and find_last_txid(at) is not None and not by_versions:
+            source = VersionsSource(base, topic, at)
+            log = _open_complete_log(instance, topic, stack) if source.lacks_versions() else None
+            if log is not None:
                 return PastStatePlan(StateOrigin.FOLD, at, now, base, log)
-            instance.notify_once(
-                f"versions of {topic.name}",
-                f"{topic.name} is shown as its Granularity has kept it: the journal does not have all of its entries",
-            )
         return PastStatePlan(means, at or oldest, now, base)
     clock = min(at, now)
     # Lifetimes are judged at the instant: a record that has expired since was there (behaviour 11.15).
@@ -159,13 +156,58 @@ def plan_past_state(instance: Instance, topic: TopicConfig, at: int, stack: Exit
     )
 
 
-def _lacks_versions(source: VersionsSource, at: int) -> bool:
-    """Return whether versions that the state after an entry may have were dropped for the topic's Granularity."""
-    last = find_last_txid(at)
-    if last is None:
-        return False
-    chosen = (find_version_at(versions, at) for _, versions in source.iterate_timelines(_BATCH_RECORDS))
-    return any(version is not None and version.lossy and version.txid < last for version in chosen)
+def _open_complete_log(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Journal | None:
+    """The journal if it has all entries of a topic, which ``stack`` closes; else None, with a note."""
+    log = stack.enter_context(open_whole_log(instance))
+    if has_all_entries(topic, log, 0):
+        return log
+    instance.notify_once(
+        f"versions of {topic.name}",
+        f"{topic.name} is shown as its Granularity has kept it: the journal does not have all of its entries",
+    )
+    return None
+
+
+class _EntryStateSource(Source):
+    """A topic with History after an entry: by its versions, and by a fold where one that is asked for was dropped."""
+
+    def __init__(self, versions: VersionsSource, instance: Instance, topic: TopicConfig, way: PastStatePlan) -> None:
+        self.topic, self.message_type = versions.topic, versions.message_type
+        self._versions, self._instance, self._config, self._way = versions, instance, topic, way
+        self._exact: Source | None = None
+        self._is_examined = False
+
+    @property
+    def definition(self) -> Definition:
+        """Message type and keys, as the store has them that the records are of."""
+        return self._versions.definition
+
+    def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+        """The records after the entry from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        if not self._is_examined and self._versions.lacks_versions():
+            self._fold()
+        self._is_examined = True
+        return (self._exact or self._versions).read_part(size, start, stop)
+
+    def find_records(self, keys: Sequence[bytes]) -> Pairs:
+        """The visible records of ``keys``, in key order."""
+        if not self._is_examined and self._versions.lacks_versions(keys):
+            self._fold()
+        return (self._exact or self._versions).find_records(keys)
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        if self._exact is not None:
+            self._exact.close()
+        self._versions.close()
+
+    def _fold(self) -> None:
+        self._is_examined = True
+        with ExitStack() as stack:
+            log = _open_complete_log(self._instance, self._config, stack)
+            if log is not None:
+                way = self._way
+                self._exact = _fold_journal_until(self._instance, self._config, log, 0, way.at, way.clock)
 
 
 def _has_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> bool:
@@ -178,7 +220,7 @@ def _has_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> boo
 def open_past_source(instance: Instance, topic: TopicConfig, at: int) -> Source:
     """A configured topic as of ``at`` (microseconds UTC): what :func:`plan_past_state` says, and raises."""
     with ExitStack() as stack:
-        way = plan_past_state(instance, topic, at, stack)
+        way = plan_past_state(instance, topic, at, stack, by_versions=True)
         if way.means is StateOrigin.EMPTY:
             return EmptySource(way.current.definition)
         if way.means is StateOrigin.FOLD:
@@ -191,7 +233,8 @@ def open_past_source(instance: Instance, topic: TopicConfig, at: int) -> Source:
         else:
             made = way.current
             if way.means is StateOrigin.VERSIONS:
-                made = VersionsSource(way.current, topic, way.at)
+                versions = VersionsSource(way.current, topic, way.at)
+                made = versions if find_last_txid(way.at) is None else _EntryStateSource(versions, instance, topic, way)
         stack.pop_all()  # the present state is a part of what is handed out, and is closed with it
         return made
 
@@ -271,7 +314,8 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePl
     start = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed))
     provable, touched, last = start.time, start.keys, find_last_txid(way.at)
     if way.at < removed or (way.at < provable if last is None else last < start.txid):
-        raise _make_too_early_error(topic, provable, "older journals were removed")
+        txid = start.txid if last is not None and way.at >= removed else None
+        raise _make_too_early_error(topic, provable, "older journals were removed", txid)
     then = _fold_journal_until(instance, topic, way.log, way.after, way.at, way.clock)
     return _PiecedSource(way.current, then, touched, topic, way.at)
 
@@ -357,11 +401,12 @@ class _PiecedSource(Source):
         return [key for key, _ in kept], [value for _, value in kept]
 
 
-def _make_too_early_error(topic: TopicConfig, first: int, why: str) -> MissingError:
+def _make_too_early_error(topic: TopicConfig, first: int, why: str, txid: int | None = None) -> MissingError:
+    place = format_time(first) if txid is None else f"that of txid {txid}"
     return MissingError(
         "SOW-ENG-050",
         f"the state of topic {topic.name!r} at that instant is unknown: {why}",
-        hint=f"the earliest available instant is {format_time(first)}",
+        hint=f"the earliest available instant is {place}",
         topic=topic.name,
         first_instant=format_time(first),
     )

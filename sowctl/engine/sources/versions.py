@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.merge_layers import AllChanges
 from sowctl.engine.sources.merge import group_by_key
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.positions import add_replay_hint
 from sowctl.engine.topics.retention import Version, build_retention, decode_version, extend_versions, find_version_at
+from sowctl.values.times import find_last_txid
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -74,6 +76,21 @@ class VersionsSource(Source):
         snapshot = self._base.snapshot
         stored = [value for _, _, value in snapshot.read_versions(key)]
         return self._extend_timeline(stored + list(snapshot.read_values([key]).values()), self._list_key_updates(key))
+
+    def lacks_versions(self, keys: Sequence[bytes] | None = None) -> bool:
+        """Return whether versions that the state after an entry may have were dropped for the topic's Granularity.
+
+        Of ``keys``, or of all. Never of the state at a time, which is what was retained.
+        """
+        last = find_last_txid(self._at)
+        if last is None:
+            return False
+        if keys is not None:
+            timelines = (self.read_timeline(key) for key in keys)
+        else:
+            timelines = (versions for _, versions in self.iterate_timelines(FOLD_LIMITS.version_batch_entries))
+        chosen = (find_version_at(versions, self._at) for versions in timelines)
+        return any(version is not None and version.lossy and version.txid < last for version in chosen)
 
     def close(self) -> None:
         """Let go of the snapshot."""

@@ -94,7 +94,7 @@ def test_an_instant_is_a_datetime_a_number_or_a_text_as_the_command_line_takes_i
 
 def test_a_text_that_is_no_instant_is_refused_as_on_the_command_line(topic: TopicHandle) -> None:
     with pytest.raises(sowctl.SowError) as caught:
-        topic.get("7", at="noonish")
+        topic.get("7", at="someday")
     assert caught.value.code == "SOW-VAL-010"
 
 
@@ -106,6 +106,14 @@ def test_keys_and_messages_may_be_any_collection(topic: TopicHandle) -> None:
     assert len(list(topic.query(sow_keys={key}).records())) == 1
     assert topic.delete(sow_keys={key: None}).deleted == 1
     assert topic.delete(data=iter([b'{"id":1018}', b'{"id":9}'])).deleted == 1
+
+
+def test_keys_are_values_of_the_key_field(topic: TopicHandle) -> None:
+    assert [one["id"] for one in topic.query(keys=[7, "5"]).to_dicts()] == [7]
+    assert (topic.count(keys=["7"]), topic.count(sow_keys=["7"])) == (1, 0)
+    with topic.subscribe(keys=[7], until_now=True) as events:
+        assert [event.data for event in events if event.data] == [b'{"id":7,"v":2}']
+    assert topic.delete(keys=[7]).deleted == 1
 
 
 def test_methods_of_other_verbs(topic: TopicHandle) -> None:

@@ -124,12 +124,13 @@ def test_a_log_without_its_beginning_proves_some_states_and_refuses_others(tmp_p
         lab.publish("x", message(id=turn % 2, n=turn), message(id=9, n=turn))
     for path in lab.journals()[:2]:
         path.unlink()
-    codes = []
+    codes, hint = [], None
     for txid in range(1, 61):
         try:
             found = {one["id"]: one["n"] for one in map(json.loads, lab.query("x", at=str(txid)))}
         except MissingError as error:
             codes.append(error.code)
+            hint = error.hint
             continue
         turn, whole = divmod(txid - 1, 2)
         expected = {turn % 2: turn, (turn - 1) % 2: turn - 1, 9: turn if whole else turn - 1}
@@ -137,6 +138,24 @@ def test_a_log_without_its_beginning_proves_some_states_and_refuses_others(tmp_p
         codes.append("")
     assert codes[-1] == "" and codes[0] == "SOW-ENG-070" and "SOW-ENG-050" in codes
     assert sorted(codes, reverse=True) == codes
+    assert hint is not None and hint.endswith(f"that of txid {codes.index('') + 1}")
+
+
+def test_versions_that_were_dropped_are_read_from_the_journal_while_it_is_whole(tmp_path: Path) -> None:
+    coarse = "<History><Window>52w</Window><Granularity>1m</Granularity></History>"
+    lab = Lab(tmp_path, config_xml(topic_xml("x", coarse), ("x",)), journal_size=1200)
+    for number in range(40):
+        lab.publish("x", message(id=1, n=number))
+        lab.clock.tick(2)
+    topic = lab.open().topic("x")
+    for txid in range(1, 41):
+        assert [json.loads(one)["n"] for one in lab.query("x", at=str(txid))] == [txid - 1]
+        assert [json.loads(one.payload)["n"] for one in topic.get(1, at=str(txid))] == [txid - 1]
+    assert lab.notes == []
+    lab.journals()[0].unlink()
+    retained = {json.loads(one)["n"] for txid in range(30, 41) for one in lab.query("x", at=str(txid))}
+    assert len(retained) < 11 and 39 in retained
+    assert lab.notes and all("Granularity" in note for note in lab.notes)
 
 
 def test_a_conflated_topic_is_shown_as_of_the_time_of_the_entry(shop: Shop, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from sowctl.store.repair.compaction import CopyResult, compact_file
 from sowctl.store.repair.leftovers import list_leftovers, remove_leftovers
 from sowctl.store.repair.space import measure_space_at
 from sowctl.store.write import WriteTxn
-from tests.support.faults import CountingSeam, FailAt, KillAt
+from tests.support.faults import CountingSeam, FailAt, KillAt, choose_kills
 from tests.support.stores import (
     STEPS,
     Step,
@@ -284,7 +284,7 @@ def test_killed_at_every_call(tmp_path: Path, after: bool) -> None:
     counting = CountingSeam()
     run(path, counting)
     assert counting.count > 15
-    for n in range(1, counting.count + 1):
+    for n in choose_kills(counting.count, after=after):
         child = os.fork()
         if child == 0:
             try:

@@ -23,6 +23,8 @@ from tests.support.instances import config_xml, topic_xml
 __all__ = ["checks_here"]
 
 SMALL = config_xml(topic_xml("t") + topic_xml("alone"), ("t",))
+SHORT_STEP = 4
+"""In the short form every fourth call goes wrong, other ones in every run."""
 SHARED = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -65,20 +67,20 @@ def sound(lab: BackupLab) -> list[str]:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("earlier", [False, True], ids=["first", "second"])
-def test_a_backup_killed_at_every_call(lab: SmallLab, deep: bool, *, earlier: bool, after: bool) -> None:
+def test_a_backup_killed_at_every_call(lab: SmallLab, deep: bool, seed: int, *, earlier: bool, after: bool) -> None:
     if earlier:
         lab.take()
         lab.round(9)
     lab.clock.tick(1)
     expected, there = lab.digests(), len(sound(lab))
-    # Every second one in the short form, from the first or second on.
-    n = 1 if deep else 1 + after
+    step = 1 if deep else SHORT_STEP
+    n = 1 + seed % step
     while died_at_call(n, lambda seam: lab.take(seam), after=after):
         found = sound(lab)
         assert len(found) in (there, there + 1)
         for name in found[there:]:
             shutil.rmtree(lab.backups / name)
-        n += 1 if deep else 2
+        n += step
     assert n > 40
     assert len(sound(lab)) == there + 1
     lab.clock.tick(1)
@@ -90,12 +92,15 @@ def test_a_backup_killed_at_every_call(lab: SmallLab, deep: bool, *, earlier: bo
 
 @pytest.mark.parametrize("forever", [False, True], ids=["once", "for ever"])
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_backup_with_a_failing_call_at_every_place(lab: SmallLab, code: int, *, forever: bool) -> None:
+def test_a_backup_with_a_failing_call_at_every_place(
+    lab: SmallLab, deep: bool, seed: int, code: int, *, forever: bool
+) -> None:
     expected = lab.digests()
     counting = CountingSeam()
     lab.take(counting)
     shutil.rmtree(lab.backups)
-    for n in range(1, counting.count + 1):
+    step = 1 if deep else SHORT_STEP
+    for n in range(1 + seed % step, counting.count + 1, step):
         seam = FailAt(n, code, forever)
         lab.clock.tick(1)
         try:
@@ -128,7 +133,7 @@ def whole_or_nothing(lab: BackupLab, to: Path, expected: dict[str, str]) -> bool
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("back", [False, True], ids=["instant", "earlier"])
-def test_a_restore_killed_at_every_call(lab: SmallLab, deep: bool, *, back: bool, after: bool) -> None:
+def test_a_restore_killed_at_every_call(lab: SmallLab, deep: bool, seed: int, *, back: bool, after: bool) -> None:
     lab.take()
     expected = lab.digests()
     txid = None
@@ -145,12 +150,12 @@ def test_a_restore_killed_at_every_call(lab: SmallLab, deep: bool, *, back: bool
     def work(seam: Seam) -> None:
         lab.bring_back(seam=seam, txid=txid)
 
-    # Every second one in the short form, from the first or second on.
-    n = 1 if deep else 1 + after
+    step = 1 if deep else SHORT_STEP
+    n = 1 + seed % step
     while died_at_call(n, work, after=after):
         if whole_or_nothing(lab, to, expected):
             shutil.rmtree(to)
-        n += 1 if deep else 2
+        n += step
     assert n > 40
     assert whole_or_nothing(lab, to, expected)
     lab.bring_back("again", txid=txid)
@@ -160,14 +165,15 @@ def test_a_restore_killed_at_every_call(lab: SmallLab, deep: bool, *, back: bool
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_restore_with_a_failing_call_at_every_place(lab: SmallLab, code: int) -> None:
+def test_a_restore_with_a_failing_call_at_every_place(lab: SmallLab, deep: bool, seed: int, code: int) -> None:
     lab.take()
     expected = lab.digests()
     to = lab.directory.parent / "restored"
     counting = CountingSeam()
     lab.bring_back(seam=counting)
     shutil.rmtree(to)
-    for n in range(1, counting.count + 1):
+    step = 1 if deep else SHORT_STEP
+    for n in range(1 + seed % step, counting.count + 1, step):
         try:
             lab.bring_back(seam=FailAt(n, code))
         except SowError as error:
