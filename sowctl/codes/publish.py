@@ -196,4 +196,10 @@ CODES: dict[str, str] = {
         Why: Any value of a chain leads to the record, so a message does not identify a record unambiguously.
         Do: Select the records with ``--sow-key``.
         """,
+    "SOW-DEL-007": """2 filter of a delete without a condition
+
+        Why: A filter such as ``10001`` or ``/qty`` is true of each record in which that value is not 0 or missing,
+        which is seldom what is meant where records are deleted.
+        Do: Give a key with ``--key``, or a comparison.
+        """,
 }

@@ -254,7 +254,6 @@ def test_what_is_suggested_exists() -> None:
         (["query", "o", "--distinct"], "did you mean --grouping?"),
         (["snapshot", "o", "--to", "x"], "did you mean --output?"),
         (["stats", "o", "--last", "5m"], "did you mean --since?"),
-        (["subscribe", "o", "--format", "csv"], "did you mean --data-only?"),
         (["delete", "o", "--all"], "did you mean --filter '1 = 1'?"),
         (["lint", "--fix", "--dry-run"], "did you mean --fix --diff?"),
         (["shell", "s.txt"], "pass commands on standard input: sowctl shell < FILE"),

@@ -59,6 +59,16 @@ def test_a_delete_takes_one_way_to_name_records(shop: Cli) -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["A", "10001", "'A'", "/id", "-5", "1 + 1", "(7)", " 7 "])
+def test_a_delete_refuses_a_value_that_is_no_condition(text: str, shop: Cli) -> None:
+    for words in ([text], ["--filter", text]):
+        said = shop("delete", "t", "--yes", *([f"({text})"] if text.startswith("-") and len(words) == 1 else words))
+        assert said.status == 2 and ("SOW-DEL-007" in said.err or text == "A"), said.err
+    assert ids(shop("query", "t").out) == ["A", "B", "C,D"]
+    assert shop("delete", "t", "--filter", "1 = 1", "--yes").status == 0
+    assert shop("query", "t").out == ""
+
+
 def test_a_directory_stands_for_its_configuration(shop: Cli) -> None:
     place = str(Path.cwd())
     elsewhere = Path("elsewhere")

@@ -178,7 +178,7 @@ def test_notes_and_reports_break_between_words_on_a_terminal(demo: Path, cli: Cl
 @pytest.mark.parametrize(
     "argv",
     [
-        ("journal", "search", "orders"),
+        ("journal", "check", "orders"),
         ("query", "orders", "/orderId = 'x' AND"),
         ("export", "orders", f"/no/such/{'directory/' * 12}orders.parquet"),
         ("publish", "orders", "--expiration", "10m", "--on-error", "skip"),

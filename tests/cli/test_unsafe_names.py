@@ -86,6 +86,7 @@ CALLS: dict[str, list[list[str]]] = {
         ["sql", f"select '{NAMED}' as \"{NAMED}\""],
         ["sql", f'from "{NAMED}"'],
     ],
+    "tail": [["tail", TOPIC, "--until-now"], ["tail", NAMED]],
     "subscribe": [["subscribe", TOPIC, "--until-now"], ["subscribe", NAMED]],
     "delete": [["delete", TOPIC, "--filter", "/id BEGINS WITH ('5')", "--yes"], ["delete", NAMED, "--filter", "1=1"]],
     "expire": [["expire", TOPIC], ["expire", NAMED]],

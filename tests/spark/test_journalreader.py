@@ -115,8 +115,8 @@ def test_an_archive_beside_a_directory_of_journals(stocked: Lab, spark: SparkSes
 @pytest.mark.parametrize(
     ("options", "wanted", "keep"),
     [
-        ({"topic": "past"}, {"topic": "past"}, None),
-        ({"topic": "orders", "operation": "delete"}, {"topic": "orders"}, "delete"),
+        ({"topic": "past"}, {"topic_names": ("past",)}, None),
+        ({"topic": "orders", "operation": "delete"}, {"topic_names": ("orders",)}, "delete"),
         ({"operation": "publish"}, {}, "publish"),
         ({"fromTxid": 100, "toTxid": 333}, {"from_txid": 100, "to_txid": 333}, None),
         (
@@ -225,7 +225,7 @@ def test_partitions_grow_with_the_journal() -> None:
 
 def test_messages_as_structs_where_deletions_have_none(stocked: Lab, spark: SparkSession) -> None:
     found = read(journal(stocked, topic="orders", payloadSchema="id BIGINT, who STRUCT<name: STRING>"), spark)
-    expected = engine(stocked, topic="orders")
+    expected = engine(stocked, topic_names=("orders",))
     assert [row["payload"] is None for row in found] == [row[1] == "delete" for row in expected]
     for row, one in zip(found, expected, strict=True):
         assert row["payload"] is None or f'"id":{row["payload"]["id"]},'.encode() in one[2]

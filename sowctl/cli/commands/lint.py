@@ -103,7 +103,8 @@ def run(invocation: Invocation, arguments: LintArguments) -> int:
     from sowctl.cli.configuration import find_main_file, parse_defines
 
     inputs = (
-        [find_main_file(invocation, file) for file in arguments.files]
+        # A directory stands for the files in it.
+        [(Path(file), None) if Path(file).is_dir() else find_main_file(invocation, file) for file in arguments.files]
         if arguments.files
         else [find_main_file(invocation, None)]
     )

@@ -57,7 +57,6 @@ COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "delete": {"--all": "--filter '1 = 1'"},
     "snapshot": {"--to": "--output"},
     "stats": {"--last": "--since"},
-    "subscribe": {"--format": "--data-only"},
 }
 """By a command, what an option means there alone; overrides :data:`OPTION_SYNONYMS`."""
 
@@ -87,7 +86,7 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
     "watch": "subscribe",
     "follow": "subscribe",
     "consume": "subscribe",
-    "wait": "subscribe --max",
+    "wait": "tail --max",
     "insert": "publish",
     "put": "publish",
     "set": "publish",

@@ -61,8 +61,8 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
 
     Of several targets those without any record yet are left out.
 
-    Raises UsageError ``SOW-DEL-001`` unless exactly one selector is given (C31), ``SOW-DEL-002`` for a bare file, and
-    what stores and journals raise.
+    Raises UsageError ``SOW-DEL-001`` unless exactly one selector is given (C31), ``SOW-DEL-002`` for a bare file,
+    ``SOW-DEL-007`` for a filter that compares nothing, and what stores and journals raise.
     """
     named = options.sow_keys if options.sow_keys is not None else options.keys
     chosen = [s for s in (options.filter, named, options.data) if s is not None]
@@ -77,6 +77,8 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
         raise UsageError(
             "SOW-DEL-003", "an empty filter would delete everything", hint="to delete all records, use --filter '1=1'"
         )
+    if options.filter is not None:
+        _refuse_value(options.filter)
     topics = []
     for target in select_readable_targets(instance, targets):
         if target.topic is None:
@@ -103,6 +105,24 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
                 reports.append(_delete_matching(session, writer, topic, matcher, options))
                 session.flush_memtables(force=True)
         return reports
+
+
+def _refuse_value(text: str) -> None:
+    """Refuse a filter that is a value alone, such as a key: it would be true of all records that have it."""
+    from sowctl.expressions.syntax import nodes
+    from sowctl.expressions.syntax.errors import ExpressionError
+    from sowctl.expressions.syntax.parser import parse_filter
+
+    try:
+        node = parse_filter(text)
+    except ExpressionError:
+        return  # reported with its place when it is compiled
+    if isinstance(node, nodes.Literal | nodes.Field | nodes.Arithmetic | nodes.Unary):
+        raise UsageError(
+            "SOW-DEL-007",
+            f"the filter {text.strip()} is a value, not a condition",
+            hint="for the record with this key: --key; for all records: --filter '1 = 1'",
+        )
 
 
 def _count_matching(instance: Instance, topic: TopicConfig, matcher: Matcher, options: DeleteOptions) -> DeleteReport:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.verbs.subscribe import Subscription
 
 
@@ -199,6 +198,7 @@ def follow_topics(
     from sowctl.cli.commands.bodies.places import hold_place
     from sowctl.cli.lookup import apply_unknown
     from sowctl.engine.options import QueryOptions
+    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target
     from sowctl.engine.verbs.query import report_unknown_fields
