@@ -139,3 +139,13 @@ def test_command_lines_of_earlier_pages_are_still_read(line: str) -> None:
         command, rest = find_command((parts.word or "", rest[0])), rest[1:]
     assert command is not None
     assert read_with_typer("sowctl", load_command(command).parameters, [*parts.leading, *rest]) is not None
+
+
+def test_advice_on_what_other_commands_print(shop: Cli) -> None:
+    shop("publish", "pairs", stdin=b'{"a":"3","b":"z"}\n')
+    lines = shop("diff", "t@1", "t", "--format", "envelopes").out
+    assert lines
+    said = shop("publish", "t", stdin=lines.encode())
+    assert said.status == 3 and "--framing envelope" in said.err
+    said = shop("publish", "t", stdin=b"id,a\n1,x\n")
+    assert said.status == 3 and "FILE.csv" in said.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
@@ -15,8 +16,6 @@ from sowctl.declarations import DOCUMENT, Argument, declare_option
 from sowctl.errors import NegativeError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sowctl.config.lint import Linted
     from sowctl.findings import Finding, Level
 

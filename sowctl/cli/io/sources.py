@@ -266,19 +266,22 @@ def suggest_conversion(refused: Rejected, kind: str | None, command: str) -> str
         source = "" if refused.source == STDIN_NAME else f" < {shlex.quote(refused.source)}"
         return f"these look like envelopes, as printed by --meta: sowctl {command} --framing envelope{source}"
     if b"," in text and text[:1] not in b'{"':
+        if refused.source == STDIN_NAME:
+            return "if this is CSV, write it to a file: publish --from FILE.csv makes a message of each row"
         return "if this is CSV, read it with sowctl publish --from, which converts each row to a message"
     return None
 
 
 def is_envelope(text: bytes) -> bool:
-    """True where a JSON object has the members of an envelope: the topic by name, the key and the data."""
+    """True where a JSON object has the members of an envelope: topic, data, and another one of those in all of them."""
     import json
 
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and {"topic", "sow_key", "data"} <= found.keys()
+    members = found.keys() if isinstance(found, dict) else set()
+    return {"topic", "data"} <= members and not members.isdisjoint({"sow_key", "command", "operation", "message_type"})
 
 
 def _format_pipeline(refused: Rejected, tool: str, command: str, operator: str = "") -> str:
