@@ -39,7 +39,10 @@ class Place(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """One problem: rule or code, level, place, what it is, what to do; ``excerpt`` shows source lines with a caret."""
+    """One problem: rule or code, level, place, what it is, what to do; ``excerpt`` shows source lines with a caret.
+
+    ``kind`` is a word that tells findings of one code apart, where a code has several; programs may rely on it.
+    """
 
     id: str
     level: Level
@@ -47,10 +50,11 @@ class Finding(Struct, frozen=True):
     message: str
     hint: str | None = None
     excerpt: str | None = None
+    kind: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """A flat dictionary for JSON output: rule, severity, file, line, column, path, message and hint, None where
-        unknown; ``path`` is the element. ``offset`` is there where the place has one."""
+        unknown; ``path`` is the element. ``offset`` and ``kind`` are there where the finding has them."""
         row: dict[str, Any] = {
             "rule": self.id,
             "severity": self.level.name.lower(),
@@ -63,6 +67,8 @@ class Finding(Struct, frozen=True):
         }
         if self.place.offset is not None:
             row["offset"] = self.place.offset
+        if self.kind is not None:
+            row["kind"] = self.kind
         return row
 
 

@@ -12,10 +12,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec import Struct
+
 from sowctl.interrupts import allow_interrupts
 
-NOTICE_DELAY_SECONDS = 1.0
-"""Seconds of waiting after which it is said what for."""
+
+class LockWaitLimits(Struct):
+    """Times of waiting; tests set shorter ones."""
+
+    notice_delay_seconds: float = 1.0
+    """Seconds of waiting after which it is said what for."""
+
+
+LOCK_WAIT_LIMITS = LockWaitLimits()
 
 
 def wait_for_lock(
@@ -31,7 +40,7 @@ def wait_for_lock(
         waited = time.monotonic() - begin
         if waited >= wait:
             return False
-        if tell is not None and waited >= NOTICE_DELAY_SECONDS:
+        if tell is not None and waited >= LOCK_WAIT_LIMITS.notice_delay_seconds:
             tell()
             tell = None
         with allow_interrupts():

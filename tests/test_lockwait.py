@@ -51,7 +51,7 @@ def test_attempts_are_made_until_one_succeeds_or_the_time_is_over(monkeypatch: p
     assert lockwait.wait_for_lock(lambda: next(answers), 60, (0.001, 0.002), lambda: told.append("x"))
     assert told == []
     assert not lockwait.wait_for_lock(lambda: False, 0, (0.001, 0.002), lambda: told.append("x"))
-    monkeypatch.setattr(lockwait, "NOTICE_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(lockwait.LOCK_WAIT_LIMITS, "notice_delay_seconds", 0.0)
     assert not lockwait.wait_for_lock(lambda: False, 0.05, (0.001, 0.002), lambda: told.append("x"))
     assert told == ["x"]
 
@@ -73,7 +73,7 @@ def test_the_holders_of_a_lock_are_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["logged", "alone"])
 def test_a_long_wait_is_said_and_names_the_process(topic: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lockwait, "NOTICE_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(lockwait.LOCK_WAIT_LIMITS, "notice_delay_seconds", 0.0)
     Path("sowctl.xml").write_text(CONFIG)
     assert cli("publish", topic, stdin=b'{"id":1}\n').err.startswith(f"{topic}: 1 inserted")
     (path,) = Path("journal").glob("*.lock") if topic == "logged" else Path("sow").glob("alone*-writer")

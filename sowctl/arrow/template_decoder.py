@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, build_coercion, build_column
 from sowctl.arrow.rewrite_pattern import RewritePattern
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import ARRAY_MARKER, NoTemplateError, Template
 from sowctl.messages.json.template_match import (
     LINE_END,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     Numbers = numpy.ndarray[Any, Any]
     SlotValues = dict[int, SlotData] | dict[int, SlotData | pyarrow.Array]
     ColumnBuilder = Callable[[int, SlotValues, bytes], pyarrow.Array]
-
-MIN_BATCH_MESSAGES = 64
-"""Messages below which a batch is decoded in less time than arrays are made."""
 
 
 class DecodedBatch(NamedTuple):
@@ -92,7 +90,7 @@ class TemplateDecoder:
 
     def decode(self, parts: Sequence[Any], lengths: Numbers) -> DecodedBatch | None:
         """The messages that lie back to back in ``parts``; None where decoding them is as good."""
-        if self._shapes.skips_next() or len(lengths) < MIN_BATCH_MESSAGES:
+        if self._shapes.skips_next() or len(lengths) < JSON_LIMITS.min_array_messages:
             return None
         try:
             if (whole := self._decode_uniform(parts, lengths)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 from textual.app import ComposeResult
@@ -22,9 +23,17 @@ FILTER_DELAY_SECONDS = 0.2
 """Seconds without a key after which a filter is asked."""
 PREFETCH_ROWS = 10
 """Rows between the cursor and the end of what has been read, below which more is read."""
-MAX_ROWS = 10 * PAGE_RECORDS
-"""Records that are kept; those far from the cursor leave the table, and are read again where it comes back."""
 _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+
+
+class TableLimits(Struct):
+    """Bounds of a table of records; tests set smaller ones."""
+
+    max_rows: int = 10 * PAGE_RECORDS
+    """Records that are kept; those far from the cursor leave the table, and are read again where it comes back."""
+
+
+TABLE_LIMITS = TableLimits()
 
 
 class RecordsPage(BrowserScreen):
@@ -139,7 +148,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             self._more = page.more
         else:
             self._records = [*added, *self._records]
-        surplus = max(0, len(self._records) - MAX_ROWS)
+        surplus = max(0, len(self._records) - TABLE_LIMITS.max_rows)
         dropped = surplus if behind else 0
         if behind:
             del self._records[:surplus]

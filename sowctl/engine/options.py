@@ -6,7 +6,6 @@ takes (:mod:`sowctl.declarations`). The AMPS option text and the Python API use 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Struct
@@ -93,11 +92,6 @@ Fresh: TypeAlias = Annotated[
     bool, declare_option("--fresh", help="Recompute a view or conflated topic, ignoring its cache.")
 ]
 DryRun: TypeAlias = Annotated[bool, declare_option("--dry-run", help="Show what would be done without doing it.")]
-
-
-def needs_reindex(loaded: Iterable[tuple[str, str, int]]) -> bool:
-    """Return whether a load (topic, type, count) calls for ``reindex_loaded``: smaller stores have no indexes."""
-    return max((count for _, _, count in loaded), default=0) >= INDEX_MIN_RECORDS
 
 
 class PublishOptions(Struct, frozen=True):

@@ -13,13 +13,22 @@ from itertools import chain, pairwise
 from struct import Struct, unpack
 from typing import Any
 
+import msgspec
+
 PART_KEY_BITS = 32
 """Bits of a key that tell its part: with fewer than 2**32 parts, ``half * count`` stays within 64 bits."""
 
 _WORDS_LAYOUT = Struct("8s" * 256)
-SORT_BATCH_KEYS = 1 << 20
-"""So many keys are sorted at once, about."""
 
+
+class KeyspaceLimits(msgspec.Struct):
+    """Bounds of what is done with keys at once; tests set smaller ones."""
+
+    sort_batch_keys: int = 1 << 20
+    """So many keys are sorted at once, about."""
+
+
+KEYSPACE_LIMITS = KeyspaceLimits()
 KeyBounds = tuple[bytes | None, bytes | None]
 """The keys from the first (inclusive) to the second (exclusive); None is no bound."""
 
@@ -59,7 +68,7 @@ def find_last_occurrences(keys: Any) -> Any:
     """The places of the last occurrence of every key of a numpy array (uint64), in key order."""
     import numpy as np
 
-    count = -(-len(keys) // SORT_BATCH_KEYS)
+    count = -(-len(keys) // KEYSPACE_LIMITS.sort_batch_keys)
     if count <= 1:
         return _find_last_in_part(keys)
     # Part by part of the key space: what a sort needs besides, five numbers for each key, it needs for one part.

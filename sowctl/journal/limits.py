@@ -1,4 +1,4 @@
-"""Sizes of blocks, frames and stretches of a journal.
+"""Sizes of blocks, frames and stretches of a journal, and of what is read and sent of it at once.
 
 The figures, each with its reason or what was measured, are fields of :class:`JournalLimits`; tests set smaller ones.
 Limits that belong to the format are constants of :mod:`sowctl.journal.blockcodec`.
@@ -34,6 +34,13 @@ class JournalLimits(Struct):
     frame_bytes: int = 16 << 20
     """Content of a frame of zstd: what is unpacked for a block of it. One frame alone saved 4.4 % of a journal of
     orders, such frames 3.8 %, frames of 1 MiB nothing."""
+    manifest_interval_bytes: int = 1 << 30
+    manifest_interval_files: int = 256
+    """So much is sent to an archive at most before its manifest is written: what a run that is killed has to send
+    again."""
+    first_tail_txids: int = 4096
+    """Txids from the end that are looked at first for the last entries: a few blocks. Where they do not suffice, eight
+    times as many are."""
 
 
 JOURNAL_LIMITS = JournalLimits()

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from msgspec import Struct
+
 from sowctl.directories import FILE_MODE, make_directories, sync_directory
 from sowctl.errors import MissingError, UsageError
 from sowctl.extras import build_missing_package_error
@@ -37,10 +39,18 @@ COPY_CHUNK_BYTES = 4 << 20
 """Bytes that are copied at a time."""
 RETRY_SECONDS = 20
 """Seconds for which a store that does not answer is asked again, where its library would go on for minutes."""
-MAX_COPY_BYTES = 5 << 30
-"""Bytes of the largest object that S3 copies by one request."""
 _ATOMIC_STORES = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
 """Stores in which a file is there when all of it was written, and not before."""
+
+
+class RemoteLimits(Struct):
+    """Bounds of stores at URLs; tests set smaller ones."""
+
+    max_copy_bytes: int = 5 << 30
+    """Bytes of the largest object that S3 copies by one request."""
+
+
+REMOTE_LIMITS = RemoteLimits()
 
 
 class FoundFile(NamedTuple):
@@ -410,7 +420,7 @@ def rename_file(source: RemotePath, place: RemotePath) -> None:
         if place.scheme not in _ATOMIC_STORES:
             system.create_dir(target.rpartition("/")[0], recursive=True)
             _rename_in_store(system, path, target)
-        elif size > MAX_COPY_BYTES:
+        elif size > REMOTE_LIMITS.max_copy_bytes:
             write_file(place, iterate_chunks(source))
         else:
             system.copy_file(path, target)

@@ -195,7 +195,7 @@ class StoreExamination:
     def _check_records(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
         yield from self._check_values(keys, values, "record")
         self.records += len(keys)
-        self.payload_bytes += count_payload_bytes(values)
+        self.payload_bytes += _count_found_payload_bytes(values)
         for entry in build_expiry_entries(keys, values):
             self.expiry_sum += xxh3_64_intdigest(entry)
 
@@ -222,7 +222,7 @@ class StoreExamination:
         short = [key[:8] for key in keys]
         yield from self._check_values(short, values, "version of")
         self.versions += len(keys)
-        self.version_bytes += count_payload_bytes(values)
+        self.version_bytes += _count_found_payload_bytes(values)
         before: tuple[bytes, int] = (b"", 0)
         for key, value in zip(keys, values, strict=True):
             if len(key) != codec.HISTORY_KEY_SIZE or len(value) < codec.VALUE_OVERHEAD_BYTES:
@@ -302,6 +302,12 @@ class StoreExamination:
         if meta.has_journal and self.highest_txid > meta.applied:
             message = f"a record has txid {self.highest_txid}, but the position of the store is txid {meta.applied}"
             yield self._build_finding("SOW-STO-051", message, "meta")
+
+
+def _count_found_payload_bytes(values: Sequence[bytes]) -> int:
+    """Payload bytes of many values together; none of a value that is shorter than what stands around its payload."""
+    overhead, count_optional_bytes = codec.VALUE_OVERHEAD_BYTES, codec.count_optional_bytes
+    return count_payload_bytes([value for value in values if len(value) >= overhead + count_optional_bytes(value)])
 
 
 def ignore_progress(done: int, total: int) -> None:

@@ -184,7 +184,7 @@ def ids_of_last(table: DataTable[Any]) -> str:
 
 
 def test_records_that_are_far_away_leave_the_table_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MAX_ROWS", 150)
+    monkeypatch.setattr(records.TABLE_LIMITS, "max_rows", 150)
 
     async def keys(pilot: Pilot[None], browser: Browser) -> None:
         await settled(pilot, lambda: said(browser).startswith("record 1 of 250"))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine import options
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.verbs import reindex
 from tests.cli.conftest import Cli
@@ -19,7 +18,7 @@ def _columns(lab: Lab) -> dict[Path, bytes]:
 
 def test_publish_and_replay_bring_indexes_up_to_date(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
-    monkeypatch.setattr(options, "INDEX_MIN_RECORDS", 20)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 20)
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=0) for number in range(30)))
     for _ in range(2):

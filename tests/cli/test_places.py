@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sowctl
+from sowctl.cli.commands.bodies.places import PLACE_LIMITS
 from sowctl.cli.main import main
 from sowctl.engine.subscriptions.bookmark_stores.file import FileStore
 from sowctl.engine.subscriptions.bookmark_stores.protocol import PlaceAdvance, Subscriber
@@ -198,7 +199,7 @@ def test_a_place_is_stored_behind_what_has_left_the_process(
     publish(shop, 1, 30)
     out, steps = Out(), []
     advance = FileStore.advance_place
-    monkeypatch.setattr("sowctl.cli.commands.bodies.places.COMMIT_INTERVAL_SECONDS", looks)
+    monkeypatch.setattr(PLACE_LIMITS, "commit_interval_seconds", looks)
 
     def checked(self: FileStore, who: Subscriber, step: PlaceAdvance) -> None:
         steps.append(step)
@@ -220,7 +221,7 @@ def test_what_cannot_leave_the_process_is_not_taken_as_printed(
 ) -> None:
     publish(shop, 1, 30)
     out = Out(room)
-    monkeypatch.setattr("sowctl.cli.commands.bodies.places.COMMIT_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(PLACE_LIMITS, "commit_interval_seconds", 0.0)
     line = [*BASE, "--store", "a.bookmarks", *WHO, "--commit", "--commit-every", "0s", "--rate", "500"]
     assert main(line, environ={}, stdin=io.BytesIO(), stdout=out, stderr=io.BytesIO()) == 6
     printed = [json.loads(text) for text in out.left.splitlines()]

@@ -315,8 +315,10 @@ def test_check_finds_a_state_that_is_not_that_of_the_journal(shop: Cli, tmp_path
     file.close()
     result = shop("check")
     assert result.status == 5
-    counters, lost = [line for line in result.out.splitlines() if "error[SOW-QUE-020]" in line]
-    assert "txid 2" in lost and "counters" in counters
+    assert result.out.count("error[SOW-QUE-020]") == 2
+    counters, lost = map(json.loads, shop("check", "--format", "json").out.splitlines())
+    assert (counters["kind"], lost["kind"]) == ("state-counters", "missing-message")
+    assert "txid 2" in lost["message"]
 
 
 def test_check_knows_that_a_clock_may_go_back(shop: Cli) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sowctl.identity.keyspace import (
+    KEYSPACE_LIMITS,
     compute_part_bounds,
     compute_stable_order,
     find_last_occurrences,
@@ -62,7 +63,7 @@ def test_shares_hold_every_place_once_in_order(keys: np.ndarray, count: int) -> 
 def test_last_occurrences_and_order(keys: np.ndarray, sorted_at_once: int) -> None:
     last = {key: place for place, key in enumerate(keys.tolist())}
     # one part of the key space after the other, as of a long column, gives what one sort gives
-    with patch("sowctl.identity.keyspace.SORT_BATCH_KEYS", sorted_at_once):
+    with patch.object(KEYSPACE_LIMITS, "sort_batch_keys", sorted_at_once):
         assert find_last_occurrences(keys).tolist() == [last[key] for key in sorted(last)]
     assert compute_stable_order(keys).tolist() == sorted(range(len(keys)), key=lambda place: keys[place])
 

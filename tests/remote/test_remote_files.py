@@ -76,7 +76,7 @@ def test_a_file_gets_another_name_once(root: RemotePath, monkeypatch: pytest.Mon
         remote_files.rename_file(root / "nothing", root / "three")
     assert caught.value.code == "SOW-RMT-002" and remote_files.find_size(root / "three") is None
     # What is too large for one request is copied by reading it.
-    monkeypatch.setattr(remote_files, "MAX_COPY_BYTES", 3)
+    monkeypatch.setattr(remote_files.REMOTE_LIMITS, "max_copy_bytes", 3)
     remote_files.write_file(first, [b"large ", b"content"])
     remote_files.rename_file(first, then)
     assert remote_files.read_file(then) == b"large content"

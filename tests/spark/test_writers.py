@@ -22,7 +22,6 @@ import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from sowctl.engine import options
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.writing.session import WriteSession
@@ -358,7 +357,7 @@ def test_of_two_attempts_at_one_task_only_the_one_that_spark_counts_is_published
 def test_indexes_follow_a_commit_of_many_rows(lab: Lab, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that there are; without this the next query would read every record."""
     monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
-    monkeypatch.setattr(options, "INDEX_MIN_RECORDS", 20)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 20)
     lab.publish("orders", *(message(id=number, v="x") for number in range(30)))
     for _ in range(2):
         lab.query("orders", "/v = 'x'", index_from=0)

@@ -116,6 +116,15 @@ def test_parts_that_do_not_fit(tmp_path: Path) -> None:
     assert ids(path) == ["SOW-STO-002"]
 
 
+@pytest.mark.parametrize("body", [b"\xff" * 6, b"\0\0\x10\x27" + bytes(40)], ids=["header", "optional parts"])
+def test_a_value_that_is_too_short_has_no_payload_bytes(tmp_path: Path, body: bytes) -> None:
+    path = new_store(tmp_path / "x.sow", 20)
+    key = key_of(4)
+    tamper(path, b"records", key, body + crc32(body, crc32(key)).to_bytes(4, "little"))
+    counters = [finding.message for finding in check_store(path) if finding.id == "SOW-STO-051"]
+    assert counters[0].split(" ")[0] == str(60 * 19)  # the others have 60 bytes each
+
+
 def test_a_damaged_meta_record_still_lets_the_records_be_checked(tmp_path: Path) -> None:
     path = new_store(tmp_path / "x.sow", 30)
     tamper(path, b"meta", META_KEY, b"SOWSTORE" + bytes(30))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sowctl.engine import options
+from sowctl.engine.search.figures import needs_reindex
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
@@ -17,7 +17,7 @@ def update_indexes(invocation: Invocation, loaded: Sequence[tuple[str, str, int]
     Raises OSError where the report cannot be written.
     """
     # A small load does not even load what knows of indexes.
-    if not options.needs_reindex(loaded):
+    if not needs_reindex(loaded):
         return
     from sowctl.engine.verbs.reindex import reindex_loaded
 

@@ -33,8 +33,8 @@ from sowctl.engine.options import (
     QueryOptions,
     ReplayOptions,
     SubscribeOptions,
-    needs_reindex,
 )
+from sowctl.engine.search.figures import needs_reindex
 from sowctl.engine.topics.targets import Target, make_missing_error
 from sowctl.errors import UsageError, convert_memory_errors
 from sowctl.values.jsontree import convert_numbers

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sowctl.errors import ConfigError, MissingError, SowError
 from sowctl.expressions.functions.signature import Function, declare_function
 from sowctl.store.codec import extract_payloads, read_stamps
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
 from sowctl.values.paths import Path, parse_path
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.expressions.environment import Environment
 
-_SCAN_BATCH_RECORDS = 1000
 LookupTexts = tuple[bytes | None, ...]
 
 
@@ -60,11 +60,11 @@ class _LookupTable:
         # memtable has what was published before in this run.
         writer = self._instance.opened(topic)
         if writer is not None:
-            self._load_batches(writer.last_txid, now, writer.scan(_SCAN_BATCH_RECORDS, now))
+            self._load_batches(writer.last_txid, now, writer.scan(STORE_LIMITS.read_batch_records, now))
             return
         try:
             with closing(open_current_source(self._instance, topic, now=now)) as source:
-                self._load_batches(source.last_txid, now, source.read_batches(_SCAN_BATCH_RECORDS))
+                self._load_batches(source.last_txid, now, source.read_batches(STORE_LIMITS.read_batch_records))
         except MissingError:
             self._found, self._position = {}, None
 

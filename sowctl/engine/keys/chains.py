@@ -25,6 +25,7 @@ from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.identity.keys import build_domain_prefix, compute_key_digest
 from sowctl.messages.base import KeyTexts
 from sowctl.store.codec import KEY_CHECK_SLICE, TOMBSTONE_FLAG, extract_payloads
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
@@ -39,7 +40,6 @@ TWO_CHAINS_CODE = "SOW-PUB-017"
 NO_LINEAGE = bytes(16)
 NO_DIGEST = bytes(16)
 """The digest of a message that gets none."""
-_SCAN_BATCH_RECORDS = 1000
 
 
 class ChainOptions(Struct, frozen=True):
@@ -237,7 +237,7 @@ class Chains:
         self._position = max(self._position, topic.last_txid)
 
     def _learn_from_records(self, topic: OpenTopic) -> None:
-        for keys, values in topic.scan(_SCAN_BATCH_RECORDS, self._instance.now):
+        for keys, values in topic.scan(STORE_LIMITS.read_batch_records, self._instance.now):
             self._learn_from_values(keys, values)
 
     def _learn_from_values(self, keys: list[bytes], values: list[bytes]) -> None:
@@ -259,7 +259,7 @@ class Chains:
 
     def _validate_chains(self, topic: OpenTopic) -> None:
         """Compare every record's primary value with its chain."""
-        for keys, values in topic.scan(_SCAN_BATCH_RECORDS, self._instance.now):
+        for keys, values in topic.scan(STORE_LIMITS.read_batch_records, self._instance.now):
             texts, _ = self._texts(extract_payloads(values))
             for key, value, (primary,) in zip(keys, values, texts, strict=True):
                 if primary is not None and self.links.get(primary, b"") != key + value[KEY_CHECK_SLICE]:

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from sowctl.engine.records import RecordBatch
 from sowctl.errors import UsageError
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.units import parse_whole_number
 
-LOWEST_BATCH_RECORDS = 1000
 MAX_BATCH_BYTES = 4 << 20
 """Bytes of payloads that are handed on together. What is known of a path is brought up to date once for each time, so
 that of 1,000 paths few payloads cost as much as many; as trees they take about ten times as much memory."""
@@ -109,8 +109,8 @@ class PayloadSample:
                     heappushpop(kept, (rank, at, payloads[at - self.seen]))
             self.seen += len(batch)
         kept.sort(key=lambda one: one[1])
-        for start in range(0, len(kept), LOWEST_BATCH_RECORDS):
-            yield [payload for _, _, payload in kept[start : start + LOWEST_BATCH_RECORDS]]
+        for start in range(0, len(kept), STORE_LIMITS.read_batch_records):
+            yield [payload for _, _, payload in kept[start : start + STORE_LIMITS.read_batch_records]]
 
 
 def _hash_key(key: bytes) -> int:

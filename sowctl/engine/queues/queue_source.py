@@ -18,13 +18,12 @@ from sowctl.engine.topics.positions import build_definition
 from sowctl.errors import UsageError
 from sowctl.store.builder import build_store
 from sowctl.store.codec import encode_record
+from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.instant import ViewInstant
-
-_BATCH_RECORDS = 1000
 
 
 def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
@@ -56,7 +55,7 @@ def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
                 stamps = message.txid, message.timestamp, message.expiration
                 keys.append(key)
                 values.append(encode_record(key, bytes(8), *stamps, 0, message.payload, None, correlation, topic))
-                if len(keys) == _BATCH_RECORDS:
+                if len(keys) == STORE_LIMITS.read_batch_records:
                     builder.append_records(keys, values)
                     keys, values = [], []
             if keys:

@@ -49,20 +49,29 @@ class _Looked(Exception):
     """Ends a change without writing anything."""
 
 
+class _Fault(NamedTuple):
+    """A fault of a state: its ``kind`` (``sow-queue(5)``), and what it is."""
+
+    kind: str
+    message: str
+
+
 class _Difference(NamedTuple):
     """Messages, by their txids, in which a state and the journal differ; ``words`` say how, with {} for these."""
 
+    kind: str
     words: str
     txids: Collection[int]
 
-    def format_words(self, txids: Collection[int]) -> list[str]:
-        """The words for some of the messages; nothing for none."""
+    def build_faults(self, txids: Collection[int]) -> list[_Fault]:
+        """Build the fault for some of the messages; nothing for none."""
         shown = (
             "txid "
             + ", ".join(map(str, sorted(txids)[:_MAX_SHOWN_TXIDS]))
             + (" and more" if len(txids) > _MAX_SHOWN_TXIDS else "")
         )
-        return [self.words.format(format_count(len(txids), "message is", "messages are"), shown)] if txids else []
+        text = self.words.format(format_count(len(txids), "message is", "messages are"), shown)
+        return [_Fault(self.kind, text)] if txids else []
 
 
 class _JournalGaps(NamedTuple):
@@ -94,9 +103,9 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
     Raises SowError for what kept it from being read and is no damage.
     """
     path = build_state_path(instance, queue)
-    found: list[str] = []
-    of_gaps: list[str] = []
-    ahead: list[str] = []
+    found: list[_Fault] = []
+    of_gaps: list[_Fault] = []
+    ahead: list[_Fault] = []
     counts = ""
     boot, synced = read_boot_id(), queue.file_backed_metadata
     file = QueueFile(path, instance.seam, boot=boot, synced=synced, lock_wait=instance.lock_wait)
@@ -115,7 +124,7 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
             if why is None and belongs_to_other_copy(rows, log):
                 why = "it belongs to another copy of the journal"
             if why == AHEAD_OF_JOURNAL:
-                ahead = [_AHEAD_MESSAGE.format(rows.state.applied, last)]
+                ahead = [_Fault("ahead-of-journal", _AHEAD_MESSAGE.format(rows.state.applied, last))]
             if why is not None:
                 counts = f"{path.name}: no longer used ({why})"
                 raise _Looked
@@ -127,8 +136,8 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
             for difference in _compare_with_journal(instance, queue, log, last, rows):
                 # Of what was cut out of the journal only the state knows; in all else the two have to agree.
                 unknown = [txid for txid in difference.txids if cut.explains_difference(txid)]
-                found += difference.format_words(set(difference.txids).difference(unknown))
-                of_gaps += difference.format_words(unknown)
+                found += difference.build_faults(set(difference.txids).difference(unknown))
+                of_gaps += difference.build_faults(unknown)
             state = rows.state
             counts = f"{path.name}: {state.pending_count:,} pending, {state.leased:,} leased, {state.dead:,} dead"
             raise _Looked
@@ -141,10 +150,17 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
     if of_gaps:
         # Making the state anew costs what it alone knows.
         hint += "; messages whose acknowledgements a repair removed from the journal are then delivered again"
-    findings = [Finding(FINDING_CODE, Level.ERROR, Place(str(path)), text, hint) for text in found]
-    findings += [Finding(FINDING_CODE, Level.WARNING, Place(str(path)), one, _AHEAD_HINT) for one in ahead]
     text = "a repair removed entries from the journal that the state may include: "
-    findings += [Finding(FINDING_CODE, Level.WARNING, Place(str(path)), text + one, kept) for one in of_gaps]
+    cut_out = [fault._replace(message=text + fault.message) for fault in of_gaps]
+    findings = [
+        Finding(FINDING_CODE, level, Place(str(path)), fault.message, advice, kind=fault.kind)
+        for level, faults, advice in (
+            (Level.ERROR, found, hint),
+            (Level.WARNING, ahead, _AHEAD_HINT),
+            (Level.WARNING, cut_out, kept),
+        )
+        for fault in faults
+    ]
     return findings, counts
 
 
@@ -153,7 +169,7 @@ def _build_backlog(instance: Instance, queue: Queue) -> Backlog:
     return Backlog(queue, lambda: QueueExpressions(instance, queue), instance.publisher_id, regex=regex)
 
 
-def _check_pages(rows: StateRows) -> Iterator[str]:
+def _check_pages(rows: StateRows) -> Iterator[_Fault]:
     """The pages against the indexes and counters that follow from them."""
     rows.verify_structure()
     state = rows.state
@@ -170,7 +186,7 @@ def _check_pages(rows: StateRows) -> Iterator[str]:
         page = rows.load_page(first)
         txids = list(page.txids)
         if not txids or txids[0] < max(first, behind + 1) or sorted(set(txids)) != txids:
-            yield f"the page of txid {first} is not in order"
+            yield _Fault("page-order", f"the page of txid {first} is not in order")
             continue
         behind = txids[-1]
         held |= {(holder, first) for holder in page.list_holders()}
@@ -185,36 +201,36 @@ def _check_pages(rows: StateRows) -> Iterator[str]:
             if one == LEASED:
                 in_flight[page.holders[index]] += 1
                 if not page.tokens[index] or first not in rows.list_lease_pages(page.holders[index]):
-                    yield f"the lease of txid {page.txids[index]} is incomplete"
+                    yield _Fault("incomplete-lease", f"the lease of txid {page.txids[index]} is incomplete")
             elif one == BARRIER:
                 barriers.add(page.txids[index])
         due = page.find_next_alarm()
         if due and not (page.alarm and page.alarm <= due and first in alarms):
-            yield f"the due index misses an entry of the page of txid {first}"
+            yield _Fault("due-index", f"the due index misses an entry of the page of txid {first}")
     # These rows have no checksums: each of them follows from the pages, which have.
     if rows.collect_lease_index() != held or rows.collect_alarm_index() != rung:
-        yield "the lease index or the due index does not match the pages"
+        yield _Fault("lease-index", "the lease index or the due index does not match the pages")
     named |= {(one.publisher, one.sequence): txid for txid, one in rows.list_dead_messages().items() if one.publisher}
     if rows.collect_name_index() != named:
-        yield "the bookmarks of clients do not match the messages"
+        yield _Fault("bookmark-index", "the bookmarks of clients do not match the messages")
     deferred, due_then = rows.collect_deferral_index()
     if deferred != due_then:
-        yield "the two lists of acknowledgements without messages differ"
+        yield _Fault("deferral-index", "the two lists of acknowledgements without messages differ")
     if set(rows.iter_ready_pages()) != ready:
-        yield "the index of ready messages does not match the pages"
+        yield _Fault("ready-index", "the index of ready messages does not match the pages")
     written = state.ready, state.leased, state.delayed, state.barriers
     if written != tuple(counts[one] for one in (READY, LEASED, DELAYED, BARRIER)):
-        yield "the counters of the states do not match the pages"
+        yield _Fault("state-counters", "the counters of the states do not match the pages")
     if state.dead != len(rows.list_dead_messages()):
-        yield "the counter of dead messages is wrong"
+        yield _Fault("dead-counter", "the counter of dead messages is wrong")
     noted = rows.find_first_barrier()
     if (noted[0] if noted else None) != min(barriers, default=None):
-        yield "the recorded oldest barrier is not the oldest"
+        yield _Fault("oldest-barrier", "the recorded oldest barrier is not the oldest")
     for number, holder in rows.list_holders().items():
         if holder.in_flight != in_flight.pop(number, 0):
-            yield f"the counter of messages leased to {holder.name!r} is wrong"
+            yield _Fault("holder-counter", f"the counter of messages leased to {holder.name!r} is wrong")
     if in_flight:
-        yield "messages are leased to unknown holders"
+        yield _Fault("unknown-holder", "messages are leased to unknown holders")
 
 
 def _compare_with_journal(
@@ -252,11 +268,11 @@ def _compare_with_journal(
     mortal = {txid for txid in absent if theirs[txid]}
     if len(mortal) <= state.expired.get(TIME_LIMIT_REASON, 0):
         absent -= mortal
-    yield _Difference("{} in the journal but not in the queue: {}", absent)
+    yield _Difference("missing-message", "{} in the journal but not in the queue: {}", absent)
     extra = mine.keys() - theirs.keys()
-    yield _Difference("{} pending in the queue but not by the journal: {}", extra)
+    yield _Difference("extra-message", "{} pending in the queue but not by the journal: {}", extra)
     own = {txid for txid in rows.list_dead_messages() if txid >= oldest}
-    yield _Difference("{} dead in the queue or by the journal, but not in both: {}", own ^ dead)
+    yield _Difference("dead-message", "{} dead in the queue or by the journal, but not in both: {}", own ^ dead)
 
 
 def _list_pending(rows: StateRows, now: int) -> dict[int, int]:

@@ -37,12 +37,20 @@ if TYPE_CHECKING:
 FILE_PLACEHOLDER = "{}"
 """What stands for the name of a file with the message in a command's arguments."""
 MAX_BACKOFF_SECONDS = 300.0
-IDLE_NOTICE_SECONDS = 5.0
-"""Seconds without anything to do until a worker says what it waits for."""
 STOP_GRACE_SECONDS = 5.0
 """Seconds that commands have to end when the worker is told to."""
 _POLL_INTERVAL_SECONDS = 0.02
 """Seconds between two looks at commands where the system does not announce their end."""
+
+
+class WorkerLimits(Struct):
+    """Times of a worker; tests set shorter ones."""
+
+    idle_notice_seconds: float = 5.0
+    """Seconds without anything to do until a worker says what it waits for."""
+
+
+WORKER_LIMITS = WorkerLimits()
 
 
 class WorkOptions(DescribedStruct, frozen=True):
@@ -183,7 +191,7 @@ class Worker:
         """Tell once what keeps an idle worker from ending: others may have leases without an end."""
         now = time.monotonic()
         self._idle = now if self._idle is None else self._idle
-        if depth.pending and not self._told and now - self._idle >= IDLE_NOTICE_SECONDS:
+        if depth.pending and not self._told and now - self._idle >= WORKER_LIMITS.idle_notice_seconds:
             self._told = True
             parts = {"leased to others": depth.leased, "delayed": depth.delayed, "blocked": depth.blocked}
             words = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)

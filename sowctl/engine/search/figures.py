@@ -14,6 +14,8 @@ indexed).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from sowctl.engine import options
@@ -168,3 +170,8 @@ class QueryLimits(Struct):
 
 
 QUERY_LIMITS = QueryLimits()
+
+
+def needs_reindex(loaded: Iterable[tuple[str, str, int]]) -> bool:
+    """Return whether a load (topic, type, count) calls for ``reindex_loaded``: smaller stores have no indexes."""
+    return max((count for _, _, count in loaded), default=0) >= QUERY_LIMITS.index_min_records

@@ -6,7 +6,8 @@ error before anything happens; one that means nothing for files is known, and co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 
 from msgspec import Struct
@@ -77,12 +78,49 @@ def parse_option_text(text: str) -> Mapping[str, str]:
             raise _make_syntax_error(text, at, "a name is missing")
         if name in found:
             raise _make_syntax_error(text, at, f"duplicate option {name}")
-        # An identifier in brackets may begin a value, too: orderby=[/odd name] DESC.
-        found[name] = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+        found[name] = value[1:-1] if _is_bracketed_list(value) else value
         if not equals:
             found[name] = "true"
         at = end + 1
     return found
+
+
+def _is_bracketed_list(value: str) -> bool:
+    """Return whether one pair of brackets encloses a value.
+
+    Identifiers in brackets may stand at both ends, too: ``[/odd name] AS [/other name]``.
+    """
+    if not (value.startswith("[") and value.endswith("]")):
+        return False
+    depth, quote = 0, ""
+    for sign in value[:-1]:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        else:
+            depth += (sign == "[") - (sign == "]")
+            if not depth:
+                return False
+    return True
+
+
+def _verify_field_list(name: str, value: str) -> None:
+    """Raise ExpressionError for a list of fields that is none, with a hint where brackets would make it a field."""
+    from sowctl.expressions.syntax.errors import ExpressionError
+    from sowctl.expressions.syntax.parser import parse_grouping, parse_order_by
+
+    parse: Callable[[str], object] = parse_order_by if name == "orderby" else parse_grouping
+    try:
+        parse(value)
+    except ExpressionError as error:
+        with suppress(ExpressionError):
+            parse(f"[{value}]")
+            # Brackets around a whole value enclose a list. What is in them is not taken for a name where it is no list:
+            # a wrong word behind a field would then be a field that no record has.
+            told = f"for a field named {value}, write {name}=[[{value}]]"
+            error.hint = told if error.hint is None else f"{error.hint}; {told}"
+        raise
 
 
 def _find_option_end(text: str, at: int) -> int:
@@ -109,12 +147,14 @@ def _find_option_end(text: str, at: int) -> int:
 
 
 def apply_option_text(options: QueryOptions, text: str) -> ParsedOptions:
-    """Return ``options`` changed by an option text. Raises UsageError ``SOW-QRY-017``."""
+    """Return ``options`` changed by an option text. Raises UsageError ``SOW-QRY-017``, ExpressionError for a list."""
     changes: dict[str, object] = {}
     bookmark, literal, notes = None, False, []
     known = list_query_options()
     for name, value in parse_option_text(text).items():
         try:
+            if name in ("orderby", "grouping"):
+                _verify_field_list(name, value)
             if name in known:
                 changes[known[name].name] = parse_option_value(known[name], value)
             elif name == BOOKMARK:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.sources.source import MatchedPairs, Pairs, StoredSource, build_bare_runs
 from sowctl.engine.topics.expiration import can_expire, find_unexpired
 from sowctl.engine.topics.positions import (
@@ -52,9 +53,6 @@ MEMTABLE_PART_CHANGES = 1000
 DENSE_CHANGE_RATIO = 8
 """If a memtable changes one record in N or more, all are read instead of searching for those: a search that
 proves that a key is new takes 5 us, and passing a record 0.6."""
-MAX_TAIL_TXIDS = 1_000_000
-"""More txids than this behind the last run, and the store may have been replaced since it was looked at."""
-
 
 T = TypeVar("T")
 Rebuild = Callable[[DamageError], "CurrentSource | None"]
@@ -358,7 +356,7 @@ def open_current_source(
             notify_other_definition(instance, topic, snapshot.meta)
             try:
                 memtable = read_overlay(
-                    instance, topic, snapshot.meta, path, until, most=MAX_TAIL_TXIDS if attempts else None
+                    instance, topic, snapshot.meta, path, until, most=FOLD_LIMITS.max_tail_txids if attempts else None
                 )
                 break
             except _TailTooLong:

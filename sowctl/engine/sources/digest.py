@@ -23,12 +23,11 @@ from sowctl.errors import MissingError
 from sowctl.store.codec import extract_payloads as payloads_of
 from sowctl.store.codec import read_expiration
 from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum, compute_digest_term
+from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
-
-SCAN_BATCH_RECORDS = 1000
 
 
 class Digest(Struct, frozen=True):
@@ -99,8 +98,8 @@ def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tup
                 records += 1
     if rule is not None and can_expire(rule):
         hidden = sorted(snapshot.iter_expired_keys(now))
-        for start in range(0, len(hidden), SCAN_BATCH_RECORDS):
-            keys = hidden[start : start + SCAN_BATCH_RECORDS]
+        for start in range(0, len(hidden), STORE_LIMITS.read_batch_records):
+            keys = hidden[start : start + STORE_LIMITS.read_batch_records]
             # An expired record under a memtable's key has left the sum already.
             changed = memtable.find_values(keys) if memtable is not None else {}
             found = snapshot.read_values([key for key in keys if key not in changed])
@@ -116,7 +115,7 @@ def _sum_versions(source: CurrentSource, target: Target, now: int) -> tuple[int,
     assert rule is not None
     total = records = versions = 0
     view = VersionsSource(source, target.topic, now)
-    for key, timeline in view.iterate_timelines(SCAN_BATCH_RECORDS):
+    for key, timeline in view.iterate_timelines(STORE_LIMITS.read_batch_records):
         # Versions that a writer would drop by now do not count, whether or not one has dropped them: equal stores give
         # equal sums.
         kept = prune_versions(timeline, now, rule.window)
@@ -131,7 +130,7 @@ def _sum_versions(source: CurrentSource, target: Target, now: int) -> tuple[int,
 def _digest_records(source: Source, *, payloads: bool = False) -> Digest:
     total = records = txid = 0
     with closing(source):
-        for keys, values in source.read_batches(SCAN_BATCH_RECORDS):
+        for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
             total += compute_digest_sum(keys, payloads_of(values) if payloads else values)
             records += len(keys)
             # Bytes 4 to 12 of a value are its txid: taken out by themselves, since the rest of the value is not needed.

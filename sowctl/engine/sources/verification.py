@@ -25,6 +25,7 @@ from sowctl.engine.topics.positions import OTHER_HISTORY, OTHER_KEYS, build_defi
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import DamageError, MissingError, RefusedError, UsageError
 from sowctl.store.codec import TOMBSTONE_FLAG
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import ReplayOptions
     from sowctl.journal.reader import Journal
-
-VERIFY_BATCH_RECORDS = 1000
 
 
 def verify_store(
@@ -106,9 +105,10 @@ def _verify_remaining_entries(
     ):
         gone = sorted(deleted)
         parts: Iterator[Pairs] = (
-            (gone[at : at + VERIFY_BATCH_RECORDS], []) for at in range(0, len(gone), VERIFY_BATCH_RECORDS)
+            (gone[at : at + STORE_LIMITS.read_batch_records], [])
+            for at in range(0, len(gone), STORE_LIMITS.read_batch_records)
         )
-        for keys, values in chain(then.read_batches(VERIFY_BATCH_RECORDS), parts):
+        for keys, values in chain(then.read_batches(STORE_LIMITS.read_batch_records), parts):
             found = dict(zip(*live.find_records(keys), strict=True))
             expected = dict(zip(keys, values, strict=False))
             if live.hides:

@@ -27,6 +27,7 @@ from sowctl.engine.subscriptions.topic_states import TopicStates
 from sowctl.engine.topics.positions import NO_STORE_CODE, has_log, open_log
 from sowctl.engine.topics.retention import find_version_at
 from sowctl.errors import MissingError, RefusedError
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.values.times import Micros
     from sowctl.values.topicref import TopicRef
-
-_BATCH_RECORDS = 1000
 
 
 class ReplayStart(DescribedStruct, frozen=True):
@@ -162,7 +161,9 @@ def _open_past_state(
     way = plan_past_state(instance, topic, 0 if oldest else at, held)
     source = VersionsSource(way.current, topic, way.at)
     # Flags of stored values do not have what changes behind the store have dropped: the timelines do.
-    found = (find_version_at(versions, way.at) for _, versions in source.iterate_timelines(_BATCH_RECORDS))
+    found = (
+        find_version_at(versions, way.at) for _, versions in source.iterate_timelines(STORE_LIMITS.read_batch_records)
+    )
     return source, min((version.txid for version in found if version is not None and version.lossy), default=None)
 
 

@@ -26,7 +26,7 @@ from sowctl.engine.tables.statement import StatementNames, parse_names, parse_wo
 from sowctl.engine.tables.table_names import JOURNAL_TABLE, NamedTable, find_table, list_fields
 from sowctl.engine.tables.topic import TableRead
 from sowctl.engine.views.instant import ViewInstant, run_with_topics
-from sowctl.engine.views.openers import open_entry
+from sowctl.engine.views.openers import open_derived_entry
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class Database:
         if tables:
             refs = dict.fromkeys(chain.from_iterable(one.list_refs(instance) for one in tables))
             made = run_with_topics(
-                instance, list(refs), None, open_entry, read_tables, what="the tables of the statement"
+                instance, list(refs), None, open_derived_entry, read_tables, what="the tables of the statement"
             )
         for name, table in made.items():
             self._connection.register(name, table)

@@ -26,7 +26,6 @@ from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.scan import filter_runs, open_access
 from sowctl.engine.tables.index_columns import read_indexed_table
 from sowctl.engine.tables.types import (
-    BATCH_RECORDS,
     FieldTypes,
     can_keep_types,
     find_known_types,
@@ -37,6 +36,7 @@ from sowctl.engine.tables.where import build_filter
 from sowctl.errors import SowError
 from sowctl.messages.base import find_exact_view
 from sowctl.store.codec import extract_payloads
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _build_counted(source: Source) -> pyarrow.Table:
     count = (
         stored.count_visible()
         if stored is not None
-        else sum(len(keys) for keys, _ in source.read_batches(BATCH_RECORDS))
+        else sum(len(keys) for keys, _ in source.read_batches(STORE_LIMITS.read_batch_records))
     )
     return pa.table({"_topic": arrays.build_constant(source.topic, count)})
 
@@ -196,7 +196,7 @@ def _read(
     kind = instance.find_message_type(source.message_type)
 
     def blocks() -> Iterator[MessageBlock]:
-        for keys, values in source.read_batches(BATCH_RECORDS):
+        for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
             rows = [_facts(source, *pair, facts) for pair in zip(keys, values, strict=True)] if facts else None
             views = _views(kind, extract_payloads(values))
             once[0] = once[0] and not has_repeats(views)

@@ -23,6 +23,7 @@ from sowctl.engine.search.index_lookup import compute_max_changed, format_readin
 from sowctl.memo.directory import MemoDirectory
 from sowctl.messages.base import find_exact_view
 from sowctl.store.codec import extract_payloads
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source, StoredSource
 
-BATCH_RECORDS = 1000
 _decode = msgspec.json.Decoder().decode
 SAMPLE_RECORDS = 2000
 """Records, the first ones, that have to show the types that are kept, where others have changed."""
@@ -228,7 +228,9 @@ def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, chang
         return False
     kind = instance.find_message_type(stored.message_type)
     look, view = Inference(types.names, exact=True), find_exact_view(kind) or kind.view
-    for _, values in islice(stored.read_batches(BATCH_RECORDS), SAMPLE_RECORDS // BATCH_RECORDS):
+    for _, values in islice(
+        stored.read_batches(STORE_LIMITS.read_batch_records), SAMPLE_RECORDS // STORE_LIMITS.read_batch_records
+    ):
         look.add(map(view, extract_payloads(values)))
     # Columns stand in the order in which the records bring them up.
     if [field.name for field in look.build_struct()] != [field.name for field in types.fields]:

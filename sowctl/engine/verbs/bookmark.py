@@ -113,23 +113,26 @@ def rewind_places(
     wanted = parse_bookmark_range(text, instance.clock)
     if wanted.is_recent or wanted.end is not None:
         raise UsageError("SOW-BKM-007", f"{text!r} is not a single position", hint="give a time, a bookmark or a txid")
+    quiet = replace(instance, notify=lambda words: None)
     with open_log(instance) as log:
         to = resolve_bookmark_range(instance, log, wanted, not_found=NotFoundPolicy.FAIL).after
-        rows = [row for row in store.list_places() if chosen.includes(row.who)]
-        for row in rows:
-            found = _locate_place(replace(instance, notify=lambda words: None), log, row)
-            # A place that is not there any more is behind all that is left.
-            if found.txid is not None and found.txid < to:
-                raise RefusedError(
-                    "SOW-BKM-008",
-                    f"client {row.who.client!r}, subscription {row.who.sub_id!r} is at txid {found.txid}, "
-                    f"but {text!r} is at txid {to}: the messages between would be skipped",
-                    hint="to move a position forward, use sowctl bookmark set",
-                )
-    with hold_place_locks(store, [row.who for row in rows], instance):
-        for row in rows:
-            store.set_place(row.who, str(wanted))
-    return [row for row in store.list_places() if chosen.includes(row.who)]
+        locked = {row.who for row in store.list_places() if chosen.includes(row.who)}
+        with hold_place_locks(store, sorted(locked), instance):
+            # Read again under the locks: until then another run may have set a place back further, or removed it.
+            rows = [row for row in store.list_places() if row.who in locked]
+            for row in rows:
+                found = _locate_place(quiet, log, row)
+                # A place that is not there any more is behind all that is left.
+                if found.txid is not None and found.txid < to:
+                    raise RefusedError(
+                        "SOW-BKM-008",
+                        f"client {row.who.client!r}, subscription {row.who.sub_id!r} is at txid {found.txid}, "
+                        f"but {text!r} is at txid {to}: the messages between would be skipped",
+                        hint="to move a position forward, use sowctl bookmark set",
+                    )
+            for row in rows:
+                store.set_place(row.who, str(wanted))
+            return [row for row in store.list_places() if row.who in locked]
 
 
 def purge_subscriptions(

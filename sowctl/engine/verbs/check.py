@@ -41,6 +41,7 @@ from sowctl.errors import (
     convert_memory_errors,
 )
 from sowctl.findings import Finding, Level, Place
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.display import format_bytes, format_count
 from sowctl.values.times import format_time
 
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from sowctl.store.meta import StoreMeta
 
 
-SCAN_BATCH_RECORDS = 1000
 _UNREADABLE_STATUSES = frozenset({StorageError.exit_status, LockedError.exit_status})
 """Exit statuses of errors that say nothing of damage: no permission, a lock."""
 
@@ -305,7 +305,7 @@ class CheckRun:
                 continue
             try:
                 run = SortedRun(path)
-                run.check(SCAN_BATCH_RECORDS)
+                run.check(STORE_LIMITS.read_batch_records)
             except BadRun as problem:
                 # A writer may have merged it since the names were read.
                 if path.exists():
@@ -333,7 +333,7 @@ class CheckRun:
             if not present.known:
                 return
             with closing(open_file_source(self._instance, path)) as source:
-                for keys, values in source.read_batches(SCAN_BATCH_RECORDS):
+                for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
                     found = present.find_misplaced(keys, values)
                     records += len(keys)
                     self._instance.watch("keys", records, source.meta.records)

@@ -18,7 +18,7 @@ from sowctl.engine.views.cache import find_cache_path
 from sowctl.engine.views.conflation.conflation_store import AdvanceReport, ConflationStore
 from sowctl.engine.views.conflation.state_tables import is_recorded
 from sowctl.engine.views.instant import run_at_instant
-from sowctl.engine.views.openers import open_entry
+from sowctl.engine.views.openers import open_derived_entry
 from sowctl.errors import UsageError
 from sowctl.values.times import MICROS_PER_SECOND
 
@@ -65,7 +65,7 @@ def advance_conflated(instance: Instance, names: Sequence[str] = ()) -> Iterator
                 )
             done = AdvanceReport(0, 0, 0, "computed by readers")
         else:
-            done = run_at_instant(instance, entry, None, open_entry, partial(_advance_topic, entry, path))
+            done = run_at_instant(instance, entry, None, open_derived_entry, partial(_advance_topic, entry, path))
         yield ConflateReport(
             entry.name,
             entry.message_type,

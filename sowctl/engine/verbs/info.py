@@ -16,6 +16,7 @@ from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory
 from sowctl.store.codec import extract_payloads, read_stamps
 from sowctl.store.integrity import DIGEST_MODULUS
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.sortedrun import build_runs_directory
 from sowctl.values.display import format_count
 from sowctl.values.units import INTERVAL_NANOSECONDS, format_interval
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from sowctl.journal.block import TopicState
     from sowctl.store.meta import StoreMeta
     from sowctl.values.topicref import TopicRef
-
-BATCH_RECORDS = 1000
 
 
 def list_topic_info(
@@ -182,7 +181,7 @@ def _describe_logical_topics(instance: Instance, topic: TopicConfig, problems: l
     row.records, row.digest, row.expired = found.records, found.digest, 0
     row.payload_bytes, row.last_update = 0, None
     with closing(open_source(instance, target, None)) as source:
-        for _, values in source.read_batches(BATCH_RECORDS):
+        for _, values in source.read_batches(STORE_LIMITS.read_batch_records):
             row.payload_bytes += sum(map(len, extract_payloads(values)))
             row.last_update = max(row.last_update or 0, *(read_stamps(value)[1] for value in values))
     return row
@@ -255,7 +254,7 @@ def _fill_from_source(row: TopicInfo, source: CurrentSource, path: Path) -> None
     for run in (run for run in (memtable.runs if memtable is not None else ()) if run.path.parent == beside):
         row.runs, row.run_records, row.run_bytes = row.runs + 1, row.run_records + len(run), row.run_bytes + run.bytes
     # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
-    row.lag = sum(map(len, memtable.iterate_parts(BATCH_RECORDS))) if memtable is not None else 0
+    row.lag = sum(map(len, memtable.iterate_parts(STORE_LIMITS.read_batch_records))) if memtable is not None else 0
     _fill_file_use(row, path)
 
 

@@ -14,14 +14,13 @@ from sowctl.engine.views.openers import open_target
 from sowctl.errors import RefusedError
 from sowctl.store.builder import build_store
 from sowctl.store.codec import read_stamps
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import Definition
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.store.write import WriteTxn
-
-BATCH_RECORDS = 1000
 
 
 class SnapshotReport(Struct, frozen=True):
@@ -54,7 +53,7 @@ def write_snapshot(
         build_store(path, _build_definition(instance, target, source), seam=instance.seam, now=instance.now) as builder,
     ):
         last_time = last_txid = 0
-        for keys, values in source.read_batches(BATCH_RECORDS):
+        for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
             builder.append_records(keys, values)
             for value in values:
                 txid, time = read_stamps(value)

@@ -14,15 +14,14 @@ from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.views.cache import find_cache_path
 from sowctl.engine.views.definition import build_query
 from sowctl.engine.views.instant import ViewInstant, run_at_instant
-from sowctl.engine.views.openers import open_entry
+from sowctl.engine.views.openers import open_derived_entry
 from sowctl.engine.views.view import open_computed, plan_refresh, refresh_cache
 from sowctl.errors import UsageError
+from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
-
-BATCH_RECORDS = 1000
 
 
 class ViewInfo(Struct, frozen=True):
@@ -153,7 +152,7 @@ def refresh_view(instance: Instance, view: View, *, fresh: bool = False) -> Refr
         done = refresh_cache(moment, view)
         return ("none", 0) if done is None else (done.way, done.changed)
 
-    way, changed = run_at_instant(instance, view, None, open_entry, work, fresh=fresh)
+    way, changed = run_at_instant(instance, view, None, open_derived_entry, work, fresh=fresh)
     path = find_cache_path(instance, view)
     return RefreshReport(view.name, view.message_type, way, changed, _count_records(instance, path))
 
@@ -168,10 +167,10 @@ def check_view(instance: Instance, view: View) -> ViewCheck:
     """Compare what a view shows, from its cache, with what its sources say at the same instant."""
 
     def work(moment: ViewInstant) -> ViewCheck:
-        with closing(open_entry(moment, view)) as shown, closing(open_computed(moment, view)) as computed:
+        with closing(open_derived_entry(moment, view)) as shown, closing(open_computed(moment, view)) as computed:
             return _compare_messages(view, shown, computed)
 
-    return run_at_instant(instance, view, None, open_entry, work)
+    return run_at_instant(instance, view, None, open_derived_entry, work)
 
 
 def _compare_messages(view: View, shown: Source, computed: Source) -> ViewCheck:
@@ -193,5 +192,5 @@ def _compare_messages(view: View, shown: Source, computed: Source) -> ViewCheck:
 
 
 def _read_pairs(source: Source) -> Iterator[tuple[bytes, bytes]]:
-    for keys, values in source.read_batches(BATCH_RECORDS):
+    for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
         yield from zip(keys, values, strict=True)

@@ -25,14 +25,13 @@ from sowctl.engine.views.groups import encode_message
 from sowctl.engine.views.joins import JoinedRow, build_rows, find_no_partners, finish_rows, join_record
 from sowctl.expressions.rows.retraction import Contribution, RetractableProjection
 from sowctl.identity.keys import build_batch_digester
+from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 Changes = Mapping[bytes, ViewRecord | None]
 """The records of a source that may have changed, by key, as they are now; None for one that is gone."""
-BATCH_RECORDS = 1000
-"""First records whose rows are read together."""
 
 
 class Contributions:
@@ -80,8 +79,8 @@ class IncrementalUpdate:
 
     def _rows_of_one(self, changes: Changes) -> None:
         keys = sorted(changes)
-        for start in range(0, len(keys), BATCH_RECORDS):
-            some = keys[start : start + BATCH_RECORDS]
+        for start in range(0, len(keys), STORE_LIMITS.read_batch_records):
+            some = keys[start : start + STORE_LIMITS.read_batch_records]
             records = [record for key in some if (record := changes[key]) is not None]
             rows = build_rows(self._program, records, find_no_partners)
             self._exchange(some, rows)
@@ -95,8 +94,8 @@ class IncrementalUpdate:
                     concerned |= tables.replace_record(source, key, old, new)
         # All records are as they will be before any row is made of them.
         roots = sorted(concerned)
-        for start in range(0, len(roots), BATCH_RECORDS):
-            some = roots[start : start + BATCH_RECORDS]
+        for start in range(0, len(roots), STORE_LIMITS.read_batch_records):
+            some = roots[start : start + STORE_LIMITS.read_batch_records]
             rows: list[tuple[ViewRecord | None, ...]] = []
             for root in some:
                 record, sought = tables.read_record(0, root), set[bytes]()

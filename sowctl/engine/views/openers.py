@@ -68,8 +68,8 @@ def open_target(
         instance,
         entry,
         at,
-        open_entry,
-        lambda moment: open_entry(moment, entry),
+        open_derived_entry,
+        lambda moment: open_derived_entry(moment, entry),
         fresh=fresh,
         memory=memory,
         states=states,
@@ -114,8 +114,8 @@ def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
                 )
 
 
-def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
-    """The source of a derived entry as of a moment; it stays open when the moment is closed."""
+def open_derived_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
+    """Return the source of a derived entry of any kind as of a moment; it stays open when the moment is closed."""
     module = OPENER_MODULES.get(entry.kind)
     if module is None:
         from sowctl.engine.topics.derived_topics import make_not_topic_error

@@ -66,9 +66,9 @@ def _open_current(moment: ViewInstant, entry: OtherEntry) -> Source:
     """A view or conflated topic that is known to be up to date, or a queue, which has no cache."""
     if isinstance(entry, View):
         return open_entry(moment, entry)
-    from sowctl.engine.views.openers import open_entry as open_any
+    from sowctl.engine.views.openers import open_derived_entry
 
-    return open_any(moment, entry)
+    return open_derived_entry(moment, entry)
 
 
 def plan_refresh_at(moment: ViewInstant, entry: View) -> RefreshPlan:

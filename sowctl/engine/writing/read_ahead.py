@@ -31,7 +31,7 @@ from sowctl.errors import SowError, StorageError
 from sowctl.identity.keys import DIGEST_BYTES, DigestSequence
 from sowctl.journal.group import compress_payloads
 from sowctl.messages.framing.chunks import Chunk, Places
-from sowctl.messages.framing.frames import MAX_WAIT_SECONDS
+from sowctl.messages.framing.frames import FRAME_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
@@ -110,7 +110,7 @@ class ReadAheadProcess:
         parts: list[bytes] = []
         while size:
             # A signal that comes just before a wait does not end it: its handler runs between two waits.
-            while not self._poll.poll(MAX_WAIT_SECONDS * 1000):
+            while not self._poll.poll(FRAME_LIMITS.max_wait_seconds * 1000):
                 pass
             part = os.read(self._reading, size)
             if not part:

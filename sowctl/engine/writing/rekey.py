@@ -32,6 +32,7 @@ from sowctl.journal.format import (
 )
 from sowctl.journal.group import Group
 from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, extract_raw_stamps
+from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
     from sowctl.journal.writer import JournalWriter
 
-REKEY_BATCH_RECORDS = 1000
 UNEXPIRED_CLOCK = 0
 """A clock at which nothing has expired: records that are hidden have keys, too."""
 
@@ -158,7 +158,7 @@ class _RekeyPlan:
         checks: list[bytes] = []
         digests: list[bytes] = []
         txids: list[bytes] = []
-        for some, values in live.read_batches(REKEY_BATCH_RECORDS):
+        for some, values in live.read_batches(STORE_LIMITS.read_batch_records):
             keys += some
             checks += [value[KEY_CHECK_SLICE] for value in values]
             digests += self._make_present_keys(some, values)
@@ -198,7 +198,7 @@ class _RekeyPlan:
         rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
         # A key that a record is published under must not be deleted again.
         targets = {int(key).to_bytes(8, "big") for key in rows[self.kept, 0].tolist()} if len(rows) else set()
-        for keys, values in folded.read_batches(REKEY_BATCH_RECORDS):
+        for keys, values in folded.read_batches(STORE_LIMITS.read_batch_records):
             others = set(self._present.find_misplaced(keys, values)) if self._present.known else set(range(len(keys)))
             self.gone += [
                 key for place, key in enumerate(keys) if place in others and key not in known and key not in targets
@@ -207,8 +207,8 @@ class _RekeyPlan:
     def iterate_groups(self, sources: Sequence[CurrentSource], at: int) -> Iterator[Group]:
         """The entries: deletions first, so that a key that changes hands ends with its new record."""
         gone = sorted(self.gone)
-        for start in range(0, len(gone), REKEY_BATCH_RECORDS):
-            part = gone[start : start + REKEY_BATCH_RECORDS]
+        for start in range(0, len(gone), STORE_LIMITS.read_batch_records):
+            part = gone[start : start + STORE_LIMITS.read_batch_records]
             # The live source comes last and so wins: its check word is that of the record as it is now.
             found = {
                 key: value for source in sources[::-1] for key, value in zip(*source.find_records(part), strict=True)
@@ -218,8 +218,10 @@ class _RekeyPlan:
             values = [found[key] for key in keys]
             yield build_deletion_group(ref, build_deletions(keys, values, logical=self._topic.pattern is not None), at)
         # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
-        for start in range(0, len(self.kept), REKEY_BATCH_RECORDS):
-            yield self._make_publish_group(sources[0], self.kept[start : start + REKEY_BATCH_RECORDS].tolist(), at)
+        for start in range(0, len(self.kept), STORE_LIMITS.read_batch_records):
+            yield self._make_publish_group(
+                sources[0], self.kept[start : start + STORE_LIMITS.read_batch_records].tolist(), at
+            )
 
     def _make_present_keys(self, keys: list[bytes], values: list[bytes]) -> list[bytes]:
         found: list[bytes] = []

@@ -29,6 +29,7 @@ from sowctl.journal.archive.manifest import (
 from sowctl.journal.archive.remotefile import lost_file_error, segment_mismatch_error
 from sowctl.journal.block import Position
 from sowctl.journal.files import BlockRef, JournalFile, read_error
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.maintenance.survey import SurveyedFile
 from sowctl.journal.state import decode_checkpoint
 from sowctl.journal.walk import Walker
@@ -39,8 +40,6 @@ from sowctl.values.display import format_count
 from sowctl.values.times import Micros
 from sowctl.values.topicref import TopicRef
 
-SAVE_INTERVAL_BYTES, SAVE_INTERVAL_FILES = 1 << 30, 256
-"""So much is sent at most before the manifest is written: what a run that is killed has to send again."""
 _SEND_CHUNK_BYTES = 4 << 20
 
 
@@ -110,7 +109,10 @@ class ArchiveUpload:
         try:
             for file in files:
                 self._send_file(file)
-                if self._bytes >= SAVE_INTERVAL_BYTES or len(self._waiting) >= SAVE_INTERVAL_FILES:
+                if (
+                    self._bytes >= JOURNAL_LIMITS.manifest_interval_bytes
+                    or len(self._waiting) >= JOURNAL_LIMITS.manifest_interval_files
+                ):
                     yield from self._save_manifest()
         except SowError:
             # What has come there in full need not be sent again.

@@ -21,6 +21,8 @@ import select
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
+from msgspec import Struct
+
 from sowctl.errors import InputError, StorageError, UsageError
 from sowctl.messages.base import MAX_MESSAGE_BYTES
 from sowctl.messages.framing.chunks import Chunk, Cutter
@@ -35,8 +37,16 @@ UTF8_KINDS = TAGGED_KINDS | {"json"}
 
 UNKNOWN_FRAMING = "SOW-INP-004"
 UNREADABLE_CODE = "SOW-INP-005"
-MAX_WAIT_SECONDS = 0.5
-"""Longest single wait for input in seconds; handlers of signals run between two of them."""
+
+
+class FrameLimits(Struct):
+    """Times of waiting for input; tests set shorter ones."""
+
+    max_wait_seconds: float = 0.5
+    """Longest single wait for input in seconds; handlers of signals run between two of them."""
+
+
+FRAME_LIMITS = FrameLimits()
 
 
 def frame_messages(payloads: Sequence[bytes], framing: str) -> bytes:
@@ -168,10 +178,10 @@ def _make_descriptor_poller(descriptor: int, chunk: int) -> Callable[[float | No
 
     def is_readable(timeout: float | None) -> bool:
         # A signal that comes just before the wait does not end it, and its handler runs only after it.
-        while timeout is None or timeout > MAX_WAIT_SECONDS:
-            if poll.poll(MAX_WAIT_SECONDS * 1000):
+        while timeout is None or timeout > FRAME_LIMITS.max_wait_seconds:
+            if poll.poll(FRAME_LIMITS.max_wait_seconds * 1000):
                 return True
-            timeout = None if timeout is None else timeout - MAX_WAIT_SECONDS
+            timeout = None if timeout is None else timeout - FRAME_LIMITS.max_wait_seconds
         return bool(poll.poll(timeout * 1000))
 
     def read(timeout: float | None) -> bytes | None:

@@ -35,6 +35,7 @@ from sowctl.spark.jobs.visibility import FileVisibility
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalplan import warn_unsplittable
 from sowctl.spark.reading.positions import PlannedState, open_planned_source, plan_position, read_range
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
 from sowctl.values.times import find_last_txid
 
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 MAX_PARTS = 1000
 """Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
-BATCH_RECORDS = 1000
 ALL_VISIBLE = FileVisibility()
 
 
@@ -63,7 +63,7 @@ class RangePart(Struct, frozen=True):
     def iterate_pairs(self) -> Iterator[Pairs]:
         """Keys and stored values in key order. Raises what reading raises, LockedError where the topic has moved."""
         with closing(open_planned_source(self.origin, self.position, self.at)) as source:
-            yield from read_range(source, self.origin, BATCH_RECORDS, self.low, self.high)
+            yield from read_range(source, self.origin, STORE_LIMITS.read_batch_records, self.low, self.high)
 
 
 class FoldSelection(DescribedStruct, frozen=True):

@@ -31,9 +31,10 @@ from sowctl.spark.jobs.outputs.datasets import write_records
 from sowctl.spark.jobs.outputs.output_spec import Output, Part
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import BATCH_RECORDS, list_parts
+from sowctl.spark.jobs.state import list_parts
 from sowctl.spark.jobs.view_groups import FilePart, compute_groups
 from sowctl.spark.jobs.visibility import FileVisibility, require_visibility
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import Definition
 
 if TYPE_CHECKING:
@@ -168,8 +169,8 @@ def _write_conflated(instance: Instance, entry: ConflatedTopic, directory: Place
     front = f"shown-{xxh3_64_hexdigest(f'{entry.message_type} {entry.name}'.encode())}"
     found: list[FilePart] = []
     with closing(open_target(instance, Target(topic=build_derived_topic(instance.config, entry)), None)) as source:
-        batches = source.read_batches(BATCH_RECORDS)
-        while some := list(islice(batches, max(1, JOB_LIMITS.records_per_part // BATCH_RECORDS))):
+        batches = source.read_batches(STORE_LIMITS.read_batch_records)
+        while some := list(islice(batches, max(1, JOB_LIMITS.records_per_part // STORE_LIMITS.read_batch_records))):
             place = directory / f"{front}-{len(found)}"
             count, _ = write_pairs(place, iter(some))
             found.append(FilePart(place, count))

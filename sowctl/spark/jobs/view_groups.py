@@ -37,6 +37,7 @@ from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import carry_iterator, describe_stages, format_attempt_name, run_tasks
+from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
     from sowctl.spark.jobs.outputs.output_spec import Part
 
-BATCH_RECORDS = 1000
 MAX_HELD_ROWS = 100_000
 """Rows whose inputs a task holds before it makes states of them. A bound of its memory, not measured."""
 _STATES = msgspec.msgpack.Encoder()
@@ -251,7 +251,7 @@ def _finish_join(maker: ProgramFactory, found: Iterable[Row]) -> Iterator[list[J
 
 def _batch_rows(program: Program, found: Iterable[Row]) -> Iterator[list[JoinedRow]]:
     remaining = iter(found)
-    while some := list(islice(remaining, BATCH_RECORDS)):
+    while some := list(islice(remaining, STORE_LIMITS.read_batch_records)):
         yield finish_rows(program, some)
 
 
@@ -328,8 +328,8 @@ def _pairs(
     program: Program, retractable: RetractableProjection, groups: dict[bytes, RetractableGroup]
 ) -> Iterator[Pairs]:
     order = sorted(groups)
-    for start in range(0, len(order), BATCH_RECORDS):
-        part = order[start : start + BATCH_RECORDS]
+    for start in range(0, len(order), STORE_LIMITS.read_batch_records):
+        part = order[start : start + STORE_LIMITS.read_batch_records]
         values = []
         for digest in part:
             fields = retractable.compute_fields(groups[digest], program.environment)

@@ -34,8 +34,9 @@ from sowctl.engine.bulk.staging import (
     create_own_directory,
 )
 from sowctl.engine.bulk.task import StageTask
-from sowctl.engine.options import PublishOptions, needs_reindex
+from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
+from sowctl.engine.search.figures import needs_reindex
 from sowctl.engine.writing.rejects import format_reject_line
 from sowctl.errors import InputError, MissingError, SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope

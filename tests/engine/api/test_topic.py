@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sowctl
-from sowctl.engine import options as engine_options
 from sowctl.engine.api import InstanceHandle, TopicHandle
 from sowctl.engine.api.arguments import At, build_encoder
 from sowctl.engine.options import PublishOptions
@@ -235,7 +234,7 @@ def test_help_names_every_option_of_open() -> None:
 def test_indexes_follow_a_bulk_load(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """As behind a load of the command line: those that there are are built anew before the call returns."""
     monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
-    monkeypatch.setattr(engine_options, "INDEX_MIN_RECORDS", 20)
+    monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 20)
     topic = lab.open().topic("t")
 
     def columns() -> dict[Path, bytes]:

@@ -7,6 +7,7 @@ import pytest
 from sowctl.engine.fold import journal_fold
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.topics.positions import open_log
+from sowctl.identity.keyspace import KEYSPACE_LIMITS
 from sowctl.journal.reader import Journal
 from tests.support.instances import Lab, message
 
@@ -26,7 +27,7 @@ def test_the_same_store_under_the_smallest_bounds(lab: Lab, monkeypatch: pytest.
     for name in ("bucket_bytes", "block_cache_bytes", "fold_part_records", "transaction_parts", "compact_entries"):
         monkeypatch.setattr(FOLD_LIMITS, name, 5)
     monkeypatch.setattr(FOLD_LIMITS, "max_bucket_file_bytes", 500)
-    monkeypatch.setattr("sowctl.identity.keyspace.SORT_BATCH_KEYS", 5)
+    monkeypatch.setattr(KEYSPACE_LIMITS, "sort_batch_keys", 5)
     lab.forget(topic)
     assert lab.open().topic(topic).replay().action == "rebuilt"
     assert lab.digest(topic) == live

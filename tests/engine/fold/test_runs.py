@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.compaction import merge_store
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.runs import find_runs
 from sowctl.engine.sources import current
@@ -305,7 +306,7 @@ def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest
         seen.append(options)
         return read(*args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(current, "MAX_TAIL_TXIDS", 5)
+    monkeypatch.setattr(FOLD_LIMITS, "max_tail_txids", 5)
     monkeypatch.setattr(current, "read_overlay", overtaken)
     source = current.open_current_source(plot.lab.open(), plot.lab.open().topic("j").config)
     try:
@@ -317,7 +318,7 @@ def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest
 
 
 def test_a_long_journal_is_read_where_there_is_no_other_way(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(current, "MAX_TAIL_TXIDS", 1)
+    monkeypatch.setattr(FOLD_LIMITS, "max_tail_txids", 1)
     for run in runs_of(plot):
         run.path.unlink()
     sound(plot)

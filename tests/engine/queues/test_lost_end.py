@@ -174,7 +174,7 @@ def test_what_was_read_and_taken_back(tmp_path: Path) -> None:
     topics_of(lab).write_bytes(known)
     os.truncate(path, size)
     (finding,) = (one for one in check_instance(lab.open()) if one.id == "SOW-QUE-020")
-    assert finding.level is Level.WARNING
+    assert (finding.level, finding.kind) == (Level.WARNING, "ahead-of-journal")
     assert "txid 3" in finding.message and "txid 2" in finding.message
     assert lab.publish("orders", '{"id":33}').first_txid == 3
     assert lab.pending() == [1, 2, 33]

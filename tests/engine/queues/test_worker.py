@@ -198,7 +198,7 @@ def test_a_worker_wakes_when_a_back_off_is_over(queues: MakeQueueLab) -> None:
 
 
 def test_what_keeps_a_worker_from_ending_is_said_once(queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_module, "IDLE_NOTICE_SECONDS", 0.0)
+    monkeypatch.setattr(worker_module.WORKER_LIMITS, "idle_notice_seconds", 0.0)
     lab = live(queues("<LeasePeriod>1500ms</LeasePeriod>"))
     lab.put(1)
     lab.lease(1, "somebody")

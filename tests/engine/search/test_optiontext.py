@@ -7,6 +7,7 @@ import pytest
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.search.optiontext import ParsedOptions, apply_option_text, parse_option_text
 from sowctl.errors import UsageError
+from sowctl.expressions.syntax.errors import ExpressionError
 
 
 def test_everything_at_once() -> None:
@@ -79,7 +80,30 @@ def test_not_both_ways() -> None:
         ("orderby=[/last, first] DESC,top_n=1", "[/last, first] DESC"),
         ("top_n=1,orderby=[[/last, first] DESC,/id]", "[/last, first] DESC,/id"),
         ("orderby=[/id],top_n=1", "/id"),
+        ("orderby=[/a,/b]", "/a,/b"),
+        ("orderby=[[/last name]]", "[/last name]"),
     ],
 )
 def test_a_name_in_brackets_may_begin_a_value(text: str, value: str) -> None:
     assert apply_option_text(QueryOptions(), text).options.order_by == value
+
+
+def test_names_in_brackets_may_stand_at_both_ends_of_a_value() -> None:
+    options = apply_option_text(QueryOptions(), "projection=[/a b] AS [/c],grouping=[[/x y],[/c]]").options
+    assert (options.projection, options.grouping) == ("[/a b] AS [/c]", "[/x y],[/c]")
+
+
+@pytest.mark.parametrize("name", ["orderby", "grouping"])
+def test_the_hint_for_a_name_in_one_pair_of_brackets_can_be_followed(name: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        apply_option_text(QueryOptions(), f"{name}=[/odd name]")
+    told = f"{name}=[[/odd name]]"
+    assert told in (caught.value.hint or "")
+    options = apply_option_text(QueryOptions(), told).options
+    assert "[/odd name]" in (options.order_by, options.grouping)
+
+
+def test_a_wrong_direction_is_no_name() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        apply_option_text(QueryOptions(), "orderby=[/a, /b DOWN]")
+    assert caught.value.code == "SOW-EXP-006"

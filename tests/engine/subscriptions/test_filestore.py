@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,6 +31,7 @@ from tests.support.crashstates import Recorder, Rename
 from tests.support.faults import CountingSeam, FailAt, KillAt, ShortWriteAt
 from tests.support.processes import Child
 
+R = TypeVar("R")
 START = 1_767_600_000_000_000
 A, B = Subscriber("c", "1"), Subscriber("c", "2")
 GOLDEN = Path(__file__).parents[2] / "formats" / "v1" / "store.bookmarks"
@@ -228,6 +230,63 @@ def test_what_a_power_cut_leaves(tmp_path: Path) -> None:
         assert {who: again[who] for who in again if who != A} == {who: found[who] for who in found if who != A}
     assert count > 50
     assert any(isinstance(operation, Rename) for operation in recorder.operations)
+
+
+class OtherWriter(Recorder):
+    """Lets another process store a position of B right after the file was renamed or made."""
+
+    def __init__(self, root: Path, point: str) -> None:
+        super().__init__(root)
+        self.point = point
+
+    def call(self, point: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:  # type: ignore[override]
+        result = super().call(point, function, *args, **kwargs)
+        if point == self.point:
+            self.point = ""
+            opened(self.root / "a.bookmarks", self).set_place(B, "1|2|")
+            self.acknowledge()
+        return result
+
+
+@pytest.mark.parametrize("point", ["file.open", "file.rename"])
+@pytest.mark.usefixtures("tight")
+def test_a_power_cut_after_another_process_wrote_to_a_new_file(tmp_path: Path, point: str) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+    recorder = OtherWriter(place, point)
+    store = opened(place / "a.bookmarks", recorder)
+    while recorder.point:
+        store.set_place(A, ",".join(f"{number}|1|" for number in range(20)))
+    for state in recorder.states():
+        if state.acknowledged:
+            state.materialise(tmp_path / "crashed")
+            assert B in seen(tmp_path / "crashed" / "a.bookmarks"), state.label
+
+
+class InterruptedBeforeSync(Recorder):
+    """Fails the first sync of the directory."""
+
+    failed = False
+
+    def call(self, point: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:  # type: ignore[override]
+        if point == "dir.sync" and not self.failed:
+            self.failed = True
+            raise OSError(errno.EIO, "interrupted")
+        return super().call(point, function, *args, **kwargs)
+
+
+def test_a_power_cut_after_a_file_whose_maker_did_not_sync_its_name(tmp_path: Path) -> None:
+    place = tmp_path / "disk"
+    place.mkdir()
+    recorder = InterruptedBeforeSync(place)
+    with pytest.raises(StorageError):
+        opened(place / "a.bookmarks", recorder).set_place(A, "1|1|")
+    opened(place / "a.bookmarks", recorder).set_place(B, "1|2|")
+    recorder.acknowledge()
+    for state in recorder.states():
+        if state.acknowledged:
+            state.materialise(tmp_path / "crashed")
+            assert B in seen(tmp_path / "crashed" / "a.bookmarks"), state.label
 
 
 @pytest.mark.usefixtures("tight")

@@ -24,6 +24,7 @@ from sowctl.engine.tables.table_names import NamedTable
 from sowctl.engine.tables.topic import TableRead
 from sowctl.engine.tables.types import has_repeats
 from sowctl.errors import ConfigError, UsageError
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.times import parse_time
 
 BEGIN = parse_time("2026-01-05T10:00:00Z", lambda: 0)
@@ -227,7 +228,7 @@ def test_indexes_and_records_say_the_same(
     members = [",".join(f'"{name}":{value(n)}' for name, value in VARIED.items()) for n in range(120)]
     orders.publish([b'{"id":%d,%b}' % (n, text.encode()) for n, text in enumerate(members)])
     orders.replay()
-    monkeypatch.setattr(topic_tables, "BATCH_RECORDS", 50)
+    monkeypatch.setattr(STORE_LIMITS, "read_batch_records", 50)
     queries = [f"SELECT id, {name}, typeof({name}) FROM orders ORDER BY id" for name in VARIED]
     monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 1000)
     plain = [rows(shop, text) for text in queries]

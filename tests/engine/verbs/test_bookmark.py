@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,9 +26,11 @@ from sowctl.engine.verbs.bookmark import (
 )
 from sowctl.errors import MissingError, RefusedError, UsageError
 from sowctl.identity.hashes import hash_client_name
+from sowctl.seam import Seam
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
+R = TypeVar("R")
 ALL = SubscriptionSelection()
 P, OWN = hash_client_name("p"), hash_client_name("test")
 WHO = Subscriber("c", "1")
@@ -115,6 +118,39 @@ def test_rewind_takes_all_back_or_none(shop: Lab) -> None:
             rewind_places(instance, opened, ALL, wrong)
     with pytest.raises(MissingError):
         rewind_places(instance, opened, ALL, "99")
+
+
+class ActsOnce(Seam):
+    """Does something else right before the first call at a point."""
+
+    def __init__(self, point: str, act: Callable[[], object]) -> None:
+        self.point, self.act = point, act
+
+    def call(self, point: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:  # type: ignore[override]
+        if point == self.point:
+            self.point = ""
+            self.act()
+        return function(*args, **kwargs)
+
+
+def test_a_rewind_at_the_same_time_is_not_undone(shop: Lab) -> None:
+    opened = store(shop)
+    opened.set_place(WHO, "9")
+    # The other one takes the locks and releases them between what this one reads and its own locks.
+    seam = ActsOnce("file.lock", lambda: rewind_places(shop.open(), store(shop), ALL, "2"))
+    with pytest.raises(RefusedError) as caught:
+        rewind_places(shop.open(seam), opened, ALL, "6")
+    assert caught.value.code == "SOW-BKM-008" and not seam.point
+    assert [row.bookmark for row in opened.list_places()] == ["2"]
+
+
+def test_a_place_that_was_removed_meanwhile_is_not_made_again(shop: Lab) -> None:
+    opened, gone = store(shop), Subscriber("d", "1")
+    for who in (WHO, gone):
+        opened.set_place(who, "9")
+    seam = ActsOnce("file.lock", lambda: purge_subscriptions(shop.open(), store(shop), SubscriptionSelection("d")))
+    assert [row.who for row in rewind_places(shop.open(seam), opened, ALL, "6")] == [WHO]
+    assert [row.bookmark for row in opened.list_places()] == ["6"]
 
 
 def test_purge(shop: Lab) -> None:

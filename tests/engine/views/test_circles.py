@@ -11,7 +11,7 @@ import pytest
 from sowctl.config.model import OtherEntry
 from sowctl.engine.topics.derived_topics import MAX_DERIVED_DEPTH
 from sowctl.engine.views.instant import run_at_instant
-from sowctl.engine.views.openers import open_entry
+from sowctl.engine.views.openers import open_derived_entry
 from sowctl.errors import ConfigError
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -39,7 +39,9 @@ def _refreshed(lab: Lab) -> Callable[[str], None]:
         assert instance.config is not None
         (entry,) = instance.config.find_entries(name)
         assert isinstance(entry, OtherEntry)
-        run_at_instant(instance, entry, None, open_entry, lambda moment: open_entry(moment, entry).close())
+        run_at_instant(
+            instance, entry, None, open_derived_entry, lambda moment: open_derived_entry(moment, entry).close()
+        )
 
     return read
 

@@ -17,7 +17,7 @@ from sowctl.engine.views.costs import catches_up, compute_spent_seconds, explain
 from sowctl.engine.views.definition import build_query
 from sowctl.engine.views.instant import run_at_instant
 from sowctl.engine.views.limits import VIEW_LIMITS
-from sowctl.engine.views.openers import open_entry
+from sowctl.engine.views.openers import open_derived_entry
 from sowctl.engine.views.view import plan_refresh
 from sowctl.store.env import Store
 from tests.engine.views.test_cache import MakeLab, config_xml, lab, message, topic_xml
@@ -125,7 +125,7 @@ def test_a_cache_counts_what_it_spends_and_then_keeps_rows(lab: Lab) -> None:
             refresh.run()
             return refresh.way
 
-        way = run_at_instant(instance, entry, None, open_entry, work)
+        way = run_at_instant(instance, entry, None, open_derived_entry, work)
         with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
             found = read_state(snapshot)
         assert found is not None

@@ -13,6 +13,7 @@ import pytest
 
 from sowctl.errors import DamageError, MissingError, RefusedError, StorageError
 from sowctl.journal.archive import manifest
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.maintenance import upload
 from sowctl.journal.maintenance.file_compression import compress_file
 from sowctl.journal.maintenance.survey import SurveyedFile, survey_files
@@ -174,7 +175,7 @@ def test_a_run_that_dies_at_any_write(
     log: Path, near: RemotePath, monkeypatch: pytest.MonkeyPatch, writes: int, done: bool
 ) -> None:
     """The archive is what the last manifest said; the next run makes it whole."""
-    monkeypatch.setattr(upload, "SAVE_INTERVAL_FILES", 3)
+    monkeypatch.setattr(JOURNAL_LIMITS, "manifest_interval_files", 3)
     with pytest.raises(KeyboardInterrupt):
         send(log, near, seam=DieAfter(writes, done=done))
     # three segments and a manifest, three times

@@ -210,7 +210,7 @@ def test_a_silent_input_gives_what_is_complete() -> None:
 
 
 def test_a_long_wait_ends_on_time_and_sees_what_comes_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framing, "MAX_WAIT_SECONDS", 0.02)
+    monkeypatch.setattr(framing.FRAME_LIMITS, "max_wait_seconds", 0.02)
     read_end, write_end = os.pipe()
     try:
         reader = FrameReader(read_end, "lines")

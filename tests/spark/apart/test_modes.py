@@ -15,11 +15,11 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, LongType, StringType, StructType, TimestampType
 
-from sowctl.arrow import template_decoder
 from sowctl.arrow.jsoncolumns import format_type
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.arrow.type_checker import TypeChecker
 from sowctl.errors import InputError, SowError
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.types import get_type
 from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.reading.malformed_messages import MalformedRule, MessageJudge
@@ -40,7 +40,7 @@ BESIDE = StructType().add("payload", FIELDS).add("_txid", LongType()).add("_corr
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of any size are tried by their shapes."""
-    monkeypatch.setattr(template_decoder, "MIN_BATCH_MESSAGES", 1)
+    monkeypatch.setattr(JSON_LIMITS, "min_array_messages", 1)
 
 
 @pytest.fixture

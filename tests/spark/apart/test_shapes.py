@@ -21,11 +21,11 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 import numpy as np
 import pyarrow as pa
 
-from sowctl.arrow import template_decoder
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.arrow.rewrite_pattern import RewritePattern
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.messages.json.digits import parse_doubles, parse_whole_numbers
+from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import NoTemplateError, Template
 from sowctl.messages.json.template_match import MessageLines, TemplateMatcher
 
@@ -60,7 +60,7 @@ NAMES = [b"a", b"d", b"s", b"b", b"o", b"n", b"t", b"p", b"y", b"l", b"u", b"v",
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of any size are tried by their shapes."""
-    monkeypatch.setattr(template_decoder, "MIN_BATCH_MESSAGES", 1)
+    monkeypatch.setattr(JSON_LIMITS, "min_array_messages", 1)
 
 
 def together(
@@ -439,7 +439,7 @@ def test_many_random_messages_in_a_process_of_their_own(deep: bool) -> None:
     if not deep:
         pytest.skip("the long form, with --deep")
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
-    code += "from sowctl.arrow import template_decoder\nshaped.MIN_BATCH_MESSAGES = 1\n"
+    code += "from sowctl.messages.json.limits import JSON_LIMITS\nJSON_LIMITS.min_array_messages = 1\n"
     code += "from tests.spark.apart.test_shapes import fuzz\nprint(sum(fuzz(seed, 1500) for seed in range(2, 12)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

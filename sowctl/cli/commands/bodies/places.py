@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.subscriptions.events import Delivery, EventBatch
@@ -26,9 +27,17 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.bookmark_stores.write_buffer import BufferedBookmarkStore
     from sowctl.engine.verbs.subscribe import Subscription
 
-COMMIT_INTERVAL_SECONDS = 1.0
-"""Seconds between two writes of a place, unless something else is asked for."""
 UNLIMITED_SECONDS = float("inf")
+
+
+class PlaceLimits(Struct):
+    """Times of stored places; tests set other ones."""
+
+    commit_interval_seconds: float = 1.0
+    """Seconds between two writes of a place, unless something else is asked for."""
+
+
+PLACE_LIMITS = PlaceLimits()
 
 
 class PlaceTracker:
@@ -76,7 +85,7 @@ class PlaceTracker:
         elif delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
             # Where nothing follows the last message, its own bookmark says the same, and programs look for it.
             self._progress.note_reached(delivery.txid, move=self._last is None or self._last[1] != delivery.txid)
-        return self._commit and time.monotonic() - self._looked >= COMMIT_INTERVAL_SECONDS
+        return self._commit and time.monotonic() - self._looked >= PLACE_LIMITS.commit_interval_seconds
 
     def note_flushed(self) -> None:
         """Note that everything written has been flushed."""
@@ -185,7 +194,7 @@ def _parse_commit_interval(text: str | None) -> tuple[int, float]:
 
     most = 1 << 62
     if text is None:
-        return most, COMMIT_INTERVAL_SECONDS
+        return most, PLACE_LIMITS.commit_interval_seconds
     if (count := parse_whole_number(text)) is not None:
         return max(count, 1), UNLIMITED_SECONDS
     return most, parse_interval("--commit-every", text) or 0.0

@@ -11,6 +11,7 @@ from sowctl.cli.commands.bodies.input_lines import MAX_LINE_BYTES, InputReader, 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import is_terminal
 from sowctl.engine.options import SubscribeOptions
+from sowctl.engine.search.filter_notes import note_filter
 from sowctl.engine.subscriptions.events import Delivery, MarkerEvent
 from sowctl.engine.topics.targets import NewTopicResolver, build_new_topic_resolver, resolve_followed_topics
 from sowctl.engine.verbs.subscribe import subscribe_topics
@@ -198,7 +199,6 @@ def follow_topics(
     from sowctl.cli.commands.bodies.places import hold_place
     from sowctl.cli.lookup import apply_unknown
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.topics.patterns import has_records
     from sowctl.engine.topics.targets import Target
     from sowctl.engine.verbs.query import report_unknown_fields

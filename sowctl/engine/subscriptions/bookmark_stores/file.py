@@ -156,6 +156,7 @@ class FileStore(BookmarkStore):
         # no change.
         if size == self._end > 0:
             return
+        is_first_look = not self._end
         raw: bytes = self._seam.call("file.read", os.pread, fd, size, 0)
         self._end = self._load_content(raw)
         if self._end < size:
@@ -166,8 +167,11 @@ class FileStore(BookmarkStore):
             self._write_content(fd, content, 0)
             # Before any block: what a crash leaves of a header is told from a file of another kind by its length.
             self._seam.call("file.sync", os.fsync, fd)
-            sync_directory(self.path.parent, self._seam)
             self._end = len(content)
+        if is_first_look:
+            # Before any block: the process that made or renamed the file may not have done so yet, or been killed. No
+            # lock helps, since a new file is locked by whoever opens it by its name.
+            sync_directory(self.path.parent, self._seam)
 
     @contextmanager
     def _lock_store_file(self) -> Iterator[int]:
@@ -217,8 +221,8 @@ class FileStore(BookmarkStore):
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        # The old file has the last block, too. Every writer syncs the directory before its first block in the new one.
         self.close()
-        sync_directory(self.path.parent, self._seam)
 
     def _write_content(self, fd: int, content: bytes, offset: int) -> None:
         rest = memoryview(content)

@@ -25,6 +25,7 @@ from sowctl.engine.topics.positions import NO_STORE_CODE
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import MissingError, UsageError
 from sowctl.store.codec import decode_record, read_stamps
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
 from sowctl.values.scalars import to_text
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 ROW_FIELDS = ("clientName", "subId", "bookmark")
 _REQUIRED_KEYS = {"/clientName", "/subId"}
-_BATCH_RECORDS = 1000
 
 
 class RowWriter(Protocol):
@@ -132,7 +132,7 @@ class TopicStore(BookmarkStore):
             # Nothing was published to it yet: an empty store.
             return
         with closing(source):
-            for keys, values in source.read_batches(_BATCH_RECORDS):
+            for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
                 read, _ = extract([decode_record(key, value).payload for key, value in zip(keys, values, strict=True)])
                 for found, value in zip(read, values, strict=True):
                     client, sub_id, bookmark = ((to_text(value) or b"").decode("utf-8", "replace") for value in found)

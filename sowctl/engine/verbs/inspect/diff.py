@@ -27,6 +27,7 @@ from sowctl.engine.topics.positions import NO_STORE_CODE
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.openers import open_target
 from sowctl.errors import MissingError, UsageError
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
 from sowctl.values.differences import FieldChange, FieldPath, compare_views, has_same_reading
 from sowctl.values.paths import Path, parse_path
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs, Source
     from sowctl.messages.base import MessageType
 
-BATCH_RECORDS = 1000
 ChangeKind = Literal["changed", "added", "removed"]
 MetadataDifference = tuple[str, object, object]
 """Metadata that differs: its name, and its values before and after."""
@@ -222,9 +222,9 @@ def _read_side(
     if source is None:
         return iter(())
     if on is not None:
-        return sort_by_fields(source, kind, on, BATCH_RECORDS)
+        return sort_by_fields(source, kind, on, STORE_LIMITS.read_batch_records)
     if options.keys is None:
-        return source.read_batches(BATCH_RECORDS)
+        return source.read_batches(STORE_LIMITS.read_batch_records)
     assert side.target is not None
     meant = resolve_key_texts(options.keys, side.target, source.definition, fields=False)
     for text, keys in zip(options.keys, meant, strict=True):

@@ -20,7 +20,7 @@ from sowctl.engine.maintenance.journal_search.entries import resolve_topic_names
 from sowctl.engine.profile.number_profile import QUANTILE_RANKS, HistogramBar, NumberBudget, NumberProfile
 from sowctl.engine.profile.path_profile import TopicProfile
 from sowctl.engine.profile.rates import MAX_INTERVALS, MINUTE_MICROS, RateCounter, RatesReport
-from sowctl.engine.profile.sample import LOWEST_BATCH_RECORDS, PayloadSample, SampleShare
+from sowctl.engine.profile.sample import PayloadSample, SampleShare
 from sowctl.engine.profile.tally import FrequentValue, Tally, TallyBudget
 from sowctl.engine.profile.trees import UNREADABLE, count_members, parse_trees
 from sowctl.engine.topics.positions import notify_skipped_tail, open_whole_log
@@ -50,6 +50,8 @@ class StatsLimits(Struct):
     max_probed_values: int = 500_000
     """Values that are looked at to find the fields, where none is named. 5 us each: 50,000 orders of ten fields, 333
     records of 1,500, which are the first by key and so no special ones."""
+    probe_batch_records: int = 1000
+    """Records whose messages are looked at together for that."""
     max_values: int = 10_000_000
     """Values that are taken of the fields that were found: 10 s. Where there are more, a part of the records is read.
     """
@@ -274,7 +276,7 @@ def _find_fields(
     shapes = TopicProfile(valued=False)
     values = searched = size = 0
     with ask() as batches, pause_collection():
-        sampled = PayloadSample(batches, share, LOWEST_BATCH_RECORDS)
+        sampled = PayloadSample(batches, share, STATS_LIMITS.probe_batch_records)
         for payloads in sampled:
             size += sum(map(len, payloads))
             # The others are counted: their number and size say which part of them is read then.

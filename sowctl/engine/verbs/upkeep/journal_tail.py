@@ -14,6 +14,7 @@ from sowctl.engine.subscriptions.waker import Waker
 from sowctl.engine.topics.positions import has_log, notify_skipped_tail, open_log, open_whole_log
 from sowctl.engine.topics.targets import split_target
 from sowctl.errors import ConfigError
+from sowctl.journal.limits import JOURNAL_LIMITS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
-
-FIRST_STRETCH_TXIDS = 4096
-"""Txids from the end that are looked at first: a few blocks. Where they do not suffice, eight times as many are."""
 
 
 def read_journal_tail(
@@ -94,7 +92,7 @@ def _read_last_entries(
 ) -> Iterator[EntryBatch]:
     """The last entries up to the txid ``end``: looked for from the end, in stretches that grow."""
     held: deque[tuple[Block, list[int]]] = deque()
-    need, high, size = count, end, max(FIRST_STRETCH_TXIDS, count)
+    need, high, size = count, end, max(JOURNAL_LIMITS.first_tail_txids, count)
     while need > 0 and high >= log.first_txid:
         low = max(high - size, log.first_txid - 1)
         part = _find_last_places(log, wanted, low, high, need)

@@ -29,6 +29,7 @@ from sowctl.engine.views.conflation.timeline import KeyChange, LogStretch
 from sowctl.engine.views.instant import run_at_instant
 from sowctl.errors import MissingError, SowError
 from sowctl.store.builder import build_store
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.times import find_last_txid, format_time
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.views.instant import ViewInstant
-
-BATCH_RECORDS = 1000
 
 
 def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
@@ -145,8 +144,8 @@ def _open_computed(moment: ViewInstant, entry: ConflatedTopic) -> Source:
         outputs = TopicOutputs(instance, entry)
         with build_store(then.file, definition, seam=instance.seam, now=moment.now) as builder:
             keys = sorted(shown)
-            for start in range(0, len(keys), BATCH_RECORDS):
-                some = keys[start : start + BATCH_RECORDS]
+            for start in range(0, len(keys), STORE_LIMITS.read_batch_records):
+                some = keys[start : start + STORE_LIMITS.read_batch_records]
                 builder.append_records(some, [outputs.build_value(shown[key]) for key in some])
             builder.flush()
             builder.install(wait=instance.lock_wait)

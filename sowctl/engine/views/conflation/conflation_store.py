@@ -45,6 +45,7 @@ from sowctl.errors import DamageError, MissingError, VersionError
 from sowctl.store.builder import build_store
 from sowctl.store.codec import read_expiration
 from sowctl.store.env import Store
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import StoreMeta
 from sowctl.store.opening.locks import StoreFiles, WriterLock
 
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from sowctl.engine.views.instant import ViewInstant
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
-
-BATCH_RECORDS = 1000
 
 
 class AdvanceReport(Struct, frozen=True):
@@ -261,8 +260,8 @@ class ConflationStore:
         )
         with build_store(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder:
             keys = sorted(shown)
-            for start in range(0, len(keys), BATCH_RECORDS):
-                some = keys[start : start + BATCH_RECORDS]
+            for start in range(0, len(keys), STORE_LIMITS.read_batch_records):
+                some = keys[start : start + STORE_LIMITS.read_batch_records]
                 builder.append_records(some, [outputs.build_value(shown[key]) for key in some])
             builder.flush()
             builder.open_tables(STATE_TABLES)

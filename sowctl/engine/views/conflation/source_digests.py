@@ -15,14 +15,13 @@ from sowctl.engine.views.conflation.state_tables import SEEN_TABLE, ConflationSt
 from sowctl.engine.views.conflation.timeline import KeyChange
 from sowctl.engine.views.instant import find_entry
 from sowctl.store.codec import read_stamps
+from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.config.derived_entries import ConflatedTopic
     from sowctl.engine.views.instant import ViewInstant
     from sowctl.store.read import Reader
     from sowctl.store.write import WriteTxn
-
-BATCH_RECORDS = 1000
 
 
 class SourceDigests:
@@ -48,13 +47,14 @@ class SourceDigests:
         found: list[KeyChange] = []
         there: set[bytes] = set()
         if keys is None:
-            batches: Iterable[tuple[Any, Any]] = source.read_batches(BATCH_RECORDS)
+            batches: Iterable[tuple[Any, Any]] = source.read_batches(STORE_LIMITS.read_batch_records)
         else:
             if stored is not None and stored.hides:
                 keys |= set(stored.snapshot.iter_expired_keys(moment.now))
             wanted = sorted(keys)
             batches = (
-                source.find_records(wanted[at : at + BATCH_RECORDS]) for at in range(0, len(wanted), BATCH_RECORDS)
+                source.find_records(wanted[at : at + STORE_LIMITS.read_batch_records])
+                for at in range(0, len(wanted), STORE_LIMITS.read_batch_records)
             )
         # What was published before the last look and is seen only now, is taken to be of the instant behind it. A
         # message of a topic came at its own time; when one came into a derived entry, it does not say.

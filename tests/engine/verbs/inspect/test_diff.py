@@ -22,6 +22,7 @@ from sowctl.engine.views.openers import open_target
 from sowctl.errors import MissingError, UsageError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.output.differences.records import encode_envelope
+from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.differences import format_path
 from tests.support.examples import examples
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
@@ -246,7 +247,7 @@ def test_topics_with_other_keys_are_paired_by_their_key_fields(make_lab) -> None
 
 
 def test_states_in_several_batches_meet(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.engine.verbs.inspect.diff.BATCH_RECORDS", 3)
+    monkeypatch.setattr(STORE_LIMITS, "read_batch_records", 3)
     lab.publish("t", *(message(id=number, a=0) for number in range(40)))
     lab.clock.tick(1)
     lab.publish("t", *(message(id=number, a=1) for number in range(5, 60, 5)))

@@ -10,7 +10,6 @@ import pytest
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.profile.sample import SampleShare
 from sowctl.engine.topics.targets import resolve_targets
-from sowctl.engine.verbs.inspect import stats as looking_stats
 from sowctl.engine.verbs.inspect.schema import SchemaReport, profile_schema
 from sowctl.engine.verbs.inspect.stats import (
     MAX_FIELDS,
@@ -162,7 +161,7 @@ def test_names_that_filters_cannot_write_are_left_out(lab: Lab) -> None:
 def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = stats_of(filled)
     assert (whole.searched, whole.looked_at, whole.records) == (None, 200, 200)
-    monkeypatch.setattr(looking_stats, "LOWEST_BATCH_RECORDS", 1)
+    monkeypatch.setattr(STATS_LIMITS, "probe_batch_records", 1)
     monkeypatch.setattr(STATS_LIMITS, "max_probed_values", 50)
     found = stats_of(filled, batch=5)
     assert found.searched is not None

@@ -7,7 +7,6 @@ import random
 import pytest
 import zstandard
 
-import sowctl.engine.verbs.upkeep.journal_tail as tail_module
 from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.engine.verbs.upkeep.journal_tail import follow_journal, read_journal_tail
 from sowctl.errors import ConfigError, DamageError, MissingError
@@ -22,7 +21,7 @@ XML = config_xml(topic_xml("t") + topic_xml("u") + topic_xml("all", "<Pattern>^n
 def mixed(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int) -> Lab:
     """A hundred entries of three topics and two logical ones, in several files and small blocks."""
     monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
-    monkeypatch.setattr(tail_module, "FIRST_STRETCH_TXIDS", 8)
+    monkeypatch.setattr(JOURNAL_LIMITS, "first_tail_txids", 8)
     lab = make_lab(XML)
     lab.journal_size = 3000
     rng = random.Random(seed)
