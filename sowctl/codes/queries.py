@@ -28,8 +28,8 @@ CODES: dict[str, str] = {
     "SOW-QRY-005": """2 values for a topic without key fields
 
         Why: The keys of the topic are chosen by publishers or come from a generator, so it has no key fields.
-        Do: Give SOW keys, without ``--fields``.
-        See: sowctl-get(1)
+        Do: Give SOW keys: ``--sow-key`` instead of ``--key``, or ``get`` without ``--fields``.
+        See: sowctl-get(1), sowctl-query(1)
         """,
     "SOW-QRY-010": """2 offset without a limit
 

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sowctl.cli.parsing.loader import load_command
+from sowctl.cli.parsing.options import OutputChoice, choose_stream_output
+from sowctl.cli.parsing.table import COMMANDS
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
+from tests.support.queues import lab_xml, queue_xml
 
 
 @pytest.fixture
@@ -33,6 +37,27 @@ ARRAYS = (
     "delete t --key 1 --dry-run",
 )
 ARRAYS = (*ARRAYS, "get t 1 2", "journal list", "schema t", "upkeep list", "view list", "queue list", "lint --list")
+ARRAYS = (*ARRAYS, "functions upper", "explain SOW-ENG-011", "config schema Name", "config diff sowctl.xml sowctl.xml")
+ARRAYS = (*ARRAYS, "query t --explain", "journal tail", "conflate", "eval /id rows.ndjson", "eval -f /id=1 rows.ndjson")
+OBJECTS = (*OBJECTS, "backup copies", "lint --explain B001", "demo morning", "config init new.xml --topic u=/id")
+
+WITHOUT_JSON = {
+    "browse": "is a terminal program",
+    "shell": "is a terminal program; the commands in it have the option",
+    "man": "prints pages for people",
+    "completion": "prints a script for a shell",
+    "pipeline submit-args": "prints a command line for a shell",
+}
+"""Commands without ``--json``, and why."""
+
+
+def test_every_other_command_has_the_option() -> None:
+    without = {
+        command.name
+        for command in COMMANDS
+        if not any("--json" in getattr(one.declared, "names", ()) for one in load_command(command).parameters)
+    }
+    assert without == WITHOUT_JSON.keys()
 
 
 @pytest.mark.parametrize("line", [*OBJECTS, *ARRAYS])
@@ -83,3 +108,68 @@ def test_events_are_lines_on_a_terminal_too(shop: Cli) -> None:
     assert [json.loads(line).keys() for line in shown.splitlines()] == [
         json.loads(line).keys() for line in piped.splitlines()
     ]
+
+
+def test_outcomes_of_queue_messages_are_an_array(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(lab_xml(queue_xml(), topics_xml=topic_xml("orders"), logged=("orders", "failed")))
+    cli("publish", "work", stdin=b"".join(b'{"id":%d}\n' % number for number in range(1, 8)))
+    leased = [json.loads(line) for line in cli("queue", "lease", "work", "-n", "5").out.splitlines()]
+    names = [one["bookmark"] for one in leased]
+    for verb, name in zip(("ack", "cancel", "renew", "expire"), names, strict=False):
+        found = cli("queue", verb, "work", name, "--json")
+        assert (found.status, json.loads(found.out)) == (0, [{"bookmark": name, "outcome": "done"}]), found.err
+    twice = cli("queue", "ack", "work", names[0], names[4], "--json")
+    assert twice.status == 1 and [one["outcome"] for one in json.loads(twice.out)] == ["unknown", "done"]
+    # What was acknowledged before an operand that names no message is in the array.
+    wrong = cli("queue", "cancel", "work", names[2], "x", "--json")
+    assert wrong.status == 2 and json.loads(wrong.out) == [{"bookmark": names[2], "outcome": "done"}]
+    assert json.loads(cli("queue", "requeue", "work", "--dead", "--json").out) == []
+    purged = json.loads(cli("queue", "purge", "work", "--yes", "--json").out)
+    assert purged == {"queue": "work", "message_type": "json", "removed": 4, "removed_dead": 0}
+
+
+def test_a_position_is_an_object(cli: Cli) -> None:
+    store = topic_xml("places", key="/clientName</Key><Key>/subId")
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t") + store, ("t",)))
+    cli("publish", "t", stdin=b'{"id":1}\n')
+    who = ("--client", "a", "--sub-id", "1")
+    unknown = json.loads(cli("bookmark", "get", "places", *who, "--json").out)
+    assert unknown == {"client": "a", "sub_id": "1", "bookmark": "0", "stored": None}
+    stored = json.loads(cli("bookmark", "set", "places", "now-15m", *who, "--json").out)
+    assert stored["bookmark"].endswith("Z") and stored["stored"].endswith("Z")
+    assert json.loads(cli("bookmark", "get", "places", *who, "--json").out) == stored
+
+
+def test_values_and_messages_of_eval_are_an_array(shop: Cli) -> None:
+    assert json.loads(shop("eval", "/a", "rows.ndjson", "--json").out) == ["y", "x"]
+    assert json.loads(shop("eval", "-f", "/id = 9", "rows.ndjson", "--json").out) == []
+    assert "SOW-CLI-012" in shop("eval", "-f", "/55 = 1", "--message-type", "fix", "--json", stdin=b"55=1\x01\n").err
+    assert "SOW-CLI-012" in shop("eval", "/a", "--explain", "--json").err
+
+
+def test_differences_of_configurations_are_an_array(shop: Cli) -> None:
+    Path("b.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    found = shop("config", "diff", "sowctl.xml", "b.xml", "--json")
+    lines = shop("config", "diff", "sowctl.xml", "b.xml", "--format", "json").out.splitlines()
+    assert found.status == 1 and json.loads(found.out) == [json.loads(line) for line in lines] != []
+
+
+def test_formats_of_files_are_not_the_flag() -> None:
+    for name in ("pipeline snapshot", "pipeline view", "pipeline export"):
+        command = next(one for one in COMMANDS if one.name == name)
+        flag = next(one for one in load_command(command).parameters if one.name == "json")
+        assert flag.stands_for == ("summary", "json")
+
+
+def test_what_follows_prints_lines(cli: Cli) -> None:
+    for name in ("journal tail", "conflate", "query"):
+        command = next(one for one in COMMANDS if one.name == name)
+        loaded = load_command(command)
+        flag = next(one for one in loaded.parameters if one.name == "json")
+        assert "--follow" in flag.declared.help
+    both = (
+        choose_stream_output(OutputChoice(), json=True, follow=True),
+        choose_stream_output(OutputChoice(), json=True, follow=False),
+    )
+    assert [one.format for one in both] == ["ndjson", "json"]
+    assert "SOW-CLI-012" in cli("query", "t", "--json", "--format", "csv").err

@@ -88,5 +88,7 @@ def run(invocation: Invocation, arguments: BackupArguments) -> int:
             report = create_backup(
                 instance, place, bookmarks=[Path(one) for one in arguments.bookmarks or ()], full=arguments.full
             )
-    show_report(invocation, report, arguments.summary)
+    # Only a list has rows, so the flag --json is about the report.
+    summary = "json" if arguments.summary is None and arguments.output.format == "json" else arguments.summary
+    show_report(invocation, report, summary)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.bookmark import OneClient, OneSubId, Store, StoreConfig
+from sowctl.cli.commands.bodies.bookmark import OneClient, OneSubId, PlaceJson, Store, StoreConfig
 from sowctl.cli.context import Invocation
 
 EXAMPLES = ("sowctl bookmark get shop.bookmarks --client billing --sub-id 1",)
@@ -17,6 +17,7 @@ class BookmarkGetArguments(Struct, frozen=True, kw_only=True):
     client: OneClient
     sub_id: OneSubId
     store_config: StoreConfig = None
+    json: PlaceJson = False
 
 
 def run(invocation: Invocation, arguments: BookmarkGetArguments) -> int:
@@ -25,10 +26,9 @@ def run(invocation: Invocation, arguments: BookmarkGetArguments) -> int:
     For an unknown subscription, and before the bookmark store exists, it is 0, the beginning of the journal; a program
     can therefore ask before its first run.
     """
-    from sowctl.cli.commands.bodies.bookmark import open_bookmarks
+    from sowctl.cli.commands.bodies.bookmark import open_bookmarks, show_place
     from sowctl.engine.subscriptions.bookmark_stores.protocol import Subscriber
 
     with open_bookmarks(invocation, arguments.store, arguments.store_config, begun=False) as (_, found):
-        row = found.read_place(Subscriber(arguments.client, arguments.sub_id))
-    invocation.streams.stdout.write(f"{'0' if row is None else row.bookmark}\n".encode())
+        show_place(invocation, found, Subscriber(arguments.client, arguments.sub_id), as_json=arguments.json)
     return 0

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.bookmark import OneClient, OneSubId, Store, StoreConfig
+from sowctl.cli.commands.bodies.bookmark import OneClient, OneSubId, PlaceJson, Store, StoreConfig
 from sowctl.cli.context import Invocation
 from sowctl.declarations import Argument, declare_option
 
@@ -27,6 +27,7 @@ class BookmarkSetArguments(Struct, frozen=True, kw_only=True):
     force: Annotated[bool, declare_option("--force", help="Accept a position that the journals do not contain.")] = (
         False
     )
+    json: PlaceJson = False
 
 
 def run(invocation: Invocation, arguments: BookmarkSetArguments) -> int:
@@ -35,12 +36,12 @@ def run(invocation: Invocation, arguments: BookmarkSetArguments) -> int:
     0 is the beginning of the journal, '0|1|' its end when the subscription starts. Out-of-order acknowledgements
     recorded in a file are discarded. The position is printed as stored: times as instants.
     """
-    from sowctl.cli.commands.bodies.bookmark import open_bookmarks
+    from sowctl.cli.commands.bodies.bookmark import open_bookmarks, show_place
     from sowctl.engine.subscriptions.bookmark_stores.protocol import Subscriber
     from sowctl.engine.verbs.bookmark import set_place
 
     who = Subscriber(arguments.client, arguments.sub_id)
     with open_bookmarks(invocation, arguments.store, arguments.store_config, begun=False) as (instance, found):
-        stored = set_place(instance, found, who, arguments.bookmark, force=arguments.force)
-    invocation.streams.stdout.write(f"{stored}\n".encode())
+        set_place(instance, found, who, arguments.bookmark, force=arguments.force)
+        show_place(invocation, found, who, as_json=arguments.json)
     return 0

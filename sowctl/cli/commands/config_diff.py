@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sowctl.cli.configuration import Define, Fragment
 from sowctl.cli.context import Invocation
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import DOCUMENT, Argument, declare_option
 
 EXAMPLES = (
     "sowctl config diff sowctl.xml amps.xml",
@@ -25,7 +25,8 @@ class ConfigDiffArguments(Struct, frozen=True, kw_only=True):
     define: Define = None
     fragment: Fragment = False
     format: Annotated[
-        str, declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json"))
+        str,
+        declare_option("--format", "-F", help="Output format of differences.", choices=("text", "json"), document=True),
     ] = "text"
 
 
@@ -34,8 +35,8 @@ def run(invocation: Invocation, arguments: ConfigDiffArguments) -> int:
 
     Units, old and current names, defaults, includes, comments, white space, and order where it is insignificant make no
     difference; expressions are compared in parsed form. Each difference is a line: ~ changed, - only in A, + only in B,
-    > moved. With --format json, each line is an object. The exit status is 0 if there are no differences, 1 if there
-    are, and 4 if a configuration has an error.
+    > moved. With --format json, each line is an object; --json prints one array. The exit status is 0 if there are no
+    differences, 1 if there are, and 4 if a configuration has an error.
     """
     from sowctl.cli.configuration import load_document
     from sowctl.cli.streams import is_terminal
@@ -50,6 +51,7 @@ def run(invocation: Invocation, arguments: ConfigDiffArguments) -> int:
     streams = invocation.streams
     columns = streams.measure_columns() if is_terminal(streams.stdout) else None
     count = 0
+    document: list[str] = []
     for found in find_differences(first, second):
         count += 1
         change = changes.MemberChange(
@@ -60,10 +62,17 @@ def run(invocation: Invocation, arguments: ConfigDiffArguments) -> int:
             str(found.before_origin) if found.before_origin is not None else None,
             str(found.after_origin) if found.after_origin is not None else None,
         )
+        if arguments.format == DOCUMENT:
+            document.append(changes.encode_change(change))
+            continue
         lines = (
             [changes.encode_change(change)] if arguments.format == "json" else changes.format_change(change, columns)
         )
         streams.stdout.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
+    if arguments.format == DOCUMENT:
+        from sowctl.cli.io.report_output import write_lines_document
+
+        write_lines_document(invocation, document)
     streams.stdout.flush()
     invocation.note(f"{count} difference{'s' if count != 1 else ''}" if count else "no differences")
     return 1 if count else 0

@@ -48,6 +48,9 @@ class ConfigInitArguments(Struct, frozen=True, kw_only=True):
         str, declare_option("--journal", help="Journal directory.", metavar="DIR", complete="directory")
     ] = "./journals"
     no_journal: Annotated[bool, declare_option("--no-journal", help="Configure no transaction log.")] = False
+    json: Annotated[
+        bool, declare_option("--json", help="Print one JSON object with the settings of the created file.")
+    ] = False
 
 
 def run(invocation: Invocation, arguments: ConfigInitArguments) -> int:
@@ -59,6 +62,8 @@ def run(invocation: Invocation, arguments: ConfigInitArguments) -> int:
     from sowctl.config.initial_config import Answers, compose_config, parse_topics
     from sowctl.output.display import escape_line
 
+    if arguments.json and arguments.file == "-":
+        raise UsageError("SOW-CLI-012", "--json and CONFIG - exclude each other", hint="name a file")
     path = Path(arguments.file)
     # A link that leads nowhere does not exist for the first question, and must not be replaced either.
     if arguments.file != "-" and (path.exists() or path.is_symlink()):
@@ -87,6 +92,14 @@ def run(invocation: Invocation, arguments: ConfigInitArguments) -> int:
 
     with open_whole_file(path, force=False, seam=invocation.seam) as stream:
         stream.write(text.encode())
+    if arguments.json:
+        from sowctl.values.jsonline import format_json_line
+
+        topics = [
+            {"topic": one.name, "message_type": one.message_type, "keys": list(one.keys)} for one in answers.topics
+        ]
+        row = {"path": str(path), "name": answers.name, "journal": answers.journal, "topics": topics}
+        invocation.streams.stdout.write(format_json_line(row).encode() + b"\n")
     told = "; ".join(f"{one.name} with key {', '.join(one.keys) or 'of its publishers'}" for one in answers.topics)
     invocation.note(
         f"created {escape_line(arguments.file)}: {escape_line(told)}; try: sowctl -c {escape_line(arguments.file)} info"

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import DOCUMENT, Argument, declare_option
 from sowctl.errors import NegativeError
 
 EXAMPLES = (
@@ -23,16 +23,16 @@ class ConfigSchemaArguments(Struct, frozen=True, kw_only=True):
 
     element: Annotated[str | None, Argument("ELEMENT", "Name, or the end of a path. Default: all.")] = None
     format: Annotated[
-        str, declare_option("--format", "-F", help="Output format.", choices=("text", "json", "relaxng"))
+        str, declare_option("--format", "-F", help="Output format.", choices=("text", "json", "relaxng"), document=True)
     ] = "text"
 
 
 def run(invocation: Invocation, arguments: ConfigSchemaArguments) -> int:
     """List the elements of a configuration, or describe one: value, default, unit, range, effect, other names.
 
-    With --format json, each line is an object. --format relaxng always prints a complete grammar for editors, which
-    lists its limitations at the beginning. For the meaning of the elements, see sow-config(5). The exit status is 1 if
-    there is no such element.
+    With --format json, each line is an object; --json prints one array. --format relaxng always prints a complete
+    grammar for editors, which lists its limitations at the beginning. For the meaning of the elements, see
+    sow-config(5). The exit status is 1 if there is no such element.
     """
     from sowctl.config import schema
 
@@ -46,6 +46,11 @@ def run(invocation: Invocation, arguments: ConfigSchemaArguments) -> int:
             raise NegativeError(
                 "SOW-CLI-034", f"unknown element {arguments.element!r}", hint=_build_hint(arguments.element or "")
             )
+        if arguments.format == DOCUMENT:
+            from sowctl.cli.io.report_output import write_rows_document
+
+            write_rows_document(invocation, [row.build_facts() for row in found])
+            return 0
         if arguments.format == "json":
             import json
 

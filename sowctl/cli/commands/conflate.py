@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import OutputChoice
+from sowctl.cli.parsing.options import OutputChoice, StreamJson, choose_stream_output
 from sowctl.declarations import Argument, declare_option, declare_part
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class ConflateArguments(Struct, frozen=True, kw_only=True):
     follow: Annotated[bool, declare_option("--follow", help="Keep running until interrupted; print only changes.")] = (
         False
     )
+    json: StreamJson = False
     output: Annotated[OutputChoice, declare_part("format", "columns")]
 
 
@@ -48,7 +49,8 @@ def run(invocation: Invocation, arguments: ConflateArguments) -> int:
     from sowctl.engine.verbs.conflate import advance_conflated, follow_conflated
     from sowctl.output.reports import as_dict
 
-    sink = Sink(invocation, arguments.output, facts=True)
+    output = choose_stream_output(arguments.output, json=arguments.json, follow=arguments.follow)
+    sink = Sink(invocation, output, facts=True)
     with invocation.open_instance() as instance:
         if not arguments.follow:
             sink.write_rows(as_dict(report) for report in advance_conflated(instance, arguments.names or ()))

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.declarations import Argument
+from sowctl.declarations import Argument, declare_option
 from sowctl.errors import RefusedError
 from sowctl.output.display import escape_line
 
@@ -24,6 +24,9 @@ class DemoArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl demo``."""
 
     directory: Annotated[str, Argument("DIR", "Directory to create. Default: demo.", complete="directory")] = "demo"
+    json: Annotated[
+        bool, declare_option("--json", help="Print one JSON object: the directory and the reports of publishing.")
+    ] = False
 
 
 def run(invocation: Invocation, arguments: DemoArguments) -> int:
@@ -40,6 +43,8 @@ def run(invocation: Invocation, arguments: DemoArguments) -> int:
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.verbs.publish import publish_messages
     from sowctl.messages.framing.frames import FrameReader
+    from sowctl.output.reports import as_dict
+    from sowctl.values.jsonline import format_json_line
     from sowctl.values.times import build_fixed_clock
 
     place = Path(arguments.directory)
@@ -48,12 +53,17 @@ def run(invocation: Invocation, arguments: DemoArguments) -> int:
     demo.write_demo(place)
     # The clock of that morning, so that every demo has the same stamps and digests.
     morning = build_fixed_clock(int(demo.START_TIME.timestamp()) * 1_000_000)
+    reports = []
     with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam, clock=morning) as instance:
         for topic in demo.TOPIC_GENERATORS:
             with (place / f"{topic}.ndjson").open("rb") as stream:
                 source = topic + ".ndjson", FrameReader(stream, "lines")
                 report = publish_messages(instance, topic, [source], PublishOptions(timestamp_field="/time"))
+            reports.append(as_dict(report))
             show_report(invocation, report, None)
+    if arguments.json:
+        document = format_json_line({"path": str(place), "reports": reports})
+        invocation.streams.stdout.write(document.encode() + b"\n")
     invocation.note(f"try in {escape_line(arguments.directory)}:")
     for line in NEXT_COMMANDS:
         invocation.note(f"  {line}")

@@ -9,6 +9,7 @@ from msgspec import Struct
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Framing, NullFraming
 from sowctl.declarations import Argument, declare_option
+from sowctl.errors import UsageError
 
 EXAMPLES = (
     "sowctl eval 'CONCAT(/symbol, UPPER(/region))' orders.ndjson",
@@ -40,6 +41,10 @@ class EvalArguments(Struct, frozen=True, kw_only=True):
     explain: Annotated[
         bool, declare_option("--explain", help="Print how the expression is evaluated; read no messages.")
     ] = False
+    json: Annotated[
+        bool,
+        declare_option("--json", help="Print one JSON array of the values; with --filter, of the JSON messages."),
+    ] = False
 
 
 def run(invocation: Invocation, arguments: EvalArguments) -> int:
@@ -53,6 +58,8 @@ def run(invocation: Invocation, arguments: EvalArguments) -> int:
     """
     from sowctl.cli.commands.bodies.eval import evaluate_inputs, show_plan
 
+    if arguments.json and arguments.explain:
+        raise UsageError("SOW-CLI-012", "--json and --explain exclude each other", hint="give one of them")
     if arguments.explain:
         show_plan(invocation, arguments.expression, as_filter=arguments.filter)
         return 0
@@ -64,4 +71,5 @@ def run(invocation: Invocation, arguments: EvalArguments) -> int:
         message_type=arguments.message_type,
         framing="nul" if arguments.null else arguments.framing,
         skips=arguments.on_error == "skip",
+        as_json=arguments.json,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import DOCUMENT, Argument, declare_option
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class ExplainArguments(Struct, frozen=True, kw_only=True):
             complete="code",
         ),
     ] = None
-    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text"
+    format: Annotated[
+        str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"), document=True)
+    ] = "text"
 
 
 def run(invocation: Invocation, arguments: ExplainArguments) -> int:
@@ -43,8 +45,8 @@ def run(invocation: Invocation, arguments: ExplainArguments) -> int:
     A prefix such as SOW-STO lists the codes of an area, one per line. An exit status such as 11 is explained, followed
     by a list of the codes with that status. Codes are not case-sensitive, SOW- is optional, and IDs and titles of the
     rules of sowctl-lint(7) are accepted, too. Other words list the codes whose text contains all of them. With --format
-    json, each line is an object; without a code, all codes are printed. All codes are documented in sowctl-errors(7).
-    The exit status is 2 if there is no such code.
+    json, each line is an object; --json prints one array. Without a code, both print all codes. All codes are
+    documented in sowctl-errors(7). The exit status is 2 if there is no such code.
     """
     import json
 
@@ -59,7 +61,7 @@ def run(invocation: Invocation, arguments: ExplainArguments) -> int:
             raise
         statuses, wanted = [None], [found]
     lines: list[str] = []
-    if arguments.format == "json":
+    if arguments.format in ("json", DOCUMENT):
         from sowctl.cli.parsing.codes import list_codes
 
         chosen = [code for found in wanted for code in found] if arguments.codes else list_codes()
@@ -67,6 +69,11 @@ def run(invocation: Invocation, arguments: ExplainArguments) -> int:
             parts = {"code": code.code, "exit": code.status, "title": code.title, "why": code.why}
             parts |= {"action": code.action, "page": code.page, "rule": rule.id if rule is not None else None}
             lines.append(json.dumps({name: _strip_quotes(value) for name, value in parts.items()}))
+        if arguments.format == DOCUMENT:
+            from sowctl.cli.io.report_output import write_lines_document
+
+            write_lines_document(invocation, lines)
+            return 0
     elif not arguments.codes:
         lines += _list_areas()
     else:

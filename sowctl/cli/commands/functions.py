@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import DOCUMENT, Argument, declare_option
 from sowctl.errors import NegativeError
 
 EXAMPLES = (
@@ -24,7 +24,16 @@ class FunctionsArguments(Struct, frozen=True, kw_only=True):
     name: Annotated[
         str | None, Argument("NAME", "Name of a function; not case-sensitive. Default: all.", complete="function")
     ] = None
-    format: Annotated[str, declare_option("--format", "-F", help="Output format.", choices=("text", "json"))] = "text"
+    format: Annotated[
+        str,
+        declare_option(
+            "--format",
+            "-F",
+            help="Output format.",
+            choices=("text", "json"),
+            document=True,
+        ),
+    ] = "text"
 
 
 def run(invocation: Invocation, arguments: FunctionsArguments) -> int:
@@ -47,6 +56,11 @@ def run(invocation: Invocation, arguments: FunctionsArguments) -> int:
             near = find_near_names(wanted, [entry.name for entry in table])
             hint = f"did you mean {' or '.join(near)}?" if near else "sowctl functions lists them all"
             raise NegativeError("SOW-CLI-027", f"unknown function {wanted}", hint=hint)
+    if arguments.format == DOCUMENT:
+        from sowctl.cli.io.report_output import write_rows_document
+
+        write_rows_document(invocation, [entry.build_facts() for entry in chosen])
+        return 0
     if arguments.format == "json":
         import json
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import FixNames, OutputChoice, Topics
+from sowctl.cli.parsing.options import FixNames, OutputChoice, StreamJson, Topics, choose_stream_output
 from sowctl.declarations import declare_option, declare_part
 from sowctl.errors import UsageError
 
@@ -36,6 +36,7 @@ class JournalTailArguments(Struct, frozen=True, kw_only=True):
     )
     no_data: Annotated[bool, declare_option("--no-data", help="Omit the payloads.")] = False
     fix_names: FixNames = False
+    json: StreamJson = False
     output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers")]
 
 
@@ -45,29 +46,30 @@ def run(invocation: Invocation, arguments: JournalTailArguments) -> int:
     With --follow, the command keeps printing entries as they are acknowledged, until it is interrupted; journal files
     may be rotated or moved meanwhile. The entries of a group are printed once the group is complete.
     """
-    if arguments.follow and arguments.output.format in _COLLECTING_FORMATS:
+    output = choose_stream_output(arguments.output, json=arguments.json, follow=arguments.follow)
+    if arguments.follow and output.format in _COLLECTING_FORMATS:
         raise UsageError(
             "SOW-CLI-012",
-            f"--follow and --format {arguments.output.format} exclude each other",
+            f"--follow and --format {output.format} exclude each other",
             hint="use for example --format ndjson",
         )
     from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.upkeep.journal_tail import follow_journal, read_journal_tail
 
     streams = invocation.streams
-    chosen = (arguments.output.format or "ndjson") if arguments.follow else arguments.output.format
-    sink = Sink(invocation, replace(arguments.output, format=chosen, meta=True))
+    chosen = (output.format or "ndjson") if arguments.follow else output.format
+    sink = Sink(invocation, replace(output, format=chosen, meta=True))
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         if arguments.follow:
             # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
-            output = streams.stdout.fileno() if invocation.own_process else None
+            descriptor = streams.stdout.fileno() if invocation.own_process else None
             sink.write(
                 follow_journal(
                     instance,
                     arguments.topic_names or (),
                     arguments.number,
                     data=not arguments.no_data,
-                    output=output,
+                    output=descriptor,
                     waiting=streams.stdout.flush,
                 )
             )

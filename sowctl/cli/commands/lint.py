@@ -13,10 +13,11 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import FINDING_FORMATS
 from sowctl.cli.streams import is_terminal
 from sowctl.declarations import DOCUMENT, Argument, declare_option
-from sowctl.errors import NegativeError
+from sowctl.errors import NegativeError, UsageError
 
 if TYPE_CHECKING:
     from sowctl.config.lint import Linted
+    from sowctl.config.rules.rule import Rule
     from sowctl.findings import Finding, Level
 
 EXAMPLES = (
@@ -95,7 +96,7 @@ def run(invocation: Invocation, arguments: LintArguments) -> int:
     from sowctl.findings import Level as Levels
 
     if arguments.explain is not None:
-        return _explain_rule(invocation, arguments.explain)
+        return _explain_rule(invocation, arguments.explain, as_json=arguments.format == DOCUMENT)
     rules = choose_rules(arguments.select or (), arguments.ignore or ())
     if arguments.list_rules:
         return _list_rules(invocation, rules, arguments.format)
@@ -120,6 +121,8 @@ def run(invocation: Invocation, arguments: LintArguments) -> int:
         )
 
     paths, least = [path for path, _ in inputs], Levels[arguments.severity.upper()]
+    if arguments.diff and arguments.format == DOCUMENT:
+        raise UsageError("SOW-CLI-012", "--diff and --json exclude each other", hint="give one of them")
     if arguments.fix or arguments.diff:
         from sowctl.cli.commands.bodies.fix import fix_files, refuse_standard_input
 
@@ -159,13 +162,19 @@ def _show_findings(invocation: Invocation, linted: Iterable[Linted], format: str
     return 1 if any(level >= failing for level in tally.counts) else 0
 
 
-def _explain_rule(invocation: Invocation, word: str) -> int:
+def _explain_rule(invocation: Invocation, word: str, *, as_json: bool) -> int:
     from sowctl.config.rules.pages import format_page
     from sowctl.config.rules.table import find_rule, suggest_rule
 
     rule = find_rule(word)
     if rule is None:
         raise NegativeError("SOW-CLI-028", f"unknown rule {word}", hint=suggest_rule(word) or "sowctl lint --list")
+    if as_json:
+        from sowctl.values.jsonline import format_json_line
+
+        row = _build_rule_row(rule) | {"text": format_page(rule)}
+        invocation.streams.stdout.write(format_json_line(row).encode() + b"\n")
+        return 0
     import textwrap
 
     from sowctl.cli.parsing.helptext import choose_columns
@@ -176,22 +185,25 @@ def _explain_rule(invocation: Invocation, word: str) -> int:
     return 0
 
 
-def _list_rules(invocation: Invocation, chosen: frozenset[str], format: str) -> int:
+def _build_rule_row(rule: Rule) -> dict[str, str | None]:
     from sowctl.config.problems import find_error_code
+    from sowctl.config.rules.pages import format_severity
+
+    return {
+        "rule": rule.id,
+        "code": find_error_code(rule.id),
+        "severity": format_severity(rule),
+        "title": rule.title,
+        "path": rule.element,
+    }
+
+
+def _list_rules(invocation: Invocation, chosen: frozenset[str], format: str) -> int:
     from sowctl.config.rules.pages import format_severity
     from sowctl.config.rules.table import index_rules
 
     rules = [rule for rule in index_rules().values() if rule.id in chosen]
-    rows = [
-        {
-            "rule": rule.id,
-            "code": find_error_code(rule.id),
-            "severity": format_severity(rule),
-            "title": rule.title,
-            "path": rule.element,
-        }
-        for rule in rules
-    ]
+    rows = [_build_rule_row(rule) for rule in rules]
     if format == DOCUMENT:
         from sowctl.cli.io.report_output import write_rows_document
 

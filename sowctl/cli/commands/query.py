@@ -23,8 +23,10 @@ from sowctl.cli.parsing.options import (
     OptionText,
     OutputChoice,
     Statistics,
+    StreamJson,
     Strict,
     Target,
+    choose_stream_output,
 )
 from sowctl.declarations import declare_part
 from sowctl.engine.options import QueryOptions
@@ -82,6 +84,7 @@ class QueryArguments(Struct, frozen=True, kw_only=True):
     strict: Strict = False
     exit_status: ExitStatus = False
     follow: Follow = False
+    json: StreamJson = False
     fix_names: FixNames = False
     output: OutputChoice
 
@@ -114,7 +117,8 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
 
     if arguments.analyze and not arguments.explain:
         raise UsageError("SOW-CLI-031", "--analyze requires --explain", hint="add --explain")
-    target, output, asked = arguments.target, arguments.output, arguments.query
+    target, asked = arguments.target, arguments.query
+    output = choose_stream_output(arguments.output, json=arguments.json, follow=arguments.follow)
     asked = replace(
         asked,
         # With metadata records come in the order of their updates, unless pages are read by key (behaviour 3.1).
@@ -156,7 +160,14 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
             targets = resolve_targets(instance, target, arguments.message_type, literal=literal, derived=True)
             asked = replace(asked, at=when.resolve_time(instance))
             return _show_plans(
-                invocation, instance, targets, asked, analyze=arguments.analyze, format=row_format, sink=to_file
+                invocation,
+                instance,
+                targets,
+                asked,
+                analyze=arguments.analyze,
+                format=row_format,
+                sink=to_file,
+                document=arguments.json,
             )
     with invocation.open_instance(target, fix_names=arguments.fix_names) as instance:
         targets = resolve_targets(instance, target, arguments.message_type, literal=literal, derived=True)
@@ -194,10 +205,11 @@ def _show_plans(
     analyze: bool,
     format: str | None,
     sink: Sink | None,
+    document: bool,
 ) -> int:
     """Print the plan of each topic: text, or an object a line with the formats json and ndjson.
 
-    ``sink``: the file to write to instead of standard output.
+    ``sink``: the file to write to instead of standard output. ``document``: the objects are elements of one array.
     """
     import json
 
@@ -211,12 +223,15 @@ def _show_plans(
             line = json.dumps(plan.build_facts(), ensure_ascii=False)
         else:
             line = escape_lines("\n".join(format_plan(plan)))
-        if sink is None:
+        if sink is None and not document:
             invocation.streams.stdout.write(line.encode() + b"\n")
         else:
-            lines.append(line + "\n")
+            lines.append(line)
+    text = "[" + ",\n".join(lines) + "]\n" if document else "".join(line + "\n" for line in lines)
     if sink is not None:
-        sink.write_text("".join(lines))
+        sink.write_text(text)
+    elif document:
+        invocation.streams.stdout.write(text.encode())
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
+from sowctl.cli.parsing.options import Leased, Leaser, MessageType, Outcomes, QueueName
 
 EXAMPLES = (
     "sowctl queue ack work '11853365263938241052|502|'",
@@ -20,6 +20,7 @@ class QueueAckArguments(Struct, frozen=True, kw_only=True):
     messages: Leased
     client: Leaser = "command-line"
     message_type: MessageType = None
+    json: Outcomes = False
 
 
 def run(invocation: Invocation, arguments: QueueAckArguments) -> int:
@@ -41,4 +42,5 @@ def run(invocation: Invocation, arguments: QueueAckArguments) -> int:
             read_handles(invocation, queue, arguments.messages),
             lambda handles: queue.acknowledge(handles, arguments.client),
             "acknowledged",
+            as_json=arguments.json,
         )

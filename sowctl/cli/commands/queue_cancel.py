@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
+from sowctl.cli.parsing.options import Leased, Leaser, MessageType, Outcomes, QueueName
 from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 
@@ -33,6 +33,7 @@ class QueueCancelArguments(Struct, frozen=True, kw_only=True):
     ] = False
     client: Leaser = "command-line"
     message_type: MessageType = None
+    json: Outcomes = False
 
 
 def run(invocation: Invocation, arguments: QueueCancelArguments) -> int:
@@ -57,4 +58,5 @@ def run(invocation: Invocation, arguments: QueueCancelArguments) -> int:
                 delay_handles(handles, pause), arguments.client, started=not arguments.untouched
             ),
             "given back",
+            as_json=arguments.json,
         )

@@ -25,6 +25,9 @@ class QueuePurgeArguments(Struct, frozen=True, kw_only=True):
     dead: Annotated[bool, declare_option("--dead", help="Remove the dead messages instead.")] = False
     message_type: MessageType = None
     yes: Yes = False
+    json: Annotated[
+        bool, declare_option("--json", help="Print one JSON object with the number of removed messages.")
+    ] = False
 
 
 def run(invocation: Invocation, arguments: QueuePurgeArguments) -> int:
@@ -43,5 +46,11 @@ def run(invocation: Invocation, arguments: QueuePurgeArguments) -> int:
         if invocation.streams.must_confirm(yes=arguments.yes, look="sowctl queue peek"):
             invocation.streams.confirm(f"remove {format_count(count, one)} from queue {escape_line(arguments.name)}")
         gone = queue.bury() if arguments.dead else queue.purge()
+    if arguments.json:
+        from sowctl.values.jsonline import format_json_line
+
+        counts = {"removed": 0, "removed_dead": 0} | {"removed_dead" if arguments.dead else "removed": gone}
+        row = {"queue": depth.queue, "message_type": depth.message_type} | counts
+        invocation.streams.stdout.write(format_json_line(row).encode() + b"\n")
     invocation.note(f"{format_count(gone, one)} removed")
     return 0

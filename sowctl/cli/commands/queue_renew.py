@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Leased, Leaser, MessageType, QueueName
+from sowctl.cli.parsing.options import Leased, Leaser, MessageType, Outcomes, QueueName
 
 EXAMPLES = ("sowctl queue lease work -n 10 > batch.ndjson; sowctl queue renew work - < batch.ndjson",)
 
@@ -17,6 +17,7 @@ class QueueRenewArguments(Struct, frozen=True, kw_only=True):
     messages: Leased
     client: Leaser = "command-line"
     message_type: MessageType = None
+    json: Outcomes = False
 
 
 def run(invocation: Invocation, arguments: QueueRenewArguments) -> int:
@@ -33,4 +34,5 @@ def run(invocation: Invocation, arguments: QueueRenewArguments) -> int:
             read_handles(invocation, queue, arguments.messages),
             lambda handles: queue.renew(handles, arguments.client),
             "renewed",
+            as_json=arguments.json,
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import MessageType, QueueName
+from sowctl.cli.parsing.options import MessageType, Outcomes, QueueName
 from sowctl.declarations import Argument, declare_option
 
 EXAMPLES = (
@@ -24,6 +24,7 @@ class QueueRequeueArguments(Struct, frozen=True, kw_only=True):
     messages: Annotated[list[str] | None, Argument("MESSAGE", "Bookmarks or txids; - reads standard input.")] = None
     dead: Annotated[bool, declare_option("--dead", help="Requeue all dead messages.")] = False
     message_type: MessageType = None
+    json: Outcomes = False
 
 
 def run(invocation: Invocation, arguments: QueueRequeueArguments) -> int:
@@ -44,4 +45,5 @@ def run(invocation: Invocation, arguments: QueueRequeueArguments) -> int:
             read_handles(invocation, queue, named),
             lambda handles: queue.requeue([handle.name for handle in handles]),
             "requeued",
+            as_json=arguments.json,
         )

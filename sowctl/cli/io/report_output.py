@@ -120,8 +120,14 @@ def write_findings_document(
 
 def write_rows_document(invocation: Invocation, rows: Sequence[Mapping[str, object]]) -> None:
     """Write one JSON array with an object a line."""
-    lines = ",\n".join(map(format_json_line, rows))
-    invocation.streams.stdout.write(f"[{lines}]\n".encode())
+    write_lines_document(invocation, map(format_json_line, rows))
+
+
+def write_lines_document(invocation: Invocation, lines: Iterable[str]) -> None:
+    """Write one JSON array of elements that are lines of JSON."""
+    text = ",\n".join(lines)
+    invocation.streams.stdout.write(f"[{text}]\n".encode())
+    invocation.streams.stdout.flush()
 
 
 class RefusedWarnings:

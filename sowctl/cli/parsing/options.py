@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from sowctl.declarations import Argument, declare_option
 from sowctl.engine.options import Filter, Fresh
+from sowctl.errors import UsageError
 
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack", "parquet", "arrow")
 EVENT_FORMATS = ("text", "ndjson", "raw")
@@ -28,6 +29,9 @@ Targets: TypeAlias = Annotated[
 ]
 Views: TypeAlias = Annotated[list[str] | None, Argument("VIEW", "Names of views. Default: all.", complete="view")]
 QueueName: TypeAlias = Annotated[str, Argument("QUEUE", "Name of a queue.", complete="queue")]
+Outcomes: TypeAlias = Annotated[
+    bool, declare_option("--json", help="Print one JSON array with the outcome of each message.")
+]
 Leased: TypeAlias = Annotated[
     list[str], Argument("MESSAGE", "Bookmarks or txids, alone or as BOOKMARK,TOKEN; - reads standard input.")
 ]
@@ -258,6 +262,14 @@ Strict: TypeAlias = Annotated[
     bool, declare_option("--strict", help="Exit with status 2 if a named field occurs in no record.")
 ]
 ExitStatus: TypeAlias = Annotated[bool, declare_option("--exit-status", help="Exit with status 1 if nothing is found.")]
+StreamJson: TypeAlias = Annotated[
+    bool,
+    declare_option(
+        "--json",
+        help="Same as --format json; with --follow, one line of JSON per event, as --format ndjson.",
+        panel=OUTPUT_PANEL,
+    ),
+]
 Follow: TypeAlias = Annotated[bool, declare_option("--follow", help="Keep printing new messages until interrupted.")]
 
 
@@ -274,6 +286,22 @@ class OutputChoice(Struct, frozen=True):
     no_headers: NoHeaders = False
     path: Output = None
     force: Force = False
+
+
+def choose_stream_output(output: OutputChoice, *, json: bool, follow: bool) -> OutputChoice:
+    """Return the output of a command that may follow, with the format that ``--json`` stands for.
+
+    Raises UsageError ``SOW-CLI-012`` if another format was given.
+    """
+    if not json:
+        return output
+    from msgspec.structs import replace
+
+    meant = "ndjson" if follow else "json"
+    if output.format not in (None, meant):
+        message = f"--json and --format {output.format} exclude each other"
+        raise UsageError("SOW-CLI-012", message, hint="give one of them")
+    return replace(output, format=meant)
 
 
 class RecordChoice(Struct, frozen=True):

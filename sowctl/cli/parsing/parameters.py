@@ -126,6 +126,9 @@ def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
         declared = known.get(name)
         if "json" in known or found or not isinstance(declared, Option):
             continue
+        if declared.names[0] not in ("--format", "--summary"):
+            # The format of files: standard output has the report.
+            continue
         if "json" not in declared.choices:
             # Of a stream: it has a line for each event.
             if "ndjson" in declared.choices:

@@ -89,7 +89,8 @@ def resolve_key_texts(
     if fields or naming.mode == "user":
         naming.refuse_unnamed(target)
     if fields and naming.mode != "fields":
-        raise UsageError("SOW-QRY-005", "the topic has no key fields", hint="give SOW keys, without --fields")
+        hint = "give SOW keys: --sow-key instead of --key, or get without --fields"
+        raise UsageError("SOW-QRY-005", "the topic has no key fields", hint=hint)
     if naming.mode == "user":
         return [[_encode_user_key(text, target)] for text in texts]
     return [_resolve_key_text(text, naming, fields) for text in texts]

@@ -166,7 +166,7 @@ def apply_option_text(options: QueryOptions, text: str) -> ParsedOptions:
             elif parse_switch(value):
                 notes.append(f"the query option {name} has no effect: {IGNORED_OPTIONS[name]}")
         except ValueError as error:
-            raise _make_syntax_error(text, 0, f"{name}: {error}") from None
+            raise _make_syntax_error(text, 0, f"{name} {error}") from None
     for field in changes:
         if getattr(options, field) not in (None, getattr(QueryOptions(), field)):
             raise _make_syntax_error(text, 0, f"{field} is given both as an option and in --options")

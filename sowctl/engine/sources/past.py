@@ -310,8 +310,9 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePl
     assert way.log is not None
     ref = topic.ref
     # what was replaced or deleted before the oldest file is not in the store any more
-    removed = way.current.meta.removal_mark if can_expire(topic.expiration) else 0
-    start = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed))
+    expires = can_expire(topic.expiration)
+    removed = way.current.meta.removal_mark if expires else 0
+    start = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed), expires=expires)
     provable, touched, last = start.time, start.keys, find_last_txid(way.at)
     if way.at < removed or (way.at < provable if last is None else last < start.txid):
         txid = start.txid if last is not None and way.at >= removed else None
@@ -328,10 +329,11 @@ class ProvableStart(DescribedStruct, frozen=True):
     keys: set[bytes]
 
 
-def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0) -> ProvableStart:
+def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0, *, expires: bool) -> ProvableStart:
     """The first state that the entries of a topic behind ``after`` prove.
 
     ``since``: the time of the topic's last entry up to there, or of the last physical removal, if that is later.
+    ``expires``: records of the topic may expire.
     """
     touched: set[bytes] = set()
     provable, txid = since, after
@@ -347,8 +349,9 @@ def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0)
                 continue
             touched.add(key)
             # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
-            # file that is gone: before this entry's time the key's state cannot be told.
-            if not flags & INSERTED_FLAG:
+            # file that is gone: before this entry's time the key's state cannot be told. Where records expire, an entry
+            # inserts also behind an expired record, which the states before its expiration have.
+            if expires or not flags & INSERTED_FLAG:
                 provable, txid = max(provable, columns.times[place]), max(txid, block.first_txid + place)
     return ProvableStart(provable, txid, touched)
 

@@ -53,7 +53,7 @@ def test_options_of_a_connection_are_known() -> None:
         ("top_n=x", "integer"),
         ("timestamp=yes", "true or false"),
         ("non_regex", "did you mean non_regex_topic"),
-        ("top_n=-1", "integer"),
+        ("top_n=-1", "top_n must be an integer"),
         ("top_n=1,top_n=2", "duplicate option top_n"),
         ("select=[-/,+/id", "not closed"),
         ("select=-/]", "no opening bracket"),

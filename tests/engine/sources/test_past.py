@@ -103,6 +103,26 @@ def test_pieces_where_older_journals_are_gone(tmp_path: Path) -> None:
     assert START + SECOND < parse_time(caught.value.facts["first_instant"], lambda: at) <= at
 
 
+def test_an_entry_behind_an_expired_record_proves_no_earlier_state(tmp_path: Path) -> None:
+    topics = topic_xml("x", "<Expiration>20s</Expiration>") + topic_xml("y")
+    lab = Lab(tmp_path, config_xml(topics, ("x", "y")), journal_size=600)
+    lab.publish("x", message(id=1))
+    at, last = lab.clock(), 1
+    while len(lab.journals()) < 2:
+        lab.publish("y", message(id=last))
+        last += 1
+    lab.clock.tick(60)
+    lab.publish("x", message(id=1, v="later"))
+    assert lab.query("x", at=at) == lab.query("x", at=str(last)) == [message(id=1)]
+    lab.journals()[0].unlink()
+    # The first record had expired, so that the second one is an insert, too.
+    for instant in (at, str(last)):
+        with pytest.raises(MissingError) as caught:
+            lab.query("x", at=instant)
+        assert caught.value.code == "SOW-ENG-050"
+    assert lab.query("x", at=str(last + 1)) == lab.query("x") == [message(id=1, v="later")]
+
+
 def test_what_cannot_be_told_names_the_first_instant_that_can(tmp_path: Path) -> None:
     lab = stocked(tmp_path, journalled=False)
     with pytest.raises(MissingError) as caught:

@@ -14,7 +14,7 @@ from sowctl.values.display import format_age, format_ago, format_bytes
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore, StoredPlace
+    from sowctl.engine.subscriptions.bookmark_stores.protocol import BookmarkStore, StoredPlace, Subscriber
     from sowctl.engine.verbs.bookmark import BookmarkStanding
 
 Store: TypeAlias = Annotated[
@@ -38,6 +38,8 @@ OneClient: TypeAlias = Annotated[
     str, declare_option("--client", help="Client name of the subscription.", metavar="NAME")
 ]
 OneSubId: TypeAlias = Annotated[str, declare_option("--sub-id", help="ID of the subscription.", metavar="ID")]
+
+PlaceJson: TypeAlias = Annotated[bool, declare_option("--json", help="Print the stored position as one JSON object.")]
 
 
 @contextmanager
@@ -67,6 +69,18 @@ def build_place_row(row: StoredPlace) -> dict[str, Any]:
         "bookmark": row.bookmark,
         "stored": format_time(row.time),
     }
+
+
+def show_place(invocation: Invocation, store: BookmarkStore, who: Subscriber, *, as_json: bool) -> None:
+    """Print the stored position of a subscription; 0 if the store does not know it."""
+    from sowctl.values.jsonline import format_json_line
+
+    found = store.read_place(who)
+    text = "0" if found is None else found.bookmark
+    if as_json:
+        unknown = {"client": who.client, "sub_id": who.sub_id, "bookmark": text, "stored": None}
+        text = format_json_line(unknown if found is None else build_place_row(found))
+    invocation.streams.stdout.write(f"{text}\n".encode())
 
 
 def build_standing_row(one: BookmarkStanding) -> dict[str, Any]:

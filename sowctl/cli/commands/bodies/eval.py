@@ -36,13 +36,18 @@ def evaluate_inputs(
     message_type: str,
     framing: str | None,
     skips: bool,
+    as_json: bool = False,
 ) -> int:
     """Evaluate and print; returns the exit status. Raises what compiling and reading raise.
 
-    ``framing`` None: that of the message type.
+    ``framing`` None: that of the message type. ``as_json``: the lines are the elements of one array; matching messages
+    must be lines of JSON (UsageError ``SOW-CLI-012``).
     """
     kind = _find_type(invocation, message_type)
     framing = framing or ("lines" if kind.line_framed else "length")
+    if as_json and matches and (kind.kind != "json" or framing != "lines"):
+        message = f"--json and --filter exclude each other for {kind.kind} messages with framing {framing}"
+        raise UsageError("SOW-CLI-012", message, hint="remove --json, which requires one JSON message per line")
     evaluator = Evaluator(
         expression,
         Environment(invocation.clock),
@@ -60,15 +65,23 @@ def evaluate_inputs(
         closing(_evaluate_parts(invocation, evaluator, files, framing, kind.kind)) as parts,
         RefusedWarnings(invocation) as warnings,
     ):
+        separator = b"["
         for part in parts:
             if part.output:
-                stdout.write(escape_json(part.output) if shown else part.output)
+                output = escape_json(part.output) if shown else part.output
+                if as_json:
+                    # Lines of JSON have no line feed within them.
+                    output = separator + output.rstrip(b"\n").replace(b"\n", b",\n")
+                    separator = b",\n"
+                stdout.write(output)
                 stdout.flush()
             if part.error is not None:
                 explain_refusal(part.error, part.rejected, kind.kind, invocation.command)
                 raise part.error
             for one in part.rejected:
                 warnings.warn(one)
+        if as_json:
+            stdout.write(b"[]\n" if separator == b"[" else b"]\n")
     return 3 if warnings.count else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -15,6 +16,7 @@ from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.output.options import TableFit
 from sowctl.values.display import format_age, format_count, format_rate
+from sowctl.values.jsonline import format_json_line
 from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
@@ -95,18 +97,53 @@ def apply_batches(
     batches: Iterable[list[MessageHandle]],
     act: Callable[[list[MessageHandle]], Sequence[Outcome]],
     done: str,
+    *,
+    as_json: bool = False,
 ) -> int:
-    """Call ``act`` batch by batch and print the outcome of each message; status 1 where one was not ``done``."""
+    """Call ``act`` batch by batch and print the outcome of each message; status 1 where one was not ``done``.
+
+    ``as_json``: an array with an object per message is written to standard output, batch by batch.
+    """
     counts: Counter[str] = Counter()
-    for batch in batches:
-        for handle, outcome in zip(batch, act(batch), strict=True):
-            counts[outcome] += 1
-            if outcome not in _GOOD_OUTCOMES:
-                invocation.warn(f"{Bookmark(*handle.name)} {_OUTCOME_TEXTS[outcome]}", outcome=outcome)
+    with _OutcomeArray(invocation) if as_json else nullcontext() as array:
+        for batch in batches:
+            outcomes = act(batch)
+            if array is not None:
+                array.write_batch(batch, outcomes)
+            for handle, outcome in zip(batch, outcomes, strict=True):
+                counts[outcome] += 1
+                if outcome not in _GOOD_OUTCOMES:
+                    invocation.warn(f"{Bookmark(*handle.name)} {_OUTCOME_TEXTS[outcome]}", outcome=outcome)
     parts = [f"{counts['done']:,} {done}"]
     parts += [f"{counts[name]:,} {_COUNT_WORDS.get(name, name)}" for name in sorted(counts) if name != "done"]
     invocation.note(", ".join(parts))
     return 1 if any(name not in _GOOD_OUTCOMES for name in counts) else 0
+
+
+class _OutcomeArray:
+    """A JSON array with an element per line, flushed after each batch, so that a program can wait for its lines.
+
+    A context manager: the array is closed even if an operand names no message, because those before it were changed.
+    """
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._out = invocation.streams.stdout
+        self._opening = b"["
+
+    def __enter__(self) -> _OutcomeArray:
+        return self
+
+    def write_batch(self, handles: Sequence[MessageHandle], outcomes: Sequence[Outcome]) -> None:
+        """Write the outcomes of one change and flush them."""
+        for handle, outcome in zip(handles, outcomes, strict=True):
+            row = format_json_line({"bookmark": str(Bookmark(*handle.name)), "outcome": outcome})
+            self._out.write(self._opening + row.encode())
+            self._opening = b",\n"
+        self._out.flush()
+
+    def __exit__(self, *_: object) -> None:
+        self._out.write(b"[]\n" if self._opening == b"[" else b"]\n")
+        self._out.flush()
 
 
 def delay_handles(handles: Sequence[MessageHandle], delay_us: int) -> list[MessageHandle]:

@@ -226,8 +226,9 @@ def _find_first_instant(instance: Instance, log: Journal, topic: TopicConfig, la
     assert last.behind is not None
     ref = topic.ref
     try:
-        removed = read_meta(topic.file, instance).removal_mark if can_expire(topic.expiration) else 0
+        expires = can_expire(topic.expiration)
+        removed = read_meta(topic.file, instance).removal_mark if expires else 0
         since = max(last.behind.topic_states[ref].last_time, removed)
-        return format_time(find_provable_start(log, ref, since, last.last_txid).time)
+        return format_time(find_provable_start(log, ref, since, last.last_txid, expires=expires).time)
     except SowError:
         return None
