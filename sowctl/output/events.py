@@ -16,7 +16,9 @@ from sowctl.output.members import is_json_line
 from sowctl.values.times import MAX_MICROS, MICROS_PER_SECOND, MIN_MICROS, format_time
 
 _MIN_DATE_COLUMNS = 60
-"""Columns of a terminal from which on a line has the day and the SOW key."""
+"""Columns of a terminal from which on a line has the day."""
+_MIN_KEY_COLUMNS = 100
+"""The width from which on there is room for a SOW key of 20 digits beside the message."""
 
 
 class ShownEvents(Protocol):
@@ -193,14 +195,15 @@ class EventLines:
 class PersonLines:
     """Makes a line of text for each message: time, what happened, topic where there are several, SOW key, payload.
 
-    ``columns`` is the width of the terminal; payloads are cut, and groups and their ends are not shown.
+    ``columns`` is the width of the terminal; payloads are cut, and groups and their ends are not shown. Below 100
+    columns a key is shown only of what has no payload.
     """
 
     def __init__(self, columns: int, *, several: bool) -> None:
         self._columns, self._several = columns, several
         # On a narrow terminal the day and the SOW key would leave no room for the message.
-        self._wide = columns >= _MIN_DATE_COLUMNS
-        self._time_of = slice(0, 23) if self._wide else slice(11, 19)
+        self._shows_key = columns >= _MIN_KEY_COLUMNS
+        self._time_of = slice(0, 23) if columns >= _MIN_DATE_COLUMNS else slice(11, 19)
 
     def format_sign(self, sign: ShownSign) -> bytes:
         """An event without a record; nothing for the beginning and the end of a group."""
@@ -221,7 +224,8 @@ class PersonLines:
         return b"".join(lines)
 
     def _format_line(self, time: str, happened: str, topic: str | None, key: str | None, text: str) -> bytes:
-        parts = [time, f"{happened:7}", escape_line(topic or ""), escape_line(key or "") if self._wide else ""]
+        key = key if self._shows_key or not text else None
+        parts = [time, f"{happened:7}", escape_line(topic or ""), escape_line(key or "")]
         line = "  ".join([*(part for part in parts if part), text]).rstrip()
         return clip_text(line, self._columns).encode() + b"\n"
 

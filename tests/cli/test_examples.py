@@ -42,6 +42,8 @@ OTHER_STATUS = {
 }
 """Examples that show a status other than 0."""
 ENDLESS = {
+    "sowctl tail orders",
+    "sowctl tail orders \"/symbol = 'IBM'\" --format raw",
     "sowctl subscribe orders",
     "sowctl subscribe orders \"/symbol = 'IBM'\" --no-sow --data-only",
     "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",

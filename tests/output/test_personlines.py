@@ -36,6 +36,15 @@ def test_topics_are_told_apart_and_reasons_are_said() -> None:
     assert "orders" not in PersonLines(120, several=False).format_events(events()).decode()
 
 
+def test_a_key_takes_no_room_from_the_message_unless_there_is_none() -> None:
+    def show(columns: int, **facts: Any) -> str:
+        return PersonLines(columns, several=False).format_events(events(**facts)).decode()
+
+    key = "17023530598616992373"
+    assert key in show(120) and key not in show(80) and key not in show(40)
+    assert key in show(80, payloads=[b""])
+
+
 def test_groups_are_not_shown() -> None:
     lines = PersonLines(80, several=False)
     sign = SimpleNamespace(command="group_begin", topic="orders", timestamp=None)

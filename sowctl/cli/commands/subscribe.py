@@ -51,9 +51,9 @@ def run(invocation: Invocation, arguments: SubscribeArguments) -> int:
     """Print the records of topics at one instant, then every message published after it, as events.
 
     Each event is a JSON object on one line; for its members, see sow-events(5). On a terminal, each event is a line of
-    text: time, event, SOW key and the beginning of the message. No message is lost or repeated between the records and
-    the following messages, even while others publish. The command runs until it is interrupted, or
-    until the limit of --until-now, --for or --max. Topics without a SOW have no initial records. A topic without a
+    text: time, event, SOW key if there is room, and the beginning of the message. No message is lost or repeated
+    between the records and the following messages, even while others publish. The command runs until it is interrupted,
+    or until the limit of --until-now, --for or --max. Topics without a SOW have no initial records. A topic without a
     journal is followed through its store: if several messages for one key arrive between two reads, only the last is
     printed, and there are no bookmarks. The same holds for views, whose rows are recomputed and compared when their
     sources change.
