@@ -19,6 +19,7 @@ In the order of a run:
 * ``completion``: completion of command lines.
 * ``shell``: many commands in one process.
 * ``io``: input of messages, output of records and reports.
+* ``documents``: the shapes of the JSON documents that commands print.
 * ``manual``: generating and showing manual pages.
 """
 

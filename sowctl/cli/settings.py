@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True):
         str,
         declare_option(
             "--progress",
-            help="Show progress on standard error.",
+            help="Show progress on standard error; json prints an event about once a second, each a line of JSON.",
             choices=("auto", "always", "never", "json"),
             panel=GLOBAL_PANEL,
         ),

@@ -94,7 +94,7 @@ CODES: dict[str, str] = {
 
         Why: The topic exists only in the transaction log: its messages are in the journal, but it has no
         records.
-        Do: ``sowctl journal dump --topic NAME`` prints its messages.
+        Do: ``sowctl journal dump NAME`` prints its messages.
         """,
     "SOW-ENG-020": """4 no transaction log
 

@@ -93,16 +93,6 @@ def test_the_hint_for_a_topic_of_the_journal_alone_works(shop: Cli, tmp_path: Pa
     assert (unknown.status, "--topic" in unknown.err) == (10, False)
 
 
-@pytest.mark.parametrize("topic_names", [("t",), ("other",)])
-def test_a_topic_as_a_journal_directory_has_the_hint_of_the_option(
-    shop: Cli, tmp_path: Path, topic_names: tuple[str, ...]
-) -> None:
-    (tmp_path / "sowctl.xml").write_text(config_xml("".join(map(topic_xml, topic_names)), topic_names))
-    done = shop("journal", "dump", "t")
-    assert (done.status, "SOW-JRN-001" in done.err, "--topic t" in done.err) == (10, True, True)
-    assert "--topic" not in shop("journal", "dump", "nowhere").err
-
-
 def test_explain_takes_words_with_hyphens(cli: Cli) -> None:
     assert cli("explain", "disk-full").out == cli("explain", "disk", "full").out != ""
     assert cli("explain", "SOW-XYZ-999").status == 2
@@ -130,17 +120,6 @@ def test_an_archive_in_the_place_of_the_topic(shop: Cli, tmp_path: Path) -> None
     (tmp_path / "x.zip").write_bytes(b"PK")
     assert "unzip -p x.zip | sowctl publish TOPIC" in shop("publish", "x.zip").err
     assert "unzip" not in shop("publish", "y.zip").err
-
-
-def test_a_directory_as_the_configuration(shop: Cli, tmp_path: Path) -> None:
-    done = shop("-c", str(tmp_path), "info")
-    assert (done.status, "SOW-CFG-030" in done.err) == (4, True)
-    assert str(tmp_path / "sowctl.xml") in done.err.partition("hint: ")[2]
-    with pytest.raises(sowctl.errors.ConfigError) as refused:
-        sowctl.open(tmp_path)
-    assert str(tmp_path / "sowctl.xml") in str(refused.value.hint)
-    (tmp_path / "empty").mkdir()
-    assert "sowctl.xml" not in shop("-c", str(tmp_path / "empty"), "info").err.partition("hint: ")[2]
 
 
 @pytest.mark.parametrize("command", [["compress"], ["prune", "--keep-for", "1d", "--dry-run"]])

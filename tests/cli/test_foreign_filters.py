@@ -25,6 +25,7 @@ WORDS: dict[str, list[str]] = {
     "schema": ["schema", "t", "--filter"],
     "stats": ["stats", "t", "--filter"],
     "subscribe": ["subscribe", "t", "--until-now", "--filter"],
+    "tail": ["tail", "t", "--until-now", "--filter"],
 }
 
 

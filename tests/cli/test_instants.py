@@ -32,8 +32,8 @@ WORDS: dict[str, list[str]] = {
     "hash --at": ["hash", "t", "--at"],
     "journal bisect --since": ["journal", "bisect", "--topic", "t", "--count", ">= 0", "--since"],
     "journal bisect --until": ["journal", "bisect", "--topic", "t", "--count", ">= 0", "--until"],
-    "journal dump --from": ["journal", "dump", "--from"],
-    "journal dump --to": ["journal", "dump", "--to"],
+    "journal dump --since": ["journal", "dump", "--since"],
+    "journal dump --until": ["journal", "dump", "--until"],
     "journal prune --before": ["journal", "prune", "--dry-run", "--before"],
     "journal search --since": ["journal", "search", "--since"],
     "journal search --until": ["journal", "search", "--until"],
@@ -46,7 +46,7 @@ WORDS: dict[str, list[str]] = {
     "stats --until": ["stats", "--journal", "--until"],
 }
 """By option: the words before its value."""
-ON_SPARK = {"pipeline export --from", "pipeline export --to", "pipeline rebuild --until", "pipeline snapshot --at"}
+ON_SPARK = {"pipeline export --since", "pipeline export --until", "pipeline rebuild --until", "pipeline snapshot --at"}
 OTHERS: dict[str, list[str]] = {
     "diff": ["diff", "t", "t@{}"],
     "diff range": ["diff", "t@1..{}"],

@@ -88,6 +88,7 @@ def build_main_page() -> ManualPage:
             "OPTIONS",
             (Paragraph("Before or after the command alike:"), _build_option_items(GLOBAL_PARAMETERS), _HELP_ITEMS),
         ),
+        Section("JSON", tuple(map(Paragraph, _JSON_TEXTS))),
         Section("EXIT STATUS", (statuses, Paragraph("Take any other status for a failure."))),
         Section("ENVIRONMENT", (Items(ENVIRONMENT_ITEMS),)),
         Section("FILES", (Items(FILE_ITEMS),)),
@@ -96,6 +97,15 @@ def build_main_page() -> ManualPage:
     return ManualPage("sowctl", 1, RELEASE_DATE, PAGE_SOURCE, sections)
 
 
+_JSON_TEXTS = (
+    "--json prints one document on standard output, an object or an array, also if there is nothing to report. A "
+    "command that follows prints lines instead, each a JSON value. The section JSON of the command's page lists the "
+    "members. Times are ISO 8601 texts in UTC with microseconds, sizes integers in bytes, and durations numbers in "
+    "seconds, if the page does not say otherwise.",
+    "--summary json adds a line of JSON with each report to standard output. --progress json prints events to standard "
+    "error, about one per second, each a line with the members command, counted, done, total and seconds_left; jobs on "
+    "Spark have members of their own.",
+)
 _HELP_ITEMS = Items(
     (
         ("--help, -h", "Show full help; -h shows short help."),
@@ -127,6 +137,10 @@ def build_command_page(command: Command) -> ManualPage:
         sections += _build_format_sections(
             named=any(isinstance(p.declared, Option) and "--output" in p.declared.names for p in options)
         )
+    has_summary = any(
+        isinstance(p.declared, Option) and "--summary" in p.declared.names and p.declared.choices for p in options
+    )
+    sections += _build_json_sections(command.name, has_summary=has_summary)
     sections += [
         Section("EXIT STATUS", (Paragraph("See sowctl(1)."),)),
         Section("SEE ALSO", (Paragraph("sowctl(1), " + RELATED_PAGES),)),
@@ -161,6 +175,53 @@ def _format_option(parameter: Parameter) -> tuple[str, str]:
         text += " Required."
     text += format_old_names(parameter)
     return ", ".join(declared.names) + value, text
+
+
+_FORM_TEXTS = {
+    "object": "--json prints one object.",
+    "array": "--json prints one array.",
+    "lines": "--json prints lines, each a JSON value.",
+}
+
+
+def _build_json_sections(command: str, *, has_summary: bool) -> list[Section]:
+    """Return the section on what ``--json`` prints; none for a command without it.
+
+    ``has_summary``: what ``--summary json`` prints is told apart from it.
+    """
+    from sowctl.cli.documents.description import iterate_members
+    from sowctl.cli.documents.table import list_documents
+
+    documents = list_documents(command)
+    blocks: list[Subheading | Paragraph | Items] = []
+    described: list[object] = []
+    for document in documents:
+        if document.condition:
+            blocks.append(Subheading(f"With {document.condition}"))
+        text = _FORM_TEXTS[document.form]
+        members = tuple(iterate_members(document.element))
+        if members in described:
+            blocks.append(Paragraph(f"{text} The members are those above."))
+            continue
+        if members:
+            described.append(members)
+            element = {"object": "It has", "array": "Each element has", "lines": "Each has"}[document.form]
+            text += f" {element} these members:"
+        blocks.append(Paragraph(f"{text} {document.text}".rstrip()))
+        if members:
+            items = (
+                (one.name, f"{one.type_text[0].upper()}{one.type_text[1:]}. {one.meaning}".rstrip()) for one in members
+            )
+            blocks.append(Items(tuple(items)))
+    if blocks and has_summary:
+        blocks.append(Subheading("Events"))
+        blocks.append(
+            Paragraph(
+                "--summary json and --progress json do not print a document: the first adds a line with each report to "
+                "standard output, the second prints events to standard error while the command runs."
+            )
+        )
+    return [Section("JSON", tuple(blocks))] if blocks else []
 
 
 def _build_format_sections(*, named: bool) -> list[Section]:

@@ -207,7 +207,10 @@ Yes: TypeAlias = Annotated[bool, declare_option("--yes", help="Do not ask for co
 Summary: TypeAlias = Annotated[
     str | None,
     declare_option(
-        "--summary", help="Output format of the final report.", choices=("text", "json"), panel=OUTPUT_PANEL
+        "--summary",
+        help="Output format of the final report; json is a line on standard output, after other output.",
+        choices=("text", "json"),
+        panel=OUTPUT_PANEL,
     ),
 ]
 EventFormat: TypeAlias = Annotated[

@@ -110,6 +110,8 @@ def _verify_field_list(name: str, value: str) -> None:
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.parser import parse_grouping, parse_order_by
 
+    if not value:
+        return  # one group of all records, or no order
     parse: Callable[[str], object] = parse_order_by if name == "orderby" else parse_grouping
     try:
         parse(value)

@@ -152,7 +152,7 @@ def plan_past_state(
     # would take the record for one that never was.
     log.require_files_after(after)
     return PastStatePlan(
-        StateOrigin.FOLD if has_all_entries(topic, log, after) else StateOrigin.PIECES, at, at, current, log, after
+        StateOrigin.FOLD if has_all_entries(topic, log, after) else StateOrigin.PIECES, at, clock, current, log, after
     )
 
 
@@ -314,11 +314,11 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePl
     removed = way.current.meta.removal_mark if expires else 0
     start = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed), expires=expires)
     provable, touched, last = start.time, start.keys, find_last_txid(way.at)
-    if way.at < removed or (way.at < provable if last is None else last < start.txid):
-        txid = start.txid if last is not None and way.at >= removed else None
+    if way.clock < removed or (way.at < provable if last is None else last < start.txid):
+        txid = start.txid if last is not None and way.clock >= removed else None
         raise _make_too_early_error(topic, provable, "older journals were removed", txid)
     then = _fold_journal_until(instance, topic, way.log, way.after, way.at, way.clock)
-    return _PiecedSource(way.current, then, touched, topic, way.at)
+    return _PiecedSource(way.current, then, touched, topic, way)
 
 
 class ProvableStart(DescribedStruct, frozen=True):
@@ -359,10 +359,12 @@ def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0,
 class _PiecedSource(Source):
     """Records that the log does not touch, from the store; the others as the log has them."""
 
-    def __init__(self, current: CurrentSource, then: Source, touched: set[bytes], topic: TopicConfig, at: int) -> None:
+    def __init__(
+        self, current: CurrentSource, then: Source, touched: set[bytes], topic: TopicConfig, way: PastStatePlan
+    ) -> None:
         self.topic, self.message_type = current.topic, current.message_type
         self._current, self._then, self._touched = current, then, touched
-        self._config, self._at = topic, at
+        self._config, self._at, self._clock = topic, way.at, way.clock
 
     @property
     def definition(self) -> Definition:
@@ -399,7 +401,7 @@ class _PiecedSource(Source):
             # An untouched record was written by an entry before the oldest file; one of a later time than asked for is
             # left out.
             and (find_last_txid(self._at) is not None or read_stamps(value)[1] <= self._at)
-            and not is_expired(rule, read_expiration(value), self._at)
+            and not is_expired(rule, read_expiration(value), self._clock)
         ]
         return [key for key, _ in kept], [value for _, value in kept]
 

@@ -164,7 +164,7 @@ def format_dump_hint(topic: str) -> str:
     """The command that prints what the journal has of a topic."""
     from shlex import quote
 
-    return f"sowctl journal dump --topic {quote(topic)} prints its messages"
+    return f"sowctl journal dump {quote(topic)} prints its messages"
 
 
 def _refuse_topic(instance: Instance, directory: Place | None, error: MissingError) -> None:

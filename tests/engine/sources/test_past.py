@@ -123,6 +123,20 @@ def test_an_entry_behind_an_expired_record_proves_no_earlier_state(tmp_path: Pat
     assert lab.query("x", at=str(last + 1)) == lab.query("x") == [message(id=1, v="later")]
 
 
+def test_an_entry_of_a_later_time_than_now_lets_no_record_expire(tmp_path: Path) -> None:
+    topics = topic_xml("x", "<Expiration>20s</Expiration>") + topic_xml("y")
+    lab = Lab(tmp_path, config_xml(topics, ("x", "y")))
+    lab.publish("x", message(id=1))
+    lab.publish("y", message(id=1), timestamp=format_time(lab.clock() + 60 * SECOND))
+    assert lab.query("x", at="2") == [message(id=1)]
+    # A later entry makes it another kind of plan.
+    lab.publish("x", message(id=2))
+    assert way(lab, lab.clock() - 1).means is StateOrigin.FOLD
+    assert lab.query("x", at="2") == [message(id=1)]
+    (blame,) = lab.open().topic("x").blame("1", at="2")
+    assert blame.gone is None
+
+
 def test_what_cannot_be_told_names_the_first_instant_that_can(tmp_path: Path) -> None:
     lab = stocked(tmp_path, journalled=False)
     with pytest.raises(MissingError) as caught:

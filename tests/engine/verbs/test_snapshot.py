@@ -69,5 +69,12 @@ def test_a_file_that_is_there_is_kept_unless_forced(lab: Lab, tmp_path: Path) ->
 def test_nothing_is_left_where_there_is_nothing_to_read(lab: Lab, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     with pytest.raises(MissingError):
-        _snapshot(lab, tmp_path / "no.sow", "alone")
+        write_snapshot(lab.open(), Target(path=tmp_path / "missing.sow"), None, tmp_path / "no.sow")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_topic_to_which_nothing_was_published_is_empty(lab: Lab, tmp_path: Path) -> None:
+    path = tmp_path / "alone.sow"
+    assert _snapshot(lab, path, "alone").records == 0
+    assert list(check_instance(lab.open(), [Target(path=path)])) == []
+    assert any("alone" in note for note in lab.notes)

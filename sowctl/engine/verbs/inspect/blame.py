@@ -100,7 +100,7 @@ def find_origins(
         made = Blame(text, answer.topic, answer.message_type, versions=len(versions))
         if versions:
             last = versions[-1]
-            gone = _find_gone_reason(topic, last, instance.now if at is None else at)
+            gone = _find_gone_reason(topic, last, instance.now if at is None else min(at, instance.now))
             if gone is None:
                 _refuse_wide(versions, view, max_members, answer.topic, text)
             origins = () if gone is not None else tuple(compute_origins(versions, view))

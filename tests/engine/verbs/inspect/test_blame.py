@@ -214,6 +214,6 @@ def test_a_view_has_no_entries() -> None:
     with tempfile.TemporaryDirectory() as place:
         lab = Lab(Path(place) / "lab", config_xml(topic_xml("t") + view, ("t",)))
         put(lab, "t", json.dumps({"id": 1}))
-        with pytest.raises(UsageError, match=r"^'v' .*View") as caught:
+        with pytest.raises(UsageError, match="'v'") as caught:
             blamed(lab, "v")
         assert caught.value.code == "SOW-QRY-023"
