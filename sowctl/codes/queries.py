@@ -29,7 +29,7 @@ CODES: dict[str, str] = {
 
         Why: The keys of the topic are chosen by publishers or come from a generator, so it has no key fields.
         Do: Give SOW keys: ``--sow-key`` instead of ``--key``, or ``get`` without ``--fields``.
-        See: sowctl-get(1), sowctl-query(1)
+        See: sowctl-get(1)
         """,
     "SOW-QRY-010": """2 offset without a limit
 

@@ -38,7 +38,7 @@ NEEDED = {
 }
 BEGUN = {"--key": ["--topic", "t"], "--name": ["--topic", "t=/id"], "--journal": ["--topic", "t=/id"]}
 """The same of ``config init``."""
-ENDING = {"subscribe": ["--until-now"]}
+ENDING = {"subscribe": ["--until-now"], "tail": ["--until-now"]}
 """What brings commands to an end that otherwise go on until they are ended."""
 FILES = ["\udcff", "a\udcffb.sow"]
 BAD = ["\udcff", "[/\udcff]", "1\udcff", "t=/\udcff", "[json].[\udcff]=/id"]

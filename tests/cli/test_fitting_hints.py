@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import sowctl
 from sowctl.engine.maintenance.backup import folder
 from sowctl.journal.appender import write_error
 from tests.cli.conftest import Cli
@@ -87,7 +86,7 @@ def test_the_hint_for_a_topic_of_the_journal_alone_works(shop: Cli, tmp_path: Pa
     done = shop("query", "t")
     assert (done.status, "SOW-ENG-012" in done.err) == (10, True)
     words = shlex.split(done.err.partition("hint: ")[2].partition(" prints")[0])
-    assert words == ["sowctl", "journal", "dump", "--topic", "t"]
+    assert words == ["sowctl", "journal", "dump", "t"]
     assert json.loads(shop(*words[1:]).out)["data"] == {"id": 1, "A": 1, "a": 2}
     unknown = shop("query", "t2")
     assert (unknown.status, "--topic" in unknown.err) == (10, False)

@@ -252,7 +252,7 @@ def test_spark_itself(stocked: Lab, spark: SparkSession) -> None:
         .filter("_topic = 'past' AND _txid > 100")
     )
     found = frame.groupBy("_client", "_operation").count().collect()
-    expected = [row for row in engine(stocked, topic="past") if row[0] > 100]
+    expected = [row for row in engine(stocked, topic_names=("past",)) if row[0] > 100]
     assert [tuple(row) for row in found] == [("feed", "publish", len(expected))]
     with pytest.raises(UsageError, match="no option 'fromtxit'"), translate_errors():
         spark.read.format("sow-journal").options(config=str(stocked.config), fromTxit="1").load()

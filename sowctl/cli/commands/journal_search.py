@@ -22,6 +22,7 @@ from sowctl.cli.parsing.options import (
 )
 from sowctl.declarations import declare_option, declare_part
 from sowctl.engine.options import Filter, SowKeys
+from sowctl.errors import MissingError
 
 EXAMPLES = (
     "sowctl journal search --key 10417",
@@ -123,11 +124,17 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
         )
         note_filter(instance, arguments.filter)
         found = search_journal(instance, options, data=not (arguments.no_data or arguments.count), directory=where)
-        if arguments.count:
-            number = sum(len(batch.records) for batch in found)
-            invocation.streams.stdout.write(b"%d\n" % number)
-        else:
-            sink.write(found)
+        try:
+            if arguments.count:
+                number = sum(len(batch.records) for batch in found)
+                invocation.streams.stdout.write(b"%d\n" % number)
+            else:
+                sink.write(found)
+        except MissingError as error:
+            if error.code == "SOW-ENG-012":
+                # Somebody who searches may give the text to look for instead of a topic.
+                error.hint = f"--regex PATTERN searches for text, --key KEY finds a record; {error.hint}"
+            raise
         # Entries may have fields that no record has any more, so it is told only where none was found.
         if arguments.filter is not None and arguments.filter.strip() and not found.report.matched and directory is None:
             names = {split_target(text)[0] for text in topic_names}
