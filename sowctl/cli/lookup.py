@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -109,11 +110,24 @@ def split_journal_operands(
 
     Raises UsageError ``SOW-CLI-013`` for two journals.
     """
-    places = [word for word in words or () if "://" in word or Path(word).is_dir()]
+    # An empty word is not the working directory, as it would be for Path.
+    places = [word for word in words or () if word and ("://" in word or Path(word).is_dir())]
     if len(places) > 1:
         raise UsageError("SOW-CLI-013", "the journal is given twice", hint=f"remove {places[-1]}")
     names = [word for word in words or () if word not in places]
     return (*names, *(topics or ())), places[0] if places else None
+
+
+@contextmanager
+def explain_missing_topic(advice: str = "") -> Iterator[None]:
+    """Say of an operand that names no topic what else it may have been: a directory, or what ``advice`` tells."""
+    try:
+        yield
+    except MissingError as error:
+        if error.code == "SOW-ENG-012":
+            told = ("a directory that does not exist is taken for a topic", advice, error.hint)
+            error.hint = "; ".join(part for part in told if part)
+        raise
 
 
 def apply_unknown(invocation: Invocation, asked: QueryOptions, columns: str | None, *, strict: bool) -> QueryOptions:

@@ -25,7 +25,7 @@ class KeyspaceLimits(msgspec.Struct):
     """Bounds of what is done with keys at once; tests set smaller ones."""
 
     sort_batch_keys: int = 1 << 20
-    """So many keys are sorted at once, about."""
+    """Approximate number of keys that are sorted at once."""
 
 
 KEYSPACE_LIMITS = KeyspaceLimits()

@@ -13,7 +13,7 @@ class StoreLimits(Struct):
     """The figures."""
 
     read_batch_records: int = 1000
-    """Records that are read together by whoever goes through a whole source, unless a figure of its own says more."""
+    """Records that are read together by a pass through a whole source, unless a figure of its own says more."""
     max_run_bytes: int = 4 << 20
     """Maximum bytes of values that are verified in one run."""
     page_batch_bytes: int = 4 << 20

@@ -149,3 +149,12 @@ def test_advice_on_what_other_commands_print(shop: Cli) -> None:
     assert said.status == 3 and "--framing envelope" in said.err
     said = shop("publish", "t", stdin=b"id,a\n1,x\n")
     assert said.status == 3 and "FILE.csv" in said.err
+
+
+@pytest.mark.parametrize("command", ["dump", "search"])
+def test_an_operand_of_the_journal_that_is_no_topic(command: str, shop: Cli) -> None:
+    for word in ("", "./nowhere", "nope"):
+        said = shop("journal", command, word)
+        # An empty word is not the working directory.
+        assert said.status == 10 and "SOW-ENG-012" in said.err and "directory" in said.err.partition("hint: ")[2]
+    assert ("--regex" in shop("journal", command, "nope").err) == (command == "search")

@@ -68,7 +68,7 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
     and reported; if acknowledged entries are missing there, the command exits with status 5 after the last readable
     entry.
     """
-    from sowctl.cli.lookup import split_journal_operands
+    from sowctl.cli.lookup import explain_missing_topic, split_journal_operands
     from sowctl.cli.parsing.option_values import parse_position, parse_range
 
     txids, entries = parse_range("--txid", arguments.txid), parse_range("--limit", arguments.limit, only="last")
@@ -97,7 +97,8 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
             limit=entries[1] if entries else None,
         )
         batches = dump_entries(instance, wanted, data=not arguments.no_data, directory=where)
-        sink.write(skip_entries(batches, skip=entries[0] - 1 if entries else 0))
+        with explain_missing_topic():
+            sink.write(skip_entries(batches, skip=entries[0] - 1 if entries else 0))
     return 0
 
 

@@ -22,7 +22,6 @@ from sowctl.cli.parsing.options import (
 )
 from sowctl.declarations import declare_option, declare_part
 from sowctl.engine.options import Filter, SowKeys
-from sowctl.errors import MissingError
 
 EXAMPLES = (
     "sowctl journal search --key 10417",
@@ -86,7 +85,7 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
     """
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_words
-    from sowctl.cli.lookup import apply_unknown, split_journal_operands
+    from sowctl.cli.lookup import apply_unknown, explain_missing_topic, split_journal_operands
     from sowctl.cli.parsing.option_values import parse_position, parse_range
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.search.filter_notes import note_filter
@@ -124,17 +123,13 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
         )
         note_filter(instance, arguments.filter)
         found = search_journal(instance, options, data=not (arguments.no_data or arguments.count), directory=where)
-        try:
+        # Somebody who searches may give the text to look for instead of a topic.
+        with explain_missing_topic("--regex PATTERN searches for text, --key KEY finds a record"):
             if arguments.count:
                 number = sum(len(batch.records) for batch in found)
                 invocation.streams.stdout.write(b"%d\n" % number)
             else:
                 sink.write(found)
-        except MissingError as error:
-            if error.code == "SOW-ENG-012":
-                # Somebody who searches may give the text to look for instead of a topic.
-                error.hint = f"--regex PATTERN searches for text, --key KEY finds a record; {error.hint}"
-            raise
         # Entries may have fields that no record has any more, so it is told only where none was found.
         if arguments.filter is not None and arguments.filter.strip() and not found.report.matched and directory is None:
             names = {split_target(text)[0] for text in topic_names}

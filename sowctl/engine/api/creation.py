@@ -49,8 +49,7 @@ def write_first_config(
     """Write ``sowctl.xml`` into a directory, which is made if it does not exist; its path, and True if it is new.
 
     Raises RefusedError ``SOW-CLI-035`` where the directory has a configuration, unless ``exist_ok``; UsageError
-    ``SOW-CLI-004`` where it has several,
-    ``SOW-CFG-060`` to ``SOW-CFG-066`` and TypeError for wrong topics.
+    ``SOW-CLI-004`` where it has several, and ``SOW-CFG-060`` to ``SOW-CFG-066`` and TypeError for wrong topics.
     """
     if not isinstance(topics, Mapping):
         words = "topics must be a dict of names and key fields, such as {'orders': '/orderId'}"

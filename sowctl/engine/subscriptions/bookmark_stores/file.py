@@ -170,7 +170,7 @@ class FileStore(BookmarkStore):
             self._end = len(content)
         if is_first_look:
             # Before any block: the process that made or renamed the file may not have done so yet, or been killed. No
-            # lock helps, since a new file is locked by whoever opens it by its name.
+            # lock helps, since a new file is locked by the process that opens it by its name.
             sync_directory(self.path.parent, self._seam)
 
     @contextmanager
