@@ -6,17 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.pipeline import (
-    Conf,
-    Fields,
-    Kind,
-    Master,
-    PartitionBy,
-    Replace,
-    Staging,
-    Where,
-    WriterOptions,
-)
+from sowctl.cli.commands.bodies.pipeline import DataSetOptions, SparkOptions
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Meta, Summary, Topics
 from sowctl.declarations import declare_option
@@ -30,7 +20,7 @@ EXAMPLES = (
 class PipelineExportArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl pipeline export``."""
 
-    output: Where
+    data_set: DataSetOptions
     topic_names: Topics = None
     journal: Annotated[bool, declare_option("--journal", help="Export journal entries instead of records.")] = False
     since: Annotated[
@@ -48,15 +38,8 @@ class PipelineExportArguments(Struct, frozen=True, kw_only=True):
             "--until", help="With --journal: last time, txid or bookmark.", metavar="WHEN", old_names=("--to",)
         ),
     ] = None
-    format: Kind = None
-    fields: Fields = None
-    partition_by: PartitionBy = None
     meta: Meta = False
-    writer: WriterOptions = None
-    force: Replace = False
-    staging: Staging = None
-    master: Master = None
-    conf: Conf = None
+    spark: SparkOptions = SparkOptions()
     summary: Summary = None
 
 
@@ -76,16 +59,7 @@ def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
 
     if (arguments.since or arguments.until) and not arguments.journal:
         raise UsageError("SOW-CLI-076", "--since and --until select journal entries", hint="add --journal")
-    where = pipeline.build_output(
-        arguments.output,
-        arguments.format,
-        arguments.partition_by,
-        arguments.fields,
-        writer=arguments.writer,
-        meta=arguments.meta,
-        force=arguments.force,
-        staging=arguments.staging,
-    )
+    where = pipeline.build_output(arguments.data_set, arguments.spark, meta=arguments.meta)
     first, last = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     with invocation.open_instance() as instance:
         first, last = first.resolve(instance), last.resolve(instance)
@@ -93,7 +67,7 @@ def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
             pipeline.resolve_topic(instance, name, logged=arguments.journal) for name in arguments.topic_names or ()
         ]
         with pipeline.open_job_session(
-            invocation, arguments.master, arguments.conf, reads=pipeline.count_journal_bytes(instance)
+            invocation, arguments.spark, reads=pipeline.count_journal_bytes(instance)
         ) as spark:
             if arguments.journal:
                 entries = ExportSelection((), first.txid or 1, last.txid, first.time, last.time).with_topics(chosen)
@@ -101,7 +75,7 @@ def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
             else:
                 records = chosen or list(instance.topics)
                 report = export(
-                    spark, instance, records, where, staging_directory=pipeline.parse_staging(arguments.staging)
+                    spark, instance, records, where, staging_directory=pipeline.parse_staging(arguments.spark.staging)
                 )
     pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging, Topic
+from sowctl.cli.commands.bodies.pipeline import SparkOptions, Topic
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, Summary
 from sowctl.declarations import Argument, declare_option, declare_part
@@ -78,9 +78,7 @@ class PipelineLoadArguments(Struct, frozen=True, kw_only=True):
             maximum=MAX_U64,
         ),
     ] = None
-    staging: Staging = None
-    master: Master = None
-    conf: Conf = None
+    spark: SparkOptions = SparkOptions()
     summary: Summary = None
 
 
@@ -127,9 +125,14 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
         # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too.
         require_loadable_topic(wanted)
         found = expand_paths(arguments.files)
-        with open_job_session(invocation, arguments.master, arguments.conf, reads=count_file_bytes(found)) as spark:
+        with open_job_session(invocation, arguments.spark, reads=count_file_bytes(found)) as spark:
             report = load(
-                spark, instance, wanted, arguments.files, options, staging_directory=parse_staging(arguments.staging)
+                spark,
+                instance,
+                wanted,
+                arguments.files,
+                options,
+                staging_directory=parse_staging(arguments.spark.staging),
             )
     # With --rejects they are in that file, all of them and not only the first.
     if arguments.rejects is None:

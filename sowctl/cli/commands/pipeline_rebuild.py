@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.cli.commands.bodies.pipeline import Conf, Master, Staging
+from sowctl.cli.commands.bodies.pipeline import SparkOptions
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Archive, Summary, Topics
 from sowctl.declarations import declare_option, declare_part
@@ -32,9 +32,7 @@ class PipelineRebuildArguments(Struct, frozen=True, kw_only=True):
     force: Annotated[
         bool, declare_option("--force", help="Rebuild even if records that the journals no longer contain are lost.")
     ] = False
-    staging: Staging = None
-    master: Master = None
-    conf: Conf = None
+    spark: SparkOptions = SparkOptions()
     summary: Summary = None
 
 
@@ -66,8 +64,8 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
         options = replace(arguments.replay, until_txid=end.txid, until_time=end.time, force=arguments.force)
         wanted = topics_of(instance, arguments.topic_names or [])
         with open_job_session(
-            invocation, arguments.master, arguments.conf, reads=count_journal_bytes(instance, arguments.replay.journal)
+            invocation, arguments.spark, reads=count_journal_bytes(instance, arguments.replay.journal)
         ) as spark:
-            report = rebuild(spark, instance, wanted, options, staging_directory=parse_staging(arguments.staging))
+            report = rebuild(spark, instance, wanted, options, staging_directory=parse_staging(arguments.spark.staging))
     show_job_report(invocation, report, arguments.summary)
     return 0

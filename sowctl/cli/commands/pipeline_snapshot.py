@@ -6,18 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.pipeline import (
-    Conf,
-    Fields,
-    Kind,
-    Master,
-    PartitionBy,
-    Replace,
-    Staging,
-    Topic,
-    Where,
-    WriterOptions,
-)
+from sowctl.cli.commands.bodies.pipeline import DataSetOptions, SparkOptions, Topic
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import Archive, MessageType, Meta, Summary
 from sowctl.declarations import declare_option
@@ -32,21 +21,14 @@ class PipelineSnapshotArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl pipeline snapshot``."""
 
     topic: Topic
-    output: Where
+    data_set: DataSetOptions
     at: Annotated[str | None, declare_option("--at", help="Time, bookmark or txid. Default: now.", metavar="WHEN")] = (
         None
     )
-    format: Kind = None
-    fields: Fields = None
-    partition_by: PartitionBy = None
     meta: Meta = False
-    writer: WriterOptions = None
-    force: Replace = False
     message_type: MessageType = None
     archive: Archive = None
-    staging: Staging = None
-    master: Master = None
-    conf: Conf = None
+    spark: SparkOptions = SparkOptions()
     summary: Summary = None
 
 
@@ -64,22 +46,13 @@ def run(invocation: Invocation, arguments: PipelineSnapshotArguments) -> int:
     require_pyspark()
     from sowctl.spark.jobs.snapshot import snapshot
 
-    where = pipeline.build_output(
-        arguments.output,
-        arguments.format,
-        arguments.partition_by,
-        arguments.fields,
-        writer=arguments.writer,
-        meta=arguments.meta,
-        force=arguments.force,
-        staging=arguments.staging,
-    )
+    where = pipeline.build_output(arguments.data_set, arguments.spark, meta=arguments.meta)
     when = parse_at_option(invocation, arguments.at)
     with invocation.open_instance() as instance:
         instance = apply_archive(instance, arguments.archive, None)
         wanted = pipeline.resolve_topic(instance, arguments.topic, arguments.message_type)
         with pipeline.open_job_session(
-            invocation, arguments.master, arguments.conf, reads=pipeline.count_journal_bytes(instance)
+            invocation, arguments.spark, reads=pipeline.count_journal_bytes(instance)
         ) as spark:
             report = snapshot(
                 spark,
@@ -87,7 +60,7 @@ def run(invocation: Invocation, arguments: PipelineSnapshotArguments) -> int:
                 wanted,
                 when.resolve_time(instance),
                 where,
-                staging_directory=pipeline.parse_staging(arguments.staging),
+                staging_directory=pipeline.parse_staging(arguments.spark.staging),
             )
     pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

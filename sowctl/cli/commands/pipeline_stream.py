@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.pipeline import Conf, Master
+from sowctl.cli.commands.bodies.pipeline import SparkOptions
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, Summary
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option, declare_part
 
 if TYPE_CHECKING:
     from sowctl.spark.jobs.stream import StreamEntry
@@ -76,8 +76,7 @@ class PipelineStreamArguments(Struct, frozen=True, kw_only=True):
         declare_option("--interval", help="Interval between two batches, for example '5 seconds'.", metavar="TIME"),
     ] = None
     message_type: MessageType = None
-    master: Master = None
-    conf: Conf = None
+    spark: Annotated[SparkOptions, declare_part("master", "conf")] = SparkOptions()
     summary: Summary = None
 
 
@@ -134,7 +133,7 @@ def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
             interval=arguments.interval,
         )
         telling = pipeline.JobProgress(invocation)
-        with pipeline.open_job_session(invocation, arguments.master, arguments.conf, telling) as spark:
+        with pipeline.open_job_session(invocation, arguments.spark, telling) as spark:
             report = stream(spark, instance, wanted, options, tell=telling.show_batch)
     pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.pipeline import Conf, Master
+from sowctl.cli.commands.bodies.pipeline import SparkOptions
 from sowctl.cli.context import Invocation
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import Argument, declare_option, declare_part
 
 EXAMPLES = (
     "sowctl pipeline submit-args --master yarn --archive sowctl.zip -- rebuild orders --staging /shared/staging",
@@ -35,8 +35,7 @@ class PipelineSubmitArgsArguments(Struct, frozen=True, kw_only=True):
             complete="file",
         ),
     ] = None
-    master: Master = None
-    conf: Conf = None
+    spark: Annotated[SparkOptions, declare_part("master", "conf")] = SparkOptions()
 
 
 def run(invocation: Invocation, arguments: PipelineSubmitArgsArguments) -> int:
@@ -66,8 +65,8 @@ def run(invocation: Invocation, arguments: PipelineSubmitArgsArguments) -> int:
     line = build_command_line(
         path,
         arguments.job,
-        arguments.master or "yarn",
-        parse_pairs("--conf", arguments.conf),
+        arguments.spark.master or "yarn",
+        parse_pairs("--conf", arguments.spark.conf),
         invocation.find_config_path() if invocation.has_config() else None,
         java=java,
         environment=invocation.environ,

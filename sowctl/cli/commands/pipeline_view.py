@@ -6,17 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from sowctl.cli.commands.bodies.pipeline import (
-    Conf,
-    Fields,
-    Kind,
-    Master,
-    PartitionBy,
-    Replace,
-    Staging,
-    Where,
-    WriterOptions,
-)
+from sowctl.cli.commands.bodies.pipeline import DataSetOptions, SparkOptions
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, Summary
 from sowctl.declarations import Argument, declare_option
@@ -33,7 +23,7 @@ EXAMPLES = (
 class PipelineViewArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl pipeline view``."""
 
-    output: Where
+    data_set: DataSetOptions
     source: Annotated[
         str | None, Argument("VIEW", "View of the configuration, or a topic to project.", complete="view")
     ] = None
@@ -53,15 +43,8 @@ class PipelineViewArguments(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     filter: Filter = None
-    format: Kind = None
-    fields: Fields = None
-    partition_by: PartitionBy = None
-    writer: WriterOptions = None
-    force: Replace = False
     message_type: MessageType = None
-    staging: Staging = None
-    master: Master = None
-    conf: Conf = None
+    spark: SparkOptions = SparkOptions()
     summary: Summary = None
 
 
@@ -79,15 +62,7 @@ def run(invocation: Invocation, arguments: PipelineViewArguments) -> int:
     from sowctl.config.derived_entries import View
     from sowctl.spark.jobs.view import AdHocView, view
 
-    where = pipeline.build_output(
-        arguments.output,
-        arguments.format,
-        arguments.partition_by,
-        arguments.fields,
-        writer=arguments.writer,
-        force=arguments.force,
-        staging=arguments.staging,
-    )
+    where = pipeline.build_output(arguments.data_set, arguments.spark)
     with invocation.open_instance() as instance:
         found = (
             instance.config.find_entries(arguments.source, arguments.message_type)
@@ -114,8 +89,10 @@ def run(invocation: Invocation, arguments: PipelineViewArguments) -> int:
             what = f"{arguments.source!r} is not a view" if arguments.source else "no view is given"
             raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
         with pipeline.open_job_session(
-            invocation, arguments.master, arguments.conf, reads=pipeline.count_journal_bytes(instance)
+            invocation, arguments.spark, reads=pipeline.count_journal_bytes(instance)
         ) as spark:
-            report = view(spark, instance, wanted, where, staging_directory=pipeline.parse_staging(arguments.staging))
+            report = view(
+                spark, instance, wanted, where, staging_directory=pipeline.parse_staging(arguments.spark.staging)
+            )
     pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
@@ -34,64 +35,74 @@ CPU of a start and one job, quick compilation as against the usual one: a rebuil
 """
 DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow", "delta", "iceberg")
 
-Master: TypeAlias = Annotated[
-    str | None,
-    declare_option(
-        "--master",
-        help="Spark master: local[*] (all processors of this machine), spark://..., yarn.",
-        panel=SPARK_PANEL,
-    ),
-]
-Conf: TypeAlias = Annotated[
-    list[str] | None,
-    declare_option(
-        "--conf", help="Spark configuration property. May be repeated.", metavar="NAME=VALUE", panel=SPARK_PANEL
-    ),
-]
-Staging: TypeAlias = Annotated[
-    str | None,
-    declare_option(
-        "--staging",
-        help="Staging directory or URL, for output of tasks before the driver commits it. Default: beside the "
-        "journal or the store.",
-        metavar="DIR",
-        complete="directory",
-        panel=SPARK_PANEL,
-    ),
-]
-Where: TypeAlias = Annotated[
-    str,
-    declare_option(
-        "--output", help="Directory to write, or a file that ends in .sow.", metavar="PATH", complete="file"
-    ),
-]
-Kind: TypeAlias = Annotated[
-    str | None,
-    declare_option(
-        "--output-format",
-        help="Output format. Default: sow for a path that ends in .sow, otherwise parquet.",
-        choices=DATA_SETS,
-    ),
-]
-PartitionBy: TypeAlias = Annotated[
-    list[str] | None,
-    declare_option("--partition-by", help="Partition by this field. May be repeated.", metavar="PATH"),
-]
-Fields: TypeAlias = Annotated[
-    str | None,
-    declare_option(
-        "--fields",
-        help="Write the payload as a column of these fields (CSV: one column each), such as 'id INT, name "
-        "STRING', or infer them. Default: as bytes.",
-        metavar="DDL",
-    ),
-]
-WriterOptions: TypeAlias = Annotated[
-    list[str] | None,
-    declare_option("--writer", help="Option of the Spark writer. May be repeated.", metavar="NAME=VALUE"),
-]
-Replace: TypeAlias = Annotated[bool, declare_option("--force", help="Replace existing output.")]
 Topic: TypeAlias = Annotated[str, Argument("TOPIC", "Name of the topic.", complete="topic")]
+
+
+class SparkOptions(Struct, frozen=True):
+    """Where a job runs and where its tasks put their output."""
+
+    staging: Annotated[
+        str | None,
+        declare_option(
+            "--staging",
+            help="Staging directory or URL, for output of tasks before the driver commits it. Default: beside the "
+            "journal or the store.",
+            metavar="DIR",
+            complete="directory",
+            panel=SPARK_PANEL,
+        ),
+    ] = None
+    master: Annotated[
+        str | None,
+        declare_option(
+            "--master",
+            help="Spark master: local[*] (all processors of this machine), spark://..., yarn.",
+            panel=SPARK_PANEL,
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        declare_option(
+            "--conf", help="Spark configuration property. May be repeated.", metavar="NAME=VALUE", panel=SPARK_PANEL
+        ),
+    ] = None
+
+
+class DataSetOptions(Struct, frozen=True, kw_only=True):
+    """The data set that a job writes: its place, format and partitions, and what the Spark writer is told."""
+
+    output: Annotated[
+        str,
+        declare_option(
+            "--output", help="Directory to write, or a file that ends in .sow.", metavar="PATH", complete="file"
+        ),
+    ]
+    format: Annotated[
+        str | None,
+        declare_option(
+            "--output-format",
+            help="Output format. Default: sow for a path that ends in .sow, otherwise parquet.",
+            choices=DATA_SETS,
+        ),
+    ] = None
+    partition_by: Annotated[
+        list[str] | None,
+        declare_option("--partition-by", help="Partition by this field. May be repeated.", metavar="PATH"),
+    ] = None
+    fields: Annotated[
+        str | None,
+        declare_option(
+            "--fields",
+            help="Write the payload as a column of these fields (CSV: one column each), such as 'id INT, name "
+            "STRING', or infer them. Default: as bytes.",
+            metavar="DDL",
+        ),
+    ] = None
+    writer: Annotated[
+        list[str] | None,
+        declare_option("--writer", help="Option of the Spark writer. May be repeated.", metavar="NAME=VALUE"),
+    ] = None
+    force: Annotated[bool, declare_option("--force", help="Replace existing output.")] = False
 
 
 class JobProgress:
@@ -147,8 +158,7 @@ class JobProgress:
 @contextmanager
 def open_job_session(
     invocation: Invocation,
-    master: str | None,
-    conf: Sequence[str] | None,
+    options: SparkOptions,
     telling: JobProgress | None = None,
     *,
     reads: int | None = None,
@@ -163,7 +173,7 @@ def open_job_session(
     from sowctl.spark.jobs.report import translate_spark_errors
     from sowctl.spark.sessions import LOCAL_MASTER, open_session
 
-    wanted = parse_pairs("--conf", conf)
+    wanted = parse_pairs("--conf", options.conf)
     verbose = invocation.settings.verbose > 0
     app = f"sowctl {invocation.command}"
     telling = telling or JobProgress(invocation)
@@ -171,7 +181,7 @@ def open_job_session(
     with (
         _silence_logging(verbose),
         open_session(
-            master or LOCAL_MASTER,
+            options.master or LOCAL_MASTER,
             environment=invocation.environ,
             conf=wanted,
             app=app,
@@ -253,32 +263,22 @@ def parse_staging(text: str | None) -> Place | None:
     return None if text is None else resolve_place(Path.cwd(), text)
 
 
-def build_output(
-    path: str,
-    format: str | None,
-    partition_by: Sequence[str] | None,
-    fields: str | None,
-    *,
-    writer: Sequence[str] | None = None,
-    meta: bool = False,
-    force: bool = False,
-    staging: str | None = None,
-) -> Output:
+def build_output(options: DataSetOptions, spark: SparkOptions, *, meta: bool = False) -> Output:
     """Build the output of a job from the options. Raises UsageError."""
     from sowctl.spark.jobs.outputs.output_spec import Output
 
-    declared = "" if fields is not None and fields.strip().lower() == "infer" else fields
-    found = parse_staging(staging)
+    declared = "" if options.fields is not None and options.fields.strip().lower() == "infer" else options.fields
+    found = parse_staging(spark.staging)
     # A store that is to be sent to a URL is made by the driver in a directory: staging at a URL gives it none.
     own = str(found) if isinstance(found, Path) else None
     made = Output(
-        resolve_output(path, format),
-        format,
-        tuple(partition_by or ()),
+        resolve_output(options.output, options.format),
+        options.format,
+        tuple(options.partition_by or ()),
         declared,
         meta,
-        force,
-        parse_pairs("--writer", writer),
+        options.force,
+        parse_pairs("--writer", options.writer),
         own,
     )
     made.check()
