@@ -35,8 +35,10 @@ _SIZE_FIELDS = ("bytes_before", "bytes_after")
 """What a file had before, and has afterwards."""
 _QUERY_FIELDS = ("examined", "matched", "returned")
 """Of a query all three are said: that nothing matched is an answer, too."""
-_TIME_FIELDS = ("now", "ahead", "oldest_read")
-"""Fields that are times in microseconds, and are written as ISO-8601; None where there is none."""
+_TIME_FIELDS = ("now", "ahead", "oldest_read", "at")
+"""Fields that are times in microseconds, or texts already, and are written as ISO-8601; None where there is none."""
+_KEY_FIELDS = ("sow_key", "first_key", "last_key")
+"""Fields that are SOW keys, and are written as texts: JSON readers round numbers of 20 digits."""
 
 
 def as_dict(report: Any) -> dict[str, Any]:
@@ -44,7 +46,8 @@ def as_dict(report: Any) -> dict[str, Any]:
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
     row = {name: _plain_value(getattr(report, name)) for name in report.__struct_fields__}
-    return row | {name: format_time(row[name]) for name in _TIME_FIELDS if row.get(name) is not None}
+    row |= {name: str(row[name]) for name in _KEY_FIELDS if row.get(name) is not None}
+    return row | {name: format_time(row[name]) for name in _TIME_FIELDS if isinstance(row.get(name), int)}
 
 
 def encode_report(report: Any) -> str:

@@ -173,3 +173,16 @@ def test_what_follows_prints_lines(cli: Cli) -> None:
     )
     assert [one.format for one in both] == ["ndjson", "json"]
     assert "SOW-CLI-012" in cli("query", "t", "--json", "--format", "csv").err
+
+
+def test_json_beside_format_json_prints_the_document(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    cli("publish", "t", stdin=b'{"id":"A"}\n')
+    for command in ("check", "validate", "lint"):
+        assert cli(command, "--json", "--format", "json").out == cli(command, "--json").out != ""
+
+
+def test_an_array_that_an_error_ends_is_closed(cli: Cli) -> None:
+    said = cli("eval", "/a", "--json", stdin=b'{"a":1}\n{"a":2}\n{"a"\n{"a":3}\n')
+    assert said.status == 3 and json.loads(said.out) == [1, 2]
+    assert json.loads(cli("eval", "/a", "--json", stdin=b"").out) == []

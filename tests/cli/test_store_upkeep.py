@@ -45,7 +45,10 @@ def test_repair(lab: Lab, cli: Cli) -> None:
     done = cli("store", "repair", "--yes", "--summary", "json")
     assert done.status == 5, "a record of the topic without a journal is lost"
     rows = [json.loads(line) for line in done.out.splitlines()]
-    assert [(row["sow_key"], row["state"]) for row in rows[:2]] == [(keys["t"], "restored"), (keys["u"], "lost")]
+    assert [(row["sow_key"], row["state"]) for row in rows[:2]] == [
+        (str(keys["t"]), "restored"),
+        (str(keys["u"]), "lost"),
+    ]
     assert [(row["restored"], row["lost"], row["complete"]) for row in rows[2:]] == [(1, 0, True), (0, 1, False)]
     assert all(Path(row["moved"]).exists() for row in rows[2:])
     assert cli("store", "repair", "--yes").status == 0

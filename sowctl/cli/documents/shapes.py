@@ -5,7 +5,6 @@ A Struct here refuses members that it does not know, so decoding an output with 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import UnionType
@@ -14,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_orig
 from msgspec import UNSET, Meta, Struct, UnsetType, defstruct
 
 from sowctl.cli.documents.meanings import MEANINGS
+from sowctl.declarations import read_annotation
 from sowctl.remote.place import RemotePath
 
 Form: TypeAlias = Literal["object", "array", "lines"]
@@ -39,8 +39,9 @@ def derive_object(report: type[Struct], **changes: Any) -> type[Struct]:
     None removes a member.
     """
     members = {}
+    # Names imported only for types cannot be evaluated, so the types of such fields are among the changes.
     for name in report.__struct_fields__:
-        found = changes.pop(name) if name in changes else _convert_hint(_read_hint(report, name))
+        found = changes.pop(name) if name in changes else _convert_hint(read_annotation(report, name))
         if found is not None:
             members[name] = found
     return declare_object(report.__name__, **members, **changes)
@@ -65,16 +66,6 @@ def describe(kind: Any, meaning: str) -> Any:
 def _may_be_absent(kind: Any) -> bool:
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return UnsetType in get_args(inner)
-
-
-def _read_hint(report: type[Struct], name: str) -> Any:
-    for base in report.__mro__:
-        # Importing inspect for this would take longer than the rest.
-        text = base.__dict__.get("__annotations__", {}).get(name)  # noqa: RUF063
-        if text is not None:
-            # Names imported only for types cannot be evaluated, so the types of such fields are among the changes.
-            return eval(text, vars(sys.modules[base.__module__])) if isinstance(text, str) else text
-    raise KeyError(name)
 
 
 def _convert_hint(hint: Any) -> Any:

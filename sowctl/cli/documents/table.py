@@ -214,7 +214,7 @@ def _snapshot() -> Documents:
         *_records(),
         Document(
             "object",
-            derive_object(SnapshotReport, at=describe(int, "Instant of the state, in microseconds since 1970.")),
+            derive_object(SnapshotReport, at=describe(str, "Instant of the state; ISO 8601, UTC with microseconds.")),
             "--output FILE.sow",
         ),
     )
@@ -484,9 +484,7 @@ def _store_repair() -> Documents:
     from sowctl.engine.reports import RepairItem
 
     return (
-        Document(
-            "array", derive_object(RepairItem, sow_key=describe(int | None, "SOW key as a number of up to 20 digits."))
-        ),
+        Document("array", derive_object(RepairItem, sow_key=str | None, first_key=str | None, last_key=str | None)),
     )
 
 

@@ -3,6 +3,7 @@
 * ``sources``: files and pipes named on the command line.
 * ``row_files``: files of rows for ``publish --from``: the format of each, and its messages.
 * ``output_sink``: records to the requested format and place.
+* ``json_array``: an array whose elements come one after the other.
 * ``rows``: facts about an instance as rows of output.
 * ``report_output``: findings and reports of commands.
 * ``bulk_load``: memo indexes brought up to date after a bulk load.

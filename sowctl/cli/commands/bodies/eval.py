@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import BinaryIO
 
 from sowctl.cli.configuration import NamedFunctions
 from sowctl.cli.context import Invocation
+from sowctl.cli.io.json_array import JsonArray
 from sowctl.cli.io.report_output import RefusedWarnings
 from sowctl.cli.io.sources import explain_refusal, open_inputs
 from sowctl.cli.streams import is_terminal
@@ -64,24 +65,22 @@ def evaluate_inputs(
     with (
         closing(_evaluate_parts(invocation, evaluator, files, framing, kind.kind)) as parts,
         RefusedWarnings(invocation) as warnings,
+        JsonArray(stdout) if as_json else nullcontext() as array,
     ):
-        separator = b"["
         for part in parts:
             if part.output:
                 output = escape_json(part.output) if shown else part.output
-                if as_json:
+                if array is not None:
                     # Lines of JSON have no line feed within them.
-                    output = separator + output.rstrip(b"\n").replace(b"\n", b",\n")
-                    separator = b",\n"
-                stdout.write(output)
-                stdout.flush()
+                    array.write_elements(output.rstrip(b"\n").split(b"\n"))
+                else:
+                    stdout.write(output)
+                    stdout.flush()
             if part.error is not None:
                 explain_refusal(part.error, part.rejected, kind.kind, invocation.command)
                 raise part.error
             for one in part.rejected:
                 warnings.warn(one)
-        if as_json:
-            stdout.write(b"[]\n" if separator == b"[" else b"]\n")
     return 3 if warnings.count else 0
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from sowctl.cli.commands.bodies.input_lines import read_lines_by_pause
 from sowctl.cli.context import Invocation
+from sowctl.cli.io.json_array import JsonArray
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark
 from sowctl.output.options import TableFit
@@ -105,11 +106,11 @@ def apply_batches(
     ``as_json``: an array with an object per message is written to standard output, batch by batch.
     """
     counts: Counter[str] = Counter()
-    with _OutcomeArray(invocation) if as_json else nullcontext() as array:
+    with JsonArray(invocation.streams.stdout) if as_json else nullcontext() as array:
         for batch in batches:
             outcomes = act(batch)
             if array is not None:
-                array.write_batch(batch, outcomes)
+                array.write_elements([*map(_encode_outcome, batch, outcomes)])
             for handle, outcome in zip(batch, outcomes, strict=True):
                 counts[outcome] += 1
                 if outcome not in _GOOD_OUTCOMES:
@@ -120,30 +121,8 @@ def apply_batches(
     return 1 if any(name not in _GOOD_OUTCOMES for name in counts) else 0
 
 
-class _OutcomeArray:
-    """A JSON array with an element per line, flushed after each batch, so that a program can wait for its lines.
-
-    A context manager: the array is closed even if an operand names no message, because those before it were changed.
-    """
-
-    def __init__(self, invocation: Invocation) -> None:
-        self._out = invocation.streams.stdout
-        self._opening = b"["
-
-    def __enter__(self) -> _OutcomeArray:
-        return self
-
-    def write_batch(self, handles: Sequence[MessageHandle], outcomes: Sequence[Outcome]) -> None:
-        """Write the outcomes of one change and flush them."""
-        for handle, outcome in zip(handles, outcomes, strict=True):
-            row = format_json_line({"bookmark": str(Bookmark(*handle.name)), "outcome": outcome})
-            self._out.write(self._opening + row.encode())
-            self._opening = b",\n"
-        self._out.flush()
-
-    def __exit__(self, *_: object) -> None:
-        self._out.write(b"[]\n" if self._opening == b"[" else b"]\n")
-        self._out.flush()
+def _encode_outcome(handle: MessageHandle, outcome: Outcome) -> bytes:
+    return format_json_line({"bookmark": str(Bookmark(*handle.name)), "outcome": outcome}).encode()
 
 
 def delay_handles(handles: Sequence[MessageHandle], delay_us: int) -> list[MessageHandle]:
