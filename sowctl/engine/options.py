@@ -39,8 +39,8 @@ Keys: TypeAlias = Annotated[
     tuple[str, ...] | None,
     declare_option(
         "--key",
-        help="Only the record with this key: the value of the key field; commas separate the values of several "
-        "fields. May be repeated.",
+        help="Only the record with this key: the value of the key field, with commas between those of several "
+        "fields, or the key that its publisher chose. May be repeated.",
         metavar="VALUE",
     ),
 ]

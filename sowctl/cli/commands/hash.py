@@ -9,12 +9,14 @@ from msgspec import Struct
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import At, MessageType, Target
 from sowctl.declarations import declare_option
+from sowctl.engine.options import Filter
 from sowctl.errors import NegativeError, UsageError
 from sowctl.output.display import escape_line
 
 EXAMPLES = (
     "sowctl hash orders",
     "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35",
+    "sowctl hash orders \"/status = 'filled'\" --payloads",
     "sowctl hash orders --payloads --at 2026-01-05T10:00:00Z",
 )
 
@@ -23,6 +25,7 @@ class HashArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl hash``."""
 
     target: Target
+    filter: Filter = None
     at: At = None
     expect: Annotated[
         str | None,
@@ -44,13 +47,16 @@ def run(invocation: Invocation, arguments: HashArguments) -> int:
     The digest does not depend on the order of the records or on how the store was built: a replay, a copy and the
     original have the same digest with the same configuration at the same time. With --payloads, instances that received
     the same messages at different times have the same digest, and diff finds no differences between them.
+    With a filter, the digest is that of the matching records, without their versions.
     """
     # Judged before the digest is computed, which may take long.
     wanted = _parse_expected(arguments.expect) if arguments.expect is not None else None
+    from functools import partial
+
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.sources.digest import compute_digest
-    from sowctl.engine.views.openers import open_target
+    from sowctl.engine.views.openers import open_filtered_target
 
     when = parse_at_option(invocation, arguments.at)
     with invocation.open_instance(arguments.target) as instance:
@@ -58,8 +64,9 @@ def run(invocation: Invocation, arguments: HashArguments) -> int:
             instance,
             resolve_one_target(instance, arguments.target, arguments.message_type),
             when.resolve_time(instance),
-            open_target,
+            partial(open_filtered_target, filter=arguments.filter),
             payloads=arguments.payloads,
+            partial=arguments.filter is not None,
         )
     if arguments.format == "json":
         from sowctl.output.reports import encode_report

@@ -19,7 +19,6 @@ from sowctl.cli.parsing.options import (
     Until,
 )
 from sowctl.declarations import declare_option, declare_part
-from sowctl.errors import UsageError
 
 EXAMPLES = (
     "sowctl journal dump orders --since -15m",
@@ -74,7 +73,7 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
     txids, entries = parse_range("--txid", arguments.txid), parse_range("--limit", arguments.limit, only="last")
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.rows import skip_entries
-    from sowctl.engine.verbs.journal import EntryFilter, dump_entries
+    from sowctl.engine.verbs.journal import EntryFilter, dump_entries, parse_entry_keys
     from sowctl.remote.place import parse_place
 
     opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
@@ -88,7 +87,7 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
         begin, end = opening.resolve(instance, directory), closing.resolve(instance, directory)
         wanted = EntryFilter(
             topic_names=topic_names,
-            keys=frozenset(map(_parse_key, arguments.sow_keys)) if arguments.sow_keys else None,
+            keys=parse_entry_keys(instance, arguments.sow_keys, topic_names) if arguments.sow_keys else None,
             client=arguments.client,
             from_time=begin.time,
             to_time=end.time,
@@ -100,12 +99,3 @@ def run(invocation: Invocation, arguments: JournalDumpArguments) -> int:
         with explain_missing_topic():
             sink.write(skip_entries(batches, skip=entries[0] - 1 if entries else 0))
     return 0
-
-
-def _parse_key(text: str) -> int:
-    from sowctl.identity.keys import parse_sow_key
-
-    key = parse_sow_key(text)
-    if key is None:
-        raise UsageError("SOW-CLI-025", f"{text!r} is not a SOW key", hint="sowctl query TOPIC --meta shows SOW keys")
-    return int.from_bytes(key, "big")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import FixNames, Force, MessageType, OutputChoice, Summary, Target
 from sowctl.declarations import declare_option, declare_part
+from sowctl.engine.options import Filter
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "sowctl snapshot orders --at 2026-01-05T10:00:00Z > ten.ndjson",
+    "sowctl snapshot orders \"/symbol = 'IBM'\" --at 10:00 --format csv",
     "sowctl snapshot orders --at -1h --output hour-ago.sow",
 )
 
@@ -25,6 +27,7 @@ class SnapshotArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl snapshot``."""
 
     target: Target
+    filter: Filter = None
     at: Annotated[str, declare_option("--at", help="Time, bookmark or txid of the state.", metavar="WHEN")]
     output: Annotated[
         str | None,
@@ -66,7 +69,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
 
         def asked(instance: Instance) -> QueryOptions:
             # In the order of updates, so that envelopes can be published again.
-            return QueryOptions(at=when.resolve_time(instance), by_time=arguments.records.meta)
+            return QueryOptions(filter=arguments.filter, at=when.resolve_time(instance), by_time=arguments.records.meta)
 
         with (
             invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance,
@@ -83,7 +86,12 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     with invocation.open_instance(arguments.target) as instance:
         where = resolve_one_target(instance, arguments.target, arguments.message_type)
         report = write_snapshot(
-            instance, where, when.resolve_time(instance), Path(arguments.output), force=arguments.force
+            instance,
+            where,
+            when.resolve_time(instance),
+            Path(arguments.output),
+            filter=arguments.filter,
+            force=arguments.force,
         )
     # A store has no format, so the flag --json is about the report.
     summary = "json" if arguments.summary is None and arguments.records.format == "json" else arguments.summary

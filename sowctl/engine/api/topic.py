@@ -693,14 +693,18 @@ class TopicHandle:
         return replay_topics(self.instance, [self.config], options)[0]
 
     @check_keywords
-    def snapshot(self, path: str | os.PathLike[str], *, at: At | None = None, force: bool = False) -> SnapshotReport:
+    def snapshot(
+        self, path: str | os.PathLike[str], *, at: At | None = None, filter: str | None = None, force: bool = False
+    ) -> SnapshotReport:
         """Write the state, of now or as of ``at`` (as :meth:`get` takes it), into the new store file ``path``.
 
-        Raises RefusedError (exit 8) where there is a file, unless ``force``.
+        With ``filter``, only the records that match it. Raises RefusedError (exit 8) where there is a file, unless
+        ``force``.
         """
         from sowctl.engine.verbs.snapshot import write_snapshot
 
-        return write_snapshot(self.instance, self.target, parse_instant(self.instance, at), Path(path), force=force)
+        when = parse_instant(self.instance, at)
+        return write_snapshot(self.instance, self.target, when, Path(path), filter=filter, force=force)
 
     def check(self) -> CheckRun:
         """Check the topic's store: iterate for findings, then ask for ``status``, ``report`` and ``coverage``."""
@@ -733,12 +737,19 @@ class TopicHandle:
             return done
         raise _build_no_store_error(self.config)
 
-    def digest(self, at: At | None = None) -> Digest:
-        """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it)."""
-        from sowctl.engine.sources.digest import compute_digest
-        from sowctl.engine.views.openers import open_target
+    def digest(self, at: At | None = None, *, filter: str | None = None) -> Digest:
+        """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it).
 
-        return compute_digest(self.instance, self.target, parse_instant(self.instance, at), open_target)
+        With ``filter``, the digest of the records that match it, without versions.
+        """
+        from functools import partial
+
+        from sowctl.engine.sources.digest import compute_digest
+        from sowctl.engine.views.openers import open_filtered_target
+
+        opener = partial(open_filtered_target, filter=filter)
+        when = parse_instant(self.instance, at)
+        return compute_digest(self.instance, self.target, when, opener, partial=filter is not None)
 
     def info(self) -> TopicInfo:
         """Sizes, counts and position."""

@@ -15,7 +15,7 @@ In the order of a query:
 * ``index_lookup``: the memo indexes of a store: opened, built, brought up to date.
 * ``index_values``: the values of all records, from which indexes are built.
 * ``index_access``: the records that memo indexes leave of a filter, and the first records of an order.
-* ``matcher``: the filter over batches of stored records.
+* ``matcher``: the filter over batches of stored records, and a source of the records that match.
 * ``prefilter``: literal patterns that stored JSON must contain for a filter to be true.
 * ``index_fields``: fields of matching records, read from indexes instead of records.
 * ``sorter``: sorting results by fields or by time, in bounded memory.

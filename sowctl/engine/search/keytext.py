@@ -99,7 +99,8 @@ def resolve_key_texts(
 def read_key_options(options: KeyOptions, target: Target, definition: Definition | None) -> list[bytes] | None:
     """The 8-byte keys that the options ``sow_keys`` and ``keys`` name in a target; None where neither is given.
 
-    Raises as :func:`parse_keys` and :func:`resolve_key_texts`.
+    ``keys`` are values of key fields, or the keys that publishers chose. Raises as :func:`parse_keys` and
+    :func:`resolve_key_texts`.
     """
     if options.sow_keys is None and options.keys is None:
         return None
@@ -109,7 +110,9 @@ def read_key_options(options: KeyOptions, target: Target, definition: Definition
         assert definition is not None
         found = [parse_key(text, definition.key_mode) for text in options.sow_keys or ()]
     if options.keys is not None:
-        found += [key for keys in resolve_key_texts(options.keys, target, definition, fields=True) for key in keys]
+        chosen = _build_naming(target, definition).mode == "user"
+        texts = resolve_key_texts(options.keys, target, definition, fields=not chosen)
+        found += [key for keys in texts for key in keys]
     return found
 
 

@@ -1,4 +1,5 @@
-"""The filter over batches of stored records: what shows without decoding first, then the decoded rest.
+"""The filter over batches of stored records: what shows without decoding first, then the decoded rest; and the records
+of a source that match, as a source.
 
 Called by scans, by lookups and by Spark's tasks, each batch by batch. Ruled by ``sowctl-expressions(7)``.
 """
@@ -9,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.search.figures import QUERY_LIMITS
+from sowctl.engine.sources.source import Pairs, Source
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.base import find_single_pass
 from sowctl.store.codec import OPTIONAL_PART_FLAGS, LazyValues, decode_record, extract_payloads, read_stamps
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.messages.base import MessageType
     from sowctl.store.integrity import Marks
+    from sowctl.store.meta import Definition
     from sowctl.values.fields import Refusal, Row
 
 T = TypeVar("T")
@@ -206,6 +209,44 @@ class Matcher:
             # Rows are read once, in order: a type that can hands out an iterator instead of a list.
             self._read = find_single_pass(extract) or extract
         return self._read
+
+
+class FilteredSource(Source):
+    """The records of ``base`` that ``matcher`` finds; closing it closes ``base``.
+
+    Raises, while records are read, as :meth:`Matcher.find_matches`.
+    """
+
+    def __init__(self, base: Source, matcher: Matcher) -> None:
+        self.topic = base.topic
+        self.message_type = base.message_type
+        self._base = base
+        self._matcher = matcher
+
+    @property
+    def definition(self) -> Definition:
+        """Message type and keys, as the store has them that the records are of."""
+        return self._base.definition
+
+    def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
+        """The matching records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        for pairs in self._base.read_part(size, start, stop):
+            found = self._select_matches(pairs)
+            if found[0]:
+                yield found
+
+    def find_records(self, keys: Sequence[bytes]) -> Pairs:
+        """The matching records of ``keys``, in key order."""
+        return self._select_matches(self._base.find_records(keys))
+
+    def close(self) -> None:
+        """Let go of the snapshot."""
+        self._base.close()
+
+    def _select_matches(self, pairs: Pairs) -> Pairs:
+        keys, values = pairs
+        places = self._matcher.find_matches(keys, values)
+        return [keys[place] for place in places], [values[place] for place in places]
 
 
 def name_record(error: SowError, key: bytes, topic: str) -> None:

@@ -43,18 +43,25 @@ class Digest(Struct, frozen=True):
 
 
 def compute_digest(
-    instance: Instance, target: Target, at: int | None = None, opener: Opener = open_source, *, payloads: bool = False
+    instance: Instance,
+    target: Target,
+    at: int | None = None,
+    opener: Opener = open_source,
+    *,
+    payloads: bool = False,
+    partial: bool = False,
 ) -> Digest:
     """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then).
 
     A logical topic's is that of its records alone, and so is that of a view, which ``opener`` opens. ``payloads``: that
-    of the present records' keys and payloads alone, without times, txids, lifetimes and versions.
+    of the present records' keys and payloads alone, without times, txids, lifetimes and versions. ``partial``: that of
+    the records that ``opener`` selects, without versions.
     """
     if payloads:
         return _digest_records(opener(instance, target, at), payloads=True)
     # The stored sum is that of the whole present store; of a part of it, or of the past, it says nothing.
     topic = target.topic
-    if at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
+    if partial or at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
         return _digest_records(opener(instance, target, at))
     try:
         source = open_present_source(instance, target)

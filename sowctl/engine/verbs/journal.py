@@ -15,10 +15,12 @@ from sowctl.engine.maintenance.journal_search.entries import (
     decode_logical_topic,
     require_logical_topic,
 )
+from sowctl.engine.search.keytext import parse_keys
 from sowctl.engine.topics.positions import notify_skipped_tail, open_whole_log
 from sowctl.engine.topics.targets import split_target
-from sowctl.errors import DamageError
+from sowctl.errors import DamageError, UsageError
 from sowctl.identity.hashes import hash_client_name
+from sowctl.identity.keys import parse_sow_key
 from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
 from sowctl.journal.format import UNKEYED_FLAG
 
@@ -43,6 +45,26 @@ class EntryFilter(Struct, frozen=True):
     from_txid: int | None = None
     to_txid: int | None = None
     limit: int | None = None
+
+
+def parse_entry_keys(instance: Instance, texts: Sequence[str], topic_names: Sequence[str] = ()) -> frozenset[int]:
+    """The keys of entries that texts name: SOW keys, and in topics where publishers choose the keys, these.
+
+    ``topic_names``: of these topics alone. Raises UsageError ``SOW-CLI-025`` for a text that can be no key.
+    """
+    chosen = [topic for topic in instance.topics if topic.key_mode == "user"]
+    if topic_names:
+        asked = [split_target(name)[0] for name in topic_names]
+        chosen = [topic for topic in chosen if topic.name in asked]
+    found = set()
+    for text in texts:
+        keys = [key for topic in chosen if topic.pattern is None for key in parse_keys((text,), topic)]
+        number = parse_sow_key(text)
+        if number is None and not keys:
+            hint = "sowctl query TOPIC --meta shows SOW keys"
+            raise UsageError("SOW-CLI-025", f"{text!r} is not a SOW key", hint=hint)
+        found |= {int.from_bytes(key, "big") for key in (*keys, *((number,) if number is not None else ()))}
+    return frozenset(found)
 
 
 def list_files(instance: Instance, directory: Place | None = None) -> Iterator[FileInfo]:

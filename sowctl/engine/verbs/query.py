@@ -96,6 +96,10 @@ class _QueryRun:
         self._environment = build_environment(instance) if asks else None
         self._functions = load_functions(instance) if asks else None
         self._after = parse_start_key(options, targets)
+        # Keys that a topic cannot have are refused before the records of another one are printed.
+        for target in targets:
+            if target.topic is not None:
+                read_key_options(options, target, None)
         topic = targets[0].topic if targets and options.projection is not None else None
         self._aggregation = self._compile_aggregation(topic.name, topic.message_type) if topic is not None else None
         # All texts are compiled before a store is opened, so a wrong filter is reported at once.

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.views.openers import open_target
+from sowctl.engine.views.openers import open_filtered_target
 from sowctl.errors import RefusedError
 from sowctl.store.builder import build_store
 from sowctl.store.codec import read_stamps
@@ -36,9 +36,9 @@ class SnapshotReport(Struct, frozen=True):
 
 
 def write_snapshot(
-    instance: Instance, target: Target, at: int | None, path: Path, *, force: bool = False
+    instance: Instance, target: Target, at: int | None, path: Path, *, filter: str | None = None, force: bool = False
 ) -> SnapshotReport:
-    """Write the state of a target as of ``at`` (None: now) into a new store file.
+    """Write the state of a target as of ``at`` (None: now) into a new store file, or the records that match ``filter``.
 
     It holds the records alone, no versions, and follows no journal.
 
@@ -47,7 +47,7 @@ def write_snapshot(
     then = instance.now if at is None else at
     if path.exists() and not force:
         raise RefusedError("SOW-SNP-001", "the file exists", place=str(path), hint="--force replaces it")
-    source = open_target(instance, target, at)
+    source = open_filtered_target(instance, target, at, filter)
     with (
         closing(source),
         build_store(path, _build_definition(instance, target, source), seam=instance.seam, now=instance.now) as builder,

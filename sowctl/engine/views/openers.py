@@ -91,6 +91,32 @@ def has_known_state(instance: Instance, topic: TopicConfig) -> bool:
     return is_recorded(instance, entry) or (path is not None and path.exists())
 
 
+def open_filtered_target(instance: Instance, target: Target, at: int | None, filter: str | None) -> Source:
+    """As :func:`open_target`, with only the records that match ``filter``; all of them without one.
+
+    Raises what compiling the filter raises, too.
+    """
+    source = open_target(instance, target, at)
+    if filter is None or not filter.strip():
+        return source
+    from sowctl.engine.extensions.functions import load_functions
+    from sowctl.engine.search.matcher import FilteredSource, Matcher, build_environment
+
+    try:
+        matcher = Matcher(
+            filter,
+            instance.find_message_type(source.message_type),
+            source.topic,
+            build_environment(instance),
+            seen=source.definition.key_mode == "fields",
+            functions=load_functions(instance),
+        )
+        return FilteredSource(source, matcher)
+    except BaseException:
+        source.close()
+        raise
+
+
 def check_fresh(instance: Instance, targets: Sequence[Target]) -> None:
     """Raise UsageError ``SOW-QRY-019`` unless every target is computed from topics, and can be computed again."""
     for target in targets:
