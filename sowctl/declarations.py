@@ -55,7 +55,8 @@ class Option(Struct, frozen=True):
     A whole number lies between ``minimum`` and ``maximum``. ``option_text``: its name in an AMPS option text.
     ``old_names``: former spellings, which still work. ``document``: the choice json prints lines, so that ``--json``,
     which prints one document, gives the value :data:`DOCUMENT`. ``operand``: how the value is called as the last
-    operand of a command whose other operands are all required; it is the same as the option there.
+    operand of a command whose other operands are all required; it is the same as the option there. Behind operands
+    that may be repeated, the last one is this value if it reads like a filter and not like a name.
     """
 
     names: tuple[str, ...]
@@ -117,18 +118,23 @@ def declare_part(*fields: str) -> Part:
     return Part(fields)
 
 
+def read_annotation(kind: type[Struct], name: str) -> Any:
+    """Return the annotation of a field, which the class or one of its bases has, evaluated where it stands.
+
+    Raises KeyError for an unknown field, NameError for a name that is imported for type checkers alone.
+    """
+    # Evaluated here: inspect and typing's evaluation of annotations would take 5 ms of every start.
+    for base in kind.__mro__:
+        text = base.__dict__.get("__annotations__", {}).get(name)  # noqa: RUF063  # importing inspect takes longer
+        if text is not None:
+            return eval(text, vars(sys.modules[base.__module__])) if isinstance(text, str) else text
+    raise KeyError(name)
+
+
 def iterate_fields(kind: type[Struct], only: Sequence[str] | None = None) -> Iterator[DeclaredField]:
     """Yield the fields of a Struct in order, or ``only`` these in theirs, with their declarations."""
-    # Evaluated here: inspect and typing's evaluation of annotations would take 5 ms of every start.
-    written: dict[str, tuple[str, dict[str, Any]]] = {}
-    for base in reversed(kind.__mro__):
-        known = vars(sys.modules[base.__module__])
-        own = base.__dict__.get("__annotations__", {})  # noqa: RUF063  # importing inspect takes longer than this
-        written.update((name, (text, known)) for name, text in own.items())
     for name in kind.__struct_fields__ if only is None else only:
-        text, known = written[name]
-        annotation = eval(text, known) if isinstance(text, str) else text
-        declared = None
+        annotation, declared = read_annotation(kind, name), None
         if get_origin(annotation) is Annotated:
             annotation, declared = get_args(annotation)
         # ``X | None`` says that the option may be left out; the value itself is an X.

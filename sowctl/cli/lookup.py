@@ -66,6 +66,43 @@ def resolve_named_targets(
         raise
 
 
+def resolve_all_named_targets(
+    instance: Instance, names: Sequence[str], message_type: str | None, *, regex: bool
+) -> list[Target]:
+    """The targets of these names, each once and in this order. Raises as :func:`resolve_named_targets`."""
+    found: list[Target] = []
+    for place, name in enumerate(names):
+        with hint_at_filter(place):
+            found += resolve_named_targets(instance, name, message_type, regex=regex)
+    return list(dict.fromkeys(found))
+
+
+def resolve_read_targets(
+    instance: Instance, names: Sequence[str], message_type: str | None, *, literal: bool = False
+) -> list[Target]:
+    """The targets of these names, to be read, each once and in this order: views, too.
+
+    Raises as ``resolve_targets`` does.
+    """
+    found: list[Target] = []
+    for place, name in enumerate(names):
+        with hint_at_filter(place):
+            found += resolve_targets(instance, name, message_type, literal=literal, derived=True)
+    return list(dict.fromkeys(found))
+
+
+@contextmanager
+def hint_at_filter(place: int) -> Iterator[None]:
+    """Say of an operand behind the first that names nothing how a filter or a key is given."""
+    try:
+        yield
+    except MissingError as error:
+        if place and error.code == "SOW-ENG-012":
+            told = 'a filter has a field, such as "/qty > 5", and a record is named with --key'
+            error.hint = "; ".join(part for part in (error.hint, told) if part)
+        raise
+
+
 def resolve_one_target(instance: Instance, text: str, message_type: str | None) -> Target:
     """The one target of this name, to be read: a view, too.
 

@@ -37,7 +37,7 @@ TOO_MANY_FIELDS_CODE = "SOW-MSG-010"
 MISSING_EXTRA = "SOW-MSG-011"
 SURROGATE_CODE = "SOW-IDN-010"
 
-REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}".encode()
+REPLACEMENT_CHARACTER = "\ufffd".encode()
 SURROGATE_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which is not a character"
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import MessageType, Numbers, Regex, Strict, Summary, Target, Yes
+from sowctl.cli.parsing.options import MessageType, Numbers, ReadTargets, Regex, Strict, Summary, Yes
 from sowctl.declarations import declare_option, declare_part
 from sowctl.engine.options import DeleteOptions, QueryOptions
 from sowctl.errors import UsageError
@@ -25,7 +25,7 @@ EXAMPLES = (
 class DeleteArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl delete``."""
 
-    target: Target
+    targets: ReadTargets
     delete: Annotated[DeleteOptions, declare_part("filter", "keys", "sow_keys", "dry_run")]
     data: Annotated[
         str | None,
@@ -65,7 +65,7 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
         )
     from sowctl.cli.io.report_output import check_report_options, show_reports
     from sowctl.cli.io.sources import find_framing, find_kind, read_messages
-    from sowctl.cli.lookup import apply_unknown, resolve_named_targets
+    from sowctl.cli.lookup import apply_unknown, resolve_all_named_targets
     from sowctl.engine.verbs.delete import delete_records
     from sowctl.engine.verbs.query import report_unknown_fields
 
@@ -78,13 +78,13 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
         return replace(wanted, data=messages, dry_run=dry)
 
     with invocation.open_instance() as instance:
-        targets = resolve_named_targets(instance, arguments.target, arguments.message_type, regex=arguments.regex)
+        targets = resolve_all_named_targets(instance, arguments.targets, arguments.message_type, regex=arguments.regex)
         if arguments.data is not None:
             messages = read_messages(
                 invocation,
                 arguments.data,
-                find_framing(instance, arguments.target, arguments.message_type),
-                find_kind(instance, arguments.target, arguments.message_type),
+                find_framing(instance, arguments.targets[0], arguments.message_type),
+                find_kind(instance, arguments.targets[0], arguments.message_type),
             )
         if wanted.filter is not None and wanted.filter.strip():
             named = apply_unknown(invocation, QueryOptions(filter=wanted.filter), None, strict=arguments.strict)

@@ -22,10 +22,10 @@ from sowctl.cli.parsing.options import (
     NoIndex,
     OptionText,
     OutputChoice,
+    ReadTargets,
     Statistics,
     StreamJson,
     Strict,
-    Target,
     choose_stream_output,
 )
 from sowctl.declarations import declare_part
@@ -41,6 +41,7 @@ EXAMPLES = (
     "sowctl query orders",
     "sowctl query orders \"/symbol = 'IBM' AND /qty > 500\" -o '/price DESC' -n 3",
     "sowctl query orders --at 2026-01-05T10:00:00Z --format csv --output ten.csv",
+    "sowctl query orders customers \"/region = 'EMEA'\"",
     "sowctl query '^orders' --count",
     "sowctl query totals --fresh",
     "sowctl query orders --projection 'SUM(/qty) AS /sum, /symbol' --grouping /symbol",
@@ -52,7 +53,7 @@ COMMON_OPTIONS = ("filter", "order_by", "top_n", "at", "columns", "grouping", "p
 class QueryArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl query``."""
 
-    target: Target
+    targets: ReadTargets
     query: Annotated[
         QueryOptions,
         declare_part(
@@ -90,7 +91,10 @@ class QueryArguments(Struct, frozen=True, kw_only=True):
 
 
 def run(invocation: Invocation, arguments: QueryArguments) -> int:
-    """Print the records of a topic, a .sow file, or all topics whose names match a pattern.
+    """Print the records of topics, .sow files, or all topics whose names match a pattern.
+
+    The last of several operands is the filter if it has a blank, a slash, a quote or a comparison; names with such
+    characters are given first or as a pattern, or the filter with --filter.
 
     Expired records are not printed. Records are ordered by SOW key; with --meta, by time of last update. With
     --after-key (0 for the first page) they are ordered by SOW key even with --meta. For the filter language, see
@@ -110,14 +114,14 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     """
     from contextlib import closing
 
-    from sowctl.cli.lookup import apply_unknown
-    from sowctl.cli.parsing.option_values import parse_at_option
-    from sowctl.engine.topics.targets import resolve_targets
+    from sowctl.cli.lookup import apply_unknown, resolve_read_targets
+    from sowctl.cli.parsing.option_values import parse_at_option, refuse_file_order
     from sowctl.engine.verbs.query import start_query
 
     if arguments.analyze and not arguments.explain:
         raise UsageError("SOW-CLI-031", "--analyze requires --explain", hint="add --explain")
-    target, asked = arguments.target, arguments.query
+    names, asked = arguments.targets, arguments.query
+    refuse_file_order(asked.order_by)
     output = choose_stream_output(arguments.output, json=arguments.json, follow=arguments.follow)
     asked = replace(
         asked,
@@ -137,7 +141,7 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
 
         shaping = (at, arguments.count, arguments.statistics, arguments.explain, arguments.strict)
         is_shaped = any(shaping) or output not in (OutputChoice(), OutputChoice(format="ndjson"))
-        return follow_query(invocation, target, arguments.message_type, asked, is_shaped=is_shaped, literal=literal)
+        return follow_query(invocation, names, arguments.message_type, asked, is_shaped=is_shaped, literal=literal)
     sink = None
     if output.path is not None if arguments.explain else not arguments.count or output != OutputChoice():
         from sowctl.cli.io.output_sink import Sink
@@ -156,8 +160,8 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
                 f"--explain cannot be used with format {row_format}",
                 hint="write to a file whose name ends in .txt, .json or .ndjson",
             )
-        with invocation.open_instance(target) as instance:
-            targets = resolve_targets(instance, target, arguments.message_type, literal=literal, derived=True)
+        with invocation.open_instance(*names) as instance:
+            targets = resolve_read_targets(instance, names, arguments.message_type, literal=literal)
             asked = replace(asked, at=when.resolve_time(instance))
             return _show_plans(
                 invocation,
@@ -169,8 +173,8 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
                 sink=to_file,
                 document=arguments.json,
             )
-    with invocation.open_instance(target, fix_names=arguments.fix_names) as instance:
-        targets = resolve_targets(instance, target, arguments.message_type, literal=literal, derived=True)
+    with invocation.open_instance(*names, fix_names=arguments.fix_names) as instance:
+        targets = resolve_read_targets(instance, names, arguments.message_type, literal=literal)
         asked = replace(asked, at=when.resolve_time(instance))
         with closing(start_query(instance, targets, asked)) as result:
             if arguments.count or sink is None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import OutputChoice, RecordChoice, Sample, Target
+from sowctl.cli.parsing.options import OutputChoice, ReadTargets, RecordChoice, Sample
 from sowctl.declarations import declare_option, declare_part
 from sowctl.errors import UsageError
 
@@ -32,7 +32,7 @@ EXAMPLES = (
 class SchemaArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl schema``."""
 
-    target: Target
+    targets: ReadTargets
     records: RecordChoice
     sample: Sample = None
     json_schema: Annotated[
@@ -86,12 +86,12 @@ def run(invocation: Invocation, arguments: SchemaArguments) -> int:
     )
     if arguments.ddl:
         lines = inspect_topics(
-            invocation, arguments.target, arguments.records, lambda ask, topic, kind: _declare_fields(ask, kind, share)
+            invocation, arguments.targets, arguments.records, lambda ask, topic, kind: _declare_fields(ask, kind, share)
         )
         sink.write_text("".join(line + "\n" for line in lines))
         return 0
     reports = inspect_topics(
-        invocation, arguments.target, arguments.records, lambda ask, topic, kind: _read_schema(ask, topic, kind, share)
+        invocation, arguments.targets, arguments.records, lambda ask, topic, kind: _read_schema(ask, topic, kind, share)
     )
     for report in reports:
         note_coverage(invocation, report)

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import EventFormat, FixNames, LiteralTopic, MessageType, Strict, Target
+from sowctl.cli.parsing.options import EventFormat, FixNames, LiteralTopic, MessageType, ReadTargets, Strict
 from sowctl.cli.parsing.place_options import PlaceOptions
 from sowctl.declarations import declare_option
 from sowctl.engine.options import SubscribeOptions
@@ -29,7 +29,7 @@ COMMON_OPTIONS = ("filter", "sow", "oof", "bookmark", "store", "until_now", "dat
 class SubscribeArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl subscribe``."""
 
-    target: Target
+    targets: ReadTargets
     query: SubscribeOptions
     message_type: MessageType = None
     literal_topic: LiteralTopic = False
@@ -82,7 +82,7 @@ def run(invocation: Invocation, arguments: SubscribeArguments) -> int:
     follow_topics(
         invocation,
         FollowedTopics(
-            arguments.target,
+            arguments.targets,
             arguments.message_type,
             arguments.literal_topic,
             arguments.strict,

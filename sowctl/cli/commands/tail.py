@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import EventFormat, FixNames, LiteralTopic, MessageType, Strict, Target
+from sowctl.cli.parsing.options import EventFormat, FixNames, LiteralTopic, MessageType, ReadTargets, Strict
 from sowctl.cli.parsing.place_options import PlaceOptions
 from sowctl.declarations import declare_part
 from sowctl.engine.options import SubscribeOptions
@@ -24,7 +24,7 @@ COMMON_OPTIONS = ("filter", "bookmark", "until_now", "lasting", "most", "select"
 class TailArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl tail``."""
 
-    target: Target
+    targets: ReadTargets
     query: Annotated[
         SubscribeOptions,
         declare_part(
@@ -61,7 +61,7 @@ def run(invocation: Invocation, arguments: TailArguments) -> int:
     from sowctl.cli.commands.bodies.subscribe import FollowedTopics, follow_topics
 
     followed = FollowedTopics(
-        arguments.target, arguments.message_type, arguments.literal_topic, arguments.strict, arguments.fix_names
+        arguments.targets, arguments.message_type, arguments.literal_topic, arguments.strict, arguments.fix_names
     )
     asked = replace(arguments.query, sow=False)
     follow_topics(invocation, followed, asked, arguments.place, format=arguments.format)

@@ -18,7 +18,7 @@ from sowctl.cli.completion.instance_values import InstanceValues
 from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS, LEADING_VALUE_OPTIONS
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.options import FORMATS
-from sowctl.cli.parsing.parameters import Parameter
+from sowctl.cli.parsing.parameters import Parameter, is_filter_text
 from sowctl.cli.parsing.table import COMMANDS, PAGES, PREFIXES, Command, find_command, list_members
 from sowctl.declarations import COMPLETED_KINDS, STORE_COMPLETIONS, Argument, Option
 
@@ -93,7 +93,11 @@ def find_candidates(
     place = min(len(line.operands), len(operands) - 1)
     if place < 0 or (len(line.operands) > place and operands[place].shape != "texts"):
         return Candidates()
-    return _complete_value(operands[place], line, current, known)
+    asked = operands[place]
+    if asked.within and current and not is_filter_text(current):
+        # The next name, until something is written that only a filter has.
+        asked = operands[place - 1]
+    return _complete_value(asked, line, current, known)
 
 
 def _read_line(words: Sequence[str]) -> _CommandLine:

@@ -31,6 +31,9 @@ def read_with_typer(name: str, parameters: Sequence[Parameter], words: Sequence[
 
     Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-003`` for what Typer refuses.
     """
+    # What is among repeated operands is found there later.
+    among = [parameter for parameter in parameters if parameter.within]
+    parameters = [parameter for parameter in parameters if not parameter.within]
     answer: dict[str, Any] = {}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(context_settings={"help_option_names": ["-h", "--help"]})(_build_collector(parameters, answer))
@@ -49,7 +52,8 @@ def read_with_typer(name: str, parameters: Sequence[Parameter], words: Sequence[
     if not answer:
         return None
     # Typer would turn the default of such a value into a text.
-    return {one.name: one.default if answer[one.name] is None else answer[one.name] for one in parameters}
+    answer |= {parameter.name: None for parameter in among}
+    return {one.name: one.default if answer[one.name] is None else answer[one.name] for one in (*parameters, *among)}
 
 
 def _build_collector(parameters: Sequence[Parameter], answer: dict[str, Any]) -> Any:

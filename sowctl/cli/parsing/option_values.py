@@ -64,6 +64,20 @@ def parse_position(invocation: Invocation, text: str | None) -> LogPosition:
     return LogPosition(time=parse_instant(text, invocation.clock))
 
 
+def refuse_file_order(text: str | None) -> None:
+    """Refuse the name of a file as a sort order, where ``-o`` was meant to name the output. Raises UsageError."""
+    if text is None or text.lstrip().startswith("/") or "." not in text:
+        return
+    from sowctl.output.exports import find_file_format
+
+    if find_file_format(text).ending is not None:
+        raise UsageError(
+            "SOW-CLI-003",
+            f"invalid value for '--order-by': {text!r} names a file",
+            hint=f"to write to this file: --output {text}",
+        )
+
+
 def parse_range(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:
     """``N:M``; a lone ``M`` is M itself, or with ``only="last"`` 1 to M. Raises UsageError ``SOW-CLI-018``."""
     if text is None:

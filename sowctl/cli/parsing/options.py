@@ -24,6 +24,10 @@ Target: TypeAlias = Annotated[
     str,
     Argument("TARGET", "Name of a topic or view, a .sow file, or a regular expression over names.", complete="target"),
 ]
+ReadTargets: TypeAlias = Annotated[
+    list[str],
+    Argument("TARGET", "Names of topics or views, .sow files, or regular expressions over names.", complete="target"),
+]
 Targets: TypeAlias = Annotated[
     list[str] | None, Argument("TARGET", "Topics, .sow files or patterns. Default: all.", complete="stored")
 ]

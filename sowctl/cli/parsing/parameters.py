@@ -21,6 +21,7 @@ from sowctl.values.paths import split_list
 from sowctl.values.units import MAX_COUNT, format_size
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
+_FILTER_PATTERN = re.compile(r"[\s/'\"=<>]|^\(*[-+]?[0-9.]+\)*$|^(?i:true|false|null)$")
 _NUMBER_PATTERN = re.compile("([+-]?)0*([0-9]{1,20})")  # 2**64 has 20 digits
 
 
@@ -30,7 +31,7 @@ class Parameter(Struct, frozen=True):
     ``part`` is the field that holds the Struct of the option, ``owner``, where that is not the command's own.
     ``switches_off``: a flag whose field is True without it. ``is_tuple``: its texts are a tuple there.
     ``stands_for``: a flag that gives another parameter, named first, a value, or an operand (None) that gives it its
-    own; the command itself never sees it.
+    own; the command itself never sees it. ``within``: the repeated operands among which it may be the last one.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Parameter(Struct, frozen=True):
     owner: type[Struct] | None = None
     switches_off: bool = False
     is_tuple: bool = False
+    within: str = ""
 
     @property
     def takes_value(self) -> bool:
@@ -143,14 +145,14 @@ def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
         flag = declare_option("--json", help=words, panel=declared.panel)
         found.append(Parameter("json", flag, "flag", False, False, (name, DOCUMENT if declared.document else "json")))
     operands = [parameter for parameter in own if isinstance(parameter.declared, Argument)]
-    # Behind an operand that may be left out or repeated nobody could tell what is meant.
-    if operands and all(parameter.required and parameter.shape == "text" for parameter in operands):
+    # Behind an operand that may be left out nobody could tell what is meant.
+    if operands and all(parameter.required for parameter in operands):
+        last = operands[-1]
         for parameter in own:
             if isinstance(option := parameter.declared, Option) and option.operand:
                 operand = Argument(option.operand, f"Same as {option.names[0]}.")
-                found.append(
-                    Parameter(f"{parameter.name}_operand", operand, "text", False, None, (parameter.name, None))
-                )
+                name, within = f"{parameter.name}_operand", last.name if last.shape == "texts" else ""
+                found.append(Parameter(name, operand, "text", False, None, (parameter.name, None), within=within))
     return tuple(found)
 
 
@@ -158,9 +160,12 @@ def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[
     """``values`` without the parameters that stand for another one, which has their value now.
 
     Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` where that parameter was given another value, and
-    ``SOW-CLI-013`` where an operand and its option are given.
+    ``SOW-CLI-013`` where an operand and its option are given, and ``SOW-CLI-003`` where a filter is not the last
+    operand.
     """
     for parameter in parameters:
+        if parameter.within:
+            values[parameter.within], values[parameter.name] = _split_filter(values[parameter.within])
         if parameter.stands_for is None or (given := values.pop(parameter.name)) in (None, False):
             continue
         name, value = parameter.stands_for
@@ -171,11 +176,34 @@ def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[
             values[name] = given
             continue
         target = next(one for one in parameters if one.name == name)
-        if values[name] not in (target.default, value):
+        # The document that --json prints is json, too.
+        same = (target.default, value, "json") if value == DOCUMENT else (target.default, value)
+        if values[name] not in same:
             flag, other = f"--{parameter.name}", f"--{name} {values[name]}"
             raise UsageError("SOW-CLI-012", f"{flag} and {other} exclude each other", hint="give one of them")
         values[name] = value
     return values
+
+
+def is_filter_text(word: str) -> bool:
+    """Return whether an operand behind a name reads like a filter: it has a blank, a slash, a quote or a comparison,
+    or is a constant. Names with a slash stand first, or match a pattern."""
+    return not word.endswith(".sow") and _FILTER_PATTERN.search(word) is not None
+
+
+def _split_filter(words: list[str]) -> tuple[list[str], str | None]:
+    """Split repeated operands into names and the filter behind them. The first one is always a name."""
+    filters = [word for word in words[1:] if is_filter_text(word)]
+    if not filters:
+        return words, None
+    if filters != words[-1:]:
+        start = words.index(filters[0], 1)
+        raise UsageError(
+            "SOW-CLI-003",
+            f"unexpected argument: {' '.join(words[start + 1 :])}",
+            hint='give the filter last and as one argument, in quotes: "/qty > 5"',
+        )
+    return words[:-1], words[-1]
 
 
 def build_arguments(kind: type[Struct], parameters: Sequence[Parameter], values: Mapping[str, Any]) -> Any:

@@ -15,6 +15,7 @@ OPTION_SYNONYMS: Mapping[str, str] = {
     "--first": "--top-n",
     "--rows": "--top-n",
     "-l": "-n",
+    "-o": "--output",
     "--offset": "--skip-n",
     "--skip": "--skip-n",
     "--where": "--filter",

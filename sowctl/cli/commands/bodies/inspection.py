@@ -29,23 +29,23 @@ Look = Callable[[Ask, str, "MessageType"], Any]
 
 
 def inspect_topics(
-    invocation: Invocation, target: str, wanted: RecordChoice, look: Look, *, paths: str | None = None
+    invocation: Invocation, names: Sequence[str], wanted: RecordChoice, look: Look, *, paths: str | None = None
 ) -> list[Any]:
     """Call ``look`` for each topic with a function that opens its records, its name and its type.
 
     ``paths``, joined by commas, are fields that the records should have.
     Of several topics those without records yet are left out, as in a query.
     """
-    from sowctl.cli.lookup import apply_unknown
+    from sowctl.cli.lookup import apply_unknown, resolve_read_targets
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.options import QueryOptions
-    from sowctl.engine.topics.targets import resolve_targets, select_readable_targets
+    from sowctl.engine.topics.targets import select_readable_targets
     from sowctl.engine.verbs.query import report_unknown_fields, start_query
     from sowctl.engine.views.openers import has_known_state
 
     when = parse_at_option(invocation, wanted.at)
-    with invocation.open_instance(target, fix_names=wanted.fix_names) as instance:
-        targets = resolve_targets(instance, target, wanted.message_type, literal=wanted.literal_topic, derived=True)
+    with invocation.open_instance(*names, fix_names=wanted.fix_names) as instance:
+        targets = resolve_read_targets(instance, names, wanted.message_type, literal=wanted.literal_topic)
         options = QueryOptions(filter=wanted.filter, at=when.resolve_time(instance), fresh=wanted.fresh)
         report_unknown_fields(instance, targets, apply_unknown(invocation, options, paths, strict=wanted.strict))
         # Every pass over the records sees the same clock: none expires between two of them.

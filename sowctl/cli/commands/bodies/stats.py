@@ -58,7 +58,7 @@ def show_fields(
     sink = Sink(invocation, output)
     reports = inspect_topics(
         invocation,
-        target,
+        [target],
         records,
         lambda ask, topic, kind: _read_stats(ask, topic, kind, paths, share, fields),
         paths=",".join(map(str, paths)),

@@ -179,7 +179,7 @@ class EventPrinter:
 class FollowedTopics(Struct, frozen=True):
     """The topics of a subscription as given. ``strict``: a named field that no record has is an error."""
 
-    target: str
+    names: Sequence[str]
     message_type: str | None = None
     literal: bool = False
     strict: bool = False
@@ -203,27 +203,27 @@ def follow_topics(
     from sowctl.engine.topics.targets import Target
     from sowctl.engine.verbs.query import report_unknown_fields
 
-    target, message_type, literal = followed.target, followed.message_type, followed.literal
-    with invocation.open_instance(target, fix_names=followed.fix_names) as instance:
+    names, message_type, literal = followed.names, followed.message_type, followed.literal
+    with invocation.open_instance(*names, fix_names=followed.fix_names) as instance:
         note_filter(instance, asked.filter)
         replayed = asked.bookmark is not None or place.store is not None
-        topics = resolve_followed_topics(instance, target, message_type, literal=literal, replayed=replayed)
+        topics = _resolve_topics(instance, names, message_type, literal=literal, replayed=replayed)
         # A view is not computed for this, and what has no records yet may come to have any field.
         stored = [Target(topic=one) for one in topics if one.file is not None and has_records(instance, one)]
         if stored and len(stored) == len(topics):
             named = QueryOptions(filter=asked.filter, order_by=asked.order_by, select=asked.select)
             report_unknown_fields(instance, stored, apply_unknown(invocation, named, None, strict=followed.strict))
-        with hold_place(invocation, instance, place, topics, target, asked) as (asked, places):
+        with hold_place(invocation, instance, place, topics, " ".join(names), asked) as (asked, places):
             several = len(topics) != 1
             printing = EventPrinter(
                 invocation, instance, format=format, controlled=controlled, several=several, places=places
             )
-            printing.run(topics, asked, build_new_topic_resolver(instance, target, message_type, literal=literal))
+            printing.run(topics, asked, _build_resolver(instance, names, message_type, literal=literal))
 
 
 def follow_query(
     invocation: Invocation,
-    target: str,
+    names: Sequence[str],
     message_type: str | None,
     asked: QueryOptions,
     *,
@@ -251,9 +251,37 @@ def follow_query(
         skip_n=asked.skip_n,
         select=asked.select,
     )
-    with invocation.open_instance(target) as instance:
-        topics = resolve_followed_topics(instance, target, message_type, literal=literal)
+    with invocation.open_instance(*names) as instance:
+        topics = _resolve_topics(instance, names, message_type, literal=literal)
         EventPrinter(invocation, instance, format="raw", controlled=False).run(
-            topics, wanted, build_new_topic_resolver(instance, target, message_type, literal=literal)
+            topics, wanted, _build_resolver(instance, names, message_type, literal=literal)
         )
     return 0
+
+
+def _resolve_topics(
+    instance: Instance, names: Sequence[str], message_type: str | None, *, literal: bool, replayed: bool = False
+) -> list[TopicConfig]:
+    """The topics that a subscription to ``names`` follows, each once."""
+    from sowctl.cli.lookup import hint_at_filter
+
+    found: list[TopicConfig] = []
+    for place, name in enumerate(names):
+        with hint_at_filter(place):
+            found += resolve_followed_topics(instance, name, message_type, literal=literal, replayed=replayed)
+    return list(dict.fromkeys(found))
+
+
+def _build_resolver(
+    instance: Instance, names: Sequence[str], message_type: str | None, *, literal: bool
+) -> NewTopicResolver | None:
+    """The resolver of topics that one of ``names`` takes up later; None where none does."""
+    found = [build_new_topic_resolver(instance, name, message_type, literal=literal) for name in names]
+    resolvers = [resolver for resolver in found if resolver is not None]
+    if len(resolvers) <= 1:
+        return resolvers[0] if resolvers else None
+
+    def resolve(name: str, kind: str) -> TopicConfig | None:
+        return next((topic for one in resolvers if (topic := one(name, kind)) is not None), None)
+
+    return resolve
