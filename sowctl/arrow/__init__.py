@@ -6,7 +6,6 @@ The types of the columns made of messages are those of sowctl-spark(7), MESSAGES
 * ``evolution``: declared fields, followed by fields found in messages besides.
 * ``struct_decoder``: batches of messages to Arrow structs of a declared type.
 * ``template_decoder``: the same for JSON messages that match a template.
-* ``rewrite_pattern``: the same for JSON messages that all match one template, by one regular expression.
 * ``jsontrees``: one JSON message as a tree of Python values; numbers keep their digits.
 * ``jsoncolumns``: JSON values converted to a declared Arrow type one by one.
 * ``type_checker``: messages that do not fit a declared type, and why.

@@ -1,26 +1,21 @@
 """Decoding batches of JSON messages by their templates, and all other messages by the decoder.
 
-Where all messages of a batch are of one template that is known, one pattern reads them where they lie
-(:mod:`sowctl.arrow.rewrite_pattern`); else they are cut apart and read line by line
-(:mod:`sowctl.messages.json.template_match`). Called by :mod:`sowctl.arrow.struct_decoder`, which makes the same structs
-with it and without it. A template is taken into use when it has read its own first message as the decoder does. Where a
-type holds what no template can promise (an array, a number in a column of another type), the decoder reads all.
+Messages are cut apart and read line by line (:mod:`sowctl.messages.json.template_match`). Called by
+:mod:`sowctl.arrow.struct_decoder`, which makes the same structs with it and without it. A template is taken into use
+when it has read its own first message as the decoder does. Where a type holds what no template can promise (an array, a
+number in a column of another type), the decoder reads all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, build_coercion, build_column
-from sowctl.arrow.rewrite_pattern import RewritePattern
 from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import ARRAY_MARKER, NoTemplateError, Template
 from sowctl.messages.json.template_match import (
     LINE_END,
-    MAX_KNOWN_TEMPLATES,
-    MAX_SKIPPED_TEXTS,
     MessageLines,
     SlotData,
     TemplateBuilder,
@@ -37,7 +32,7 @@ if TYPE_CHECKING:
     from sowctl.messages.json.template_match import NumberForm
 
     Numbers = numpy.ndarray[Any, Any]
-    SlotValues = dict[int, SlotData] | dict[int, SlotData | pyarrow.Array]
+    SlotValues = dict[int, SlotData]
     ColumnBuilder = Callable[[int, SlotValues, bytes], pyarrow.Array]
 
 
@@ -47,19 +42,6 @@ class DecodedBatch(NamedTuple):
     structs: pyarrow.Array
     rows: Sequence[int] = ()
     messages: Sequence[bytes] = ()
-
-
-class _UniformReader(NamedTuple):
-    """Reader of batches of one template at once."""
-
-    shape: TemplateMatcher
-    pattern: RewritePattern
-    build: ColumnBuilder
-
-    def build_structs(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
-        """The structs of messages that all have this template; None where one has another. Raises NoTemplateError."""
-        values = self.pattern.read_values(parts, lengths)
-        return None if values is None else self.build(len(lengths), values, b"")
 
 
 class TemplateDecoder:
@@ -85,16 +67,12 @@ class TemplateDecoder:
         self._partial = partial
         self._lossless = lossless
         self._shapes: TemplateCache[pyarrow.Array] = TemplateCache(self._learn_template)
-        self._wholes: list[_UniformReader] = []
-        self._pause = self._resting = 0
 
     def decode(self, parts: Sequence[Any], lengths: Numbers) -> DecodedBatch | None:
         """The messages that lie back to back in ``parts``; None where decoding them is as good."""
         if self._shapes.skips_next() or len(lengths) < JSON_LIMITS.min_array_messages:
             return None
         try:
-            if (whole := self._decode_uniform(parts, lengths)) is not None:
-                return DecodedBatch(whole)
             text = MessageLines.from_parts(parts, lengths)
         except NoTemplateError:
             self._shapes.pause()
@@ -129,26 +107,8 @@ class TemplateDecoder:
         rows = np.flatnonzero(present)[np.array(found.rows, "i8")].tolist()
         return DecodedBatch(structs, rows, found.messages)
 
-    def _decode_uniform(self, parts: Sequence[Any], lengths: Numbers) -> pyarrow.Array | None:
-        """The structs, where all messages of the batch have the template that most messages have had so far; else
-        None."""
-        if self._resting or not self._wholes:
-            self._resting = max(self._resting - 1, 0)
-            return None
-        best = max(self._wholes, key=lambda one: one.shape.hits)
-        found = best.build_structs(parts, lengths)
-        if found is None:
-            # Batches of several templates are tried more and more seldom.
-            self._pause = self._resting = min(MAX_SKIPPED_TEXTS, 2 * self._pause + 1)
-            return None
-        best.shape.hits += len(lengths)
-        self._pause = 0
-        return found
-
     def _learn_template(self, message: bytes) -> TemplateBuilder[pyarrow.Array]:
         """The template of one message, if it reads that message as the decoder does. Raises NoTemplateError."""
-        import numpy as np
-
         template = Template(message)
         wanted: dict[int, NumberForm] = {}
         columns = _ColumnBuilders(template, wanted, strict=self._strict, lossless=self._lossless)
@@ -164,13 +124,6 @@ class TemplateDecoder:
             raise NoTemplateError
         # What counts is of how many messages it was of use; this one was a trial.
         shape.hits = 0
-        # Without a pattern for whole batches the template is still of use line by line.
-        with suppress(NoTemplateError):
-            whole = _UniformReader(shape, RewritePattern(template, wanted), build)
-            structs = whole.build_structs([message], np.array([len(message)]))
-            if structs is not None and structs.to_pylist() == expected:
-                known = sorted(self._wholes, key=lambda one: one.shape.hits, reverse=True)
-                self._wholes = [*known[: MAX_KNOWN_TEMPLATES - 1], whole]
         return TemplateBuilder(shape, lambda match: build(*match[1:]))
 
     def _decode_joined(
@@ -289,23 +242,18 @@ class _ColumnBuilders:
 
         self._wanted[place] = "whole"
         if t.is_string(kind):
-            return lambda count, values, raw: _slot_strings(values[place], raw)
+            return lambda count, values, raw: build_strings(raw, *values[place].places)
         if self._strict:
             raise NoTemplateError
         coerce, lossless = build_coercion(kind), self._lossless
 
         def build(count: int, values: SlotValues, raw: bytes) -> pyarrow.Array:
-            made = list(map(coerce, _slot_strings(values[place], raw).to_pylist()))
+            made = list(map(coerce, build_strings(raw, *values[place].places).to_pylist()))
             if lossless and None in made:
                 raise NoTemplateError
             return build_column(made, kind)
 
         return build
-
-
-def _slot_strings(found: Any, raw: bytes) -> pyarrow.Array:
-    """STRING of what a slot holds: places in a text, or an array already."""
-    return build_strings(raw, *found.places) if isinstance(found, SlotData) else found
 
 
 def build_strings(raw: bytes, begins: Numbers, ends: Numbers) -> pyarrow.Array:

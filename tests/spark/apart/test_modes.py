@@ -24,7 +24,7 @@ from sowctl.messages.types import get_type
 from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.reading.malformed_messages import MalformedRule, MessageJudge
 from sowctl.spark.schema import INFERRED_COMMENT, MERGED_COMMENT
-from tests.spark.apart.test_shapes import like, mutated, plain_object
+from tests.arrow.test_template_decoder import like, mutated, plain_object
 from tests.spark.reading import journal, rows_of, source
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
@@ -141,7 +141,7 @@ def test_messages_judged_by_their_shapes_are_judged_as_one_by_one(deep: bool) ->
             assert repr(found[0]) == repr(found[1]), messages
         assert (quick.dropped, quick._first) == (slow.dropped, slow._first)
         assert quick._sound is not None
-        at_once += sum(one.shape.hits for one in quick._sound._wholes)
+        at_once += sum(one.shape.hits for one in quick._sound._shapes._known)
     assert at_once > (5000 if deep else 100)
 
 

@@ -10,23 +10,17 @@ import random
 import re
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
-
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.arrow.rewrite_pattern import RewritePattern
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.messages.json.digits import parse_doubles, parse_whole_numbers
 from sowctl.messages.json.limits import JSON_LIMITS
-from sowctl.messages.json.template import NoTemplateError, Template
 from sowctl.messages.json.template_match import MessageLines, TemplateMatcher
 
 TYPE = pa.struct(
@@ -85,36 +79,6 @@ def check(kind: pa.StructType, messages: list[bytes]) -> None:
     decoder = StructDecoder(kind)
     expected = StructDecoder(kind).decode_views(messages)
     alike(together(kind, messages, decoder=decoder), expected, messages)
-    for made in decoder._shaped._wholes:
-        # Those of the shape, by its pattern; and with another one among them, which the pattern must not miss.
-        rows = found_by(made.shape, messages)
-        others = [one for one in range(len(messages)) if one not in rows][:2]
-        for chosen in (rows, *(sorted([*rows[:3], other]) for other in others)):
-            batch = [messages[row] for row in chosen]
-            found = pattern_of(made, batch) if batch else None
-            if found is not None:
-                PATTERNS.append(len(batch))
-                alike(found, expected.take(pa.array(chosen)), batch)
-
-
-PATTERNS: list[int] = []
-"""How many messages each pattern has read that was tried."""
-
-
-def pattern_of(made: Any, messages: list[bytes]) -> pa.Array | None:
-    """What the pattern of a shape makes of messages; None where it does not take them."""
-    with suppress(NoTemplateError):
-        return made.build_structs(messages, np.array(list(map(len, messages)), "i8"))
-    return None
-
-
-def found_by(shape: TemplateMatcher, messages: list[bytes]) -> list[int]:
-    """The places of the messages that have a shape, as it finds them line by line."""
-    try:
-        rows = shape.match(MessageLines.from_parts(messages, np.array(list(map(len, messages)), "i8")), None).rows
-    except NoTemplateError:
-        return list(range(len(messages)))
-    return list(range(len(messages))) if rows is None else rows.tolist()
 
 
 def alike(found: pa.Array, expected: pa.Array, messages: list[bytes]) -> None:
@@ -144,13 +108,9 @@ def test_messages_of_one_shape_are_read_without_the_decoder(monkeypatch: pytest.
     monkeypatch.setattr(decoder._shaped, "_views", counted)
     monkeypatch.setattr(decoder, "decode_views", counted)
     lengths = np.array(list(map(len, messages)))
-    compared: list[TemplateMatcher] = []
-    match = TemplateMatcher.match
-    monkeypatch.setattr(TemplateMatcher, "match", lambda shape, *given: compared.append(shape) or match(shape, *given))
     for _ in range(3):
         assert same(decoder.decode_packed(messages, lengths, np.ones(len(messages), bool)), expected)
     assert tried == [1]  # the message that showed the shape
-    assert len(compared) == 2, "it, and the first batch: the others are read by the pattern"
 
 
 def test_what_is_not_present_is_null() -> None:
@@ -219,32 +179,6 @@ def test_messages_cannot_lend_each_other_bytes() -> None:
     whole = b'{"a":1,"s":"x"}'
     for cut in range(len(whole) + 1):
         check(TYPE, [whole, whole[:cut], whole[cut:], whole])
-
-
-@pytest.mark.parametrize("message", [b'{"a":"}{","b":1}', b'{ "a":{"a":1},"b":"" }', b'{"a{":true}', b'{"b":"x}"}'])
-def test_a_pattern_takes_messages_where_they_are_cut_and_nowhere_else(message: bytes) -> None:
-    template = Template(message)
-    pattern = RewritePattern(template, dict.fromkeys(range(len(template.slots)), "whole"))
-    text, size = 3 * message, len(message)
-    accepted = []
-    for one in range(len(text) + 1):
-        for two in range(one, len(text) + 1):
-            lengths = np.array([one, two - one, len(text) - two])
-            if pattern.read_values([text[:one], text[one:]], lengths) is not None:
-                accepted.append((one, two))
-    assert accepted == [(size, 2 * size)]
-    assert pattern.read_values([message, text], np.array([size, size, size, size])) is not None
-    # Eight zero bytes are what ends the text of all messages, and nothing in the last of them.
-    for more in (b"\0", b" ", b"{}", message, bytes(8) + b"}", bytes(8) + b"x}", bytes(16) + b"}"):
-        assert pattern.read_values([text, more], np.array([size, size, size + len(more)])) is None
-
-
-@pytest.mark.parametrize(
-    "message", [b"{}", b'{"":1}', b'{",":1}', b'{"}":1}', b'{":":1}', b'{" x":1}', b'{"]":1}', b'{      "a":"x"}']
-)
-def test_no_pattern_is_made_where_a_message_could_begin_within_another(message: bytes) -> None:
-    with pytest.raises(NoTemplateError):
-        RewritePattern(Template(message), {})
 
 
 def test_spaces_in_front_of_the_first_name_lend_no_bytes() -> None:
@@ -417,9 +351,7 @@ def fuzz(seed: int, batches: int) -> int:
 
 
 def test_random_messages_together_as_one_by_one() -> None:
-    PATTERNS.clear()
     assert fuzz(1, 120) > 1500
-    assert sum(PATTERNS) > 500
 
 
 def test_random_messages_are_mostly_read_by_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +372,7 @@ def test_many_random_messages_in_a_process_of_their_own(deep: bool) -> None:
         pytest.skip("the long form, with --deep")
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
     code += "from sowctl.messages.json.limits import JSON_LIMITS\nJSON_LIMITS.min_array_messages = 1\n"
-    code += "from tests.spark.apart.test_shapes import fuzz\nprint(sum(fuzz(seed, 1500) for seed in range(2, 12)))"
+    code += "from tests.arrow.test_template_decoder import fuzz\nprint(sum(fuzz(seed, 1500) for seed in range(2, 12)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) > 200_000
