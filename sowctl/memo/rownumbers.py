@@ -9,7 +9,6 @@ beside each other and asks which form it has. A class of its own for each would 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from operator import itemgetter
@@ -40,7 +39,8 @@ def select_flagged(places: RowNumbers, codes: memoryview, flags: bytes) -> RowNu
     if not len(places):
         return places
     if not isinstance(places, list):
-        numpy = sys.modules["numpy"]
+        import numpy
+
         # The flag of each row's code by two takes, without a comparison for each code.
         table = numpy.frombuffer(flags, numpy.bool_)
         return places.compress(table.take(numpy.frombuffer(codes, codes.format).take(places)))
@@ -54,7 +54,8 @@ def select_within(places: RowNumbers, data: Any, interval: Interval) -> RowNumbe
     """Those of ``places`` whose number lies in an interval."""
     low, high, open_low, open_high = interval.low, interval.high, interval.open_low, interval.open_high
     if not isinstance(places, list):
-        numpy = sys.modules["numpy"]
+        import numpy
+
         values = numpy.frombuffer(data, data.format).take(places)
         chosen = numpy.ones(len(values), bool)
         if low is not None:
@@ -78,7 +79,8 @@ def exclude_rows(places: RowNumbers, removed: Iterable[int]) -> RowNumbers:
 def intersect_rows(places: RowNumbers, others: RowNumbers) -> RowNumbers:
     """Those of ``places`` that are among ``others``."""
     if not isinstance(places, list):
-        numpy = sys.modules["numpy"]
+        import numpy
+
         return places[numpy.isin(places, others)]
     # The set is made of the others, so that the order of the row numbers given stays.
     known = set(list_rows(others))
@@ -88,14 +90,19 @@ def intersect_rows(places: RowNumbers, others: RowNumbers) -> RowNumbers:
 def unite_rows(parts: Sequence[RowNumbers]) -> RowNumbers:
     """All places of several sets."""
     if any(not isinstance(part, list) for part in parts):
-        numpy = sys.modules["numpy"]
+        import numpy
+
         return numpy.unique(numpy.concatenate([numpy.asarray(part, numpy.uint32) for part in parts]))
     return sorted(set(chain.from_iterable(parts)))
 
 
 def sort_rows(places: RowNumbers) -> RowNumbers:
     """The places in order."""
-    return sorted(places) if isinstance(places, list) else sys.modules["numpy"].sort(places)
+    if isinstance(places, list):
+        return sorted(places)
+    import numpy
+
+    return numpy.sort(places)
 
 
 def take_rows(places: RowNumbers, indexes: Sequence[int]) -> RowNumbers:
@@ -107,7 +114,8 @@ def take_numbers(numbers: memoryview, places: RowNumbers) -> Any:
     """The numbers at some places, two or more; an array if the places are one."""
     if isinstance(places, (list, range)):
         return itemgetter(*places)(numbers)
-    numpy = sys.modules["numpy"]
+    import numpy
+
     return numpy.frombuffer(numbers, numbers.format).take(places).astype(numpy.int64)
 
 
@@ -115,7 +123,9 @@ def pack_numbers(numbers: memoryview, places: RowNumbers) -> bytes:
     """The bytes of the numbers at some places, two or more, end to end."""
     if isinstance(places, (list, range)):
         return pack(f"={len(places)}{numbers.format}", *itemgetter(*places)(numbers))
-    found: bytes = sys.modules["numpy"].frombuffer(numbers, numbers.format).take(places).tobytes()
+    import numpy
+
+    found: bytes = numpy.frombuffer(numbers, numbers.format).take(places).tobytes()
     return found
 
 
@@ -123,7 +133,8 @@ def list_ascending(places: RowNumbers) -> list[int]:
     """The places in order, as a list."""
     if isinstance(places, list):
         return sorted(places)
-    numpy = sys.modules["numpy"]
+    import numpy
+
     found: list[int] = numpy.sort(places).tolist()
     return found
 

@@ -166,14 +166,14 @@ class Reader:
     def locate_values(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """Return offset, size and last four bytes of all values in the file; None where that is not known.
 
-        ``keys`` are those of all records, end to end. Raises ImportError without numpy.
+        ``keys`` are those of all records, end to end.
         """
         from sowctl.store.raw.offset_read import locate_records
 
         return locate_records(self._get_data_file(), self._txn.id(), keys)
 
     def read_record_offsets(self) -> AllRecords | None:
-        """All records by their places in the file; None where that cannot be told. Raises ImportError without numpy."""
+        """All records by their places in the file; None where that cannot be told."""
         from sowctl.store.raw.record_offsets import read_record_offsets
 
         return read_record_offsets(self._get_data_file(), self._txn.id(), self.meta.records)
@@ -181,7 +181,7 @@ class Reader:
     def scan_lines(self, batch: int = 1000) -> Iterator[LineBatch] | None:
         """Scan all records in verified batches, as lines wherever the pages of the file show them at once.
 
-        None where they show nothing. Raises ImportError without numpy.
+        None where they show nothing.
         """
         from sowctl.store.raw.line_pages import open_line_pages
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from sowctl.engine.search.figures import QUERY_LIMITS
@@ -175,7 +174,7 @@ class Aggregation:
         """Read records and add them: by columns where there are many, but for the first ones where that shows later."""
         extract = self._kind.build_extractor(self.program.slots)
         remaining, seen = iter(found), 0
-        possible = not self.program.uses_header and find_spec("numpy") is not None
+        possible = not self.program.uses_header
         while not possible or not is_faster_by_columns(max(seen, sure), lasting=lasting):
             some = next(remaining, None)
             if some is None:

@@ -155,10 +155,7 @@ class IndexAccess:
         if self._memos.changed:
             gone = self._memos.find_changed_places()
             places = [place for place in (range(left) if places is None else places) if place not in gone]
-        try:
-            found = read_columns(self._memos, places, slots)
-        except ImportError:
-            return None  # numpy is not there: rows will do
+        found = read_columns(self._memos, places, slots)
         if found is not None and self._memos.changed:
             txids = {txid for txid, _ in read_all_stamps(self.read_changed().values())}
             # Of records with one txid the order of keys may tell which is the later one, and these come apart.
@@ -205,8 +202,8 @@ def open_index_access(
     steps = 0 if environment is None else environment.steps
     try:
         return _build_index_access(source, memos, question, statistics, plan)
-    except (BadMemo, ImportError):
-        return None  # what cannot be read, or needs numpy where there is none
+    except BadMemo:
+        return None  # what cannot be read
     except SowError:
         # A condition that fails for some value (a runaway pattern) may never be asked of it by a scan.
         if environment is not None:

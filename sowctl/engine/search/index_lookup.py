@@ -204,15 +204,13 @@ def _build_columns(
             # there or goes without.
             if mine:
                 build_indexes(instance, directory, source, names)
-    except (OSError, ImportError):
+    except OSError:
         return None
     return _open_columns(directory, source, names)
 
 
 def renew_indexes(instance: Instance, source: StoredSource) -> bool:
-    """Build the indexes that there are anew where they are of no use any more; whether any was. Raises OSError,
-    ImportError.
-    """
+    """Build the indexes that there are anew where they are of no use any more; whether any was. Raises OSError."""
     assert source.path is not None
     if source.memtable is not None and len(source.memtable) > compute_max_changed(source):
         return False
@@ -227,7 +225,7 @@ def renew_indexes(instance: Instance, source: StoredSource) -> bool:
 
 
 def build_indexes(instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> None:
-    """Build the columns ``names``, and with them all that there are for another state. Raises OSError, ImportError.
+    """Build the columns ``names``, and with them all that there are for another state. Raises OSError.
 
     Records that cannot be read leave their columns unfit; a query of such a field reads the records instead.
     """

@@ -248,12 +248,10 @@ def _can_scan_top_k(question: TopicQuery, statistics: TopicStatistics) -> bool:
         QUERY_LIMITS.lasting_top_k_min_records if statistics.lasting else QUERY_LIMITS.top_k_min_records
     ):
         return False
-    from importlib.util import find_spec
-
     from sowctl.messages.template_columns import find_template_reader
 
     slots = list(map(build_order_slot, question.order))
-    return find_spec("numpy") is not None and find_template_reader(question.matcher.type, slots) is not None
+    return find_template_reader(question.matcher.type, slots) is not None
 
 
 def refine_plan(plan: Plan, counts: IndexCounts, question: TopicQuery, statistics: TopicStatistics) -> Plan:

@@ -114,7 +114,7 @@ class StoredSource(Source, Protocol):
     def read_lines(self, size: int) -> Iterator[LineBatch] | None:
         """Yield all visible records, as lines of text wherever the store's file shows them so.
 
-        None where a scan is the way. Raises ImportError without numpy.
+        None where a scan is the way.
         """
         ...
 

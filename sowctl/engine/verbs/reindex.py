@@ -93,7 +93,7 @@ def reindex_loaded(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -
         known = MemoDirectory(topic.file, instance.seam).find_keys()
         if known is not None and count >= known[0].head.records // QUERY_LIMITS.index_renewal_load_divisor:
             with (
-                suppress(SowError, OSError, ImportError),
+                suppress(SowError, OSError),
                 closing(open_present_source(instance, Target(topic))) as source,
             ):
                 done += renew_indexes(instance, source)
