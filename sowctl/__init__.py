@@ -12,6 +12,7 @@ sowctl-python(7).
 * ``output_file``: output files that appear complete or not at all.
 * ``lockwait``: waiting for a lock of flock(2).
 * ``interrupts``: delaying signals while locks and files are between two states.
+* ``open_files``: files kept open between operations, closed together.
 * ``checksum``: CRC-32 by the processor's instructions.
 * ``structs``: Structs that ``help()`` can show.
 * ``declarations``: declarations of options and operands at the fields of Structs.

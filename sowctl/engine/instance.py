@@ -8,16 +8,16 @@ The command line makes one, and so does ``sowctl.open``, whose kind of instance 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from msgspec import field
 from msgspec.structs import replace
 
 from sowctl.errors import ConfigError, UsageError
+from sowctl.open_files import close_kept_files
 from sowctl.seam import SEAM, Seam
 from sowctl.structs import DescribedStruct
 from sowctl.values.times import Clock, Micros, system_clock
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.messages.definition import TypeDefinition
     from sowctl.remote.place import Place
-
-
-class CachingModule(Protocol):
-    """A module that keeps files open for the next question of the process."""
-
-    def forget(self) -> None:
-        """Close those that nothing uses at the moment."""
-
-
-_CACHING_MODULES = ("sowctl.memo.format", "sowctl.store.raw.offset_read", "sowctl.store.opening.shared_environments")
-"""The modules of the protocol :class:`CachingModule`. One that was never loaded has nothing cached."""
 
 
 def _show_tag_names(found: str | TypeDefinition) -> TypeDefinition:
@@ -215,9 +204,7 @@ class Instance(DescribedStruct, frozen=True):
 
     def close(self) -> None:
         """Let go of the files that queries of this process keep open for the next ones; those open them again."""
-        for name in _CACHING_MODULES:
-            if name in sys.modules:
-                cast(CachingModule, sys.modules[name]).forget()
+        close_kept_files()
 
     def __enter__(self) -> Self:
         """Keep stores open between calls until the end of the ``with`` statement."""

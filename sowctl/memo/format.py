@@ -14,6 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from sowctl.checksum import crc32
+from sowctl.open_files import register_closer
 
 MAGIC = b"SOWMEMO\0"
 FORMAT_VERSION = 1
@@ -109,7 +110,8 @@ def open_memo(path: Path) -> MemoFile:
     return known
 
 
-def forget() -> None:
+@register_closer
+def close_open_memos() -> None:
     """Close all files that are kept, each as soon as its last user lets it go."""
     _open_memos.clear()
 

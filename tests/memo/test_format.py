@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.memo.format import MAX_OPEN_MEMOS, BadMemo, MemoFile, MemoHeader, MemoKind, encode_file, forget, open_memo
+from sowctl.memo.format import (
+    MAX_OPEN_MEMOS,
+    BadMemo,
+    MemoFile,
+    MemoHeader,
+    MemoKind,
+    close_open_memos,
+    encode_file,
+    open_memo,
+)
 
 HEAD = MemoHeader(MemoKind.STRINGS, 3, (1 << 128) - 5, 2, 7, 1)
 SECTIONS = [b"/path", b"", b"123456789", bytes(range(16))]
@@ -78,6 +87,6 @@ def test_a_file_is_opened_again_only_when_it_changed(tmp_path: Path) -> None:
     for number in range(MAX_OPEN_MEMOS):
         open_memo(written(tmp_path / f"{number}.memo"))
     assert first.head == HEAD, "what is in use stays readable"
-    forget()
+    close_open_memos()
     with pytest.raises(OSError):
         open_memo(tmp_path / "none.memo")

@@ -17,7 +17,7 @@ from sowctl.store.lmdberrors import missing_store_error
 from sowctl.store.opening.environment import OpenMode, open_handle, require_single_name
 from sowctl.store.opening.handle import Handle, read_identity
 from sowctl.store.opening.locks import StoreFiles, WriterLock
-from sowctl.store.opening.shared_environments import forget, release_environment, share_environment
+from sowctl.store.opening.shared_environments import close_unused_environments, release_environment, share_environment
 
 
 class CurrentHandle:
@@ -67,7 +67,7 @@ class CurrentHandle:
                 # No waiting: a reader in a writing program must not stand in line behind another writer.
                 return self._open_handle(0.0)
             except LockedError:
-                forget(self._files.path)
+                close_unused_environments(self._files.path)
                 return open_handle(self._files, replace(self._mode, write=False), self._seam)
         return self._open_handle(self._mode.lock_wait)
 
@@ -79,7 +79,7 @@ class CurrentHandle:
         # Under the writer lock no other process of this program writes, so the empty transaction of open_databases does
         # not wait.
         with self._lock.hold(wait):
-            forget(self._files.path)
+            close_unused_environments(self._files.path)
             return open_handle(self._files, self._mode, self._seam)
 
     def _open_blocked_error(self) -> RefusedError:

@@ -14,6 +14,7 @@ import os
 from _thread import RLock
 from pathlib import Path
 
+from sowctl.open_files import register_closer
 from sowctl.seam import Seam
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.opening.environment import OpenMode, open_handle
@@ -37,7 +38,7 @@ def keep_open() -> None:
     with _lock:
         if not _fork_hooks:
             _fork_hooks.append(True)
-            os.register_at_fork(before=forget)
+            os.register_at_fork(before=close_unused_environments)
         _keepers.append(os.getpid())
 
 
@@ -48,10 +49,11 @@ def end_keep_open() -> None:
         if me in _keepers:  # and not in a fork, which may leave a block that its parent entered
             _keepers.remove(me)
         if me not in _keepers:
-            forget()
+            close_unused_environments()
 
 
-def forget(path: Path | None = None) -> None:
+@register_closer
+def close_unused_environments(path: Path | None = None) -> None:
     """Close environments without a reader: that of one file, or all."""
     with _lock:
         for known in list(_shared.values()):
@@ -125,4 +127,4 @@ def _can_stay_open(handle: Handle) -> bool:
     return now is not None and now.data == handle.identity.data
 
 
-__all__ = ["end_keep_open", "forget", "keep_open", "release_environment", "share_environment"]
+__all__ = ["close_unused_environments", "end_keep_open", "keep_open", "release_environment", "share_environment"]

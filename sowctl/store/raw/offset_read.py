@@ -18,6 +18,7 @@ from operator import add, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sowctl.open_files import register_closer
 from sowctl.seam import Seam
 from sowctl.store.codec import CRC_SIZE, Numbers, Offsets
 from sowctl.store.integrity import find_damaged_values
@@ -126,7 +127,8 @@ def open_data_file(path: Path, inode: int, seam: Seam) -> DataFile | None:
     return file if file.identity[1] == inode else None
 
 
-def forget() -> None:
+@register_closer
+def close_open_files() -> None:
     """Close all files that are kept."""
     while _open_files:
         _open_files.popitem()[1].close()
@@ -198,4 +200,4 @@ def locate_records(file: DataFile | None, txnid: int, keys: bytes) -> tuple[Any,
         return None
 
 
-__all__ = ["DataFile", "forget", "locate_records", "open_data_file", "read_records_at", "read_values_at"]
+__all__ = ["DataFile", "close_open_files", "locate_records", "open_data_file", "read_records_at", "read_values_at"]

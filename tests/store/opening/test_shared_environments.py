@@ -42,7 +42,7 @@ def test_nothing_stays_open_unless_asked(tmp_path: Path) -> None:
         with kept():
             assert (records(path), opened(path) > 0) == (3, True)
         assert opened(path) > 0
-        shared_environments.forget()
+        shared_environments.close_unused_environments()
         assert opened(path) == 0
         assert (records(path), opened(path) > 0) == (3, True)
     assert opened(path) == 0
@@ -180,7 +180,7 @@ def test_threads_read_while_one_writes(tmp_path: Path) -> None:
     def close() -> None:
         barrier.wait()
         for _ in range(300):
-            shared_environments.forget()
+            shared_environments.close_unused_environments()
 
     with kept():
         threads = [threading.Thread(target=read) for _ in range(4)] + [threading.Thread(target=close)]

@@ -31,7 +31,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Few reads are enough to map a file."""
     monkeypatch.setattr(STORE_LIMITS, "plain_read_bytes", 1 << 40)
     yield
-    store_offsets.forget()
+    store_offsets.close_open_files()
 
 
 def contents(snapshot: Snapshot) -> dict[bytes, bytes]:
@@ -193,7 +193,7 @@ def test_a_file_that_is_empty_now_is_not_mapped(tmp_path: Path, monkeypatch: pyt
     path = new_store(tmp_path / "t.sow", 30)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         known, locations = contents(snapshot), spots_of(snapshot)
-        store_offsets.forget()
+        store_offsets.close_open_files()
         file = store_offsets.open_data_file(path, path.stat().st_ino, snapshot._handle.seam)
         assert file is not None
         monkeypatch.setattr(file, "map_file", lambda: mmap.mmap(-1, 0))

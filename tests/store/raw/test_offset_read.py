@@ -20,9 +20,9 @@ OLD = [value_of(key, 1, b"before, of %d" % number) for number, key in enumerate(
 
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
-    offset_read.forget()
+    offset_read.close_open_files()
     yield
-    offset_read.forget()
+    offset_read.close_open_files()
 
 
 def where(values: Sequence[bytes], sums: Sequence[bytes] | None = None) -> Offsets:
