@@ -16,12 +16,12 @@ import sowctl
 from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.overview import list_known_options
-from sowctl.cli.parsing.table import COMMANDS, PREFIXES, find_command
+from sowctl.cli.parsing.table import COMMANDS, PREFIXES, find_command, split_command, split_prefix
 
 ROOT = Path(sowctl.__file__).parent
 GAP = "\0"
 """Stands in a text for a value that is filled in."""
-COMMAND = re.compile(r"(?<![\w/.-])sowctl ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)")
+COMMAND = re.compile(r"(?<![\w/.-])sowctl ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*){0,2})")
 QUOTED = re.compile(rf"'({'|'.join(PREFIXES)}) ([a-z-]+)\b")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 PROSE = {"acts", "always", "does", "itself", "manual", "on", "only", "takes", "that", "works"}
@@ -88,9 +88,10 @@ def _wrong(path: Path) -> Iterator[str]:
         matches = list(COMMAND.finditer(text))
         for number, match in enumerate(matches):
             words = match[1].split()
-            command = find_command(tuple(words)) or find_command(tuple(words[:1]))
+            command, _ = split_command(words)
             if command is None:
-                if words[0] not in PROSE and not (words[0] in PREFIXES and text[match.end() :][:2] == " " + GAP):
+                prefix, behind = split_prefix(words)
+                if words[0] not in PROSE and not (prefix and not behind and text[match.end() :][:2] == " " + GAP):
                     yield f"{where}: there is no command 'sowctl {match[1]}'"
                 continue
             # Up to the end of the command line: a quote, a pipe, the next sentence.
@@ -101,7 +102,7 @@ def _wrong(path: Path) -> Iterator[str]:
                     yield f"{where}: 'sowctl {command.name}' has no {option}"
             rest = rest.replace(line_of, "") if line_of.strip() else rest
         for prefix, word in QUOTED.findall(text):
-            if find_command((prefix, word)) is None:
+            if find_command((prefix, word)) is None and f"{prefix} {word}" not in PREFIXES:
                 yield f"{where}: there is no command '{prefix} {word}'"
         known = _command_of(path)
         foreign = path.is_relative_to(ROOT) and str(path.relative_to(ROOT)) in FOREIGN

@@ -60,4 +60,25 @@ CODES: dict[str, str] = {
         Do: Remove ``expiration`` or ``history`` from the topic.
         See: sowctl-python(7)
         """,
+    "SOW-CFG-067": """2 invalid new element
+
+        Why: With the new element of ``config add``, ``sowctl validate`` would report an error. The message has its
+        reason; the file was not changed.
+        Do: Correct the argument that the message is about, or change the file manually.
+        See: sowctl-lint(7)
+        """,
+    "SOW-CFG-068": """4 configuration that cannot be edited
+
+        Why: ``config add`` edits the text of the main file, in UTF-8. The element to change is in an included
+        file or has unexpected content, or the file has another encoding.
+        Do: Edit the file in the message manually, or save it as UTF-8.
+        See: sow-config(5)
+        """,
+    "SOW-CFG-069": """2 missing option for a new element
+
+        Why: A view requires ``--projection``, ``--grouping`` and one of ``--source`` and ``--join``;
+        ``--granularity`` requires ``--history``.
+        Do: Add the option in the message.
+        See: sowctl-config-add-view(1)
+        """,
 }

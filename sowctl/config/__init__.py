@@ -37,5 +37,7 @@ order in which a file is processed:
 * ``show``: a configuration as XML, as plain values, and as an outline.
 * ``schema``: the element table as facts for ``config schema``.
 * ``relaxng``: the element table as a RELAX NG grammar for editors.
+* ``new_elements``: elements to be written, and their XML.
 * ``initial_config``: the configuration that ``config init`` writes.
+* ``additions``: what ``config add`` writes into the text of a configuration.
 """

@@ -126,7 +126,7 @@ def fix_text(text: str, name: str, judge: Callable[[str], Sequence[Finding]]) ->
         rules, edits = _collect_edits(text, name, findings)
         if not edits:
             break
-        changed = _apply_edits(text, edits)
+        changed = apply_edits(text, edits)
         judged = judge(changed)
         # The proof that a fix was safe is the judge itself, not the table. A module whose name is right at last may
         # lack an option: as many errors as before, and one that is closer to the truth.
@@ -154,7 +154,8 @@ def _collect_edits(text: str, name: str, findings: Sequence[Finding]) -> tuple[l
     return rules, edits
 
 
-def _apply_edits(text: str, edits: Sequence[Edit]) -> str:
+def apply_edits(text: str, edits: Sequence[Edit]) -> str:
+    """The text after edits that are in its order, none upon another."""
     return "".join(_iterate_pieces(text, edits))
 
 

@@ -10,7 +10,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from sowctl.config.new_elements import (
+    DEFAULT_FILE_NAME,
+    Child,
+    NewElement,
+    build_elements,
+    build_history,
+    build_journal_topic,
+    check_text,
+    format_element,
+)
 from sowctl.config.topic_patterns import is_pattern
 from sowctl.errors import UsageError
 from sowctl.messages.types import FIELDLESS_TYPES, MESSAGE_TYPES
@@ -22,9 +33,9 @@ _COMMON_TYPES = ("json", "nvfix", "fix", "xml", "bson", "msgpack", "bflat", "bin
 PREDEFINED_TYPES = (*_COMMON_TYPES, *(name for name in MESSAGE_TYPES if name not in _COMMON_TYPES))
 """Message types that need no definition, the common ones first."""
 _TOPIC_PATTERN = re.compile(
-    r"(?:\[(?P<type>[^\[\]]+)\]\.\[(?P<typed>.+?)\]|(?P<name>.+?))(?:=(?P<keys>[/\[].*))?", re.DOTALL
+    r"(?:\[(?P<type>[^\[\]]+)\]\.\[(?P<typed>.+?)\]|(?P<name>.+?))(?:[=:](?P<keys>[/\[].*))?", re.DOTALL
 )
-_META_PATTERN = re.compile(r"([.^$*+?()\[\]{}|\\])")
+_INDENT = "  "
 
 
 class InitialTopic(Struct, frozen=True):
@@ -54,16 +65,25 @@ class Answers(Struct, frozen=True):
     journal: str | None = "./journals"
 
 
-def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ()) -> InitialTopic:
-    """A topic as an option has it: ``NAME``, ``NAME=/key,/key`` or ``[type].[name]=/key``.
+def split_topic(text: str, message_type: str = "json") -> InitialTopic:
+    """A topic as an option has it: ``NAME``, ``NAME=/key,/key``, ``NAME:/key,/key`` or ``[type].[name]=/key``.
 
-    ``message_type`` and ``keys`` are those of a text that says nothing else. Raises UsageError ``SOW-CFG-060``.
+    ``message_type`` is that of a text that names none. Only the form is checked. Raises UsageError ``SOW-CFG-060``.
     """
     match = _TOPIC_PATTERN.fullmatch(text.strip())
     if match is None:
         raise UsageError("SOW-CFG-060", f"{text!r} is not NAME or NAME=/key,/key", hint="write it like orders=/orderId")
-    own = tuple(split_list(match["keys"])) if match["keys"] else tuple(keys)
-    return check_topic(InitialTopic(match["typed"] or match["name"], match["type"] or message_type, own))
+    keys = tuple(split_list(match["keys"])) if match["keys"] else ()
+    return InitialTopic(match["typed"] or match["name"], match["type"] or message_type, keys)
+
+
+def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ()) -> InitialTopic:
+    """A topic as :func:`split_topic` reads it; ``keys`` are those of a text that names none.
+
+    Raises UsageError ``SOW-CFG-060``, and as :func:`check_topic` does.
+    """
+    topic = split_topic(text, message_type)
+    return check_topic(topic if topic.keys else replace(topic, keys=tuple(keys)))
 
 
 def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -> tuple[InitialTopic, ...]:
@@ -72,7 +92,7 @@ def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -
     Raises UsageError ``SOW-CFG-065`` where several keys might be meant for one of several topics each, and as
     :func:`parse_topic` does.
     """
-    without = [text for text in texts if "=" not in text]
+    without = [text for text in texts if not split_topic(text).keys]
     if len(set(keys)) > 1 and len(without) > 1:
         raise UsageError(
             "SOW-CFG-065",
@@ -103,14 +123,6 @@ def check_topic(topic: InitialTopic) -> InitialTopic:
     for key in topic.keys:
         parse_path(key)
     return topic
-
-
-def check_text(what: str, text: str) -> str:
-    """A text that can stand in XML. Raises UsageError ``SOW-CFG-060``."""
-    # Control characters have no place in XML, and ``${`` would be taken for a variable.
-    if not text.strip() or not text.isprintable() or "${" in text:
-        raise UsageError("SOW-CFG-060", f"invalid {what} {text!r}", hint="use printable characters")
-    return text
 
 
 def check_name(text: str) -> str:
@@ -163,34 +175,41 @@ def _format_head(answers: Answers) -> Iterator[str]:
 
 
 def _format_sow(topics: Iterable[InitialTopic]) -> Iterator[str]:
-    yield "  <SOW>"
+    yield f"{_INDENT}<SOW>"
     for topic in topics:
-        yield "    <Topic>"
-        yield f"      <Name>{escape_text(topic.name)}</Name>"
-        yield f"      <MessageType>{topic.message_type}</MessageType>"
-        if topic.keys:
-            words = "The last message per value of this field is kept."
-            if len(topic.keys) > 1:
-                words = "The last message per combination of these values is kept."
-            yield f"      <!-- {words} -->"
-            yield from (f"      <Key>{escape_text(key)}</Key>" for key in topic.keys)
-        else:
-            yield "      <!-- No Key: publishers send a SOW key with each message, and the last per key is kept. -->"
-        yield "      <!-- %n stands for the topic's name and type. -->"
-        yield "      <FileName>./sow/%n.sow</FileName>"
-        if topic.expiration is not None:
-            yield f"      <Expiration>{escape_text(topic.expiration)}</Expiration>"
-        elif topic.history is not None:
-            yield "      <History>"
-            yield f"        <Window>{escape_text(topic.history)}</Window>"
-            yield "        <Granularity>0s</Granularity>"
-            yield "      </History>"
-        else:
-            yield "      <!-- Records that die of age: <Expiration>7d</Expiration>. Earlier versions kept:"
-            yield "           <History><Window>1d</Window><Granularity>0s</Granularity></History>, which excludes"
-            yield "           Expiration. -->"
-        yield "    </Topic>"
-    yield "  </SOW>"
+        yield from format_element(_build_topic(topic), _INDENT * 2, _INDENT)
+    yield f"{_INDENT}</SOW>"
+
+
+def _build_topic(topic: InitialTopic) -> NewElement:
+    """The Topic of SOW, with comments for its reader."""
+    keys: tuple[Child, ...] = build_elements("Key", *topic.keys)
+    if not keys:
+        words = "No Key: publishers send a SOW key with each message, and the last per key is kept."
+    elif len(keys) == 1:
+        words = "The last message per value of this field is kept."
+    else:
+        words = "The last message per combination of these values is kept."
+    lifetime: tuple[Child, ...] = build_elements("Expiration", topic.expiration)
+    if topic.history is not None:
+        lifetime = (build_history(topic.history),)
+    elif not lifetime:
+        advice = (
+            "Records that die of age: <Expiration>7d</Expiration>. Earlier versions kept:",
+            "<History><Window>1d</Window><Granularity>0s</Granularity></History>, which excludes",
+            "Expiration.",
+        )
+        lifetime = ("\n".join(advice),)
+    children: tuple[Child, ...] = (
+        NewElement("Name", topic.name),
+        NewElement("MessageType", topic.message_type),
+        words,
+        *keys,
+        "%n stands for the topic's name and type.",
+        NewElement("FileName", DEFAULT_FILE_NAME),
+        *lifetime,
+    )
+    return NewElement("Topic", children=children)
 
 
 def _format_log(answers: Answers) -> Iterator[str]:
@@ -200,15 +219,5 @@ def _format_log(answers: Answers) -> Iterator[str]:
     yield "  <TransactionLog>"
     yield f"    <JournalDirectory>{escape_text(check_text('journal', answers.journal))}</JournalDirectory>"
     for topic in answers.topics:
-        # In the transaction log a name with such characters is a pattern: anchored and escaped, it matches this topic
-        # alone.
-        name = f"^{_META_PATTERN.sub(_escape_character, topic.name)}$" if is_pattern(topic.name) else topic.name
-        yield "    <Topic>"
-        yield f"      <Name>{escape_text(name)}</Name>"
-        yield f"      <MessageType>{topic.message_type}</MessageType>"
-        yield "    </Topic>"
+        yield from format_element(build_journal_topic(topic.name, topic.message_type), _INDENT * 2, _INDENT)
     yield "  </TransactionLog>"
-
-
-def _escape_character(match: re.Match[str]) -> str:
-    return "\\" + match[0]

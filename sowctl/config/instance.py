@@ -104,7 +104,7 @@ def build_instance(document: Document) -> InstanceConfig:
     log = top.find("TransactionLog")
     regex_topics = (top.find_text("RegexTopicSupport") or "true").lower() not in ("false", "disabled")
     transaction_log = None if log is None else _build_transaction_log(log, document.root, regex_topics)
-    journalled = _build_coverage(transaction_log)
+    journalled = build_coverage(transaction_log)
     section = top.find("SOW", "TopicMetaData")
     entries = section.children if section is not None else ()
     section = top.find("MessageTypes")
@@ -123,7 +123,7 @@ def build_instance(document: Document) -> InstanceConfig:
     )
 
 
-def _build_coverage(log: TransactionLog | None) -> Coverage:
+def build_coverage(log: TransactionLog | None) -> Coverage:
     """:meth:`TransactionLog.covers_topic`, made ready for many topics."""
     if log is None:
         return lambda name, message_type: False

@@ -20,14 +20,19 @@ _ATTRIBUTE = r"=\s*(?:\"[^\"]*\"|'[^']*')"
 
 
 class Tag:
-    """A start tag: its name, offset, offset of its content, and the numbers of its children."""
+    """An element: its name, offset, offset of its content, and the numbers of its children.
 
-    __slots__ = ("children", "inner", "name", "start")
+    ``close`` is the offset of the end tag and ``end`` that behind it, -1 where the pass ended before; in an element
+    without content both are ``inner``.
+    """
+
+    __slots__ = ("children", "close", "end", "inner", "name", "start")
 
     def __init__(self, name: str, start: int, inner: int) -> None:
         self.name = name
         self.start = start
         self.inner = inner
+        self.close = self.end = -1
         self.children: list[int] = []
 
 
@@ -94,6 +99,7 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
         # The start tag that stays open is remembered: the XML library would report only the end of the file.
         if opened.name != name:
             found.unclosed = (opened, match.start())
+        opened.close, opened.end = match.span()
         return opened.name == name
     number = len(found.tags)
     found.tags.append(Tag(name, match.start(), match.end()))
@@ -102,6 +108,8 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
         found.attributes += len(re.findall(_ATTRIBUTE, rest))
     if not rest.endswith("/"):
         open_tags.append(number)
+    else:
+        found.tags[number].close = found.tags[number].end = match.end()
     limit = None
     # The limits hold before the XML library sees the text, which it would otherwise read into memory whole.
     if len(open_tags) > MAX_DEPTH:

@@ -15,7 +15,7 @@ from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.options import EVENT_FORMATS, FORMATS
 from sowctl.cli.parsing.overview import EXAMPLES
-from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command, find_command
+from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command, find_command, split_command
 from sowctl.cli.settings import GLOBAL_PANEL
 from sowctl.declarations import Argument, Option
 from tests.cli.conftest import Cli
@@ -100,10 +100,8 @@ def test_examples_can_be_read(line: str) -> None:
     words = words[: words.index(">")] if ">" in words else words
     parts = split_argv(words)
     leading, word, rest = parts.leading, parts.word, parts.rest
-    command = find_command((word or "",)) or find_command((word or "", rest[0]))
+    command, rest = split_command([word or "", *rest])
     assert command is not None
-    if len(command.words) == 2:
-        rest = rest[1:]
     assert application.read_with_typer("sowctl", load_command(command).parameters, [*leading, *rest])
 
 

@@ -13,7 +13,7 @@ from sowctl.cli.context import Invocation
 from sowctl.cli.parsing import synonyms
 from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS, GLOBAL_VARIABLES
 from sowctl.cli.parsing.loader import load_command
-from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command
+from sowctl.cli.parsing.table import COMMANDS, GROUPS, PREFIXES, Command
 from sowctl.declarations import Option
 from sowctl.version import VERSION
 from tests.cli.conftest import Cli
@@ -201,7 +201,7 @@ def test_words_about_a_wrong_value_are_this_program_s(argv: list[str], words: st
 
 
 def test_what_is_suggested_exists() -> None:
-    names = {command.name for command in COMMANDS} | {"--version"}
+    names = {command.name for command in COMMANDS} | {"--version", *PREFIXES}
     assert {own.split(" --")[0] for own in synonyms.COMMAND_SYNONYMS.values()} <= names
     # a word that is a command is never asked about
     assert not names & set(synonyms.COMMAND_SYNONYMS)

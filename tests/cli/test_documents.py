@@ -135,6 +135,11 @@ lint --explain B001
 config show
 config diff sowctl.xml other.xml
 config init new.xml --topic x=/id
+config add topic x=/id
+config add view sums --source t --projection 'SUM(/n)_AS_/n' --grouping /a
+config add queue jobs --source t
+config add expiration u 1h --dry-run
+config add history u 1h --dry-run
 config schema
 doctor
 demo morning

@@ -40,6 +40,7 @@ ARRAYS = (*ARRAYS, "get t 1 2", "journal list", "schema t", "upkeep list", "view
 ARRAYS = (*ARRAYS, "functions upper", "explain SOW-ENG-011", "config schema Name", "config diff sowctl.xml sowctl.xml")
 ARRAYS = (*ARRAYS, "query t --explain", "journal tail", "conflate", "eval /id rows.ndjson", "eval -f /id=1 rows.ndjson")
 OBJECTS = (*OBJECTS, "backup copies", "lint --explain B001", "demo morning", "config init new.xml --topic u=/id")
+OBJECTS = (*OBJECTS, "config add topic new=/id", "config add queue jobs --source t --dry-run")
 
 WITHOUT_JSON = {
     "browse": "is a terminal program",

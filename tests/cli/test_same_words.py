@@ -13,7 +13,7 @@ from sowctl.cli.parsing.application import read_with_typer
 from sowctl.cli.parsing.dispatch import split_argv
 from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.parameters import Parameter
-from sowctl.cli.parsing.table import COMMANDS, find_command
+from sowctl.cli.parsing.table import COMMANDS, split_command
 from sowctl.declarations import Argument, Option
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
@@ -184,10 +184,7 @@ LINES = Path(__file__).with_name("released_lines.txt").read_text().splitlines()
 def test_command_lines_of_earlier_pages_are_still_read(line: str) -> None:
     words = shlex.split(line)[1:]
     parts = split_argv(words)
-    command = find_command((parts.word or "",))
-    rest = parts.rest
-    if command is None:
-        command, rest = find_command((parts.word or "", rest[0])), rest[1:]
+    command, rest = split_command([parts.word or "", *parts.rest])
     assert command is not None
     assert read_with_typer("sowctl", load_command(command).parameters, [*parts.leading, *rest]) is not None
 

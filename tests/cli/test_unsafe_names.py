@@ -159,6 +159,13 @@ CALLS: dict[str, list[list[str]]] = {
     "config show": [["config", "show"], ["config", "show", "--format", "xml"], ["config", "show", "--format", "json"]],
     "config diff": [["config", "diff", "sowctl.xml", "other.xml"], ["config", "diff", "sowctl.xml", NAMED]],
     "config init": [["config", "init", f"new{NAMED}.xml", "--topic", "t=/id"], ["config", "init", "--topic", NAMED]],
+    "config add topic": [["config", "add", "topic", "new=/id"], ["config", "add", "topic", NAMED]],
+    "config add view": [
+        ["config", "add", "view", NAMED, "--source", TOPIC, "--projection", "/id", "--grouping", "/id"]
+    ],
+    "config add queue": [["config", "add", "queue", "q", "--source", TOPIC], ["config", "add", "queue", NAMED]],
+    "config add expiration": [["config", "add", "expiration", NAMED, "1h"]],
+    "config add history": [["config", "add", "history", TOPIC, "1h", "--dry-run"]],
     "config schema": [["config", "schema"], ["config", "schema", NAMED]],
     "doctor": [["doctor"]],
     "demo": [["demo", f"demo{NAMED}"]],

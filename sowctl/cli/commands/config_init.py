@@ -30,7 +30,9 @@ class ConfigInitArguments(Struct, frozen=True, kw_only=True):
     topic: Annotated[
         list[str] | None,
         declare_option(
-            "--topic", help="Topic: NAME, NAME=/key,/key or [type].[name]=/key. May be repeated.", metavar="TOPIC"
+            "--topic",
+            help="Topic: NAME, NAME=/key,/key, NAME:/key,/key or [type].[name]=/key. May be repeated.",
+            metavar="TOPIC",
         ),
     ] = None
     key: Annotated[

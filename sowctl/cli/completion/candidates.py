@@ -115,10 +115,10 @@ def _read_line(words: Sequence[str]) -> _CommandLine:
             _read_option(line, word)
         elif line.command is not None:
             line.operands.append(word)
-        elif not line.prefix and word in PREFIXES:
-            line.prefix = word
+        elif (longer := f"{line.prefix} {word}".lstrip()) in PREFIXES:
+            line.prefix = longer
         elif line.prefix or word != "help":
-            line.command = find_command((line.prefix, word) if line.prefix else (word,))
+            line.command = find_command((*line.prefix.split(), word))
             if line.command is None:
                 line.unknown = True
                 return line
@@ -147,10 +147,10 @@ def _find_option(line: _CommandLine, name: str) -> Parameter | None:
 
 def _complete_commands(prefix: str, current: str) -> Candidates:
     if prefix:
-        found = [Candidate(command.words[1], command.summary) for command in list_members(prefix)]
+        found = [Candidate(member.word, member.summary) for member in list_members(prefix)]
     else:
         found = [Candidate(command.name, command.summary) for command in COMMANDS if len(command.words) == 1]
-        found += [Candidate(word, about) for word, about in PREFIXES.items()]
+        found += [Candidate(word, about) for word, about in PREFIXES.items() if " " not in word]
     return Candidates(tuple(one for one in found if one.text.startswith(current)))
 
 

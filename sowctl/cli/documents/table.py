@@ -611,6 +611,22 @@ def _config_init() -> Documents:
     return (Document("object", row),)
 
 
+def _config_add() -> Documents:
+    element = declare_object(
+        "NewElement",
+        section=describe(str, "Element around the new one."),
+        line=describe(int, "Its first line in the file."),
+        xml=str,
+    )
+    row = declare_object(
+        "ConfigurationChange",
+        path=str,
+        written=describe(bool, "False with --dry-run."),
+        new_elements=list[element],  # type: ignore[valid-type]
+    )
+    return (Document("object", row),)
+
+
 def _doctor() -> Documents:
     check = declare_object("Check", name=str, state=str, detail=str, hint=str | None)
     return (Document("object", declare_object("Checks", ok=bool, checks=list[check])),)  # type: ignore[valid-type]
@@ -704,6 +720,9 @@ _BUILDERS: dict[str, Callable[[], Documents]] = {
     "config show": _config_show,
     "config diff": _config_diff,
     "config init": _config_init,
+    **dict.fromkeys(
+        (f"config add {kind}" for kind in ("topic", "view", "queue", "expiration", "history")), _config_add
+    ),
     "config schema": _config_schema,
     "doctor": _doctor,
     "demo": _demo,

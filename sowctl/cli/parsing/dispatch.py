@@ -41,10 +41,11 @@ def dispatch_command(invocation: Invocation, argv: Sequence[str]) -> int:
     leading, word, rest = parts.leading, parts.word, parts.rest
     if word is None or word == "help":
         return _show_overview(invocation, leading, rest, asked=word == "help")
-    if word in table.PREFIXES and rest[:1] in (["--help"], ["-h"]):
+    prefix, behind = table.split_prefix([word, *rest])
+    if prefix and behind[:1] in (["--help"], ["-h"]):
         from sowctl.cli.parsing import overview
 
-        _show_help(invocation, functools.partial(overview.format_prefix, word), paged=True)
+        _show_help(invocation, functools.partial(overview.format_prefix, prefix), paged=True)
         return 0
     command, rest = _find_command(word, rest)
     loaded = load_command(command)
@@ -140,24 +141,25 @@ def _show_help(invocation: Invocation, compose: Callable[..., str], *, paged: bo
 
 
 def _find_command(word: str, rest: list[str]) -> tuple[table.Command, list[str]]:
-    if word in table.PREFIXES:
-        names = [command.words[1] for command in table.list_members(word)]
-        if not rest or rest[0].startswith("-"):
-            raise UsageError("SOW-CLI-002", f"{word} requires one of: {', '.join(names)}", hint=f"sowctl {word} --help")
-        second, rest = rest[0], rest[1:]
-        found = table.find_command((word, second))
-        if found is None:
-            raise _build_unknown_error(second, names, front=f"{word} ")
+    prefix, behind = table.split_prefix([word, *rest])
+    if prefix:
+        names = [member.word for member in table.list_members(prefix)]
+        if not behind or behind[0].startswith("-"):
+            words = f"{prefix} requires one of: {', '.join(names)}"
+            raise UsageError("SOW-CLI-002", words, hint=f"sowctl {prefix} --help")
+    found, rest = table.split_command([word, *rest])
+    if found is not None:
         return found, rest
-    found = table.find_command((word,))
-    if found is None:
-        raise _build_unknown_error(word, ["--version", *(command.words[0] for command in table.COMMANDS)])
-    return found, rest
+    if prefix:
+        raise _build_unknown_error(behind[0], names, front=f"{prefix} ")
+    raise _build_unknown_error(word, ["--version", *(command.words[0] for command in table.COMMANDS)])
 
 
 def _build_unknown_error(word: str, known: Sequence[str], front: str = "") -> UsageError:
     from sowctl.cli.parsing.synonyms import COMMAND_SYNONYMS, find_near
 
+    if front and (told := COMMAND_SYNONYMS.get(front + word)):
+        return UsageError("SOW-CLI-001", f"unknown command '{front}{word}'", hint=f"did you mean {told}?")
     meant = [front + name for name in find_near(word, tuple(dict.fromkeys(known)), {} if front else COMMAND_SYNONYMS)]
     if not front and word not in COMMAND_SYNONYMS:
         # The second word of a command by itself: repair, compact, tail. It is nearer than a word that is spelled alike.

@@ -81,14 +81,14 @@ def _format_head(examples: Sequence[str], columns: int, *, colored: bool, folds:
 
 
 def format_prefix(word: str, *, colored: bool = False, columns: int = DEFAULT_COLUMNS, folds: bool = False) -> str:
-    """The commands that begin with a word which is none by itself; there is nothing in it that ``folds``."""
+    """The commands that begin with words which are none by themselves; there is nothing in it that ``folds``."""
     lines = [
         f"{format_title('Usage:', colored)} sowctl {word} COMMAND [ARGUMENTS]...",
         "",
         format_title("Commands:", colored),
     ]
-    indent = max(len(command.words[1]) for command in list_members(word)) + 4
-    lines += [line for one in list_members(word) for line in format_entry(one.words[1], one.summary, columns, indent)]
+    indent = max(len(member.word) for member in list_members(word)) + 4
+    lines += [line for one in list_members(word) for line in format_entry(one.word, one.summary, columns, indent)]
     return "\n".join([*lines, "", f"Options: sowctl {word} COMMAND --help"]) + "\n"
 
 

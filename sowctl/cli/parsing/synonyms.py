@@ -120,6 +120,15 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
     "digest": "hash",
     "init": "config init",
     "create": "config init",
+    "add": "config add",
+    "alter": "config add",
+    "view create": "config add view",
+    "view add": "config add view",
+    "queue create": "config add queue",
+    "queue add": "config add queue",
+    "config create": "config init",
+    "config new": "config init",
+    "config set": "config add",
     "version": "--version",
 }
 """By a command of other tools, the one of this program, with its option where that says it; an option of the program

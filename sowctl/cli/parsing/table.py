@@ -11,11 +11,13 @@ man/`` makes the page.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 
 class Command(Struct, frozen=True):
-    """One line: ``name`` is one or two words, ``module`` in ``sowctl.cli.commands`` has ``run`` and ``EXAMPLES``."""
+    """One line: ``name`` is one to three words, ``module`` in ``sowctl.cli.commands`` has ``run`` and ``EXAMPLES``."""
 
     name: str
     module: str
@@ -164,6 +166,11 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("config diff", "config_diff", "compare two configurations by their meaning", CONFIGURATION_GROUP),
     Command("config init", "config_init", "create a small configuration", CONFIGURATION_GROUP),
+    Command("config add topic", "config_add_topic", "add a topic to a configuration", CONFIGURATION_GROUP),
+    Command("config add view", "config_add_view", "add a view to a configuration", CONFIGURATION_GROUP),
+    Command("config add queue", "config_add_queue", "add a queue to a configuration", CONFIGURATION_GROUP),
+    Command("config add expiration", "config_add_expiration", "let the records of a topic expire", CONFIGURATION_GROUP),
+    Command("config add history", "config_add_history", "keep earlier versions of records", CONFIGURATION_GROUP),
     Command("config schema", "config_schema", "list the elements of a configuration", CONFIGURATION_GROUP),
     Command("doctor", "doctor", "check the environment and an instance for problems", ABOUT_GROUP),
     Command("demo", "demo", "create a small instance with sample data", ABOUT_GROUP),
@@ -181,9 +188,10 @@ PREFIXES = {
     "upkeep": "scheduled actions of a configuration, without a server",
     "view": "views and their caches",
     "pipeline": "bulk processing with Spark",
-    "config": "show, compare and create configurations",
+    "config": "show, compare, create and change configurations",
+    "config add": "add topics, views, queues, expiration and history",
 }
-"""The first words that are no command by themselves, with what their commands are about."""
+"""The words that are no command by themselves, with what their commands are about."""
 PAGES = (
     "sow-archive",
     "sow-backup",
@@ -221,6 +229,34 @@ def find_command(words: tuple[str, ...]) -> Command | None:
     return _COMMANDS_BY_WORDS.get(words)
 
 
-def list_members(prefix: str) -> tuple[Command, ...]:
-    """The two-word commands that begin with ``prefix``."""
-    return tuple(command for command in COMMANDS if command.words[0] == prefix and len(command.words) == 2)
+class Member(Struct, frozen=True):
+    """A word that may follow a prefix: that of a command or of another prefix, and what it is about."""
+
+    word: str
+    summary: str
+
+
+def list_members(prefix: str) -> tuple[Member, ...]:
+    """The words that may follow ``prefix``, in the order of the table."""
+    front = tuple(prefix.split())
+    found: dict[str, Member] = {}
+    for command in COMMANDS:
+        if command.words[: len(front)] == front and len(command.words) > len(front):
+            word = command.words[len(front)]
+            whole = " ".join((*front, word))
+            found.setdefault(word, Member(word, command.summary if whole == command.name else PREFIXES[whole]))
+    return tuple(found.values())
+
+
+def split_prefix(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The prefix with which ``words`` begin, as long as possible, and the words behind it; empty for none."""
+    length = 0
+    while length < len(words) and " ".join(words[: length + 1]) in PREFIXES:
+        length += 1
+    return " ".join(words[:length]), list(words[length:])
+
+
+def split_command(words: Sequence[str]) -> tuple[Command | None, list[str]]:
+    """The command with which ``words`` begin, None for none, and the words behind it."""
+    prefix, behind = split_prefix(words)
+    return find_command((*prefix.split(), *behind[:1])), behind[1:]

@@ -3,6 +3,7 @@
 * ``publish``: ``publish``: output while it runs, and the report.
 * ``eval``: ``eval``: reading inputs, output, warnings of bad messages.
 * ``doctor``: ``doctor``: its checks.
+* ``config_add``: ``config add``, whatever is added.
 * ``demo``: ``demo``: its data.
 * ``diff``: ``diff`` and ``history --diff``: output and exit status.
 * ``fix``: ``lint --fix`` and ``lint --diff``: corrected texts to files, or as a difference.
