@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,6 +125,7 @@ def open_session(
     with ExitStack() as ends:
         if not verbose:
             ends.enter_context(_without_error_logs())
+            _import_without_warning()
         # The variable is set by spark-submit, which has started the virtual machine already; a second one would be
         # another application.
         joined = SparkContext._active_spark_context is not None
@@ -157,6 +160,16 @@ def _without_error_logs() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
+
+
+def _import_without_warning() -> None:
+    """Import the module that pyspark imports with the first argument for Java, and that warns of pandas 3 then.
+
+    Nothing here hands data frames of pandas to Spark, so the warning tells the user of a command nothing.
+    """
+    with warnings.catch_warnings(), suppress(ImportError):
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        import_module("pyspark.testing.utils")
 
 
 def require_pyspark() -> None:

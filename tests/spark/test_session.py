@@ -142,3 +142,27 @@ def test_a_session_of_ones_own_runs_our_processes_by_this_python(
         spark.read.format("sow").options(config=str(stocked.config), topic="orders").load()
     monkeypatch.undo()
     sowctl.spark.register(spark)
+
+
+WARNED = """
+import pandas, sys
+pandas.__version__ = "3.0.1"
+if sys.argv[1] == "session":
+    from sowctl.errors import UsageError
+    from sowctl.spark.sessions import open_session
+    try:
+        with open_session(environment={}, packed="no-such-environment"):
+            pass
+    except UsageError as error:
+        assert error.code == "SOW-SPK-135"
+import pyspark.testing.utils
+"""
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_pyspark_does_not_warn_of_pandas(opened: bool) -> None:
+    """It imports this module when the first argument is handed to Java; no data frame of pandas is used here."""
+    pytest.importorskip("pandas")
+    words = [sys.executable, "-c", WARNED, "session" if opened else "none"]
+    said = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert (said.returncode, "FutureWarning" in said.stderr) == (0, not opened), said.stderr
