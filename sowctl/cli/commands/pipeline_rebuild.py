@@ -41,7 +41,8 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
 
     Executors reduce the entries to the last one of every key, or keep all of them for topics with History. The driver
     writes the result in key order and replaces the store, including messages published meanwhile. --until requires
-    --into, because the stores would be behind their journal.
+    --into, because the stores would be behind their journal. A warning is printed if the beginning of the journals is
+    missing, so that the rebuilt store is incomplete.
     """
     from sowctl.cli.commands.bodies.pipeline import (
         count_journal_bytes,
@@ -49,6 +50,7 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
         parse_staging,
         show_job_report,
     )
+    from sowctl.cli.io.report_output import warn_incomplete
     from sowctl.cli.lookup import apply_archive
     from sowctl.cli.lookup import find_topics as topics_of
     from sowctl.cli.parsing.option_values import parse_position
@@ -68,4 +70,7 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
         ) as spark:
             report = rebuild(spark, instance, wanted, options, staging_directory=parse_staging(arguments.spark.staging))
     show_job_report(invocation, report, arguments.summary)
+    for topic in report.details["topics"]:
+        if topic["incomplete"]:
+            warn_incomplete(invocation, topic["topic"])
     return 0

@@ -61,7 +61,7 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
             hint="add --into DIR for new stores",
         )
     from sowctl.cli.io.bulk_load import update_indexes
-    from sowctl.cli.io.report_output import show_report, write_rows_document
+    from sowctl.cli.io.report_output import show_report, warn_incomplete, write_rows_document
     from sowctl.cli.lookup import apply_archive
     from sowctl.cli.lookup import find_topics as topics_of
     from sowctl.cli.parsing.option_values import parse_position
@@ -80,11 +80,7 @@ def run(invocation: Invocation, arguments: ReplayArguments) -> int:
         if arguments.summary != DOCUMENT:
             show_report(invocation, report, arguments.summary)
         if report.incomplete:
-            invocation.warn(
-                f"topic {report.topic!r}: the rebuilt store is incomplete",
-                hint="restore the older journal files, or a backup, then run the command again with --rebuild",
-                topic=report.topic,
-            )
+            warn_incomplete(invocation, report.topic)
     if not (arguments.replay.into or arguments.replay.verify or arguments.replay.dry_run):
         changed = {"rebuilt": "records", "caught up": "entries"}
         done = [report for report in reports if report.action in changed]

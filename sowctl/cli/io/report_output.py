@@ -248,3 +248,12 @@ def _write_requested(invocation: Invocation, words: str) -> None:
     """Say what was asked for, and is therefore said with --quiet, too."""
     streams = invocation.streams
     streams.write_stderr(*streams.fold_lines(words.split("\n")))
+
+
+def warn_incomplete(invocation: Invocation, topic: str) -> None:
+    """Warn of a store that was rebuilt from journals whose beginning is missing."""
+    invocation.warn(
+        f"topic {topic!r}: the rebuilt store is incomplete",
+        hint="restore the older journal files, or a backup, then rebuild again: sowctl replay --rebuild",
+        topic=topic,
+    )

@@ -19,6 +19,7 @@ from sowctl.cli.parsing.loader import load_command
 from sowctl.cli.parsing.table import COMMANDS, PIPELINE_GROUP
 from sowctl.spark.jvm.java import find_java
 from tests.support.demo import NOW, make_demo
+from tests.support.instances import Lab, config_xml, message, topic_xml
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,3 +128,19 @@ def test_submit_args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(probe, env={"PYTHONPATH": str(tmp_path / "sowctl.zip")}, cwd="/", capture_output=True)
     assert b"sowctl.zip" in done.stdout, done.stderr.decode()
     assert call("sowctl pipeline submit-args nothing")[0] == 2
+
+
+def test_a_rebuild_without_the_oldest_files_warns(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)), journal_size=1500)
+    for number in range(20):
+        lab.publish("t", message(id=number, text="x" * 40))
+    monkeypatch.chdir(tmp_path)
+    lab.forget("t")
+    whole, _, said = call("sowctl pipeline rebuild t --quiet")
+    assert (whole, said) == (0, "")
+    lab.journals()[0].unlink()
+    lab.forget("t")
+    status, _, said = call("sowctl pipeline rebuild t --quiet")
+    assert (status, "warning: topic 't': the rebuilt store is incomplete" in said) == (0, True)
