@@ -169,3 +169,21 @@ def test_an_empty_name_is_not_the_working_directory(words: tuple[str, ...], cli:
 def test_no_name_of_a_configuration_is_its_default(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
     assert cli("info", "--config", "").status == 0
+
+
+def test_the_files_of_snapshots_and_statements_are_reported(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("orders"), ("orders",)))
+    rows = b"".join(b'{"id":%d}\n' % number for number in range(1234))
+    assert cli("publish", "orders", stdin=rows).status == 0
+    done = cli("snapshot", "orders", "--at", "now", "--output", "now.ndjson")
+    assert (done.status, done.out) == (0, "")
+    assert "now.ndjson: 1,234 records" in done.err
+    assert cli("snapshot", "orders", "--at", "now", "--output", "again.csv", "--quiet").err == ""
+    assert cli("snapshot", "orders", "--at", "now").err == ""
+    # What is no regular file has no size to speak of.
+    assert cli("snapshot", "orders", "--at", "now", "--output", "/dev/null").err == ""
+    pytest.importorskip("duckdb")
+    for name in ("rows.csv", "rows.parquet", "rows.json"):
+        done = cli("sql", "SELECT * FROM orders WHERE id < 12", "--output", name)
+        assert (done.status, done.out, f"{name}: 12 rows" in done.err) == (0, "", True), done.err
+    assert cli("sql", "SELECT 1 AS a").err == ""

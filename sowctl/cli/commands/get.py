@@ -38,6 +38,9 @@ def run(invocation: Invocation, arguments: GetArguments) -> int:
 
     Each KEY is looked up as a SOW key first, then as the values of the key fields. Several key fields are separated by
     commas. The exit status is 1 if a key has no record; the other records are printed.
+
+    --at prints the record as of a time. If the topic has a History, the record may lack the changes of up to one
+    Granularity before that time.
     """
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.lookup import resolve_one_target

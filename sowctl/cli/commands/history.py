@@ -47,9 +47,9 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
 
     Each version has its time of publication, the time until which it was current (empty if it still is), its txid, and
     whether it is a deletion, which has no message. For a topic with History, these are the retained versions within the
-    History window; lossy means that versions between this one and the next were not retained. With --journal, all
-    entries in the journals are printed; an expired record was current until its expiration. --meta adds the metadata of
-    record envelopes.
+    History window, at least a Granularity apart; lossy means that versions between this one and the next were not
+    retained. With --journal, all entries in the journals are printed; an expired record was current until its
+    expiration. --meta adds the metadata of record envelopes.
 
     With --diff, each version is a line with a mark: + new, ~ changed, with the changed fields below, = unchanged, -
     deleted, * first version still in the journals; with --format ndjson, one object per line. The exit status is 1 if a

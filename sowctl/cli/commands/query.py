@@ -103,7 +103,8 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     --at prints the state as of a time (UTC if it names no time zone), a bookmark or a txid (a bare number, or txid:N).
     A bookmark or txid is the state after its entry: with all entries of the journal up to this txid, whatever their
     times, and no others. EPOCH or 0 is the oldest available state, 0|1| the current one. Times may be words such as
-    today, yesterday, 10:00 or -15m; see INSTANTS in sowctl-messages(7).
+    today, yesterday, 10:00 or -15m; see INSTANTS in sowctl-messages(7). If a topic has a History, its Granularity makes
+    states as of a time coarser: they may lack the changes of up to one Granularity before it.
 
     --projection requires --grouping; an empty one, --grouping '', computes one message from all matching records. With
     --follow, the command keeps printing new matching messages; see sowctl subscribe for more options. A note is printed

@@ -48,7 +48,8 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     """Write the state of a topic as of a time, or after the entry of a bookmark or txid.
 
     The state comes from the history in the store if that reaches far enough, otherwise from the journals. An error
-    names the earliest available instant. A new .sow file can be queried by its path without a configuration.
+    names the earliest available instant. If the topic has a History, the state may lack the changes of up to one
+    Granularity before the time. A new .sow file can be queried by its path without a configuration.
     """
     from contextlib import closing
     from pathlib import Path
@@ -79,7 +80,8 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
                 )
             ) as result,
         ):
-            sink.write(result)
+            written = sink.write(result)
+        sink.note_file(written)
         return 0
     # Before the instance is opened: a file that exists is refused at once.
     refuse_existing(Path(arguments.output), force=arguments.force)

@@ -163,6 +163,16 @@ class Sink:
             self.invocation.note(note)
         return rendered.records
 
+    def note_file(self, count: int, noun: str = "record") -> None:
+        """Say how much the file of ``--output`` has; nothing where the output is no regular file."""
+        if self.path is None or not self.path.is_file():
+            return
+        from sowctl.output.display import escape_line
+        from sowctl.values.display import format_bytes, format_count
+
+        size = format_bytes(self.path.stat().st_size)
+        self.invocation.note(f"{escape_line(str(self.path))}: {format_count(count, noun)}, {size}")
+
     def _end_progress(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The batches, with no line of progress on the terminal from the first one on."""
         for batch in batches:

@@ -36,8 +36,8 @@ class ResultWriter:
             )
 
     def write(self, database: Database, text: str) -> None:
-        """Write the rows of all statements of a text; a file takes those of one."""
-        sink = self._sink
+        """Write the rows of all statements of a text; a file takes those of one, and their number is said."""
+        sink, written = self._sink, 0
         with ExitStack() as held:
             out: BinaryIO = sink.invocation.streams.stdout
             if sink.path is not None:
@@ -57,20 +57,24 @@ class ResultWriter:
                     out = sink.invocation.streams.painted_stdout
                 if number and sink.format in ("table", "csv", "tsv"):
                     out.write(b"\n")
-                self._write_result(result, out)
+                written += self._write_result(result, out)
+        sink.note_file(written, "row")
 
-    def _write_result(self, result: Result, out: BinaryIO) -> None:
+    def _write_result(self, result: Result, out: BinaryIO) -> int:
+        """Write the rows of a result; returns their number."""
         if self._sink.format in TYPED_WRITERS:
             from sowctl.arrow import files
 
             reader = result.open_reader(self._sink.format)
             name = "ArrowFile" if self._sink.is_arrow_file else TYPED_WRITERS[self._sink.format]
             writer = getattr(files, name)(out, reader.schema)
+            rows = 0
             for batch in reader:
                 writer.write(batch)
+                rows += batch.num_rows
             writer.close()
             out.flush()
-            return
+            return rows
         from msgspec.structs import replace
 
         from sowctl.values.paths import Path, Step
@@ -82,6 +86,7 @@ class ResultWriter:
         rendered = self._sink.make_renderer(options).write(_iterate_batches(result, self._sink.format), out)
         for note in rendered.notes:
             self._sink.invocation.note(note)
+        return rendered.records
 
 
 def _format_table_read(read: TableRead) -> str:
