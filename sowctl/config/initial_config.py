@@ -183,7 +183,7 @@ def _format_sow(topics: Iterable[InitialTopic]) -> Iterator[str]:
 
 def _build_topic(topic: InitialTopic) -> NewElement:
     """The Topic of SOW, with comments for its reader."""
-    keys: tuple[Child, ...] = build_elements("Key", *topic.keys)
+    keys: tuple[Child, ...] = tuple(NewElement("Key", key) for key in topic.keys)
     if not keys:
         words = "No Key: publishers send a SOW key with each message, and the last per key is kept."
     elif len(keys) == 1:

@@ -204,7 +204,15 @@ def test_what_is_suggested_exists() -> None:
     names = {command.name for command in COMMANDS} | {"--version", *PREFIXES}
     assert {own.split(" --")[0] for own in synonyms.COMMAND_SYNONYMS.values()} <= names
     # a word that is a command is never asked about
-    assert not names & set(synonyms.COMMAND_SYNONYMS)
+    assert not names & {*synonyms.COMMAND_SYNONYMS, *synonyms.COMMAND_ADVICE}
+    assert not set(synonyms.COMMAND_SYNONYMS) & set(synonyms.COMMAND_ADVICE)
+    for command, operand in synonyms.MISSING_ADVICE:
+        words = [
+            word
+            for parameter in load_command(next(one for one in COMMANDS if one.name == command)).parameters
+            for word in (*getattr(parameter.declared, "names", ()), parameter.declared.metavar)
+        ]
+        assert operand in words, command
     spelled = {
         name
         for command in COMMANDS
@@ -243,8 +251,6 @@ def test_what_is_suggested_exists() -> None:
         (["count", "orders"], "did you mean query --count?"),
         (["repl"], "did you mean shell?"),
         (["truncate", "orders"], "did you mean delete --filter '1 = 1'?"),
-        (["undo"], "did you mean diff --format envelopes?"),
-        (["undelete", "orders"], "did you mean diff --format envelopes?"),
         (["join", "a", "b"], "did you mean sql?"),
         (["purge"], "did you mean bookmark purge or queue purge?"),
         (["orders"], "sowctl --help lists the commands; the records of a topic of this name: sowctl query orders"),
@@ -359,3 +365,52 @@ def test_common_options_exist() -> None:
     for command in COMMANDS:
         loaded = load_command(command)
         assert set(loaded.common) <= {parameter.name for parameter in loaded.parameters}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("query orders --join customers", {"sowctl sql", "sowctl config add view"}),
+        ("sql --join x", {"sowctl sql"}),
+        ("query orders --reverse", {"DESC"}),
+        ("query orders --last 5", {"--order-by", "--top-n"}),
+        ("stats orders --last 1d", {"--since"}),
+        ("query orders --sum qty", {"--projection", "--grouping"}),
+        ("query orders --nl", {"--format ndjson"}),
+        ("publish orders --nl", {"without an option"}),
+        ("publish orders --csv", {"--from"}),
+        ("publish orders --pk id", {"sowctl config add topic"}),
+        ("subscribe orders --group g", {"queue run"}),
+        ("subscribe orders --from-beginning", {"--bookmark EPOCH"}),
+        ("history orders 1 -p", {"--diff"}),
+        ("get orders 1 --field x", {"--columns"}),
+        ("history orders", {"key-field values", "orders@history"}),
+        ("blame orders", {"sowctl blame orders"}),
+        ("export orders", {".parquet"}),
+        ("restore copies", {"--to"}),
+        ("undo", {"sowctl history", "--format envelopes | sowctl publish", "sowctl restore"}),
+        ("revert", {"sowctl history"}),
+        ("dump", {"sowctl export", "sowctl journal dump", "sowctl backup"}),
+        ("checkout", {"--at", "sowctl snapshot"}),
+        ("stash", {"sowctl snapshot"}),
+        ("rows", {"did you mean query?"}),
+        ("monitor", {"did you mean tail?"}),
+        ("hgetall", {"did you mean get?"}),
+        ("xadd", {"did you mean publish?"}),
+        ("snapshots", {"did you mean backup --list?"}),
+        ("create-view", {"did you mean config add view?"}),
+        ("queue create", {"did you mean config add queue?"}),
+    ],
+)
+def test_words_of_other_tools_lead_on(line: str, told: set[str], cli: Cli) -> None:
+    done = cli(*line.split())
+    (hint,) = [row for row in done.err.splitlines() if "hint: " in row]
+    assert (done.status, {part for part in told if part not in hint}) == (2, set())
+
+
+def test_the_types_of_other_tools_lead_on(cli: Cli) -> None:
+    Path("x.csv").write_text("id,price\n1,2.5\n")
+    Path("sowctl.xml").write_text("<AMPSConfig><Name>x</Name></AMPSConfig>")
+    for other, own in (("float", "number"), ("int", "integer"), ("string", "text"), ("bool", "boolean")):
+        done = cli("publish", "orders", "--from", "x.csv", "--type", f"price={other}")
+        assert (done.status, f"--type price={own}?" in done.err) == (2, True), done.err

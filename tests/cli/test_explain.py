@@ -107,3 +107,13 @@ def test_words_list_the_codes_that_contain_them(cli: Cli) -> None:
     done = cli("explain", "disk", "full")
     assert done.status == 0 and "SOW-STO-040" in done.out
     assert cli("explain", "no such words anywhere").status == 2
+
+
+def test_a_word_that_no_code_has_leads_to_the_pages(cli: Cli) -> None:
+    done = cli("explain", "seed")
+    assert (done.status, "sowctl man -k seed" in done.err) == (2, True)
+
+
+def test_a_search_finds_commands_of_three_words(cli: Cli) -> None:
+    assert "sowctl-config-add-view(1)" in cli("man", "-k", "add", "view").out
+    assert "SOW-CFG-067" in cli("explain", "config", "add").out

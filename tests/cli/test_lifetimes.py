@@ -37,3 +37,4 @@ def test_from_python(tmp_path: Path) -> None:
         report = instance.topic("plain").publish([{"id": 1}], expiration=60)
     assert report.lifetimes_ignored == 1
     assert [SAID in note for note in notes] == [True]
+    assert "sowctl config add expiration plain enabled" in notes[0]

@@ -52,12 +52,15 @@ def find_format(name: str) -> str:
 def parse_types(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Parse ``--type COLUMN=KIND``. Raises UsageError ``SOW-EXC-010``."""
     from sowctl.arrow.rows import TEXT_KINDS
+    from sowctl.cli.parsing.synonyms import TYPE_SYNONYMS
 
     found: dict[str, str] = {}
     for text in texts:
         column, _, kind = text.rpartition("=")
         if not column or kind not in TEXT_KINDS:
+            known = TYPE_SYNONYMS.get(kind.lower())
             hint = f"use for example --type qty=integer; types: {', '.join(TEXT_KINDS)}"
+            hint = f"did you mean --type {column}={known}?" if column and known else hint
             raise UsageError("SOW-EXC-010", f"--type {text!r} is not COLUMN=TYPE", hint=hint)
         if "," in column and "=" in column:
             hint = "give --type once per column: --type id=integer --type qty=integer"

@@ -18,12 +18,20 @@ from typing import Annotated, Any
 import typer
 
 from sowctl.cli.parsing.parameters import Parameter, parse_number
-from sowctl.cli.parsing.synonyms import COMMAND_OPTION_SYNONYMS, OPTION_SYNONYMS, VALUE_SYNONYMS, find_near
+from sowctl.cli.parsing.synonyms import (
+    COMMAND_OPTION_SYNONYMS,
+    MISSING_ADVICE,
+    OPTION_ADVICE,
+    OPTION_SYNONYMS,
+    VALUE_SYNONYMS,
+    find_near,
+)
 from sowctl.declarations import Argument, Option
 from sowctl.errors import UsageError
 
 _EXTRA_PATTERN = re.compile(r"got unexpected extra argument(\(s\)|s)?", re.IGNORECASE)
 _UNKNOWN_PATTERN = re.compile(r"no such option: (?P<name>[^ ]+)", re.IGNORECASE)
+_MISSING_PATTERN = re.compile(r"missing (?:argument|option) '(?P<name>[^']+)'", re.IGNORECASE)
 
 
 def read_with_typer(name: str, parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
@@ -139,13 +147,16 @@ def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) ->
     if match := _UNKNOWN_PATTERN.match(text):
         # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
         text = text[: match.end("name")]
-        if meant := find_near(
-            match["name"], words, {**OPTION_SYNONYMS, **COMMAND_OPTION_SYNONYMS.get(name.removeprefix("sowctl "), {})}
-        ):
+        told = {**OPTION_SYNONYMS, **COMMAND_OPTION_SYNONYMS.get(name.removeprefix("sowctl "), {})}
+        if match["name"] in OPTION_ADVICE and told.get(match["name"], "").split(" ")[0] not in words:
+            hint = OPTION_ADVICE[match["name"]]
+        elif meant := find_near(match["name"], words, told):
             hint = f"did you mean {' or '.join(meant)}?"
         elif not match["name"].lstrip("-")[:1].isalpha():
             # Such as the expression -5 % 3: no option has such a name.
             hint = f"give an argument that begins with - after the word --; {hint}"
+    if match := _MISSING_PATTERN.match(text):
+        hint = MISSING_ADVICE.get((name.removeprefix("sowctl "), match["name"]), hint)
     text = text.strip().rstrip(".")
     if match := _EXTRA_PATTERN.match(text):
         # Typer writes "Got unexpected extra argument(s) (a b)"; the words may hold spaces of their own.

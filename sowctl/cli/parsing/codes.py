@@ -118,8 +118,9 @@ def _find_near(word: str, codes: list[str]) -> str:
     close = get_close_matches(full, codes, n=3, cutoff=0.7)
     if close:
         return f"did you mean {' or '.join(close)}?"
+    pages = f"; sowctl man -k {word.lower()} searches the pages" if word.isalpha() else ""
     return (
-        "sowctl explain lists the areas"
+        f"sowctl explain lists the areas{pages}"
         if full[:7] not in ERROR_AREAS
         else f"sowctl explain {full[:7]} lists its codes"
     )

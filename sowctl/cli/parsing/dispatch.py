@@ -156,8 +156,10 @@ def _find_command(word: str, rest: list[str]) -> tuple[table.Command, list[str]]
 
 
 def _build_unknown_error(word: str, known: Sequence[str], front: str = "") -> UsageError:
-    from sowctl.cli.parsing.synonyms import COMMAND_SYNONYMS, find_near
+    from sowctl.cli.parsing.synonyms import COMMAND_ADVICE, COMMAND_SYNONYMS, find_near
 
+    if not front and word in COMMAND_ADVICE:
+        return UsageError("SOW-CLI-001", f"unknown command '{word}'", hint=COMMAND_ADVICE[word])
     if front and (told := COMMAND_SYNONYMS.get(front + word)):
         return UsageError("SOW-CLI-001", f"unknown command '{front}{word}'", hint=f"did you mean {told}?")
     meant = [front + name for name in find_near(word, tuple(dict.fromkeys(known)), {} if front else COMMAND_SYNONYMS)]

@@ -51,6 +51,15 @@ OPTION_SYNONYMS: Mapping[str, str] = {
     "--simulate": "--dry-run",
     "--dry-run": "--fix --diff",
     "--silent": "--quiet",
+    "--nl": "--format ndjson",
+    "--json-array": "--format json",
+    "--field": "--select",
+    "--having": "--filter",
+    "--pick": "--select",
+    "--from-beginning": "--bookmark EPOCH",
+    "--oneline": "--diff",
+    "--patch": "--diff",
+    "-p": "--diff",
 }
 """By an option of other tools, the one that a command may have instead, with its value where that says it."""
 
@@ -58,8 +67,47 @@ COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "delete": {"--all": "--filter '1 = 1'"},
     "snapshot": {"--to": "--output"},
     "stats": {"--last": "--since"},
+    "get": {"--field": "--columns"},
 }
 """By a command, what an option means there alone; overrides :data:`OPTION_SYNONYMS`."""
+
+OPTION_ADVICE: Mapping[str, str] = {
+    "--join": "join topics in SQL: sowctl sql 'SELECT ... FROM a JOIN b USING (id)'; or define a view: "
+    "sowctl config add view",
+    "--reverse": "reverse an order with DESC: --order-by '/price DESC'",
+    "--desc": "reverse an order with DESC: --order-by '/price DESC'",
+    "--last": "order descending and limit: --order-by '/time DESC' --top-n 5",
+    "--tail": "order descending and limit: --order-by '/time DESC' --top-n 5",
+    "--sum": "aggregate with --projection 'SUM(/qty) AS /qty' --grouping /symbol",
+    "--avg": "aggregate with --projection 'AVG(/qty) AS /qty' --grouping /symbol",
+    "--exclude": "name the fields to print with --select",
+    "--pk": "the configuration has the key fields: sowctl config add topic NAME=/key",
+    "--detect-types": "rows of files are read with --from FILE",
+    "--nl": "JSON messages, one a line, are read without an option",
+    "--csv": "rows are read from a file: --from FILE.csv",
+    "--tsv": "rows are read from a file: --from FILE.tsv",
+    "--group": "subscriptions have no groups; workers that share messages use a queue: sowctl queue run",
+}
+"""By an option that a command has under no name, another way to do the same; a command with the same word in
+:data:`OPTION_SYNONYMS` for an option that it has is told that one."""
+
+_UNDO_ADVICE = (
+    "sowctl history prints the versions of a record; "
+    "sowctl diff TOPIC TOPIC@TIME --format envelopes | sowctl publish --framing envelope "
+    "returns a topic to its state at TIME; sowctl restore restores a backup"
+)
+COMMAND_ADVICE: Mapping[str, str] = {
+    **dict.fromkeys(("undo", "undelete", "revert", "rollback", "reset", "redo"), _UNDO_ADVICE),
+    "dump": "sowctl export writes a topic to a file, sowctl journal dump prints the journal, "
+    "sowctl backup copies the instance",
+    "log": "sowctl history prints the versions of a record, sowctl journal dump the entries of the journal",
+    "ttl": "sowctl get --meta prints the expiration of a record, sowctl config add expiration sets that of a topic",
+    "checkout": "sowctl query --at TIME reads the state at a time, sowctl snapshot writes it to a file",
+    "stash": "sowctl snapshot writes the state of a topic to a file, sowctl backup copies the instance",
+    "forget": "sowctl journal prune removes old journal files; backups are directories, which rm removes",
+    "unlock": "locks end with the process that holds them; sowctl doctor looks for problems",
+}
+"""By a command of other tools for which there is no single one here, what to use instead."""
 
 COMMAND_SYNONYMS: Mapping[str, str] = {
     "select": "query",
@@ -102,10 +150,6 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
     "truncate": "delete --filter '1 = 1'",
     "clear": "delete --filter '1 = 1'",
     "empty": "delete --filter '1 = 1'",
-    "undo": "diff --format envelopes",
-    "undelete": "diff --format envelopes",
-    "revert": "diff --format envelopes",
-    "rollback": "diff --format envelopes",
     "vacuum": "store compact",
     "gc": "store clean",
     "join": "sql",
@@ -114,8 +158,6 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
     "recover": "replay",
     "verify": "check",
     "fsck": "check",
-    "log": "journal dump",
-    "dump": "journal dump",
     "checksum": "hash",
     "digest": "hash",
     "init": "config init",
@@ -130,9 +172,63 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
     "config new": "config init",
     "config set": "config add",
     "version": "--version",
+    "rows": "query",
+    "scan": "query",
+    "lrange": "query",
+    "from": "query",
+    "hgetall": "get",
+    "mget": "get",
+    "exists": "get",
+    "memory": "sql",
+    "attach": "sql",
+    "transform": "sql",
+    "copy": "export",
+    "convert": "export",
+    "summarize": "stats",
+    "analyze": "stats",
+    "top": "stats --journal",
+    "monitor": "tail",
+    "psubscribe": "subscribe",
+    "xread": "subscribe",
+    "xadd": "publish",
+    "hset": "publish",
+    "lpush": "publish",
+    "push": "publish",
+    "merge": "publish",
+    "commit": "publish",
+    "flushall": "delete --filter '1 = 1'",
+    "flushdb": "delete --filter '1 = 1'",
+    "aggregate": "query --grouping",
+    "optimize": "store compact",
+    "topic": "info",
+    "du": "info",
+    "size": "info",
+    "offsets": "bookmark list",
+    "snapshots": "backup --list",
+    "save": "backup",
+    "bgsave": "backup",
+    "clone": "backup",
+    "ping": "doctor",
+    "create-topic": "config add topic",
+    "create-view": "config add view",
+    "create-queue": "config add queue",
 }
 """By a command of other tools, the one of this program, with its option where that says it; an option of the program
 counts as well."""
+
+MISSING_ADVICE: Mapping[tuple[str, str], str] = {
+    (
+        "history",
+        "KEY",
+    ): "give the SOW key or the key-field values of a record, for example sowctl history orders 10417; "
+    "the versions of all records: sowctl sql 'SELECT * FROM \"orders@history\"'",
+    ("blame", "KEY"): "give the SOW key or the key-field values of a record, for example sowctl blame orders 10417",
+    ("get", "KEY"): "give the SOW key or the key-field values of a record; sowctl query prints all records",
+    ("snapshot", "--at"): "give a time, for example --at -1h; sowctl query prints the current state",
+    ("export", "FILE"): "name the file, for example orders.parquet; its ending selects the format",
+    ("restore", "--to"): "name a new directory, for example --to restored",
+}
+"""By a command and what was not given to it, what to give."""
 
 VALUE_SYNONYMS: Mapping[str, str] = {
     "jsonl": "ndjson",
@@ -146,6 +242,29 @@ VALUE_SYNONYMS: Mapping[str, str] = {
     "text": "table",
 }
 """By a value of an option of other tools, that of an option here."""
+
+
+TYPE_SYNONYMS: Mapping[str, str] = {
+    "float": "number",
+    "double": "number",
+    "real": "number",
+    "decimal": "number",
+    "numeric": "number",
+    "int": "integer",
+    "bigint": "integer",
+    "long": "integer",
+    "int64": "integer",
+    "str": "text",
+    "string": "text",
+    "varchar": "text",
+    "date": "text",
+    "datetime": "text",
+    "timestamp": "text",
+    "bool": "boolean",
+    "object": "json",
+    "struct": "json",
+}
+"""By a type of other tools, that of ``--type`` here."""
 
 
 def find_near(word: str, known: Collection[str], table: Mapping[str, str]) -> list[str]:

@@ -483,7 +483,12 @@ class _PublishRun:
         if count := len(part.expirations) - part.expirations.count(0):
             self.report.lifetimes_ignored += count
             # Beside History a lifetime is not allowed.
-            remedy = "; to let them expire, add <Expiration>enabled</Expiration>" if config.history is None else ""
+            remedy = ""
+            if config.history is None:
+                import shlex
+
+                name = shlex.quote(config.name)
+                remedy = f"; to let them expire: sowctl config add expiration {name} enabled"
             self.instance.notify_once(
                 f"lifetimes of {config.name}",
                 f"topic {config.name!r} has no Expiration: the lifetimes of its records have no effect{remedy}",
