@@ -81,4 +81,11 @@ CODES: dict[str, str] = {
         Do: Add the option in the message.
         See: sowctl-config-add-view(1)
         """,
+    "SOW-CFG-070": """8 configuration changed meanwhile
+
+        Why: Between reading and writing the file, ``config add`` found that another program had changed it.
+        The file was not written.
+        Do: Run the command again.
+        See: sow-config(5)
+        """,
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sowctl.cli.main import main
+from sowctl.seam import Seam
 from tests.cli.conftest import Cli
 
 TOPICS = ("--topic", "orders=/orderId", "--topic", "customers:/region,/id")
@@ -134,6 +139,23 @@ def test_a_link_stays_and_leads_to_the_new_file(made: Cli) -> None:
     # Replaced as a whole, with the permissions of the old one.
     assert Path("link.xml").is_symlink() and old.st_ino != new.st_ino and old.st_mode == new.st_mode
     assert "fills" in Path("real/shop.xml").read_text()
+
+
+def test_a_file_that_another_program_changes_meanwhile_stays(made: Cli) -> None:
+    class Editor(Seam):
+        """Saves the file while the new one is written."""
+
+        def call(self, point: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+            if point == "file.open":
+                path.write_bytes(path.read_bytes() + b"<!-- edited -->")
+            return function(*args, **kwargs)
+
+    path, err = Path("sowctl.xml"), io.BytesIO()
+    argv = ["config", "add", "topic", "fills=/id"]
+    status = main(argv, environ={}, stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=err, seam=Editor())
+    assert (status, b"SOW-CFG-070" in err.getvalue()) == (8, True)
+    assert path.read_text().endswith("<!-- edited -->") and "fills" not in path.read_text()
+    assert [one.name for one in Path().iterdir()] == ["sowctl.xml"]
 
 
 def test_commands_of_three_words(cli: Cli) -> None:

@@ -400,6 +400,11 @@ def test_common_options_exist() -> None:
         ("snapshots", {"did you mean backup --list?"}),
         ("create-view", {"did you mean config add view?"}),
         ("queue create", {"did you mean config add queue?"}),
+        ("config add topic t --pk /id", {"did you mean --key?"}),
+        ("config add topic t --ttl 1d", {"did you mean --expiration?"}),
+        ("config add view v --from orders", {"did you mean --source?"}),
+        ("config add view v --group-by /id", {"did you mean --grouping?"}),
+        ("config add queue q --retries 3", {"did you mean --max-deliveries?"}),
     ],
 )
 def test_words_of_other_tools_lead_on(line: str, told: set[str], cli: Cli) -> None:

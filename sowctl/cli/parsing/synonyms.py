@@ -68,6 +68,23 @@ COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "snapshot": {"--to": "--output"},
     "stats": {"--last": "--since"},
     "get": {"--field": "--columns"},
+    "config add topic": {"--retention": "--history", "--window": "--history", "--id": "--key", "--pk": "--key"},
+    "config add view": {
+        "--topic": "--source",
+        "--from": "--source",
+        "--underlying-topic": "--source",
+        "--select": "--projection",
+        "--fields": "--projection",
+    },
+    "config add queue": {
+        "--topic": "--source",
+        "--from": "--source",
+        "--underlying-topic": "--source",
+        "--lease": "--lease-period",
+        "--visibility-timeout": "--lease-period",
+        "--retries": "--max-deliveries",
+        "--prefetch": "--max-per-subscription",
+    },
 }
 """By a command, what an option means there alone; overrides :data:`OPTION_SYNONYMS`."""
 

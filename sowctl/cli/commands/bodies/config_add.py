@@ -10,6 +10,7 @@ from sowctl.cli.configuration import Define
 from sowctl.cli.context import Invocation
 from sowctl.declarations import declare_option
 from sowctl.engine.options import DryRun
+from sowctl.errors import RefusedError
 
 if TYPE_CHECKING:
     from sowctl.config.additions import Addition, ConfigText, NewPart
@@ -64,7 +65,8 @@ def write_addition(
 ) -> int:
     """Replace the file, unless this is a dry run, and print the new elements; ``change`` says in words what they do.
 
-    Returns the exit status. Raises OSError.
+    Returns the exit status. Raises OSError, and RefusedError ``SOW-CFG-070`` where the file is no longer the one that
+    was read.
     """
     from sowctl.output.display import escape_line
 
@@ -74,6 +76,15 @@ def write_addition(
         # Behind a link lies the file that is meant; a rename would put a file in the link's place.
         with open_whole_file(config.path.resolve(), force=True, seam=invocation.seam) as stream:
             stream.write(addition.content)
+            # Asked last, because validating takes a while: what an editor or another command has written meanwhile
+            # would be lost.
+            if config.path.read_bytes() != config.content:
+                raise RefusedError(
+                    "SOW-CFG-070",
+                    "the file was changed by another program meanwhile",
+                    place=str(config.path),
+                    hint="run the command again",
+                )
     stdout = invocation.streams.stdout
     if writing.json:
         from sowctl.values.jsonline import format_json_line
