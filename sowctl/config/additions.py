@@ -34,7 +34,8 @@ NAME_RULES = frozenset({"B019", "B020", "B021"})
 _SECTION_NAMES = {"SOW": ("SOW", "TopicMetaData"), "TransactionLog": ("TransactionLog",)}
 _ALIKE_NAMES = {"Topic": ("Topic", "TopicDefinition")}
 _DEFAULT_INDENT = "  "
-_REST_OF_LINE_PATTERN = re.compile(r"[ \t]*(?:<!--[^\n]*?-->)?[ \t]*(?=\n|\Z)")
+_REST_OF_LINE_PATTERN = re.compile(r"(?s)[ \t]*(?:<!--(?:(?!-->).)*-->)?[ \t]*(?=\n|\Z)")
+"""What belongs to an element behind its end tag: a comment that begins in the same line."""
 
 
 class NewPart(Struct, frozen=True):

@@ -178,7 +178,7 @@ def test_every_text_is_packed(text: str, name: str, shop: Cli) -> None:
     "command", [("query", "t"), ("history", "t", "1", "--journal"), ("sql", "SELECT id FROM t"), ("get", "t", "1")]
 )
 def test_an_arrow_file_is_no_stream(command: tuple[str, ...], more: tuple[str, ...], ending: str, shop: Cli) -> None:
-    done = shop(*command, *more, "--output", f"x.{ending}")
+    done = shop(*command, *more, "--quiet", "--output", f"x.{ending}")
     assert (done.status, done.err) == (0, "")
     assert ipc.open_file(Path(f"x.{ending}").read_bytes()).read_all().num_rows
 

@@ -44,6 +44,7 @@ TEXTS = {
     "tabs": BASE.replace("  ", "\t").encode(),
     "crlf": b"\xef\xbb\xbf" + BASE.replace("\n", "\r\n").encode(),
     "one line": PLAIN.encode(),
+    "long comments behind": BASE.replace("</Topic>\n", "</Topic> <!-- of\n it -->\n").encode(),
     "comments behind": BASE.replace("</Topic>\n", "</Topic> <!-- of it -->\n").encode(),
 }
 
@@ -184,6 +185,13 @@ def test_sections_without_elements(text: str, lines: list[str], path: Path) -> N
     add(path, TOPIC)
     assert set(lines) <= set(path.read_text().splitlines())
     assert [entry.name for entry in load_instance(path, environment={}).sow] == ["new"]
+
+
+@pytest.mark.parametrize("comment", ["<!-- of it -->", "<!-- of\n it -->"])
+def test_a_comment_stays_with_its_element(comment: str, path: Path) -> None:
+    path.write_text(BASE.replace("</Topic>\n  </SOW>", f"</Topic> {comment}\n  </SOW>"))
+    add(path, TOPIC)
+    assert f"</Topic> {comment}\n    <Topic>\n      <Name>new</Name>" in path.read_text()
 
 
 def test_a_chosen_name_is_no_advice(path: Path) -> None:
