@@ -21,7 +21,7 @@ from sowctl.config.instance import build_instance
 from sowctl.config.lint import lint_files
 from sowctl.config.load import read_document
 from sowctl.config.model import InstanceConfig, TopicConfig
-from sowctl.config.new_elements import NewElement, format_children, format_element
+from sowctl.config.new_elements import Child, NewElement, format_children, format_element
 from sowctl.config.parse import MAX_FILE_BYTES, Broken, decode_file, read_config_file
 from sowctl.config.problems import UNREADABLE_CODE, build_config_error, find_error_code
 from sowctl.config.scan import ConfigScan, Tag, scan_tags
@@ -46,7 +46,8 @@ class NewPart(Struct, frozen=True):
 
 
 class AddedPart(Struct, frozen=True):
-    """An element as it stands in the new text: the element around it, its first line, and its XML without indent."""
+    """An element, with comments about it, as it stands in the new text: the element around it, its first line, and its
+    XML without indent."""
 
     section: str
     line: int
@@ -62,11 +63,11 @@ class Addition(Struct, frozen=True):
 
 
 class _Block(Struct, frozen=True):
-    """An edit that writes an element, which begins ``lead`` lines below the place of the edit."""
+    """An edit that writes an element and comments about it; they begin ``lead`` lines below the place of the edit."""
 
     edit: Edit
     section: str
-    element: NewElement
+    children: tuple[Child, ...]
     lead: int
 
 
@@ -189,25 +190,25 @@ class ConfigText:
         if last is not None and (found := self._find_indent(last)) is not None and self._begins_line(last):
             indent = found
         unit = indent.removeprefix(outer) or self._find_unit()
-        block = "\n".join(format_children((*remark, element), indent, unit))
-        lead = len(remark)
+        written: tuple[Child, ...] = (*remark, element)
+        block = "\n".join(format_children(written, indent, unit))
         if last is not None:
             rest = _REST_OF_LINE_PATTERN.match(text, last.end)
             if rest is not None:
-                return _Block(Edit(rest.end(), rest.end(), f"\n{block}"), section, element, lead + 1)
+                return _Block(Edit(rest.end(), rest.end(), f"\n{block}"), section, written, 1)
             closing = f"\n{outer}" if text.startswith("</", last.end) else f"\n{indent}"
             edit = Edit(last.end, last.end, f"\n{block}{closing}")
-            return _Block(edit, section, element, lead + 1)
+            return _Block(edit, section, written, 1)
         if parent.close == parent.inner == parent.end:
             # <SOW/> becomes a start tag and an end tag.
             begin = len(text[: parent.inner - 2].rstrip())
             edit = Edit(begin, parent.inner, f">\n{block}\n{outer}</{parent.name}>")
-            return _Block(edit, section, element, lead + 1)
+            return _Block(edit, section, written, 1)
         begin = text.rfind("\n", 0, parent.close) + 1
         if begin > parent.inner and not text[begin : parent.close].strip():
-            return _Block(Edit(begin, begin, f"{block}\n"), section, element, lead)
+            return _Block(Edit(begin, begin, f"{block}\n"), section, written, 0)
         edit = Edit(parent.close, parent.close, f"\n{block}\n{outer}")
-        return _Block(edit, section, element, lead + 1)
+        return _Block(edit, section, written, 1)
 
     def _replace_values(self, tag: Tag, element: NewElement) -> list[Edit]:
         """Give an element and those below it the texts of ``element``. Raises ConfigError ``SOW-CFG-068``."""
@@ -299,7 +300,7 @@ class ConfigText:
         for block in ordered:
             line = self._text.count("\n", 0, block.edit.begin) + moved + block.lead + 1
             moved += block.edit.text.count("\n") - self._text.count("\n", block.edit.begin, block.edit.end)
-            xml = "\n".join(format_element(block.element, "", self._find_unit()))
+            xml = "\n".join(format_children(block.children, "", self._find_unit()))
             parts[id(block)] = AddedPart(block.section, line, xml)
         content = self._encode([block.edit for block in ordered])
         return self._judge(content, tuple(parts[id(block)] for block in blocks))
