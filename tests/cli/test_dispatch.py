@@ -40,7 +40,7 @@ def test_overview(argv: list[str], cli: Cli) -> None:
 
 def test_help_of_a_command_three_ways(cli: Cli) -> None:
     text = cli("query", "--help").out
-    assert text.startswith("Usage: sowctl query [OPTIONS] TARGET [FILTER]\n\nExamples:\n")
+    assert text.startswith("Usage: sowctl query [OPTIONS] TARGET... [FILTER]\n\nExamples:\n")
     assert cli("help", "query").out == cli("-q", "query", "--help").out == text
     assert cli("journal", "dump", "--help").out == cli("help", "journal", "dump").out
 
@@ -70,8 +70,8 @@ def test_help_of_a_command_three_ways(cli: Cli) -> None:
         (["query", "o", "--batch-size", "0"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "--batch-size", "10001"], "SOW-CLI-003", "sowctl query --help"),
         (["query", "o", "--format", "yaml"], "SOW-CLI-003", "sowctl query --help"),
-        (["query", "o", "a", "--filter", "b"], "SOW-CLI-013", "not both"),
-        (["query", "o", "a", "b"], "SOW-CLI-003", "sowctl query --help"),
+        (["query", "o", "/a", "--filter", "b"], "SOW-CLI-013", "not both"),
+        (["query", "o", "/a", "b"], "SOW-CLI-003", "in quotes"),
         (["pipeline", "view", "v", "/a > 1", "--output", "x"], "SOW-CLI-003", "--filter"),
         (["delete", "o"], "SOW-CLI-014", "1 = 1"),
         (["delete", "o", "--filter", "a", "--sow-key", "1"], "SOW-CLI-014", "1 = 1"),

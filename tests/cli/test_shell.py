@@ -195,7 +195,7 @@ sowctl query orders "/side = 'buy it'" \\
         (b"shell\n", 2, "SOW-CLI-103"),
         (b"query orders '/a\n", 2, "SOW-CLI-102"),
         (b"query orders /a > 5\n", 2, "                ^"),
-        (b"query orders \xff\n", 2, "SOW-"),
+        (b"query orders /\xff\n", 2, "SOW-"),
         (b"publish orders\n", 0, "standard input is closed"),
         (b"exit now\n", 2, "SOW-CLI-001"),
     ],
