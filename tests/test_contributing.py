@@ -46,7 +46,7 @@ def test_packages_are_those_of_the_program() -> None:
     named = [name for line in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])]
     packages = {init.parent.name for init in (ROOT / "sowctl").glob("*/__init__.py")}
     assert sorted(named) == sorted(packages)
-    words = set(re.findall(r"[a-z]+", re.sub(r"\(.*?\)| {2,}[a-z ]+$", "", _read_block("cli ──►"), flags=re.M)))
+    words = set(re.findall(r"[a-z_]+", re.sub(r"\(.*?\)| {2,}[a-z ]+$", "", _read_block("cli ──►"), flags=re.M)))
     assert words <= _list_modules(ROOT / "sowctl")
 
 

@@ -22,7 +22,7 @@ DEFAULT_COLUMNS = (
     "_correlation_id",
 )
 """The columns that are always there. Others follow where a record has them: ``_bookmark``, ``_operation``, ..."""
-INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority", "length")
+INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority", "_exit_status", "length")
 TIME_COLUMNS = ("_timestamp", "_expiration")
 
 Facts = Mapping[str, Any]

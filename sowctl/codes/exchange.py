@@ -45,6 +45,15 @@ CODES: dict[str, str] = {
         Do: Write one file for each topic, or add ``--meta``, which includes a column with the topic.
         See: sowctl-export(1)
         """,
+    "SOW-EXC-019": """2 no change feed
+
+        Why: ``--changes`` writes what happened to the records of one topic. The target is a file, several topics, a
+        view or another derived topic, or a topic without a SOW, or an option selects or orders records in a way that
+        changes do not have.
+        Do: Name one topic with a SOW and a journal, and remove the option. ``sowctl journal dump`` has the messages of
+        a topic without a SOW.
+        See: sowctl-export(1)
+        """,
     "SOW-EXC-020": """2 statement rejected by DuckDB
 
         Why: The statement has a syntax error, names an unknown table or column, uses files or settings without

@@ -260,6 +260,7 @@ class SubscribeOptions(Struct, frozen=True):
     log ends at the start. ``progress_every``: seconds after which a position is sent if nothing matched.
     ``conflation``: a time such as 2s, auto, or none. ``projection`` and ``grouping``, both or neither: one message per
     group. ``bookmark``: begin there, with the states of that place or, without ``sow``, with every message behind it.
+    ``deletes``: without ``sow``, events also for records that leave, as ``oof`` gives them with it.
     ``events``: rely on the system's word for changes, not on looking alone.
     """
 
@@ -313,6 +314,10 @@ class SubscribeOptions(Struct, frozen=True):
         declare_option(
             "--oof", help="Print an event for each record that leaves the result, with the reason.", option_text="oof"
         ),
+    ] = False
+    deletes: Annotated[
+        bool,
+        declare_option("--deletes", help="Print deletions and expirations too, as sow_delete; with --no-sow."),
     ] = False
     delta: Annotated[
         bool,

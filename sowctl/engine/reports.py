@@ -285,12 +285,17 @@ class SearchReport(Struct):
 
 
 class ExportReport(Struct):
-    """A file that an export wrote: records in it, its size, and notes on values that the format holds otherwise."""
+    """A file that an export wrote: records in it, its size, and notes on values that the format holds otherwise.
+
+    Of changes, ``next_txid`` and ``next_bookmark`` are the position behind them, at which the next export continues.
+    """
 
     path: str
     records: int
     file_bytes: int
     notes: tuple[str, ...] = ()
+    next_txid: int | None = None
+    next_bookmark: str | None = None
 
 
 class ReindexReport(Struct):

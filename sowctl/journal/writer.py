@@ -227,6 +227,23 @@ class JournalWriter:
         meanwhile()
         return blocks
 
+    def begin_next_file(self, now: Micros) -> int:
+        """Finish the last file and begin the next one, whose number is returned; 0 where the last one has no block.
+
+        Everything in the finished file is on disk before. Raises StorageError ``SOW-JRN-021``.
+        """
+        self._make_ready()
+        ending = self._ending
+        # Never behind an empty file: readers find the end of the journal in the last file or the one before.
+        if ending.open_group or not ending.state.last_block[0]:
+            return 0
+        saw_all = self._seen == self.find_end()
+        ending.now = now
+        ending.roll_file(now)
+        if saw_all:
+            self._seen = self.find_end()
+        return self._file.number
+
     def sync(self) -> None:
         """Put everything that was appended on disk: this acknowledges it. Raises StorageError ``SOW-JRN-021``."""
         self._make_ready()

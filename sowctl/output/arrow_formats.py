@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from sowctl.arrow.metadata import DEFAULT_COLUMNS
 from sowctl.arrow.requirements import require_packages
 from sowctl.output.formats import RenderResult
 from sowctl.output.options import OutputOptions
 from sowctl.output.projection import Projection, build_projection
-from sowctl.output.records import Batch, ShownRecord, find_exact_view, find_repeat
+from sowctl.output.records import METADATA_NAMES, Batch, ShownRecord, find_exact_view, find_repeat
 from sowctl.values.times import MAX_MICROS
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class _ColumnRenderer:
     def __init__(self, options: OutputOptions) -> None:
         require_packages(f"the format {self.name}", "pyarrow")
         self.meta = options.meta
+        self._facts = tuple(f"_{name}" for name in options.front if name not in METADATA_NAMES)
         self._projection = build_projection(options)
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
@@ -52,7 +54,7 @@ class _ColumnRenderer:
         with RecordBlocks(batches, meta=self.meta, projection=chosen) as rows:
             if chosen is not None:
                 return RenderResult(_write_chosen(rows, chosen, make, out))
-            found = write_columns(rows.iterate_blocks, make, out)
+            found = write_columns(rows.iterate_blocks, make, out, facts=(*self._facts, *DEFAULT_COLUMNS))
         return RenderResult(found.rows, format_hidden_notes(found.hidden))
 
     def _make_writer(self) -> Callable[[BinaryIO, pyarrow.Schema], ColumnWriter]:
@@ -166,6 +168,8 @@ class RecordBlocks:
         views: list[bytes] = []
         facts: list[dict[str, Any]] = []
         size = 0
+        # Without any record, an empty block says which metadata has columns.
+        begun = not self._meta
         for batch in batches:
             payloads, chosen = batch.payloads, self._projection
             taken = (
@@ -188,8 +192,8 @@ class RecordBlocks:
                 size += sum(map(len, payloads))
             if len(views) >= BLOCK_ROWS or size >= BLOCK_BYTES:
                 yield MessageBlock(views, facts if self._meta else None)
-                views, facts, size = [], [], 0
-        if views:
+                views, facts, size, begun = [], [], 0, True
+        if views or not begun:
             yield MessageBlock(views, facts if self._meta else None)
 
 

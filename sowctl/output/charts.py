@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from sowctl.output.display import clip_text, escape_line, measure_width
 from sowctl.output.options import Terminal
 from sowctl.output.richconsole import open_console
-from sowctl.values.display import format_count, format_duration, format_number
+from sowctl.values.display import format_bytes, format_count, format_duration, format_number
 from sowctl.values.units import format_interval
 
 if TYPE_CHECKING:
@@ -181,17 +181,21 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
     from rich.text import Text
 
     with _Page(terminal, out) as page:
-        cells = [
-            (
-                clip_text(escape_line(row["topic"]), _MAX_LABEL_COLUMNS),
-                clip_text(escape_line(row["client"] or "-"), _MAX_LABEL_COLUMNS),
-                f"{row['messages']:,}",
-                f"{row['peak']:,}",
-            )
-            for row in rows
-        ]
-        heads = ("topic", "client", "messages", "peak")
-        widths = [max(map(measure_width, column)) for column in zip(heads, *cells, strict=True)]
+        texts_by_head = {
+            "topic": [clip_text(escape_line(row["topic"]), _MAX_LABEL_COLUMNS) for row in rows],
+            "client": [clip_text(escape_line(row["client"] or "-"), _MAX_LABEL_COLUMNS) for row in rows],
+            "messages": [f"{row['messages']:,}" for row in rows],
+            "bytes": [format_bytes(row["bytes"]) for row in rows],
+            "rate": [f"{format_bytes(round(row['bytes_rate']))}/s" for row in rows],
+            "peak": [f"{row['peak']:,}" for row in rows],
+        }
+        widths_by_head = {head: max(map(measure_width, (head, *column))) for head, column in texts_by_head.items()}
+        # Where not all have room, the clients give way first if no message has one.
+        spare = ["peak", "messages"] if any(row["client"] for row in rows) else ["client", "peak", "messages"]
+        while spare and sum(widths_by_head.values()) + 2 * (len(widths_by_head) - 1) > page.columns:
+            del widths_by_head[spare.pop(0)]
+        heads, widths = tuple(widths_by_head), list(widths_by_head.values())
+        cells = list(zip(*(texts_by_head[head] for head in heads), strict=True))
         left = page.columns - sum(widths) - 2 * len(widths)
         # Where there is no room beside the figures, the sparkline has a line of its own.
         below = left < MIN_SPARKLINE_COLUMNS
@@ -204,7 +208,7 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
             Text(
                 f"{format_count(marks, 'mark')} of {_format_span(interval * size)}{'' if marks == 1 else ' each'}, "
                 f"from {begins}; "
-                f"peak: messages in {_format_span(interval)}"
+                f"peak: messages in {_format_span(interval)}; rate: averaged over the intervals with messages"
             )
         )
         if len(parts) > 1:
@@ -213,11 +217,12 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
             page.write_wrapped(
                 Text(f"{_GAP_MARK if page.unicode else '|'} is a time without messages that is left out: {times}")
             )
-        page.write_line(Text(_pad_cells(heads, widths), style="bold"))
+        labels = sum(head in ("topic", "client") for head in heads)
+        page.write_line(Text(_pad_cells(heads, widths, labels), style="bold"))
         series = [[sum_groups(row["counts"][part.start : part.stop], size) for part in parts] for row in rows]
         highest = max(max(sums) for one in series for sums in one)
         for texts, sums_of_parts in zip(cells, series, strict=True):
-            line = Text(_pad_cells(texts, widths))
+            line = Text(_pad_cells(texts, widths, labels))
             if below:
                 page.write_line(line)
                 line = Text("")
@@ -235,11 +240,12 @@ def _format_span(seconds: float) -> str:
     return exact if len(exact) <= _MAX_EXACT_SPAN_CHARACTERS else format_duration(seconds, whole=True)
 
 
-def _pad_cells(texts: Sequence[str], widths: Sequence[int]) -> str:
+def _pad_cells(texts: Sequence[str], widths: Sequence[int], labels: int) -> str:
+    """One line of texts: ``labels`` of them on the left, then figures on the right of their columns."""
     cells = []
     for at, (text, room) in enumerate(zip(texts, widths, strict=True)):
         blank = " " * (room - measure_width(text))
-        cells.append(text + blank if at < 2 else blank + text)
+        cells.append(text + blank if at < labels else blank + text)
     return "  ".join(cells)
 
 

@@ -56,6 +56,8 @@ class ShownEvents(Protocol):
     def batch_size(self) -> int | None: ...
     @property
     def sound(self) -> bool: ...
+    @property
+    def unknown(self) -> bool: ...
 
 
 class ShownSign(Protocol):
@@ -103,6 +105,10 @@ class EventLines:
 
     def format_events(self, events: ShownEvents) -> bytes:
         """Events with records."""
+        if events.unknown:
+            # Nothing is known of the records but their keys.
+            bare = () if self._data_only else self._format_whole(events, [b""] * len(events.payloads))
+            return self._escape_text(b"".join(bare))
         data, sound = self._format_data(events)
         if self._data_only:
             return self._escape_text(b"\n".join(data) + b"\n") if data else b""
@@ -143,7 +149,7 @@ class EventLines:
                 parts.append(b',"correlation_id":' + _encode_json(events.correlations[place]))
             if events.reason is not None:
                 parts.append(b',"reason":' + _encode_json(events.reason))
-            parts.append(b',"data' + payload + b"}\n")
+            parts.append(b',"data' + payload + b"}\n" if payload else b"}\n")
             yield b"".join(parts)
 
     @staticmethod
@@ -218,7 +224,8 @@ class PersonLines:
         for place, payload in enumerate(events.payloads):
             topic = events.topic if events.logical is None else events.logical[place]
             happened = events.command if events.reason is None else f"{events.command} ({events.reason})"
-            text = escape_line(payload if events.message_type == "json" else events.view(payload))
+            shown = payload if events.message_type == "json" or events.unknown else events.view(payload)
+            text = escape_line(shown)
             time = format_time(events.times[place])[self._time_of]
             lines.append(self._format_line(time, happened, topic if self._several else None, events.names[place], text))
         return b"".join(lines)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sowctl.errors import UsageError
 from sowctl.output.formats import Renderer, RenderResult
 from sowctl.output.options import Column, OutputOptions
-from sowctl.output.records import Batch
+from sowctl.output.records import CHANGE_NAMES, Batch
 from sowctl.values.paths import Path, Step
 
 
@@ -137,7 +137,8 @@ class Export:
     ConfigError ``SOW-EXC-001``.
     """
 
-    def __init__(self, name: str, table: str, *, meta: bool) -> None:
+    def __init__(self, name: str, table: str, *, meta: bool, changes: bool = False) -> None:
+        """``changes``: the rows are those of a change feed, and have its metadata."""
         self._format = find_file_format(name)
         ending, self.packing = self._format.ending, self._format.packing
         if ending is None:
@@ -150,7 +151,7 @@ class Export:
         if self.packing is not None and not ending.packed:
             refuse_compressed(name, ending.format)
         self._ending = ending
-        self._options = OutputOptions(meta=meta)
+        self._options = OutputOptions(meta=True, front=CHANGE_NAMES) if changes else OutputOptions(meta=meta)
         self._table = table
         # Made once before anything is read, so that a missing package is reported at once.
         self._make_renderer(self._options)

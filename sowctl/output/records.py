@@ -33,7 +33,10 @@ class ShownRecord(Protocol):
     @property
     def expiration(self) -> Micros: ...
     @property
-    def txid(self) -> int: ...
+    def txid(self) -> int | None:
+        """None for what no entry did: an expiration."""
+        ...
+
     @property
     def bookmark(self) -> str | None: ...
     @property
@@ -149,10 +152,14 @@ METADATA_NAMES = (
 """The metadata that every envelope has, in its order."""
 _REPLACING_NAMES = ("user_key", "topic", "unkeyed")
 MORE_METADATA_NAMES = (
-    *("client", "sequence", "operation", "until", "lossy"),
+    *("change_type", "client", "sequence", "operation", "until", "lossy"),
     *("state", "token", "lease_until", "holder", "deliveries", "cancels", "priority", "barrier", "reason"),
+    *("exit_status", "stderr"),
 )
-"""Metadata that an envelope has only where a record has it; ``lossy`` is of versions, what follows of queues."""
+"""Metadata that an envelope has only where a record has it; ``lossy`` is of versions, what follows of queues, and
+``reason`` of deletions in a change feed, too."""
+CHANGE_NAMES = ("change_type", "reason", *METADATA_NAMES)
+"""The metadata in front of the rows of a change feed."""
 
 
 def build_metadata_columns(batch: StoredBatch) -> dict[str, Sequence[Any]] | None:

@@ -112,6 +112,7 @@ journal dump
 journal tail
 journal search
 journal bisect --topic t --filter /id=2
+journal rotate
 journal compress
 journal archive
 journal prune --before now --dry-run

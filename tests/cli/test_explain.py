@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from sowctl.codes import ERROR_AREAS, load_codes
 from sowctl.config.rules.table import index_rules
 from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
 
 
 def test_a_code(cli: Cli) -> None:
@@ -117,3 +119,16 @@ def test_a_word_that_no_code_has_leads_to_the_pages(cli: Cli) -> None:
 def test_a_search_finds_commands_of_three_words(cli: Cli) -> None:
     assert "sowctl-config-add-view(1)" in cli("man", "-k", "add", "view").out
     assert "SOW-CFG-067" in cli("explain", "config", "add").out
+
+
+def test_a_full_disk_lists_what_can_be_removed_here(cli: Cli) -> None:
+    assert "can be removed" not in cli("explain", "disk-full").out
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    assert "Nothing here can be removed." in cli("explain", "disk", "full").out
+    cli("publish", "t", stdin=b'{"id":1}\n')
+    for words in (("disk-full",), ("SOW-JRN-021",)):
+        told = cli("explain", *words).out.splitlines()
+        assert told[-1].strip() == "sowctl journal rotate" and told[-2].startswith("1. ")
+    assert "removed here" not in cli("explain", "SOW-QRY-001").out
+    checks = json.loads(cli("doctor", "--json").out)["checks"]
+    assert [one["hint"] for one in checks if one["name"].startswith("space")] == ["sowctl journal rotate"]

@@ -181,3 +181,19 @@ def test_a_rebuild_without_the_oldest_files_is_reported_as_incomplete(rolled: La
         done = cli("--quiet", "replay", "t", "--summary", "json", *words)
         assert (done.status, json.loads(done.out)["incomplete"]) == (0, True)
         assert "warning" in done.err and "incomplete" in done.err
+
+
+def test_the_active_file_is_named_and_finished_by_rotate(cli: Cli, tmp_path: Path) -> None:
+    archive = "<JournalArchiveDirectory>archive</JournalArchiveDirectory><JournalSize>"
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)).replace("<JournalSize>", archive))
+    lab.publish("t", message(id=1))
+    for words in (("compress",), ("archive",), ("prune", "--keep-size", "1", "--yes")):
+        done = cli("journal", *words)
+        assert (done.status, "sowctl journal rotate" in done.err) == (0, True), words
+    assert cli("journal", "rotate", "--dry-run").err.startswith("would finish ")
+    row = json.loads(cli("journal", "rotate", "--json").out)
+    assert (row["rotated"], row["first_txid"], row["last_txid"]) == (True, 1, 1)
+    assert [path.name for path in lab.journals()] == [Path(row["path"]).name, Path(row["next_path"]).name]
+    assert json.loads(cli("journal", "rotate", "--json").out) == {"rotated": False}
+    assert cli("journal", "archive").status == 0
+    assert [path.name for path in lab.journals()] == [Path(row["next_path"]).name]

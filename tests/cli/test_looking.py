@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from sowctl.output.charts import choose_mark_size, format_bar, format_sparkline,
 from sowctl.output.display import measure_width
 from tests.cli.conftest import Cli
 from tests.support.demo import NOW, make_demo
+from tests.support.instances import config_xml, message, topic_xml
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +90,37 @@ def test_rates_as_csv_have_a_row_for_each_interval(cli: Cli, demo: Path) -> None
     (whole,) = json.loads(cli(*words, "json", environ=on(demo)).out)
     for form, comma in (("csv", ","), ("tsv", "\t")):
         rows = list(csv.DictReader(cli(*words, form, environ=on(demo)).out.splitlines(), delimiter=comma))
-        assert [int(row["messages"]) for row in rows] == whole["counts"]
-        assert rows[0]["begin"] == whole["begin"] < rows[1]["begin"] and "counts" not in rows[0]
+        assert [int(row["messages"]) for row in rows] == [count for count in whole["counts"] if count]
+        assert sum(int(row["bytes"]) for row in rows) == whole["bytes"]
+        assert rows[0]["begin"] < rows[1]["begin"] and "counts" not in rows[0]
+
+
+def test_rates_of_the_last_time_by_topic(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("u"), ("t", "u")))
+
+    def publish(topic: str, at: str, client: str, *sizes: int) -> None:
+        lines = "".join(message(id=n, pad="x" * size) + "\n" for n, size in enumerate(sizes))
+        cli("publish", topic, "--client", client, stdin=lines.encode(), environ={"SOWCTL_NOW": at})
+
+    publish("t", "2026-01-05T08:00:00Z", "a", 10, 10)
+    publish("t", "2026-03-05T08:00:00Z", "a", 10)
+    publish("t", "2026-03-05T08:00:10Z", "b", 10)
+    publish("u", "2026-03-05T08:00:20Z", "a", 5000)
+    now = {"SOWCTL_NOW": "2026-03-05T09:00:00Z"}
+
+    def rows(*words: str) -> list[dict[str, Any]]:
+        return list(json.loads(cli("stats", "--journal", "--json", *words, environ=now).out))
+
+    # The topic that grows fastest comes first; the months without messages count for no rate.
+    found = rows("--by-topic", "--interval", "1m")
+    assert [(row["topic"], row["client"], row["messages"]) for row in found] == [("u", None, 1), ("t", None, 4)]
+    assert found[0]["bytes_rate"] == round(found[0]["bytes"] / 60, 3)
+    assert found[1]["messages_rate"] == round(4 / 120, 3)
+    assert [(row["topic"], row["client"]) for row in rows("--last", "1d")] == [("u", "a"), ("t", "a"), ("t", "b")]
+    assert sum(row["messages"] for row in rows("--last", "45m")) == 0
+    assert len(cli("stats", "--journal", "--format", "csv", environ=now).out.splitlines()) == 5
+    assert "SOW-CLI-012" in cli("stats", "--journal", "--last", "1d", "--since", "1").err
+    assert "SOW-STA-003" in cli("stats", "t", "--last", "1d").err
 
 
 def test_figures_for_programs(demo: Path, cli: Cli) -> None:

@@ -231,6 +231,22 @@ def test_a_message_that_dies_is_status_one_and_goes_to_the_dead_letters(shop: Cl
     assert [row["data"] for row in rows(shop("journal", "dump", "--topic", "failed").out)] == [{"id": 3}]
 
 
+def test_peek_shows_why_a_message_is_dead(shop: Cli) -> None:
+    command = "queue", "run", "work", "--until-empty", "--worker", "w1", "--backoff", "0s", "--"
+    script = 'read -r line; case $line in *3*) echo "no such customer" >&2; exit 9;; esac'
+    assert shop(*command, "sh", "-c", script).status == 1
+    (row,) = rows(shop("queue", "peek", "work", "--state", "dead").out)
+    assert row["data"] == {"id": 3}
+    assert (row["state"], row["reason"], row["deliveries"], row["holder"]) == ("dead", "max_cancels", 1, "w1")
+    assert (row["exit_status"], row["stderr"]) == (9, "no such customer")
+    assert shop("queue", "peek", "work", "--state", "ready").out == ""
+    table = shop("queue", "peek", "work", "--state", "dead", "--columns", "exit_status,stderr", "--format", "csv")
+    assert table.out == "exit_status,stderr\n9,no such customer\n"
+    # Where it goes to another topic, a note tells the same.
+    moved = shop(*command[:4], "--dead-letter", "failed", *command[4:], "true")
+    assert all(part in moved.err for part in ("max_cancels", "1 delivery", "w1", "exit status 9", "no such customer"))
+
+
 def test_dead_letters_do_not_go_back_into_the_queue(shop: Cli) -> None:
     for topic in ("orders", "work"):
         result = shop("queue", "run", "work", "--dead-letter", topic, "--", "false")

@@ -45,3 +45,19 @@ def test_formats(command: str, shop: Cli) -> None:
 def test_formats_that_exclude_each_other(shop: Cli) -> None:
     assert "SOW-CLI-012" in shop("subscribe", "t", "--data-only", "--format", "text").err
     assert "SOW-CLI-012" in shop("tail", "t", "--json", "--format", "raw").err
+
+
+def test_deletions_are_events_or_one_note(shop: Cli) -> None:
+    shop("delete", "t", "/id > 0", "--yes")
+    told = shop("tail", "t", "--since", "4", "--until-now", "--deletes", environ=NOON)
+    gone = [event for event in map(json.loads, told.out.splitlines()) if event["command"] == "sow_delete"]
+    assert sorted(event["data"]["id"] for event in gone) == [1, 2]
+    assert {event["reason"] for event in gone} == {"deleted"}
+    assert told.err == ""
+    told = shop("subscribe", "t", "--no-sow", "--since", "0", "--until-now", "--data-only", environ=NOON)
+    assert len(told.out.splitlines()) == 2
+    assert told.err.count("--deletes") == 1
+    # A payload alone does not say that its record was deleted.
+    refused = shop("tail", "t", "--deletes", "--format", "raw")
+    assert (refused.status, "SOW-CLI-012" in refused.err) == (2, True)
+    assert "SOW-FOL-024" in shop("subscribe", "t", "--deletes", "--until-now").err

@@ -138,6 +138,7 @@ CALLS: dict[str, list[list[str]]] = {
     "store compact": [["store", "compact", TOPIC]],
     "store reindex": [["store", "reindex", TOPIC]],
     "journal repair": [["journal", "repair", "--dry-run"]],
+    "journal rotate": [["journal", "rotate"]],
     "journal compress": [["journal", "compress"]],
     "journal archive": [["journal", "archive", "--older-than", "1d"]],
     "journal prune": [["journal", "prune", "--keep-for", "7d", "--dry-run"]],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from sowctl.output.events import PersonLines
+from sowctl.output.events import EventLines, PersonLines
 
 AT = 1_767_603_621_562_000
 
@@ -51,3 +52,15 @@ def test_groups_are_not_shown() -> None:
     assert lines.format_sign(cast("Any", sign)) == b""
     sign.command = "completed"
     assert lines.format_sign(cast("Any", sign)) == b"completed\n"
+
+
+def test_a_deletion_of_an_unknown_record_has_a_key_and_no_data() -> None:
+    gone = events(
+        command="sow_delete", reason="deleted", unknown=True, payloads=[b""], publishers=[7], sequences=[9],
+        correlations=None, query_id=None, batch_size=None, txids=[9], sound=True,
+    )  # fmt: skip
+    told = json.loads(EventLines().format_events(gone))
+    assert told["sow_key"] == "17023530598616992373" and told["bookmark"] == "7|9|"
+    assert "data" not in told and "data_base64" not in told
+    gone.message_type = "fix"
+    assert PersonLines(80, several=False).format_events(gone).decode().endswith("17023530598616992373\n")

@@ -77,6 +77,11 @@ def querying(topic: sowctl.TopicHandle) -> None:
     written = topic.export("large.csv.gz", "/qty > 100", overwrite=True)
     print(written.records, written.file_bytes)
 
+    found = topic.changes(since="4")
+    for row in found.records():
+        print(row.change_type, row.reason, row.sow_key, row.payload)
+    print("next time from", found.bookmark)
+
 
 def asking_sql(instance: sowctl.InstanceHandle) -> None:
     """SQL, also as messages."""

@@ -44,7 +44,9 @@ def run(invocation: Invocation, arguments: ExplainArguments) -> int:
 
     A prefix such as SOW-STO lists the codes of an area, one per line. An exit status such as 11 is explained, followed
     by a list of the codes with that status. Codes are not case-sensitive, SOW- is optional, and IDs and titles of the
-    rules of sowctl-lint(7) are accepted, too. Other words list the codes whose text contains all of them. With --format
+    rules of sowctl-lint(7) are accepted, too. Other words list the codes whose text contains all of them. disk-full,
+    and the codes of a full disk, also list what can be removed in the instance, in order, with the sizes and the
+    commands. With --format
     json, each line is an object; --json prints one array. Without a code, both print all codes. All codes are
     documented in sowctl-errors(7). The exit status is 2 if there is no such code.
     """
@@ -84,10 +86,43 @@ def run(invocation: Invocation, arguments: ExplainArguments) -> int:
                 continue
             lines += ["", *(_format_code(found[0], width) if len(found) == 1 else _list_codes(found))]
         lines = lines[1:]
+        if _is_disk_full(arguments.codes):
+            lines += _list_space(invocation)
     from sowctl.cli.io.output_sink import show_list
 
     show_list(invocation, lines)
     return 0
+
+
+def _is_disk_full(words: list[str]) -> bool:
+    """Return whether the words are those of a full disk, or the codes that it has."""
+    text = " ".join(words).replace("-", " ").lower()
+    return text in ("disk full", "full disk") or text in DISK_FULL_CODES
+
+
+DISK_FULL_CODES = ("sow jrn 021", "jrn 021", "sow sto 040", "sto 040")
+
+
+def _list_space(invocation: Invocation) -> Iterator[str]:
+    """What may be removed in the instance at hand, in order; nothing without a configuration."""
+    if not invocation.has_config():
+        return
+    from sowctl.cli.commands.bodies.doctor import format_reclaimable
+    from sowctl.engine.maintenance.reclaimable import list_reclaimable
+    from sowctl.errors import SowError
+    from sowctl.output.display import escape_line
+
+    try:
+        with invocation.open_instance() as instance:
+            found = list(list_reclaimable(instance))
+    except SowError as error:
+        invocation.note(f"what can be removed here is not listed: {error.message}")
+        return
+    yield ""
+    yield "What can be removed here, in this order:" if found else "Nothing here can be removed."
+    for number, one in enumerate(found, 1):
+        yield f"{number}. {escape_line(format_reclaimable(one))}"
+        yield f"   {escape_line(one.command)}"
 
 
 def _list_areas() -> Iterator[str]:

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import At, LiteralTopic, MessageType, Meta, Strict, Summary, Target
+from sowctl.cli.parsing.place_options import PlaceOptions
 from sowctl.declarations import Argument, declare_option, declare_part
-from sowctl.engine.options import QueryOptions
+from sowctl.engine.options import QueryOptions, SubscribeOptions
+from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
 from sowctl.values.display import format_count
 
@@ -20,6 +22,8 @@ EXAMPLES = (
     "sowctl export orders orders.parquet",
     "sowctl export orders ibm.csv.gz \"/symbol = 'IBM'\" --order-by '/price DESC'",
     "sowctl export orders ten.sqlite --at 2026-01-05T10:00:00Z --meta",
+    "sowctl export orders changes.ndjson --changes --since 1200",
+    "sowctl export orders changes.parquet --changes --store etl.bookmarks --client etl --commit",
 )
 
 
@@ -38,6 +42,11 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
     strict: Strict = False
     summary: Summary = None
     overwrite: Annotated[bool, declare_option("--overwrite", "--force", help="Replace an existing file.")] = False
+    changes: Annotated[
+        bool, declare_option("--changes", help="Write inserts, updates and deletions instead of records.")
+    ] = False
+    start: Annotated[SubscribeOptions, declare_part("bookmark", "bookmark_not_found")]
+    place: Annotated[PlaceOptions, declare_part("store", "store_config", "client", "sub_id", "commit")]
 
 
 def run(invocation: Invocation, arguments: ExportArguments) -> int:
@@ -59,6 +68,16 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     csv and tsv have a column for every member of any record, with numbers as originally written. If a message has
     duplicate members, csv and tsv use the first value, as filters do; Parquet, Arrow and SQLite use the last; ndjson
     and json keep both. publish --from reads .ndjson, .csv, .tsv, .parquet and Arrow files, but not .json and .sqlite.
+
+    With --changes, the rows are the changes of one topic after the position --since (default: all that the journal
+    has), in the order of the journal. Each has metadata; change_type is insert, update_preimage (the record before an
+    update), update_postimage (the record after it) or delete. A deleted or expired record is a delete with its last
+    message, and the reason deleted or expired; an expiration has no entry, so no txid and no bookmark. Applied to the
+    records at the position, the rows give the records of now. A filter applies to the record of each row: a preimage
+    without a postimage has left the result. If older journals were removed, a record before a change may be unknown;
+    its row is written without a message, whatever the filter. The report names the position for the next --since;
+    --store with --commit keeps it in a bookmark store, once the file is complete. Expirations since the last entry of
+    the topic before the position may be in the file of the last run, too.
     """
     from contextlib import closing
 
@@ -72,7 +91,22 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     from sowctl.values.display import format_bytes, format_duration
 
     path = Path(arguments.file)
+    _check_position_options(arguments)
     refuse_existing(path, force=arguments.overwrite)
+    if arguments.changes:
+        from sowctl.cli.commands.bodies.export_changes import export_changes
+        from sowctl.cli.commands.bodies.subscribe import FollowedTopics
+
+        return export_changes(
+            invocation,
+            arguments.file,
+            FollowedTopics((arguments.target,), arguments.message_type, arguments.literal_topic, arguments.strict),
+            arguments.query,
+            arguments.start,
+            arguments.place,
+            overwrite=arguments.overwrite,
+            summary=arguments.summary,
+        )
     when = parse_at_option(invocation, arguments.at)
     asked = replace(arguments.query, at=when.time, by_time=arguments.meta, counted=False)
     asked = apply_unknown(invocation, asked, None, strict=arguments.strict)
@@ -99,3 +133,22 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     row |= {"seconds": round(seconds, 6)}
     show_words(invocation, f"{words} in {format_duration(seconds)}", row, arguments.summary)
     return 0
+
+
+def _check_position_options(arguments: ExportArguments) -> None:
+    """Refuse options that need, or do not go with, --changes. Raises UsageError ``SOW-EXC-019``, ``SOW-CLI-033``."""
+    query, start, place = arguments.query, arguments.start, arguments.place
+    given: dict[str, object]
+    if arguments.changes:
+        given = {"--at": arguments.at, "--order-by": query.order_by, "--limit": query.top_n, "--offset": query.skip_n}
+        given["--fresh"] = query.fresh or None
+    else:
+        given = {"--since": start.bookmark, "--bookmark-not-found": start.bookmark_not_found, "--store": place.store}
+        given |= {"--store-config": place.store_config, "--client": place.client, "--sub-id": place.sub_id}
+        given["--commit"] = place.commit or None
+    found = next((name for name, value in given.items() if value is not None), None)
+    if found is not None and arguments.changes:
+        raise UsageError("SOW-EXC-019", f"{found} and --changes exclude each other", hint=f"remove {found}")
+    if found is not None:
+        hint = "add --changes; for the records of a past time, use --at"
+        raise UsageError("SOW-CLI-033", f"{found} requires --changes", hint=hint)

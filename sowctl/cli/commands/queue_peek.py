@@ -16,6 +16,7 @@ _TABLE_FIT = TableFit(spare=("deliveries",))
 EXAMPLES = (
     "sowctl queue peek work",
     "sowctl queue peek work --count 100 --format table",
+    "sowctl queue peek work --state dead --columns bookmark,reason,deliveries,holder,exit_status,stderr --format table",
 )
 
 
@@ -27,6 +28,12 @@ class QueuePeekArguments(Struct, frozen=True, kw_only=True):
         int,
         declare_option("--count", "-n", help="Print at most N messages; 0 for all.", metavar="N", minimum=0),
     ] = 10
+    state: Annotated[
+        str | None,
+        declare_option(
+            "--state", help="Only messages in this state.", choices=("ready", "leased", "delayed", "blocked", "dead")
+        ),
+    ] = None
     message_type: MessageType = None
     output: Annotated[OutputChoice, declare_part("format", "columns", "no_headers", "template", "path", "force")]
 
@@ -36,6 +43,9 @@ def run(invocation: Invocation, arguments: QueuePeekArguments) -> int:
 
     The states are ready, leased, delayed (in back-off after a cancel), blocked (behind a barrier, or a waiting barrier)
     and dead (delivered or cancelled too often; printed last).
+
+    A dead message has the reason, the number of deliveries, the worker or client that had it last as holder, and, if a
+    worker ran a command for it, its exit_status and the last lines of its standard error as stderr.
     """
     from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.verbs.queue import PEEKED_FIELDS, build_queue_batch, open_queue
@@ -46,5 +56,6 @@ def run(invocation: Invocation, arguments: QueuePeekArguments) -> int:
         front=("state", "bookmark", "deliveries"),
     )
     with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
-        sink.write([build_queue_batch(queue, queue.peek(arguments.count or None), PEEKED_FIELDS)], fit=_TABLE_FIT)
+        found = queue.peek(arguments.count or None, state=arguments.state)
+        sink.write([build_queue_batch(queue, found, PEEKED_FIELDS)], fit=_TABLE_FIT)
     return 0

@@ -80,6 +80,9 @@ def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
     machines that share the files of one host. The exit status is 1 if a message died, or if a command
     failed and the queue delivers at most once, so that its message is lost. A dead message that is rejected by the
     --dead-letter topic stays in the queue.
+
+    The standard error of the commands is passed on. The exit status and the last lines of the standard error of the
+    command that failed last are kept with a dead message, for sowctl queue peek --state dead.
     """
     if not arguments.command:
         raise UsageError("SOW-QUE-012", "a command is required", hint="give it last: sowctl queue run NAME -- COMMAND")

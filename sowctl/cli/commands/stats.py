@@ -17,6 +17,7 @@ EXAMPLES = (
     "sowctl stats orders /price /symbol",
     "sowctl stats orders --filter \"/status = 'filled'\" --json",
     "sowctl stats --journal --interval 10m --format csv",
+    "sowctl stats --journal --by-topic --last 1d",
     "sowctl stats orders --journal --since 2026-01-05T09:30:00Z --until 2026-01-05T10:00:00Z",
 )
 
@@ -57,10 +58,12 @@ def run(invocation: Invocation, arguments: StatsArguments) -> int:
     of Misra and Gries, which undercount by at most the number printed after +.
 
     With --journal, the messages in the journal are counted by topic, client and minute, for TARGET or all topics,
-    within --since, --until, --txid and --client; on a terminal, a sparkline is printed, which leaves out long times
-    without messages. csv and tsv have one row per interval, other formats one row per topic and client with the counts
-    of all intervals. They print at most 10,000 intervals, or 1,000,000 with --interval: if there are more, their length
-    is doubled until there are fewer.
+    within --since, --last, --until, --txid and --client. The topic with the most bytes comes first. Bytes are those of
+    the messages as published, before compression; rates are per second, averaged over the intervals with messages. On
+    a terminal, a sparkline is printed, which leaves out long times without messages. csv and tsv have one row per
+    interval with messages, other formats one row per topic and client with the counts of all intervals. These print at
+    most 10,000 intervals, or 1,000,000 with --interval: if there are more, their length is doubled until there are
+    fewer.
     """
     from sowctl.cli.commands.bodies.stats import JournalCount, count_journal, show_fields
 

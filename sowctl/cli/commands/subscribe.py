@@ -22,6 +22,7 @@ EXAMPLES = (
     "sowctl subscribe orders --oof -o '/price DESC' --top-n 10 --skip-n 0",
     "sowctl subscribe orders --no-sow --bookmark '[20260105T090000:20260105T093000)' --rate 1000X",
     "sowctl subscribe orders --no-sow --store shop.bookmarks --client billing --commit --until-now",
+    "sowctl subscribe orders --no-sow --deletes --store shop.bookmarks --client copy --commit --until-now",
 )
 COMMON_OPTIONS = ("filter", "sow", "oof", "bookmark", "store", "until_now", "data_only", "options")
 
@@ -67,7 +68,7 @@ def run(invocation: Invocation, arguments: SubscribeArguments) -> int:
     --bookmark starts at a position in the journal: with the records retained for that position, for topics with
     History, or with --no-sow with every message published after it. Messages may be repeated, but none is lost. The
     event completed marks the end of the replay. --store keeps the position for the next run; with --commit, only one
-    run at a time can hold it.
+    run at a time can hold it. With --no-sow, deletions and expirations are printed only with --deletes, as sow_delete.
     """
     from sowctl.cli.commands.bodies.subscribe import FollowedTopics, follow_topics
 

@@ -39,6 +39,7 @@ class TailArguments(Struct, frozen=True, kw_only=True):
             "until_now",
             "lasting",
             "most",
+            "deletes",
             "conflation",
             "conflation_key",
         ),
@@ -55,8 +56,8 @@ def run(invocation: Invocation, arguments: TailArguments) -> int:
     """Print the messages that are published to topics from now on, as sowctl subscribe --no-sow does.
 
     The command runs until it is interrupted, or until the limit of --until-now, --for or --max. --since starts at an
-    earlier position of the journal. For records and what happens to them, see sowctl subscribe; for entries of the
-    journal as they were written, sowctl journal tail.
+    earlier position of the journal. --deletes prints deletions and expirations too. For records and what happens to
+    them, see sowctl subscribe; for entries of the journal as they were written, sowctl journal tail.
     """
     from sowctl.cli.commands.bodies.subscribe import FollowedTopics, follow_topics
 

@@ -105,7 +105,19 @@ def _query() -> Documents:
 
 
 def _export() -> Documents:
-    row = declare_object("ExportReport", file=str, topics=list[str], records=int, bytes=int, seconds=float)
+    row = declare_object(
+        "ExportReport",
+        file=str,
+        topics=list[str],
+        records=int,
+        bytes=int,
+        inserted=int | UnsetType,
+        updated=int | UnsetType,
+        deleted=int | UnsetType,
+        next_txid=int | UnsetType,
+        next_bookmark=str | UnsetType,
+        seconds=float,
+    )
     return (Document("object", row),)
 
 
@@ -255,6 +267,9 @@ def _stats() -> Documents:
         message_type=str,
         client=str | None,
         messages=int,
+        bytes=int,
+        messages_rate=float,
+        bytes_rate=float,
         peak=int,
         begin=str | None,
         interval_seconds=float,
@@ -391,6 +406,8 @@ _PEEKED: dict[str, Any] = {
     "priority": int | float | None | UnsetType,
     "barrier": bool | UnsetType,
     "reason": str | UnsetType,
+    "exit_status": int | UnsetType,
+    "stderr": str | UnsetType,
     "data": Any | UnsetType,
     "data_base64": str | UnsetType,
 }
@@ -518,6 +535,21 @@ def _journal_compress() -> Documents:
     from sowctl.engine.maintenance.retention.compression import CompressedFile
 
     return (Document("array", derive_object(CompressedFile)),)
+
+
+def _journal_rotate() -> Documents:
+    row = declare_object(
+        "RotatedFile",
+        rotated=bool,
+        number=int | UnsetType,
+        path=str | UnsetType,
+        next_path=str | UnsetType,
+        size=int | UnsetType,
+        first_txid=int | UnsetType,
+        last_txid=int | None | UnsetType,
+        dry_run=bool | UnsetType,
+    )
+    return (Document("object", row),)
 
 
 def _journal_archive() -> Documents:
@@ -701,6 +733,7 @@ _BUILDERS: dict[str, Callable[[], Documents]] = {
     "store compact": _store_compact,
     "store reindex": _store_reindex,
     "journal repair": _journal_repair,
+    "journal rotate": _journal_rotate,
     "journal compress": _journal_compress,
     "journal archive": _journal_archive,
     "journal prune": _journal_prune,

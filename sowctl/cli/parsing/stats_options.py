@@ -36,3 +36,15 @@ class RateOptions(Struct, frozen=True):
     until: Until = None
     txid: Txids = None
     client: OfPublisher = None
+    last: Annotated[
+        float | None,
+        declare_option(
+            "--last",
+            help="With --journal: only messages of the last TIME, for example 1d.",
+            metavar="TIME",
+            unit="seconds",
+        ),
+    ] = None
+    by_topic: Annotated[
+        bool, declare_option("--by-topic", help="With --journal: count all clients of a topic together.")
+    ] = False

@@ -46,6 +46,12 @@ OPTION_SYNONYMS: Mapping[str, str] = {
     "--no-color": "--color never",
     "--no-colour": "--color never",
     "--ttl": "--expiration",
+    "--since-last": "--store",
+    "--checkpoint": "--store",
+    "--incremental": "--changes",
+    "--cdc": "--changes",
+    "--tombstones": "--deletes",
+    "--include-deletes": "--deletes",
     "--force-yes": "--yes",
     "--assume-yes": "--yes",
     "--simulate": "--dry-run",
@@ -66,7 +72,6 @@ OPTION_SYNONYMS: Mapping[str, str] = {
 COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "delete": {"--all": "--filter '1 = 1'"},
     "snapshot": {"--to": "--output"},
-    "stats": {"--last": "--since"},
     "get": {"--field": "--columns"},
     "config add topic": {"--retention": "--history", "--window": "--history", "--id": "--key", "--pk": "--key"},
     "config add view": {
@@ -129,6 +134,9 @@ COMMAND_ADVICE: Mapping[str, str] = {
 COMMAND_SYNONYMS: Mapping[str, str] = {
     "select": "query",
     "find": "query",
+    "changes": "export --changes",
+    "cdc": "export --changes",
+    "rotate": "journal rotate",
     "cat": "query",
     "show": "query",
     "head": "query",

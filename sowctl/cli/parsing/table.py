@@ -137,6 +137,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("store compact", "store_compact", "shrink stores while they are in use", UPKEEP_GROUP),
     Command("store reindex", "store_reindex", "build or remove the memo indexes of stores", UPKEEP_GROUP),
     Command("journal repair", "journal_repair", "cut unreadable parts out of the journal", UPKEEP_GROUP),
+    Command("journal rotate", "journal_rotate", "finish the active journal file and start a new one", UPKEEP_GROUP),
     Command("journal compress", "journal_compress", "compress finished journal files", UPKEEP_GROUP),
     Command("journal archive", "journal_archive", "move finished journal files to the archive", UPKEEP_GROUP),
     Command("journal prune", "journal_prune", "remove old journal files that are no longer needed", UPKEEP_GROUP),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.engine.reports import ExportReport
+from sowctl.errors import UsageError
 from sowctl.output_file import open_whole_file, refuse_existing
 
 if TYPE_CHECKING:
@@ -35,3 +36,33 @@ def export_records(
     ):
         written = writer.write(result, stream)
     return ExportReport(str(path), written.records, path.stat().st_size, written.notes)
+
+
+def export_changes(
+    instance: Instance,
+    target: Target,
+    name: str,
+    path: Path,
+    options: QueryOptions,
+    since: str | None,
+    not_found: str | None,
+    *,
+    overwrite: bool,
+) -> ExportReport:
+    """Write the changes of a target after a position to a file. Raises UsageError ``SOW-EXC-019`` for what has no
+    changes or for options that these do not have, and as :func:`export_records` does."""
+    from sowctl.engine.verbs.changes import NO_FEED_CODE, start_changes
+    from sowctl.output.exports import Export
+
+    hint = "pass overwrite=True to replace it"
+    names = ("at", "order_by", "top_n", "skip_n")
+    wrong = next((name for name in names if getattr(options, name) is not None), "fresh" if options.fresh else None)
+    if wrong is not None:
+        raise UsageError(NO_FEED_CODE, f"{wrong} and changes exclude each other", hint=f"remove {wrong}")
+    refuse_existing(path, force=overwrite, hint=hint)
+    writer = Export(str(path), name, meta=True, changes=True)
+    result = start_changes(instance, target, options, since or "0", not_found)
+    with open_whole_file(path, force=overwrite, seam=instance.seam, hint=hint) as stream:
+        written = writer.write(result, stream)
+    size = path.stat().st_size
+    return ExportReport(str(path), written.records, size, written.notes, result.txid, result.bookmark)

@@ -59,9 +59,12 @@ class QueueHandle:
         """
         return self._queue.hold_leases(read_count("count", count, 1), self.client)
 
-    def peek(self, count: int | None = 10) -> list[QueueMessage]:
-        """The first messages in the order of delivery, all with None; nothing is leased."""
-        return self._queue.peek(None if count is None else read_count("count", count, 0))
+    def peek(self, count: int | None = 10, *, state: str | None = None) -> list[QueueMessage]:
+        """The first messages in the order of delivery, all with None; nothing is leased.
+
+        ``state``: only those that are ready, leased, delayed, blocked or dead.
+        """
+        return self._queue.peek(None if count is None else read_count("count", count, 0), state=state)
 
     def acknowledge(self, *messages: QueueMessage) -> list[Outcome]:
         """Acknowledge messages by hand, those that were leased with their tokens; ``done`` or why not, for each."""

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from sowctl.engine.search.keyhistory import VersionRecord
     from sowctl.engine.search.plan import Plan
     from sowctl.engine.sources.digest import Digest
+    from sowctl.engine.verbs.changes import ChangesResult
     from sowctl.engine.verbs.check import CheckRun
     from sowctl.engine.verbs.inspect.blame import Blame
     from sowctl.engine.verbs.inspect.schema import SchemaReport
@@ -283,6 +284,7 @@ class TopicHandle:
         most: int | None = None,
         progress_every: Interval | None = None,
         oof: bool = False,
+        deletes: bool = False,
         delta: bool = False,
         no_empties: bool = False,
         send_keys: bool = False,
@@ -314,6 +316,7 @@ class TopicHandle:
         * most: number of messages after which to stop, not counting the initial records
         * progress_every: interval at which the position is delivered if it has changed
         * oof: deliver an event for each record that leaves the result
+        * deletes: with ``sow=False``, deliver deletions and expirations too, as ``sow_delete``
         * delta: of records delivered before, only the changed fields
         * no_empties: with delta, nothing if no field has changed
         * send_keys: with no_empties, the key fields, too, as is done without it
@@ -344,6 +347,7 @@ class TopicHandle:
             most=most,
             progress_every=convert_interval("progress_every", progress_every),
             oof=oof,
+            deletes=deletes,
             delta=delta,
             no_empties=no_empties,
             send_keys=send_keys,
@@ -508,6 +512,9 @@ class TopicHandle:
         unknown: UnknownFieldPolicy = "ignore",
         meta: bool = False,
         overwrite: bool = False,
+        changes: bool = False,
+        since: datetime | str | None = None,
+        bookmark_not_found: str | None = None,
     ) -> ExportReport:
         """Write the records to a file, whose ending selects the format, as the command ``export`` does.
 
@@ -515,10 +522,13 @@ class TopicHandle:
         .gz or .zst after it. The file appears complete or not at all. ``meta`` adds columns such as ``_sow_key``; the
         other options are those of :meth:`query`.
 
+        With ``changes``, the file has what happened to the records after the position ``since`` (:meth:`changes`), and
+        the report the position at which the next export continues; ``at``, ``fresh``, an order and limits do not apply.
+
         Raises RefusedError ``SOW-CLI-011`` where the file exists, unless ``overwrite``, and UsageError ``SOW-EXC-002``
         for an unknown ending.
         """
-        from sowctl.engine.api.export_file import export_records
+        from sowctl.engine.api.export_file import export_changes, export_records
 
         options = QueryOptions(
             filter=require_text("filter", filter),
@@ -534,9 +544,56 @@ class TopicHandle:
             fresh=fresh,
             unknown=unknown,
         )
+        if changes:
+            return export_changes(
+                self.instance,
+                self.target,
+                self.name,
+                Path(path),
+                options,
+                format_time_text("since", since),
+                bookmark_not_found,
+                overwrite=overwrite,
+            )
+        if since is not None or bookmark_not_found is not None:
+            raise TypeError("export() takes since and bookmark_not_found only with changes=True")
         return export_records(
             self.instance, self.target, self.name, Path(path), options, meta=meta, overwrite=overwrite
         )
+
+    @check_keywords
+    def changes(
+        self,
+        filter: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        bookmark_not_found: str | None = None,
+        sow_keys: Collection[Key] | None = None,
+        keys: Collection[Key] | None = None,
+        select: str | None = None,
+    ) -> ChangesResult:
+        """What happened to the records after the position ``since``, by default since the journal began.
+
+        Iterate over ``records()`` of the result: each has ``change_type`` (insert, update_preimage, update_postimage or
+        delete), ``reason`` of a delete (deleted or expired), and the record of before or after the change. Its
+        ``bookmark`` and ``txid`` are the position to continue at.
+
+        * filter: condition that the record of a row meets; see sowctl-expressions(7)
+        * since: a bookmark, a txid, a time, a datetime or a range
+        * bookmark_not_found: if the position is gone: ``fail``, ``epoch`` or ``now``
+        * sow_keys, keys: only these records, as for ``query``
+        * select: fields to keep of each message
+        """
+        from sowctl.engine.verbs.changes import start_changes
+
+        options = QueryOptions(
+            filter=require_text("filter", filter),
+            sow_keys=format_keys("sow_keys", sow_keys, "changes(sow_keys=[key])"),
+            keys=format_keys("keys", keys, "changes(keys=[value])"),
+            select=select,
+        )
+        since_text = format_time_text("since", since) or "0"
+        return start_changes(self.instance, self.target, options, since_text, bookmark_not_found)
 
     @check_keywords
     def blame(self, *keys: Key, fields: bool = False, at: At | None = None) -> list[Blame]:

@@ -4,19 +4,26 @@ A feed has a row for each insert and deletion and two for an update, the record 
 an entry did stands in the journal: the writer that made it knew whether there was a record, lifetimes included. What
 the record was before is the topic's fold up to there: :func:`fold_entries` is that fold, one step for each entry, and
 :class:`LastEntries` finds what it has to begin with in a part of the journal, so that parts can be read apart.
+:func:`iterate_changes` reads the parts one behind the other, here and now; Spark's tasks read one each.
+
+An expiration is no entry. A reader that is to keep a copy of the records asks for it all the same: :class:`Lifetimes`
+knows which records end within the feed, and each is a deletion at its instant, before any entry of the same instant.
 
 Law, tested: applied to an empty state, the feed gives the state that replay makes of the same entries.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sowctl.engine.fold.blocks import build_entry_mask, read_winner_values
+from sowctl.engine.fold.blocks import build_entry_mask, find_entry_places, read_values_at, read_winner_values
 from sowctl.engine.fold.journal_fold import EntrySpan, LastPerKey
-from sowctl.journal.format import DELETE, INSERTED_FLAG
-from sowctl.store.codec import TOMBSTONE_FLAG
+from sowctl.engine.fold.limits import FOLD_LIMITS
+from sowctl.identity.keyspace import read_words
+from sowctl.journal.format import DELETE, INSERTED_FLAG, NO_PUBLISHER
+from sowctl.store.codec import TOMBSTONE_FLAG, read_expiration
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
@@ -28,6 +35,8 @@ CHANGE_ROW_TYPES = (INSERT, PREIMAGE, POSTIMAGE, DELETION)
 """The types of rows, in the words of Delta's change data feed."""
 RecordState = MutableMapping[bytes, bytes]
 """Stored values by key."""
+DELETED, EXPIRED = "deleted", "expired"
+"""The reasons of deletions."""
 
 
 def fold_entries(state: RecordState, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes | None]:
@@ -64,6 +73,226 @@ def build_change_rows(operations: Any, flags: Any) -> tuple[Any, Any]:
     return kinds, entries
 
 
+class BlockChanges(NamedTuple):
+    """The rows of a block: the ``places`` of its entries, of each row its type and its entry (all numpy arrays), and
+    the key and stored value of its record, None where that is not known; both empty where no records were asked for."""
+
+    places: Any
+    kinds: Any
+    entries: Any
+    keys: list[bytes]
+    images: list[bytes | None]
+
+
+def read_block_changes(block: Block, topic: TopicRef, span: EntrySpan, state: RecordState | None) -> BlockChanges:
+    """The rows of a block's entries in ``span``; ``state`` is folded on to its end, None where records are not asked
+    for."""
+    import numpy as np
+
+    places = np.array(find_entry_places(block, topic, after=span.after, until=span.until), np.int64)
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    met: list[bytes | None] = []
+    if state is not None and len(places):
+        keys, values = read_values_at(block, places.tolist())
+        met = fold_entries(state, keys, values)
+    columns = block.decode_numpy_columns()
+    kinds, entries = build_change_rows(columns.operations[places], columns.flags[places])
+    if state is None:
+        return BlockChanges(places, kinds, entries, [], [])
+    old = np.isin(kinds, [CHANGE_ROW_TYPES.index(PREIMAGE), CHANGE_ROW_TYPES.index(DELETION)]).tolist()
+    rows = entries.tolist()
+    images = [met[at] if before else values[at] for at, before in zip(rows, old, strict=True)]
+    return BlockChanges(places, kinds, entries, [keys[at] for at in rows], images)
+
+
+class JournalPart(NamedTuple):
+    """Entries with ``after < txid <= until``; the ``latest`` time of the blocks that they are in, microseconds UTC."""
+
+    after: int
+    until: int
+    latest: int
+
+
+def list_block_sizes(log: Journal, after: int, until: int) -> list[tuple[int, int, int]]:
+    """The last txid, the stored bytes and the latest time of every block of these txids, from their headers alone."""
+    blocks = []
+    for ref in log.iter_block_refs(after):
+        if ref.header.first_txid > until:
+            break
+        blocks.append((ref.header.last_txid, ref.header.size, ref.header.latest))
+    return blocks
+
+
+def cut_parts(blocks: Sequence[tuple[int, int, int]], after: int, until: int, size: int) -> list[JournalPart]:
+    """Parts of about ``size`` stored bytes; ``blocks`` are those of :func:`list_block_sizes`."""
+    made, low, held, latest = list[JournalPart](), after, 0, 0
+    for last, stored, time in blocks:
+        held += stored
+        latest = max(latest, time)
+        if held >= size:
+            made.append(JournalPart(low, min(last, until), latest))
+            low, held, latest = last, 0, 0
+    # The last block may be cut by ``until``, and entries that were removed end no block.
+    return [*made, JournalPart(low, until, latest)] if low < until else made
+
+
+class ChangeRow(NamedTuple):
+    """A row with what it is about. ``txid`` and ``sequence`` are None for an expiration, whose ``time`` is its instant;
+    ``client`` is the publisher's hash and name, None without one; ``image`` None where the record is not known."""
+
+    kind: str
+    key: bytes
+    image: bytes | None
+    time: int
+    reason: str | None = None
+    txid: int | None = None
+    client: tuple[int, str] | None = None
+    sequence: int | None = None
+
+
+class Lifetimes:
+    """Records that expire up to the instant ``now``, as of the entries taken in so far.
+
+    Memory: about 200 bytes for each such record.
+    """
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+        self._ends: dict[bytes, tuple[int, int]] = {}
+        self._due: list[tuple[int, bytes]] = []
+
+    def put(self, key: bytes, end: int, txid: int) -> None:
+        """The entry ``txid`` wrote a record whose lifetime ends at ``end``, 0 for never."""
+        if 0 < end <= self._now:
+            self._ends[key] = end, txid
+            heapq.heappush(self._due, (end, key))
+        else:
+            self._ends.pop(key, None)
+
+    def drop(self, key: bytes) -> None:
+        """The record is replaced or deleted."""
+        self._ends.pop(key, None)
+
+    def add_records(self, log: Journal, known: LastEntries) -> None:
+        """Take in the records that ``known`` has. One whose lifetime ended at or before the topic's last entry up to
+        there has expired before the feed begins."""
+        import numpy as np
+
+        txids, since = known.list_record_txids(), known.latest
+        for block in _read_blocks_holding(log, txids) if len(txids) else ():
+            columns, number = block.decode_numpy_columns(), txids.dtype.type
+            low, high = txids.searchsorted([number(block.first_txid), number(block.first_txid + len(block))])
+            places = (txids[low:high] - number(block.first_txid)).astype("i8")
+            ends = columns.expirations[places]
+            due = np.flatnonzero((ends > since) & (ends <= self._now))
+            keys = read_words(columns.keys[places[due]])
+            for key, end, place in zip(keys, ends[due].tolist(), places[due].tolist(), strict=True):
+                self.put(key, end, block.first_txid + place)
+
+    def list_txids(self, time: int) -> list[int]:
+        """The txids of the records that end at ``time`` or before."""
+        return [txid for end, txid in self._ends.values() if end <= time]
+
+    def list_due(self, time: int) -> list[bytes]:
+        """The keys of the records that end at ``time`` or before."""
+        found = list(self.pop_due(time))
+        for end, key, txid in found:
+            self.put(key, end, txid)
+        return [key for _, key, _ in found]
+
+    def pop_due(self, time: int) -> Iterator[tuple[int, bytes, int]]:
+        """End, key and txid of the records that end at ``time`` or before, in this order; they are known no more."""
+        while self._due and self._due[0][0] <= time:
+            end, key = heapq.heappop(self._due)
+            if (found := self._ends.get(key)) is not None and found[0] == end:
+                del self._ends[key]
+                yield end, key, found[1]
+
+
+def iterate_changes(
+    log: Journal, topic: TopicRef, span: EntrySpan, lifetimes: Lifetimes | None = None, now: int | None = None
+) -> Iterator[list[ChangeRow]]:
+    """The rows of a topic's entries in ``span``, in lists of some; with ``lifetimes`` those of expirations, too.
+
+    ``now``: the instant up to which records may expire after the last entry; None: none do.
+    """
+    import numpy as np
+
+    after, until = max(span.after, log.first_txid - 1), span.until
+    known = LastEntries(topic)
+    known.advance_to(log, after)
+    if lifetimes is not None:
+        lifetimes.add_records(log, known)
+    for part in cut_parts(list_block_sizes(log, after, until), after, until, FOLD_LIMITS.change_part_bytes):
+        known.advance_to(log, part.after)
+        txids = known.find_replaced_txids(log, part.until)
+        if lifetimes is not None:
+            txids = np.union1d(txids, np.array(lifetimes.list_txids(part.latest), np.uint64))
+        state = read_records_at(log, txids)
+        for block in log.iter_blocks(after=part.after, until=part.until, topic=topic):
+            # The records that may expire between the entries of the block, before these change them.
+            ending = [] if lifetimes is None else lifetimes.list_due(block.header.latest)
+            values = {key: state.get(key) for key in ending}
+            rows = _list_rows(block, read_block_changes(block, topic, EntrySpan(part.after, part.until), state))
+            yield rows if lifetimes is None else list(_insert_expirations(rows, values, lifetimes))
+    while lifetimes is not None and now is not None:
+        ended = _take_some(lifetimes.pop_due(now), FOLD_LIMITS.fold_part_records)
+        if not ended:
+            return
+        state = read_records_at(log, np.array(sorted(txid for _, _, txid in ended), np.uint64))
+        yield [ChangeRow(DELETION, key, state.get(key), end, EXPIRED) for end, key, _ in ended]
+
+
+def _take_some(found: Iterator[tuple[int, bytes, int]], count: int) -> list[tuple[int, bytes, int]]:
+    # A generator that is left in the middle is not resumed: each record is dropped before it is handed out.
+    return [one for _, one in zip(range(count), found, strict=False)]
+
+
+def _list_rows(block: Block, changes: BlockChanges) -> list[ChangeRow]:
+    columns, first = block.decode_columns(), block.first_txid
+    places = changes.places.tolist()
+    publishers = block.publishers
+    rows = []
+    for kind, at, key, image in zip(
+        changes.kinds.tolist(), changes.entries.tolist(), changes.keys, changes.images, strict=True
+    ):
+        place, word = places[at], CHANGE_ROW_TYPES[kind]
+        who = columns.publishers[place]
+        named = who != NO_PUBLISHER
+        rows.append(
+            ChangeRow(
+                word,
+                key,
+                image,
+                columns.times[place],
+                DELETED if word == DELETION else None,
+                first + place,
+                publishers[who] if named else None,
+                columns.sequences[place] if named else None,
+            )
+        )
+    return rows
+
+
+def _insert_expirations(
+    rows: list[ChangeRow], values: dict[bytes, bytes | None], lifetimes: Lifetimes
+) -> Iterator[ChangeRow]:
+    """Yield the rows of a block, and before each entry what has expired up to its time; ``values`` are its records
+    that may expire, as they were before the block."""
+    for row in rows:
+        if row.kind in (DELETION, PREIMAGE):
+            # The writer saw the record, so it had not expired, whatever the time of the entry says.
+            lifetimes.drop(row.key)
+        for end, key, _ in lifetimes.pop_due(row.time):
+            yield ChangeRow(DELETION, key, values.get(key), end, EXPIRED)
+        yield row
+        if row.kind in (INSERT, POSTIMAGE) and row.image is not None:
+            values[row.key] = row.image
+            assert row.txid is not None
+            lifetimes.put(row.key, read_expiration(row.image), row.txid)
+
+
 class LastEntries:
     """The last entry of every key up to a txid, brought forward as parts of the journal are planned.
 
@@ -75,6 +304,15 @@ class LastEntries:
         self._last = LastPerKey()
         self.upto = 0
         self._seen = 0
+
+    @property
+    def latest(self) -> int:
+        """The time of the last entry, microseconds UTC; 0 for none."""
+        return self._last.latest
+
+    def list_record_txids(self) -> Any:
+        """The txids of the records, ascending, as a numpy array."""
+        return self._last.list_record_txids()
 
     @property
     def lacks_keys(self) -> bool:

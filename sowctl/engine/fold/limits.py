@@ -100,6 +100,8 @@ class FoldLimits(Struct):
     """Pages of 4 KiB that it may change, about."""
     max_removed_versions: int = 30_000
     """Versions that a transaction of their own removes; each may lie on a page by itself."""
+    change_part_bytes: int = 16 << 20
+    """Stored bytes of a part of a change feed: its records, and those that it replaces, are in memory."""
     max_tail_txids: int = 1_000_000
     """More txids than this behind the last run, and the store may have been replaced since it was looked at."""
 

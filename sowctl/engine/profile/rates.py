@@ -1,4 +1,4 @@
-"""Counts of published messages in each interval, by topic and by client.
+"""Counts and bytes of published messages in each interval, by topic and by client.
 
 Only the columns of blocks are read, and of blocks outside of the range not even these. Where there are too many
 intervals to be told apart, they become twice as long, until they are not.
@@ -32,18 +32,24 @@ MAX_COUNTS = 500_000
 
 
 class RateSeries(Struct, frozen=True):
-    """The messages of a topic and a client (None: without a name) per interval, from the first one of all series on."""
+    """The messages of a topic and a client (None: without a name, or all of them) per interval, from the first one of
+    all series on; ``sizes`` are the bytes of their payloads, as published. ``rates``: messages and bytes per second,
+    averaged over the intervals with messages."""
 
     topic: str
     message_type: str
     client: str | None
     messages: int
     counts: list[int]
+    bytes: int
+    sizes: list[int]
+    rates: tuple[float, float]
 
 
 class RatesReport(Struct, frozen=True):
-    """All series, the one with the most messages first. ``begin`` is the start of the first interval, None where there
-    are no messages, ``interval`` its length, both in microseconds; ``wanted`` is the length that was asked for."""
+    """All series: the topic with the most bytes first, of a topic the client with the most. ``begin`` is the start of
+    the first interval, None where there are no messages, ``interval`` its length, both in microseconds; ``wanted`` is
+    the length that was asked for."""
 
     begin: int | None
     interval: int
@@ -53,13 +59,22 @@ class RatesReport(Struct, frozen=True):
 
 
 class RateCounter:
-    """Counts messages by topic, client and interval."""
+    """Counts messages by topic, client and interval; with ``by_topic``, those of all clients together."""
 
-    def __init__(self, interval: int = MINUTE_MICROS, most: int = MAX_INTERVALS, counts: int = MAX_COUNTS) -> None:
+    def __init__(
+        self,
+        interval: int = MINUTE_MICROS,
+        most: int = MAX_INTERVALS,
+        counts: int = MAX_COUNTS,
+        *,
+        by_topic: bool = False,
+    ) -> None:
+        self._by_topic = by_topic
         self._wanted = self._interval = interval
         self._most = most
         self._most_counts = counts
-        self._found: dict[tuple[str, str, str | None], dict[int, int]] = {}
+        # Of each slot the messages and their bytes.
+        self._found: dict[tuple[str, str, str | None], dict[int, tuple[int, int]]] = {}
 
     def count_entries(self, block: Block, places: Iterable[int]) -> None:
         """Count those entries of a block that are messages."""
@@ -70,12 +85,16 @@ class RateCounter:
             return
         slots = columns.times[chosen].astype(np.int64) // self._interval
         pairs = columns.topic_indexes[chosen].astype(np.int64) << 16 | columns.publishers[chosen]
-        rows, counts = np.unique(np.stack((pairs, slots)), axis=1, return_counts=True)
-        for pair, slot, count in zip(*rows.tolist(), counts.tolist(), strict=True):
+        if self._by_topic:
+            pairs |= NO_PUBLISHER
+        rows, inverse, counts = np.unique(np.stack((pairs, slots)), axis=1, return_inverse=True, return_counts=True)
+        sizes = np.zeros(len(counts), np.int64)
+        np.add.at(sizes, inverse.reshape(-1), columns.lengths[chosen].astype(np.int64))
+        for pair, slot, count, size in zip(*rows.tolist(), counts.tolist(), sizes.tolist(), strict=True):
             topic, who = block.topic_refs[pair >> 16], pair & NO_PUBLISHER
             client = None if who == NO_PUBLISHER else block.publishers[who][1]
             of = self._found.setdefault((*topic, client), {})
-            of[slot] = of.get(slot, 0) + count
+            _add_to_slot(of, slot, count, size)
         while self._exceeds_limits():
             self._double_interval()
 
@@ -89,9 +108,9 @@ class RateCounter:
     def _double_interval(self) -> None:
         self._interval *= 2
         for of in self._found.values():
-            merged: dict[int, int] = {}
-            for slot, count in of.items():
-                merged[slot // 2] = merged.get(slot // 2, 0) + count
+            merged: dict[int, tuple[int, int]] = {}
+            for slot, (count, size) in of.items():
+                _add_to_slot(merged, slot // 2, count, size)
             of.clear()
             of.update(merged)
 
@@ -101,10 +120,35 @@ class RateCounter:
         if not slots:
             return RatesReport(None, self._interval, self._wanted, 0, [])
         first, last = min(slots), max(slots)
-        series = [
-            RateSeries(topic, kind, client, sum(of.values()), [of.get(slot, 0) for slot in range(first, last + 1)])
-            for (topic, kind, client), of in self._found.items()
-        ]
-        series.sort(key=lambda one: -one.messages)
+        series = [self._build_series(key, of, range(first, last + 1)) for key, of in self._found.items()]
+        by_topic: dict[tuple[str, str], int] = {}
+        for one in series:
+            ref = one.topic, one.message_type
+            by_topic[ref] = by_topic.get(ref, 0) + one.bytes
+        series.sort(key=lambda one: (-by_topic[one.topic, one.message_type], one.topic, one.message_type, -one.bytes))
         total = sum(one.messages for one in series)
         return RatesReport(first * self._interval, self._interval, self._wanted, total, series)
+
+    def _build_series(
+        self, key: tuple[str, str, str | None], of: dict[int, tuple[int, int]], slots: range
+    ) -> RateSeries:
+        topic, kind, client = key
+        none = 0, 0
+        rows = [of.get(slot, none) for slot in slots]
+        messages, size = (sum(one[at] for one in of.values()) for at in (0, 1))
+        seconds = len(of) * self._interval / 1_000_000
+        return RateSeries(
+            topic,
+            kind,
+            client,
+            messages,
+            [count for count, _ in rows],
+            size,
+            [size for _, size in rows],
+            (messages / seconds, size / seconds),
+        )
+
+
+def _add_to_slot(of: dict[int, tuple[int, int]], slot: int, count: int, size: int) -> None:
+    before = of.get(slot, (0, 0))
+    of[slot] = before[0] + count, before[1] + size

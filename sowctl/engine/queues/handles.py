@@ -25,9 +25,18 @@ class Lease(Struct, frozen=True):
     barrier: bool = False
 
 
+class CommandFailure(Struct, frozen=True):
+    """Why a worker's command did not process its messages: its exit status, and the end of its standard error."""
+
+    exit_status: int
+    stderr: str = ""
+
+
 class MessageHandle(Struct, frozen=True):
-    """A reference to a message: by its bookmark, by the token of a lease, or both. ``delay_us`` for cancels."""
+    """A reference to a message: by its bookmark, by the token of a lease, or both. ``delay_us`` and ``failure`` for
+    cancels."""
 
     name: tuple[int, int]
     token: int | None = None
     delay_us: int = 0
+    failure: CommandFailure | None = None

@@ -325,7 +325,9 @@ def cancel_leases(
                 holder.returned += 1
                 holder.delivered -= 1
                 turn.rows.state.delivered -= 1
-        reason = return_message(turn, spot, delay_us=handle.delay_us, cancelled=started, started=started)
+        reason = return_message(
+            turn, spot, delay_us=handle.delay_us, cancelled=started, started=started, failure=handle.failure
+        )
         outcomes.append(reason or "done")  # type: ignore[arg-type]  # the reasons of return_message are outcomes
     return outcomes
 

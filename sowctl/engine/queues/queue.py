@@ -6,12 +6,13 @@ import os
 import socket
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sowctl.engine.queues.change_runner import ChangeRunner
-from sowctl.engine.queues.handles import Lease, MessageHandle, Outcome
+from sowctl.engine.queues.handles import CommandFailure, Lease, MessageHandle, Outcome
 from sowctl.engine.queues.message_reader import MessageReader
 from sowctl.engine.queues.queue_change import QueueChange
 from sowctl.engine.queues.settlement import (
@@ -51,7 +52,8 @@ class QueueMessage(Struct, frozen=True):
     ``state`` is ready, leased, delayed, blocked (behind a barrier, or a barrier that waits) or dead; ``token`` and
     ``until`` those of its lease (0 for none; ``until`` microseconds UTC, None without an end). ``deliveries`` count the
     present one; ``name`` is the bookmark's publisher and sequence. ``timestamp`` and ``expiration`` in microseconds
-    UTC, the latter 0 for never: its end in this queue.
+    UTC, the latter 0 for never: its end in this queue. Of a dead message, ``reason`` says why, ``holder`` is who had it
+    last, ``exit_status`` and ``stderr`` are those of the worker's command, None and empty where that is not known.
     """
 
     topic: str
@@ -71,6 +73,8 @@ class QueueMessage(Struct, frozen=True):
     barrier: bool = False
     reason: str = ""
     correlation_id: str | None = None
+    exit_status: int | None = None
+    stderr: str = ""
 
     @property
     def bookmark(self) -> str:
@@ -109,6 +113,8 @@ class MessageSummary(Struct, frozen=True):
     priority: int = 0
     barrier: bool = False
     reason: str = ""
+    exit_status: int | None = None
+    stderr: str = ""
 
 
 class OpenQueue:
@@ -248,9 +254,15 @@ class OpenQueue:
 
     # Looking
 
-    def peek(self, count: int | None = None, *, unleased: bool = False) -> list[QueueMessage]:
-        """The first ``count`` messages in the order of delivery; dead ones last; with ``unleased`` only what is not."""
-        return list(self.read_messages(self.list_messages(count, unleased=unleased)))
+    def peek(self, count: int | None = None, *, unleased: bool = False, state: str | None = None) -> list[QueueMessage]:
+        """The first ``count`` messages in the order of delivery; dead ones last; with ``unleased`` only what is not.
+
+        ``state``: only messages in this state.
+        """
+        if state is None:
+            return list(self.read_messages(self.list_messages(count, unleased=unleased)))
+        listed = self.list_dead() if state == "dead" else self.list_messages(unleased=unleased)
+        return list(self.read_messages(islice((one for one in listed if one.state == state), count)))
 
     def list_messages(self, count: int | None = None, *, unleased: bool = False) -> list[MessageSummary]:
         """As :meth:`peek`, without payloads."""
@@ -404,12 +416,14 @@ class OpenQueue:
             seen.barrier,
             seen.reason,
             correlation,
+            seen.exit_status,
+            seen.stderr,
         )
 
 
-def build_handle(message: QueueMessage, delay_us: int = 0) -> MessageHandle:
+def build_handle(message: QueueMessage, delay_us: int = 0, failure: CommandFailure | None = None) -> MessageHandle:
     """Build the handle of the lease of a message."""
-    return MessageHandle(message.name, message.token, delay_us)
+    return MessageHandle(message.name, message.token, delay_us, failure)
 
 
 def find_client(turn: QueueChange, name: str, *, make: bool = True) -> int:
@@ -502,9 +516,12 @@ def _build_dead_summary(turn: QueueChange, txid: int) -> MessageSummary:
         name,
         "dead",
         dead.place,
+        holder=dead.holder,
         deliveries=dead.deliveries,
         cancels=dead.cancels,
         expiration=dead.expiration,
         priority=dead.priority,
         reason=dead.reason,
+        exit_status=dead.exit_status,
+        stderr=dead.stderr,
     )

@@ -21,6 +21,7 @@ from sowctl.journal.format import EXPIRE
 from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
 
 if TYPE_CHECKING:
+    from sowctl.engine.queues.handles import CommandFailure
     from sowctl.engine.queues.queue_change import QueueChange
 
 MAX_CHANGE_PAGES = 256
@@ -73,11 +74,18 @@ def return_holder_leases(turn: QueueChange, holder: int) -> None:
 
 
 def return_message(
-    turn: QueueChange, spot: PageMessage, *, delay_us: int = 0, cancelled: bool = False, started: bool = True
+    turn: QueueChange,
+    spot: PageMessage,
+    *,
+    delay_us: int = 0,
+    cancelled: bool = False,
+    started: bool = True,
+    failure: CommandFailure | None = None,
 ) -> str | None:
     """Return a leased message; the reason why it is delivered no more, None where it is.
 
     ``delay_us``: not before so long. ``started`` False: it was handed back untouched, so this was no delivery.
+    ``failure``: what is kept with it if it is dead now.
     """
     rows, queue = turn.rows, turn.queue
     _, page, index = spot
@@ -98,7 +106,8 @@ def return_message(
     if reason is not None:
         entry = QueueEntry(EXPIRE, read_bookmark(page, index, turn.owner), reason)
         turn.add_entry(entry)
-        mark_dead(rows, spot, reason, turn.now)
+        holder = rows.load_holder(page.holders[index])
+        mark_dead(rows, spot, reason, turn.now, "" if holder is None else holder.name, failure)
         count_settled(rows, entry, turn.now)
         return reason
     release_lease(rows, spot)

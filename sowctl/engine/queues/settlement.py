@@ -16,6 +16,7 @@ from sowctl.store.queue.page import BARRIER, DONE, LEASED, READY, BlockPlace, Pa
 from sowctl.store.queue.values import Dead
 
 if TYPE_CHECKING:
+    from sowctl.engine.queues.handles import CommandFailure
     from sowctl.store.queue.rows import BookmarkName, StateRows
 
 TIME_LIMIT_REASON, FORCED_REASON, MAX_CANCELS_REASON, MAX_DELIVERIES_REASON, GONE_REASON = (
@@ -174,8 +175,15 @@ class SettlementBatch:
             holder.acked += count
 
 
-def mark_dead(rows: StateRows, spot: PageMessage, reason: str, now: int) -> None:
-    """The message is delivered no more, and kept as dead."""
+def mark_dead(
+    rows: StateRows,
+    spot: PageMessage,
+    reason: str,
+    now: int,
+    holder: str = "",
+    failure: CommandFailure | None = None,
+) -> None:
+    """The message is delivered no more, and kept as dead. ``holder`` had it last, and ``failure`` is what happened."""
     _, page, index = spot
     place = page.find_block_place(index)
     dead = Dead(
@@ -188,6 +196,9 @@ def mark_dead(rows: StateRows, spot: PageMessage, reason: str, now: int) -> None
         page.sequences[index],
         page.expirations[index],
         page.priorities[index],
+        holder,
+        None if failure is None else failure.exit_status,
+        "" if failure is None else failure.stderr,
     )
     # Keeps the bookmark: a dead message can still be requeued or acknowledged by it.
     settle_message(rows, spot, keep_name=True)

@@ -12,14 +12,16 @@ import select
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from shutil import which
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from msgspec import Struct
 
+from sowctl.engine.queues.handles import CommandFailure
 from sowctl.engine.queues.queue import build_handle
 from sowctl.engine.queues.reports import compute_depth
 from sowctl.engine.subscriptions.waker import Waker
@@ -39,6 +41,12 @@ FILE_PLACEHOLDER = "{}"
 MAX_BACKOFF_SECONDS = 300.0
 STOP_GRACE_SECONDS = 5.0
 """Seconds that commands have to end when the worker is told to."""
+MAX_ERROR_LINES = 10
+MAX_ERROR_CHARACTERS = 2000
+"""Lines, and characters, of the standard error of a command that are kept with a dead message."""
+_ERROR_END_SECONDS = 0.5
+"""Seconds to wait for the end of the standard error of a command that has ended."""
+_STANDARD_ERROR = 2
 _POLL_INTERVAL_SECONDS = 0.02
 """Seconds between two looks at commands where the system does not announce their end."""
 
@@ -82,13 +90,49 @@ class WorkReport(Struct):
     failed: int = 0
 
 
-class _CommandRun:
-    """A command that runs, and the messages that it got."""
+class _ErrorReader(threading.Thread):
+    """Passes on what a command writes to its standard error, and remembers the end of it.
 
-    def __init__(self, messages: list[QueueMessage], process: subprocess.Popen[bytes], files: list[Any]) -> None:
+    A thread, because a command must not wait for a worker that waits for a lock. It ends with the last process that has
+    the pipe, which may outlive the command.
+    """
+
+    def __init__(self, pipe: BinaryIO, target: int) -> None:
+        super().__init__(name="standard error of a command", daemon=True)
+        self._pipe = pipe
+        self._target = target
+        self._end = b""
+
+    def run(self) -> None:
+        """Read until nobody can write any more."""
+        with self._pipe:
+            while chunk := os.read(self._pipe.fileno(), 1 << 16):
+                # A character has four bytes at most.
+                self._end = (self._end + chunk)[-4 * MAX_ERROR_CHARACTERS :]
+                with suppress(OSError):
+                    os.write(self._target, chunk)
+
+    def read_last_lines(self) -> str:
+        """The last lines, once the command has ended."""
+        self.join(_ERROR_END_SECONDS)
+        text = self._end.decode("utf-8", "replace").rstrip()
+        return "\n".join(text.splitlines()[-MAX_ERROR_LINES:])[-MAX_ERROR_CHARACTERS:]
+
+
+class _CommandRun:
+    """A command that runs, and the messages that it got; ``errors`` reads its standard error, if that is asked for."""
+
+    def __init__(
+        self,
+        messages: list[QueueMessage],
+        process: subprocess.Popen[bytes],
+        files: list[Any],
+        errors: _ErrorReader | None = None,
+    ) -> None:
         self.messages = messages
         self.process = process
         self.files = files
+        self.errors = errors
         self.descriptor = _open_descriptor(process.pid)
         self.renewed = time.monotonic()
 
@@ -96,6 +140,13 @@ class _CommandRun:
     def handles(self) -> list[MessageHandle]:
         """The leases that this command works under; barriers have none."""
         return [build_handle(message) for message in self.messages if message.token]
+
+    def describe_failure(self) -> CommandFailure:
+        """Why the command, which has ended, did not process its messages."""
+        status = self.process.returncode
+        # As a shell counts signals.
+        status = status if status >= 0 else 128 - status
+        return CommandFailure(status, "" if self.errors is None else self.errors.read_last_lines())
 
     def close(self) -> None:
         if self.descriptor >= 0:
@@ -116,6 +167,7 @@ class Worker:
         self._ended: list[_CommandRun] = []
         self._leased: list[QueueMessage] = []
         self._unburied: set[int] = set()
+        self._readers: list[_ErrorReader] = []
         self._idle: float | None = None
         """Since when there is nothing to do, though messages are pending."""
         self._told = False
@@ -154,6 +206,10 @@ class Worker:
         finally:
             waker.close()
             self._stop_commands()
+            # What commands have written is passed on before this process may end.
+            until = time.monotonic() + _ERROR_END_SECONDS
+            for reader in self._readers:
+                reader.join(max(0.0, until - time.monotonic()))
             if self._epoll is not None:
                 self._epoll.close()
 
@@ -228,6 +284,8 @@ class Worker:
             process = subprocess.Popen(
                 arguments,
                 stdin=given,
+                # With at-most-once there are no dead messages that could tell of it.
+                stderr=None if self._final else subprocess.PIPE,
                 env=environment,
                 # A process group of its own, so that killpg also reaches processes started by the command.
                 process_group=0,
@@ -238,7 +296,12 @@ class Worker:
             for file in files:
                 file.close()
             raise _make_start_error(arguments[0], problem.strerror) from problem
-        job = _CommandRun(messages, process, files)
+        errors = None
+        if process.stderr is not None:
+            errors = _ErrorReader(cast("BinaryIO", process.stderr), _STANDARD_ERROR)
+            errors.start()
+            self._readers = [one for one in self._readers if one.is_alive()] + [errors]
+        job = _CommandRun(messages, process, files, errors)
         self._jobs.append(job)
         if self._epoll is not None and job.descriptor >= 0:
             self._epoll.register(job.descriptor, select.EPOLLIN)
@@ -271,8 +334,8 @@ class Worker:
             self._ended = [job for job in self._ended if job not in good]
         if self._ended:
             handles = [
-                build_handle(message, round(self._compute_backoff(message.cancels) * 1e6))
-                for job in self._ended
+                build_handle(message, round(self._compute_backoff(message.cancels) * 1e6), failure)
+                for job, failure in [(job, job.describe_failure()) for job in self._ended]
                 for message in job.messages
                 if message.token
             ]
@@ -331,6 +394,8 @@ class Worker:
             self.queue.instance.notify(f"dead letter {message.bookmark} stays in the queue: {problem.message}")
         else:
             self.report.buried += self.queue.bury([message.txid])
+            # With the message in another topic nothing else tells why it is there.
+            self.queue.instance.notify(describe_dead(message))
 
     def _compute_pause(self) -> float | None:
         """Return the seconds until the worker has something to do; None for nothing."""
@@ -377,6 +442,19 @@ class Worker:
         except SowError as problem:
             # They return with the lock of this worker's file, which ends with the process.
             self.queue.instance.notify(f"{problem.message}; leases are returned when this process ends")
+
+
+def describe_dead(message: QueueMessage) -> str:
+    """One line about a dead message: reason, deliveries, who had it last, and how its command ended."""
+    deliveries = format_count(message.deliveries, "delivery", "deliveries")
+    parts = [f"dead letter {message.bookmark}: {message.reason}, {deliveries}"]
+    if message.holder:
+        parts.append(f"last with {message.holder}")
+    if message.exit_status is not None:
+        parts.append(f"exit status {message.exit_status}")
+    if message.stderr:
+        parts.append(message.stderr.splitlines()[-1])
+    return ", ".join(parts)
 
 
 def _make_start_error(program: str, why: str | None) -> MissingError:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from sowctl.store.meta import Definition
     from sowctl.values.topicref import TopicRef
 
+UNKNOWN_STATE_CODE = "SOW-ENG-050"
+"""The code of the error about a past state that is not known any more."""
+
 
 class EmptySource(Source):
     """The state before a topic's window: empty (``behaviour`` 2.1, rule 6)."""
@@ -277,7 +280,7 @@ def open_past_file(instance: Instance, path: Path, at: int) -> Source:
     last = base.meta.last_time
     base.close()
     raise MissingError(
-        "SOW-ENG-050",
+        UNKNOWN_STATE_CODE,
         f"the state at {format_time(at)} is unknown: the file has no versions",
         place=str(path),
         hint=f"the earliest available instant is {format_time(last)}",
@@ -409,7 +412,7 @@ class _PiecedSource(Source):
 def _make_too_early_error(topic: TopicConfig, first: int, why: str, txid: int | None = None) -> MissingError:
     place = format_time(first) if txid is None else f"that of txid {txid}"
     return MissingError(
-        "SOW-ENG-050",
+        UNKNOWN_STATE_CODE,
         f"the state of topic {topic.name!r} at that instant is unknown: {why}",
         hint=f"the earliest available instant is {place}",
         topic=topic.name,

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.values.times import Micros
 
-EventCommand = Literal["group_begin", "sow", "group_end", "publish", "delta_publish", "oof", "progress", "completed"]
+EventCommand = Literal[
+    "group_begin", "sow", "group_end", "publish", "delta_publish", "oof", "sow_delete", "progress", "completed"
+]
 EventReason = Literal["deleted", "expired", "match"]
 
 
@@ -40,7 +42,7 @@ class Event(DescribedStruct, frozen=True):
     """One event. ``timestamp`` in microseconds UTC; what an event has not is None.
 
     ``bookmark`` is where a subscription can be taken up again: behind this event. ``data`` are the bytes of a message
-    of ``message_type``; ``reason`` says why a record went out of focus.
+    of ``message_type``; ``reason`` says why a record went out of focus or was deleted.
     """
 
     command: EventCommand
@@ -94,7 +96,8 @@ class EventBatch(DescribedStruct):
     ``names`` are SOW keys as their users see them, None without a SOW. ``txids`` and ``times`` are those of the entries
     that caused the events, 0 where none did; ``publishers`` and ``sequences`` their bookmarks, None where there are
     none. ``logical`` are the names of logical topics, where there are such. ``sound``: every payload was read when it
-    was published, so that it is a message of its type.
+    was published, so that it is a message of its type. ``unknown``: the records are deleted, and what they were is not
+    known; their payloads are empty and stand for none.
     """
 
     command: EventCommand
@@ -112,6 +115,7 @@ class EventBatch(DescribedStruct):
     query_id: str | None = None
     batch_size: int | None = None
     sound: bool = True
+    unknown: bool = False
 
     @property
     def message_type(self) -> str:
@@ -159,6 +163,7 @@ class EventBatch(DescribedStruct):
             self.query_id,
             self.batch_size,
             self.sound,
+            self.unknown,
         )
 
     def __iter__(self) -> Iterator[Event]:
@@ -186,7 +191,7 @@ class EventBatch(DescribedStruct):
                 bookmark,
                 txid or None,
                 time,
-                payload,
+                None if self.unknown else payload,
                 self.reason,
                 correlation,
                 self.query_id,

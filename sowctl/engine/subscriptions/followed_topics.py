@@ -66,7 +66,7 @@ def _make_feed(instance: Instance, wanted: Interest) -> Feed:
         from sowctl.engine.subscriptions.feeds.page import PageFeed
 
         return PageFeed(instance, wanted)
-    if options.oof or options.delta:
+    if options.oof or options.deletes or options.delta:
         from sowctl.engine.subscriptions.feeds.focus import FocusFeed
 
         return FocusFeed(instance, wanted)

@@ -84,11 +84,12 @@ def compile_interests(instance: Instance, topics: Sequence[TopicConfig], options
     for topic in topics:
         _check_record_options(topic, options)
         # A pattern may match a queue among others: then out-of-focus events come from the others only.
-        if options.oof and is_queue(topic) and len(topics) == 1:
+        if (options.oof or options.deletes) and is_queue(topic) and len(topics) == 1:
+            wish = "--oof" if options.oof else "--deletes"
             raise UsageError(
                 "SOW-FOL-028",
                 f"{topic.name!r} is a queue, which has no out-of-focus messages",
-                hint="remove --oof; sowctl queue info counts processed messages",
+                hint=f"remove {wish}; sowctl queue info counts processed messages",
             )
         kind = instance.find_message_type(topic.message_type)
         _check_conflation(instance, topic, kind, options)
@@ -131,7 +132,7 @@ _TEXT_OPTIONS = (
     "bookmark_not_found",
     "rate",
 )
-_SWITCH_OPTIONS = ("sow", "until_now", "oof", "delta", "no_empties", "send_keys", "events")
+_SWITCH_OPTIONS = ("sow", "until_now", "oof", "deletes", "delta", "no_empties", "send_keys", "events")
 _COUNT_OPTIONS = "top_n", "skip_n", "batch_size", "most"
 _MIN_COUNTS = {"top_n": 0, "skip_n": 0, "most": 1}
 _MIN_SECONDS = {"lasting": 0.0, "progress_every": 0.001, "rate_max_gap": 0.0}
@@ -188,13 +189,32 @@ def _check_combinations(options: SubscribeOptions, topics: Sequence[TopicConfig]
         raise UsageError(
             "SOW-FOL-012", "groups of a subscription cannot be ordered", hint="remove --order-by, --top-n and --skip-n"
         )
+    _check_delete_options(options)
     _check_replay_options(options)
+
+
+def _check_delete_options(options: SubscribeOptions) -> None:
+    """Refuse sow_delete events where others say the same, or where messages do not stand for records."""
+    if not options.deletes:
+        return
+    if options.sow:
+        words = "deletions are printed only without initial records"
+        raise _make_replay_error(words, "add --no-sow, or use --oof instead of --deletes")
+    for name, given in (
+        ("oof", options.oof),
+        ("conflation", options.conflation is not None),
+        ("projection", options.projection is not None),
+        ("skip-n", is_page(options)),
+    ):
+        if given:
+            raise _make_replay_error(f"--deletes and --{name} exclude each other", f"remove --{name}")
 
 
 def _check_record_options(topic: TopicConfig, options: SubscribeOptions) -> None:
     """Refuse what only a topic with records can give."""
     wishes = {
         "oof": options.oof,
+        "deletes": options.deletes,
         "delta": options.delta,
         "projection": options.projection is not None,
         "skip-n": is_page(options),

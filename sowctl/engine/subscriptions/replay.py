@@ -1,21 +1,28 @@
 """The replaying part of a subscription with a bookmark: which entries belong to it, how fast they go, where it ends.
 
 :class:`~sowctl.engine.subscriptions.subscription.Subscription` drives it: it asks for the beginning, lets changes of
-the journal through :meth:`Replay.select_replayed`, and hands out deliveries as :meth:`Replay.deliver_paced` gives them.
+the journal through :meth:`Replay.count_skipped`, and hands out deliveries as :meth:`Replay.deliver_paced` gives them.
 Ruled by ``behaviour`` 4.6.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sowctl.engine.subscriptions.bookmarks import NOW, BookmarkRange, RangeBound, parse_bookmark_range
 from sowctl.engine.subscriptions.events import Delivery, EventBatch
 from sowctl.engine.subscriptions.pace import ReplayPace, parse_rate
-from sowctl.engine.subscriptions.replay_start import ReplayStart, find_replay_start, open_replay_states
+from sowctl.engine.subscriptions.replay_start import (
+    ReplayStart,
+    find_replay_start,
+    open_replay_states,
+    open_states_before,
+)
 from sowctl.engine.subscriptions.spans import NotFoundPolicy
 from sowctl.engine.subscriptions.topic_states import TopicStates
 from sowctl.errors import UsageError
@@ -68,6 +75,7 @@ class Replay:
                 "top_n without records is a number of replayed messages, but a replay from now on has none",
                 hint="start earlier, or use --max",
             )
+        self._deletes = options.deletes
         self._not_found = parse_not_found_policy(options.bookmark_not_found)
         rate = None if options.rate is None else parse_rate(options.rate)
         self._pace = None if rate is None else ReplayPace(rate, options.rate_max_gap, monotonic)
@@ -84,6 +92,7 @@ class Replay:
     def open_start_states(self, tail: JournalTail, *, sow: bool, until_now: bool) -> tuple[TopicStates, int | None]:
         """The states to begin with, with ``sow``, and the txid of the last entry, if any; ``tail`` stands behind them.
 
+        Without ``sow``, but with the option ``deletes``, the states after the last entry that is not replayed.
         ``until_now``: nothing behind what is there now. Raises as ``find_replay_start`` and ``open_replay_states`` of
         ``replay_start``.
         """
@@ -91,10 +100,13 @@ class Replay:
         until = past.span.until
         if until_now:
             until = past.caught_up if until is None else min(until, past.caught_up)
-        if not sow:
+        if not sow and not self._deletes:
             tail.start_after(past.span.after)
             return TopicStates(past.span.after, self._instance.now, [None] * len(self._topics), ExitStack()), until
-        together, after = open_replay_states(self._instance, self._topics, past)
+        if sow:
+            together, after = open_replay_states(self._instance, self._topics, past)
+        else:
+            together, after = open_states_before(self._instance, self._topics, past.span.after), past.span.after
         with ExitStack() as held:
             # Closed here only if start_after raises; otherwise the caller closes them.
             held.callback(together.close)
@@ -102,13 +114,10 @@ class Replay:
             held.pop_all()
         return together, until
 
-    def select_replayed(self, changes: TopicChanges) -> TopicChanges:
-        """Return the changes that belong to the replay: its beginning may be a time."""
+    def count_skipped(self, changes: TopicChanges) -> int:
+        """Return how many of the first changes do not belong to the replay: its beginning may be a time."""
         since = self.past.span.since
-        if not since:
-            return changes
-        times = [at for _, at in read_all_stamps(changes.values)]
-        return changes if min(times) >= since else changes.select([at for at, one in enumerate(times) if one >= since])
+        return bisect_left(read_all_stamps(changes.values), since, key=itemgetter(1)) if since else 0
 
     def find_end_txid(self, block: Block, refs: Collection[TopicRef]) -> int | None:
         """The txid with which the replay ends, if it does within a block, because it ends at a time."""

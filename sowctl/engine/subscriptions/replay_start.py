@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from sowctl.engine.fold.blocks import find_entry_places
 from sowctl.engine.sources.current import open_current_source
-from sowctl.engine.sources.past import plan_past_state
+from sowctl.engine.sources.opener import open_source
+from sowctl.engine.sources.past import UNKNOWN_STATE_CODE, EmptySource, plan_past_state
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.subscriptions.spans import (
     NotFoundPolicy,
@@ -26,9 +28,11 @@ from sowctl.engine.subscriptions.spans import (
 from sowctl.engine.subscriptions.topic_states import TopicStates
 from sowctl.engine.topics.positions import NO_STORE_CODE, has_log, open_log
 from sowctl.engine.topics.retention import find_version_at
+from sowctl.engine.topics.targets import Target
 from sowctl.errors import MissingError, RefusedError
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
+from sowctl.values.times import EntryInstant
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -144,6 +148,58 @@ def open_replay_states(instance: Instance, topics: Sequence[TopicConfig], past: 
                 _require_entries_after(instance, topic, least)
                 after = least
         return TopicStates(past.span.after, instance.now, sources, held.pop_all()), after
+
+
+def open_states_before(instance: Instance, topics: Sequence[TopicConfig], txid: int) -> TopicStates:
+    """The state of each topic after the entry ``txid``, of which a consumer holds the records.
+
+    Lifetimes are judged at the time of the topic's last entry up to there: those that ended later may not have been
+    reported, and are reported once more otherwise. What the journal does not prove any more is unknown; a note says so.
+    """
+    with ExitStack() as held:
+        sources: list[Source | None] = []
+        unknown = set()
+        for topic in topics:
+            last = _read_last_time(instance, topic, txid)
+            source = None
+            if last is not None:
+                try:
+                    source = open_source(instance, Target(topic=topic), EntryInstant(last, txid))
+                except MissingError as error:
+                    if error.code not in (NO_STORE_CODE, UNKNOWN_STATE_CODE):
+                        raise
+                    if error.code == UNKNOWN_STATE_CODE:
+                        unknown.add(topic.ref)
+                else:
+                    held.callback(source.close)
+            # Before the window of its History a topic has an empty state by definition, which is not what it was.
+            if isinstance(source, EmptySource):
+                unknown.add(topic.ref)
+                source = None
+            sources.append(source)
+        if unknown:
+            names = ", ".join(sorted({topic.label for topic in topics if topic.ref in unknown}))
+            instance.notify_once(
+                "records before a replay",
+                f"{names}: the records at txid {txid} are unknown, because older journals were removed: deletions of "
+                "these have no message, and their expirations are not printed",
+            )
+        return TopicStates(txid, instance.now, sources, held.pop_all(), frozenset(unknown))
+
+
+def _read_last_time(instance: Instance, topic: TopicConfig, txid: int) -> Micros | None:
+    """The time of the last entry of a topic up to a txid; None if there is none."""
+    if topic.key_mode == "none" or not has_log(instance):
+        return None
+    ref = topic.whole_topic.ref
+    with open_log(instance) as log:
+        state = log.read_state_before(txid)
+        last = known.last_time if (known := state.topic_states.get(ref)) is not None else None
+        # The state is that of a file's or a block's beginning: what comes between is looked at entry by entry.
+        for block in log.iter_blocks(after=state.end.txid, until=txid, topic=ref):
+            places = find_entry_places(block, ref, until=txid, unkeyed=True)
+            last = block.decode_columns().times[places[-1]] if places else last
+    return last
 
 
 def _open_past_state(

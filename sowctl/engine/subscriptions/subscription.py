@@ -405,6 +405,8 @@ class Subscription:
             if one.store is not None:
                 stored = None if source is None else source.base_source.stored_source
                 one.store.start_after(None if stored is None else stored.snapshot)
+            if ref in together.unknown:
+                feed.begin_unknown()
             feed.preload_records(source)
             shown = self.options.sow
             if shown:
@@ -445,9 +447,14 @@ class Subscription:
             if any(topic in followed for topic in block.topic_refs):
                 owner = self._instance.publisher_id
                 for changes in iterate_block_changes(block, logged, owner, self._tail.txid, until):
-                    taken = changes if replay is None else replay.select_replayed(changes)
-                    if len(taken):
-                        yield from followed[changes.topic].feed.deliver_changes(taken)
+                    feed = followed[changes.topic].feed
+                    skipped = 0 if replay is None else replay.count_skipped(changes)
+                    if skipped:
+                        # Times do not go back within a topic: what is older than the start comes first.
+                        feed.skip_changes(changes.select(range(skipped)))
+                        changes = changes.select(range(skipped, len(changes)))
+                    if len(changes):
+                        yield from feed.deliver_changes(changes)
             # Advanced after the events of the block: `bookmark` must not be ahead of the events handed out.
             self.txid = block.last_txid if until is None else min(block.last_txid, until)
             if replay is not None and replay.is_over:

@@ -24,18 +24,21 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
     from sowctl.engine.subscriptions.journal_tail import JournalTail
+    from sowctl.values.topicref import TopicRef
 
 
 class TopicStates(DescribedStruct):
     """The states of topics up to ``txid``; None for a topic without records: nothing published yet, or no SOW.
 
-    ``now``: the time at which lifetimes are judged, microseconds UTC. To be closed.
+    ``now``: the time at which lifetimes are judged, microseconds UTC. ``unknown``: the topics whose state at the txid
+    the journal does not have any more; their sources are None. To be closed.
     """
 
     txid: int
     now: int
     sources: list[Source | None]
     held: ExitStack
+    unknown: frozenset[TopicRef] = frozenset()
 
     def close(self) -> None:
         """Let go of all snapshots."""

@@ -8,6 +8,7 @@ No verb imports another; what two of them share is in a package below. In the or
 * ``query``: records by filter.
 * ``get``: records by key.
 * ``subscribe``: records at one instant, then their changes.
+* ``changes``: what happened to the records of a topic since a position.
 * ``explain``: the plans of a query.
 * ``history``: versions of records.
 * ``snapshot``: a past state of a topic, as records or as a store file.

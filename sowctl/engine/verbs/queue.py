@@ -28,7 +28,7 @@ LEASED_FIELDS = ("topic", "txid", "timestamp", "bookmark", "token", "lease_until
 """Metadata of leased messages, in their order."""
 PEEKED_FIELDS = (
     "state", "topic", "txid", "timestamp", "expiration", "bookmark", "token", "lease_until", "until", "holder",
-    "deliveries", "cancels", "priority", "barrier", "reason",
+    "deliveries", "cancels", "priority", "barrier", "reason", "exit_status", "stderr",
 )  # fmt: skip
 """Metadata of messages that were looked at."""
 
@@ -117,6 +117,8 @@ class QueueRecord:
             "priority": message.priority or None,
             "barrier": True if message.barrier else None,
             "reason": message.reason or None,
+            "exit_status": message.exit_status,
+            "stderr": message.stderr or None,
         }
 
 

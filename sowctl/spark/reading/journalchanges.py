@@ -18,17 +18,16 @@ from sowctl.arrow import arrays
 from sowctl.arrow.entries import EntryColumns, build_entry_column
 from sowctl.arrow.inference import build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.engine.fold.blocks import find_entry_places, read_values_at
 from sowctl.engine.fold.changefeed import (
     CHANGE_ROW_TYPES,
-    DELETION,
-    PREIMAGE,
     LastEntries,
     RecordState,
-    build_change_rows,
-    fold_entries,
+    cut_parts,
+    list_block_sizes,
+    read_block_changes,
     read_records_at,
 )
+from sowctl.engine.fold.journal_fold import EntrySpan
 from sowctl.errors import UsageError
 from sowctl.journal.stretch import Segment, Stretch
 from sowctl.remote.place import RemotePath
@@ -82,7 +81,13 @@ class ChangePlan:
         ref = find_topic(log, self._query)
         if ref is None or after >= until:
             return []
-        parts = _cuts(log, max(after, log.first_txid - 1), until, self._query.partition_bytes)
+        # What a part has to know of the records before it is true for exact txids alone, so the headers of all blocks
+        # are read; LastEntries reads more of each.
+        after, size = max(after, log.first_txid - 1), self._query.partition_bytes
+        blocks = list_block_sizes(log, after, until)
+        if size is None:
+            size = compute_partition_bytes(sum(stored for _, stored, _ in blocks), os.cpu_count() or 1)
+        parts = [(part.after, part.until) for part in cut_parts(blocks, after, until, size)]
         if not self._images:
             # What is asked for stands in the entries themselves.
             return _stretches(log, [(low, high, None) for low, high in parts])
@@ -138,29 +143,6 @@ def _is_any_in(file: Segment, txids: Any) -> bool:
     number = txids.dtype.type
     low, high = txids.searchsorted([number(file.first_txid), number(file.last_txid + 1)])
     return bool(low < high)
-
-
-def _cuts(log: Journal, after: int, until: int, size: int | None) -> list[tuple[int, int]]:
-    """Return the txid bounds of parts: blocks of about ``size`` stored bytes (None: as entries are cut).
-
-    What a part has to know of the records before it is true for exact txids alone, so the headers of all blocks are
-    read; :class:`~sowctl.engine.fold.changefeed.LastEntries` reads more of each.
-    """
-    blocks = []
-    for ref in log.iter_block_refs(after):
-        if ref.header.first_txid > until:
-            break
-        blocks.append((ref.header.last_txid, ref.header.size))
-    if size is None:
-        size = compute_partition_bytes(sum(stored for _, stored in blocks), os.cpu_count() or 1)
-    made, low, held = list[tuple[int, int]](), after, 0
-    for last, stored in blocks:
-        held += stored
-        if held >= size:
-            made.append((low, min(last, until)))
-            low, held = last, 0
-    # The last block may be cut by ``until``, and entries that were removed end no block.
-    return [*made, (low, until)] if low < until else made
 
 
 def needs_images(query: JournalQuery, schema: pyarrow.Schema) -> bool:
@@ -227,28 +209,14 @@ class _Changes:
 
     def build_batch(self, block: Block, after: int, until: int, state: RecordState) -> pyarrow.RecordBatch | None:
         """The rows of a block's entries in these txids; ``state`` is folded on to its end."""
-        import numpy as np
         import pyarrow as pa
 
         bounds = self._query.build_bounds()
-        places = np.array(find_entry_places(block, self._ref, after=after, until=until), np.int64)
+        found_rows = read_block_changes(block, self._ref, EntrySpan(after, until), state if self._images else None)
+        places, kinds, entries, row_keys, images = found_rows
         if not len(places):
             return None
-        keys: list[bytes] = []
-        values: list[bytes] = []
-        met: list[bytes | None] = []
-        if self._images:
-            keys, values = read_values_at(block, places.tolist())
-            met = fold_entries(state, keys, values)
         columns = block.decode_numpy_columns()
-        kinds, entries = build_change_rows(columns.operations[places], columns.flags[places])
-        row_keys: list[bytes] = []
-        images: list[bytes | None] = []
-        if self._images:
-            old = np.isin(kinds, [CHANGE_ROW_TYPES.index(PREIMAGE), CHANGE_ROW_TYPES.index(DELETION)]).tolist()
-            rows = entries.tolist()
-            row_keys = [keys[at] for at in rows]
-            images = [met[at] if before else values[at] for at, before in zip(rows, old, strict=True)]
         wanted = _mask_within(columns.times[places][entries], bounds.times)
         if self._filtered:
             wanted &= self._match_rows(row_keys, images)

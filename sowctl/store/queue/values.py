@@ -118,7 +118,11 @@ class Barrier(Struct, array_like=True):
 
 
 class Dead(Struct, array_like=True):
-    """A message that was delivered or cancelled too often. ``since`` microseconds UTC."""
+    """A message that was delivered or cancelled too often. ``since`` microseconds UTC.
+
+    ``holder`` had it last; ``exit_status`` and ``stderr``, its last lines, are those of the worker's command. They have
+    no values in rows of earlier releases, and where the state was made of the journal.
+    """
 
     reason: str
     deliveries: int
@@ -129,6 +133,9 @@ class Dead(Struct, array_like=True):
     sequence: int = 0
     expiration: int = 0
     priority: int = 0
+    holder: str = ""
+    exit_status: int | None = None
+    stderr: str = ""
 
 
 _decoders: dict[type[Any], msgpack.Decoder[Any]] = {}

@@ -410,3 +410,64 @@ def test_a_worker_outlives_the_loss_of_the_state(queues: MakeQueueLab) -> None:
             other.unregister_worker(successor)
         queue.unregister_worker(number)
     assert lab.states() == [(1, "ready"), (2, "ready"), (3, "ready")]
+
+
+def dead(lab: QueueLab) -> list[tuple[object, ...]]:
+    """Of each dead message: reason, deliveries, holder, exit status, standard error."""
+    with lab.queue() as queue:
+        found = queue.peek(state="dead")
+    return [(one.reason, one.deliveries, one.holder, one.exit_status, one.stderr) for one in found]
+
+
+def test_a_dead_message_has_what_the_last_command_left(queues: MakeQueueLab, capfd: pytest.CaptureFixture[str]) -> None:
+    lab = queues("<MaxCancels>2</MaxCancels>")
+    lab.put(1)
+    work(lab, "sh", "-c", 'for n in 1 2 3 4 5 6 7 8 9 10 11 12; do echo "line $n" >&2; done; exit 3')
+    (row,) = dead(lab)
+    assert row[:4] == ("max_cancels", 2, "w", 3)
+    assert str(row[4]).splitlines() == [f"line {number}" for number in range(3, 13)]
+    # It is passed on as well, from both runs.
+    assert capfd.readouterr().err.count("line 12\n") == 2
+    lab.put(2)
+    work(lab, "sh", "-c", "printf '%5000s' x >&2; kill -9 $$")
+    assert [(row[3], len(str(row[4]))) for row in dead(lab)] == [(3, 72), (137, 2000)]
+    # What is delivered again is another try.
+    with lab.queue() as queue:
+        queue.requeue([one.name for one in queue.peek(state="dead")])
+    work(lab, "true")
+    assert dead(lab) == []
+
+
+def test_a_dead_message_without_a_command_has_who_had_it_last(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxDeliveries>1</MaxDeliveries>", "<LeasePeriod>10s</LeasePeriod>")
+    lab.put(1)
+    with lab.queue() as queue:
+        queue.lease_for_client(1, "by hand")
+    lab.clock.tick(60)
+    with lab.queue() as queue:
+        queue.lease_for_client(1, "another")
+    assert dead(lab) == [("max_deliveries", 1, "by hand", None, "")]
+    # Made of the journal alone, the state has the reason and no more.
+    for path in lab.directory.glob("journal/*.queues/*"):
+        path.unlink()
+    assert [row[0] for row in dead(lab)] == ["max_deliveries"]
+    assert lab.findings() == []
+
+
+def test_a_process_that_outlives_its_command_keeps_nobody_waiting(queues: MakeQueueLab) -> None:
+    lab = queues("<MaxCancels>1</MaxCancels>")
+    lab.put(1)
+    began = time.monotonic()
+    work(lab, "sh", "-c", "echo last words >&2; sleep 4 & exit 1")
+    assert time.monotonic() - began < 3
+    assert dead(lab)[0][3:] == (1, "last words")
+    time.sleep(max(0.0, 4.5 - (time.monotonic() - began)))
+
+
+def test_what_commands_write_comes_whole_through_the_worker(
+    queues: MakeQueueLab, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab = queues()
+    lab.put(*range(4))
+    work(lab, "sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x >&2; echo >&2", concurrency=2)
+    assert capfd.readouterr().err.count("x") == 4 * 300_000

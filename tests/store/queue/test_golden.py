@@ -1,5 +1,7 @@
 """The state file of format version 1 is read for ever: ``tests/formats/v1/state.queue`` was written once.
 
+``dead.queue`` has what was added to the rows of dead messages later.
+
 It belongs to no journal: what it holds is read row by row.
 """
 
@@ -20,6 +22,8 @@ from sowctl.store.queue.values import Barrier, Dead, Holder, Minute, QueueState
 
 GOLDEN = Path(__file__).parents[2] / "formats" / "v1" / "state.queue"
 EXPECTED = GOLDEN.with_suffix(".json")
+DEAD = GOLDEN.with_name("dead.queue")
+DEAD_EXPECTED = GOLDEN.with_name("dead.json")
 START = 1_767_225_600_000_000
 
 
@@ -58,13 +62,30 @@ def write_sample(path: Path) -> None:
     file.close()
 
 
+def write_dead_sample(path: Path) -> None:
+    """A dead message as a worker leaves it, one whose lease expired, and one of which nothing more is known."""
+    file = QueueFile(path, SEAM, boot=None, lock_wait=1)
+    with file.begin_change() as rows:
+        rows.reset_state(QueueState("orders", "json", b"0123456789abcdef", "epoch", START, b"L" * 16, 7, 400))
+        facts = (2, 1, START, (1, 80, 4), 5)
+        rows.put_dead(5, Dead("max_cancels", *facts, 4, 0, 3, "worker é", 137, "first\nlast é"))
+        rows.put_dead(6, Dead("max_deliveries", *facts, 5, 0, 0, "worker"))
+        rows.put_dead(7, Dead("max_deliveries", *facts, 6))
+    file.close()
+
+
+def _cut_defaults(row: list[object]) -> list[object]:
+    """A row of a dead message without what was added later, where it has no value there."""
+    return row[:9] if row[9:] == ["", None, ""] else row
+
+
 def everything(rows: StateRows) -> dict[str, object]:
     """What a reader of the rows gets, as JSON has it."""
     found: dict[str, object] = {
         "state": {name: getattr(rows.state, name) for name in rows.state.__struct_fields__},
         "holders": {str(number): to_builtins(row) for number, row in rows.list_holders().items()},
         "barrier": to_builtins(rows.find_first_barrier()),
-        "dead": {str(number): to_builtins(row) for number, row in rows.list_dead_messages().items()},
+        "dead": {str(number): _cut_defaults(to_builtins(row)) for number, row in rows.list_dead_messages().items()},
         "named": [rows.find_named_txid((5, 6)), rows.find_deferral((5, 99))],
         "ready": list(rows.iter_ready_pages()),
         "alarms": [rows.list_alarm_pages(1 << 62), rows.find_next_alarm()],
@@ -106,3 +127,11 @@ def test_a_look_leaves_the_golden_file_as_it_is(tmp_path: Path) -> None:
     shutil.copy(GOLDEN, tmp_path / "state.queue")
     read(tmp_path / "state.queue")
     assert (tmp_path / "state.queue").read_bytes() == GOLDEN.read_bytes()
+
+
+def test_dead_messages_with_what_their_commands_left(tmp_path: Path) -> None:
+    shutil.copy(DEAD, tmp_path / "dead.queue")
+    expected = json.loads(DEAD_EXPECTED.read_text())
+    assert read(tmp_path / "dead.queue")["dead"] == expected
+    write_dead_sample(tmp_path / "new.queue")
+    assert read(tmp_path / "new.queue")["dead"] == expected

@@ -18,6 +18,7 @@ from sowctl.engine.maintenance.retention.archive import archive_files
 from sowctl.engine.maintenance.retention.compression import compress_files
 from sowctl.engine.maintenance.retention.journal_repair import repair_journal as mend
 from sowctl.engine.maintenance.retention.prune import KeepRule, prune_files
+from sowctl.engine.maintenance.retention.rotation import rotate_journal
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions, SubscribeOptions
 from sowctl.engine.topics.targets import Target, build_new_topic_resolver, resolve_followed_topics
 from sowctl.engine.verbs.delete import delete_records
@@ -228,6 +229,13 @@ class Compress(Actor):
         list(compress_files(instance, kind=self.chance.choice([".zst", ".gz"]), keep=self.chance.choice([0, 1])))
 
 
+class Rotate(Actor):
+    name = "rotate"
+
+    def act(self, instance: InstanceHandle, baton: Baton) -> None:
+        rotate_journal(instance)
+
+
 class Repair(Actor):
     """``store repair``: on stores that are damaged, or sound."""
 
@@ -256,5 +264,5 @@ class Clean(Actor):
 
 
 _ALL: list[type[Actor]] = [Publish, Query, Subscribe, Rebuild, Expire, Compact, Backup, Restore]
-_ALL += [Prune, Archive, Compress, Repair, Mend, Clean]
+_ALL += [Prune, Archive, Compress, Rotate, Repair, Mend, Clean]
 ACTORS: dict[str, type[Actor]] = {actor.name: actor for actor in _ALL}

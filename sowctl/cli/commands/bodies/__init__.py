@@ -11,7 +11,8 @@
 * ``stats``: ``stats``: statistics of fields, and messages of the journal by time.
 * ``sql``: ``sql``: output of rows.
 * ``subscribe``: ``subscribe`` and ``query --follow``: events to output, control lines from input.
-* ``places``: ``subscribe``: its position in a bookmark store.
+* ``places``: ``subscribe`` and ``export --changes``: the position in a bookmark store.
+* ``export_changes``: ``export --changes``.
 * ``input_lines``: standard input, watched while the command does something else, or read line by line.
 * ``bookmark``: all ``bookmark`` commands: operands, opening the store, rows of output.
 * ``queue``: all ``queue`` commands: handles from operands and standard input, messages about outcomes.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
     from sowctl.config.model import InstanceConfig
     from sowctl.engine.instance import Instance
+    from sowctl.engine.maintenance.reclaimable import ReclaimableSpace
 
 LIBRARIES = (
     "lmdb",
@@ -180,6 +181,7 @@ def _check_configuration(instance: Instance, path: Path) -> Iterator[Check]:
         ("instance", _check_diagnosis(instance)),
         ("views", _check_views(instance, config)),
         ("conflated topics", _check_conflated(instance, config)),
+        ("space", _list_space(instance)),
     ):
         yield from _continue_checks(what, looking)
 
@@ -204,6 +206,19 @@ def _check_diagnosis(instance: Instance) -> Iterator[Check]:
 
     for found in diagnose_instance(instance):
         yield Check(found.name, found.state, found.detail, found.hint)
+
+
+def _list_space(instance: Instance) -> Iterator[Check]:
+    """What may be removed or made smaller, in the order in which to try it."""
+    from sowctl.engine.maintenance.reclaimable import list_reclaimable
+
+    for number, found in enumerate(list_reclaimable(instance), 1):
+        yield Check(f"space {number}", "absent", f"{format_reclaimable(found)}", found.command)
+
+
+def format_reclaimable(found: ReclaimableSpace) -> str:
+    """One line: the size, and of what."""
+    return f"{'up to ' if found.estimated else ''}{format_bytes(found.bytes)}: {found.what}"
 
 
 def _check_conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:

@@ -104,6 +104,11 @@ class PlaceTracker:
         self.note_flushed()
         self._store.write_due_places()
 
+    def note_exported(self, txid: int) -> None:
+        """Everything up to ``txid`` is in a file that is complete."""
+        self._progress.note_reached(txid, move=True)
+        self.note_flushed()
+
     def acknowledge(self, line: bytes) -> None:
         """Take the acknowledgement in one line of the consumer. Raises UsageError ``SOW-IDN-001``."""
         from sowctl.engine.subscriptions.bookmark_stores.progress import ConsumerProgress

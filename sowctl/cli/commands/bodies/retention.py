@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from sowctl.engine.maintenance.retention.prune import HeldFiles, PruneReport
 
 
+ROTATE_HINT = "sowctl journal rotate finishes it"
+"""What makes the active file one that can be compressed, archived or removed."""
+
+
 def build_prune_rule(
     invocation: Invocation, instance: Instance, keep_for: str | None, keep_size: str | None, before: str | None
 ) -> KeepRule:
@@ -56,7 +60,7 @@ def list_files(invocation: Invocation, sink: Sink, instance: Instance, files: It
     if first is None:
         why = f"no finished file is old enough and not yet {done}"
         if not has_finished_files(instance):
-            why = f"the journal has only its active file, which is never {done}"
+            why = f"the journal has only its active file, which is never {done}; {ROTATE_HINT}"
         invocation.note(f"no file was {done}: {why}")
 
 
@@ -75,7 +79,7 @@ def report_pruned(invocation: Invocation, report: PruneReport, summary: str | No
         say(f"past states of topic {escape_line(lost.topic)} {would} available from {from_there} on")
     would = "would be removed" if report.dry_run else "removed"
     if not report.files:
-        why = "" if has_finished else ": the journal has only its active file, which is never removed"
+        why = "" if has_finished else f": the journal has only its active file, which is never removed; {ROTATE_HINT}"
         say(f"no file to remove{why}")
     else:
         files = format_count(len(report.files), "file")

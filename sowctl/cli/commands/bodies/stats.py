@@ -13,7 +13,7 @@ from sowctl.cli.parsing.stats_options import RateOptions
 from sowctl.errors import UsageError
 from sowctl.output.options import Terminal
 from sowctl.output.reports import as_dict
-from sowctl.values.display import format_count
+from sowctl.values.display import format_bytes, format_count
 
 if TYPE_CHECKING:
     from sowctl.cli.commands.bodies.inspection import Ask
@@ -114,22 +114,27 @@ def count_journal(invocation: Invocation, counted: JournalCount, output: OutputC
     interval = round((DEFAULT_INTERVAL_SECONDS if counting.interval is None else counting.interval) * 1_000_000)
     if interval < 1:
         raise UsageError("SOW-CLI-022", "--interval must be above 0", hint="use for example 10s, 1m or 1h")
+    if counting.last is not None and counting.since is not None:
+        raise UsageError("SOW-CLI-012", "--last and --since exclude each other", hint="give one of them")
     sink = Sink(invocation, output)
     with invocation.open_instance() as instance:
         begin, end = begins.resolve(instance), ends.resolve(instance)
+        last = None if counting.last is None else instance.now - round(counting.last * 1_000_000)
         within = EntryRange(
-            from_time=begin.time,
+            from_time=begin.time if last is None else last,
             to_time=end.time,
             from_txid=max((txids[0] if txids else 0), begin.txid or 0) or None,
             to_txid=min((bound for bound in (txids and txids[1], end.txid) if bound is not None), default=None),
             client=counting.client,
         )
         topic_names = [_format_target(counted.target, counted.message_type)] if counted.target else []
-        # A person sees no interval in which nothing happened; a program gets each, unless it asked for fewer.
-        asked = counting.interval is not None or sink.format == "table"
+        # A person and a table see no interval in which nothing happened; other programs get each, unless they asked
+        # for fewer.
+        asked = counting.interval is not None or sink.format in ("table", "csv", "tsv")
         most = MAX_ASKED_INTERVALS if asked else MAX_INTERVALS
-        report = count_rates(instance, topic_names, within, interval=interval, most=most)
-    invocation.note(format_count(report.messages, "message"))
+        report = count_rates(instance, topic_names, within, interval=interval, most=most, by_topic=counting.by_topic)
+    size = sum(one.bytes for one in report.series)
+    invocation.note(f"{format_count(report.messages, 'message')}, {format_bytes(size)}")
     if report.interval != report.wanted:
         length = format_interval(1000 * report.interval)
         invocation.note(f"the intervals are {length} long; shorter intervals would be too many")
@@ -146,12 +151,14 @@ def count_journal(invocation: Invocation, counted: JournalCount, output: OutputC
 
 
 def _iterate_interval_rows(report: RatesReport) -> Iterator[dict[str, Any]]:
-    """Yield one row for each topic, client and interval, in the order of time within each."""
+    """Yield one row for each topic, client and interval with messages, in the order of time within each."""
     from sowctl.values.times import format_time
 
     for one in report.series:
-        for number, count in enumerate(one.counts):
+        for number, (count, size) in enumerate(zip(one.counts, one.sizes, strict=True)):
             assert report.begin is not None
+            if not count:
+                continue
             yield {
                 "topic": one.topic,
                 "message_type": one.message_type,
@@ -159,6 +166,7 @@ def _iterate_interval_rows(report: RatesReport) -> Iterator[dict[str, Any]]:
                 "begin": format_time(report.begin + number * report.interval),
                 "interval_seconds": report.interval / 1_000_000,
                 "messages": count,
+                "bytes": size,
             }
 
 
@@ -173,6 +181,9 @@ def build_rate_rows(report: RatesReport) -> list[dict[str, Any]]:
             "message_type": one.message_type,
             "client": one.client,
             "messages": one.messages,
+            "bytes": one.bytes,
+            "messages_rate": round(one.rates[0], 3),
+            "bytes_rate": round(one.rates[1], 3),
             "peak": max(one.counts),
             "begin": begin,
             "interval_seconds": report.interval / 1_000_000,

@@ -204,6 +204,12 @@ def follow_topics(
     from sowctl.engine.verbs.query import report_unknown_fields
 
     names, message_type, literal = followed.names, followed.message_type, followed.literal
+    if asked.deletes and format == "raw":
+        raise UsageError(
+            "SOW-CLI-012",
+            "--deletes and --format raw exclude each other: a payload alone does not say that its record was deleted",
+            hint="use --format ndjson, or remove --deletes",
+        )
     with invocation.open_instance(*names, fix_names=followed.fix_names) as instance:
         note_filter(instance, asked.filter)
         replayed = asked.bookmark is not None or place.store is not None

@@ -3,6 +3,7 @@
 * ``journals``: the journal of an instance for this package: its lock, its files.
 * ``archive``: moving finished journal files to the archive.
 * ``compression``: compressing finished journal files in place.
+* ``rotation``: finishing the active journal file.
 * ``holders``: what still needs entries of the journal.
 * ``prune``: removing the oldest files whose entries nothing needs.
 * ``action_log``: when the actions of a configuration last ran.

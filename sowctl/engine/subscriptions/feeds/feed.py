@@ -109,11 +109,22 @@ class Feed:
     def deliver_changes(self, changes: TopicChanges) -> Iterator[Delivery]:
         """Yield the events that one batch of changes causes."""
         wanted = self._filter_matching(changes)
+        if not self.wanted.options.sow and combine_flags(changes.values) & TOMBSTONE_FLAG:
+            # Whoever keeps records up to date by such a subscription would keep deleted ones.
+            self._instance.notify_once(
+                "deletions of a subscription", "deletions are not printed; --deletes prints them, and expirations"
+            )
         if len(wanted):
             self._note_keys(wanted.keys)
             events = self._make_feed_events("publish", wanted.keys, wanted.values)
             events.publishers, events.sequences = wanted.publishers, wanted.sequences
             yield events
+
+    def begin_unknown(self) -> None:
+        """Begin with records that are not known, instead of :meth:`deliver_records`."""
+
+    def skip_changes(self, changes: TopicChanges) -> None:
+        """Take in changes that the subscriber has received before."""
 
     def deliver_expired(self, now: int) -> Iterator[Delivery]:
         """Yield the events that the clock alone causes."""

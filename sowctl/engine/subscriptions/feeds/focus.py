@@ -4,6 +4,10 @@ A :class:`FocusFeed` remembers the records that a subscriber holds (:mod:`sowctl
 record leaves by a delete, when its lifetime ends, or by a message that the filter does not let through any more; the
 first two bring the last body, the third the new one. Lifetimes end at their instant, before an entry of the same
 instant, and without an entry: such an event has no bookmark and moves no position (decisions 57, 58).
+
+A subscription without initial records may ask for the same events as ``sow_delete``: it goes on for a consumer that
+holds the records of an earlier run. Where the journal does not have the state that it begins with, the first change of
+a key may be about a record that the consumer holds: a removal is reported, without a body.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ class FocusEvent(NamedTuple):
     reason: EventReason | None
     key: bytes
     value: bytes
-    payload: bytes
+    payload: bytes | None
     txid: int
     time: int
     place: int | None
@@ -50,7 +54,10 @@ class FocusFeed(Feed):
     def __init__(self, instance: Instance, wanted: Interest) -> None:
         super().__init__(instance, wanted)
         options = wanted.options
-        self._oof = options.oof and not is_queue(wanted.config)
+        self._oof = (options.oof or options.deletes) and not is_queue(wanted.config)
+        self._removal: EventCommand = "sow_delete" if options.deletes else "oof"
+        # Keys met so far, where the state before the first change is unknown; otherwise None.
+        self._met: set[bytes] | None = None
         self._delta = options.delta
         self._empties = not options.no_empties
         keys = options.send_keys or self._empties
@@ -94,6 +101,15 @@ class FocusFeed(Feed):
         self._preload_changes(changes, matching)
         yield from self._group_deliveries(self._build_focus_events(changes, matching), changes)
 
+    def begin_unknown(self) -> None:
+        """Begin with records that are not known, instead of :meth:`deliver_records`."""
+        self._met = set()
+
+    def skip_changes(self, changes: TopicChanges) -> None:
+        """Update what the subscriber holds by changes that it has received before."""
+        for _ in self.deliver_changes(changes):
+            pass
+
     def deliver_expired(self, now: int) -> Iterator[Delivery]:
         """Records whose lifetime has ended."""
         yield from self._group_deliveries(self._expire_at(now), None)
@@ -120,10 +136,16 @@ class FocusFeed(Feed):
         self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
     ) -> Sequence[FocusEvent]:
         """Return the events of one change, and update what is held."""
-        if value[0] & TOMBSTONE_FLAG or not matches:
+        gone = bool(value[0] & TOMBSTONE_FLAG)
+        is_unknown = self._met is not None and key not in self._met
+        if self._met is not None:
+            self._met.add(key)
+        if gone or not matches:
             if key not in self._held:
-                return ()
-            gone = bool(value[0] & TOMBSTONE_FLAG)
+                if not is_unknown:
+                    return ()
+                reason: EventReason = "deleted" if gone else "match"
+                return (FocusEvent(self._removal, reason, key, value, None, txid, time, place),)
             # A deletion has no body: the last one goes with it.
             last = self._held.get(key) if gone and self._oof else value
             self._drop_record(key)
@@ -157,7 +179,14 @@ class FocusFeed(Feed):
             return ()
         return (
             FocusEvent(
-                "oof", reason, key, value, self._select_fields(extract_payloads((value,)))[0], txid, time, place
+                self._removal,
+                reason,
+                key,
+                value,
+                self._select_fields(extract_payloads((value,)))[0],
+                txid,
+                time,
+                place,
             ),
         )
 
@@ -204,13 +233,18 @@ class FocusFeed(Feed):
 
     def _group_deliveries(self, rows: Sequence[FocusEvent], changes: TopicChanges | None) -> Iterator[Delivery]:
         """Yield rows as events, consecutive ones of one kind together."""
-        for (command, reason, _), some in groupby(rows, key=_get_event_kind):
+        for (command, reason, _, unknown), some in groupby(rows, key=_get_event_kind):
             run = list(some)
-            if command != "oof":
+            if command != self._removal:
                 self._note_keys(row.key for row in run)
             events = self._make_feed_events(
-                command, [row.key for row in run], [row.value for row in run], [row.payload for row in run], reason
+                command,
+                [row.key for row in run],
+                [row.value for row in run],
+                [row.payload or b"" for row in run],
+                reason,
             )
+            events.unknown = unknown
             events.txids = [row.txid for row in run]
             events.times = [row.time for row in run]
             places = [row.place for row in run if row.place is not None]
@@ -220,5 +254,5 @@ class FocusFeed(Feed):
             yield events
 
 
-def _get_event_kind(row: FocusEvent) -> tuple[EventCommand, EventReason | None, bool]:
-    return row.command, row.reason, row.place is None
+def _get_event_kind(row: FocusEvent) -> tuple[EventCommand, EventReason | None, bool, bool]:
+    return row.command, row.reason, row.place is None, row.payload is None

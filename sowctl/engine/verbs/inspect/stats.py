@@ -336,9 +336,11 @@ def count_rates(
     *,
     interval: int = MINUTE_MICROS,
     most: int = MAX_INTERVALS,
+    by_topic: bool = False,
     directory: FilePath | None = None,
 ) -> RatesReport:
-    """The messages of ``topic_names`` (none: of all topics) per ``interval`` of microseconds, by topic and client.
+    """The messages of ``topic_names`` (none: of all topics) per ``interval`` of microseconds, by topic and client, or
+    ``by_topic`` alone.
 
     The interval becomes longer where there would be more than ``most`` from the first message to the last.
 
@@ -347,7 +349,7 @@ def count_rates(
     """
     from sowctl.identity.hashes import hash_client_name
 
-    found = RateCounter(interval, most)
+    found = RateCounter(interval, most, by_topic=by_topic)
     with open_whole_log(instance, directory) as log:
         names, message_type = resolve_topic_names(instance, log, [split_target(text) for text in topic_names])
         wanted = Criteria(

@@ -1,0 +1,94 @@
+"""``export --changes``: a file of changes in each format, and the position that a bookmark store keeps."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.support.instances import config_xml, topic_xml
+
+PLACE = ("--store", "etl.bookmarks", "--client", "etl", "--commit")
+
+
+@pytest.fixture
+def shop(cli: Cli) -> Cli:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("u"), ("t", "u")))
+    cli("publish", "t", stdin=b'{"id":1,"a":"x"}\n{"id":2,"a":"y"}\n')
+    cli("publish", "t", stdin=b'{"id":1,"a":"z"}\n')
+    cli("delete", "t", "/id = 2", "--yes")
+    return cli
+
+
+EXPECTED = [
+    ("insert", None, 1, "x"),
+    ("insert", None, 2, "y"),
+    ("update_preimage", None, 1, "x"),
+    ("update_postimage", None, 1, "z"),
+    ("delete", "deleted", 2, "y"),
+]
+
+
+def test_each_format_has_the_rows_in_the_order_of_the_journal(shop: Cli) -> None:
+    import pyarrow.parquet
+
+    for name in ("c.ndjson", "c.parquet", "c.sqlite", "c.csv"):
+        assert shop("export", "t", name, "--changes").status == 0
+    lines = [json.loads(line) for line in Path("c.ndjson").read_text().splitlines()]
+    assert [(r["change_type"], r.get("reason"), r["data"]["id"], r["data"]["a"]) for r in lines] == EXPECTED
+    table = pyarrow.parquet.read_table("c.parquet").to_pylist()
+    assert [(row["_change_type"], row["_reason"], row["id"], row["a"]) for row in table] == EXPECTED
+    assert [row["_txid"] for row in table] == [1, 2, 3, 3, 4]
+    with sqlite3.connect("c.sqlite") as database:
+        assert list(database.execute("SELECT _change_type, _reason, id, a FROM t")) == EXPECTED
+    with Path("c.csv").open() as file:
+        rows = [(r["change_type"], r["reason"] or None, int(r["id"]), r["a"]) for r in csv.DictReader(file)]
+    assert rows == EXPECTED
+
+
+def test_a_file_without_changes_has_the_columns(shop: Cli) -> None:
+    import pyarrow.parquet
+
+    shop("export", "t", "none.parquet", "--changes", "--since", "4")
+    table = pyarrow.parquet.read_table("none.parquet")
+    assert len(table) == 0
+    assert {"_change_type", "_reason", "_sow_key"} <= set(table.column_names)
+
+
+def test_the_position_to_continue_at(shop: Cli) -> None:
+    told = json.loads(shop("export", "t", "a.ndjson", "--changes", "--since", "2", "--json").out)
+    assert (told["records"], told["updated"], told["deleted"], told["next_txid"]) == (3, 1, 1, 4)
+    again = json.loads(shop("export", "t", "b.ndjson", "--changes", "--since", told["next_bookmark"], "--json").out)
+    assert again["records"] == 0
+
+
+def test_a_bookmark_store_keeps_the_position_once_the_file_is_complete(shop: Cli) -> None:
+    assert shop("export", "t", "1.ndjson", "--changes", *PLACE).status == 0
+    shop("publish", "u", stdin=b'{"id":1}\n')
+    shop("publish", "t", stdin=b'{"id":3}\n')
+    # A file that cannot be made moves no position.
+    assert shop("export", "t", "1.ndjson", "--changes", *PLACE).status == 8
+    assert shop("export", "t", "no/such/2.ndjson", "--changes", *PLACE).status != 0
+    assert shop("export", "t", "2.ndjson", "--changes", *PLACE).status == 0
+    assert [json.loads(line)["txid"] for line in Path("2.ndjson").read_text().splitlines()] == [6]
+    assert shop("export", "t", "3.ndjson", "--changes", *PLACE).status == 0
+    assert Path("3.ndjson").read_text() == ""
+
+
+def test_refused(shop: Cli) -> None:
+    for words, code in (
+        (("t", "x.csv", "--since", "1"), "SOW-CLI-033"),
+        (("t", "x.csv", "--store", "s"), "SOW-CLI-033"),
+        (("t", "x.csv", "--changes", "--commit"), "SOW-CLI-033"),
+        (("t", "x.csv", "--changes", "--at", "-1h"), "SOW-EXC-019"),
+        (("t", "x.csv", "--changes", "--limit", "3"), "SOW-EXC-019"),
+        (("^[tu]$", "x.csv", "--changes"), "SOW-EXC-019"),
+        (("sow/t.json.sow", "x.csv", "--changes"), "SOW-EXC-019"),
+    ):
+        result = shop("export", *words)
+        assert (result.status, code in result.err) == (2, True), words
+    assert not Path("x.csv").exists()
