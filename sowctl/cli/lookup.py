@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sowctl.config.topic_patterns import is_pattern
 from sowctl.engine.topics.patterns import iterate_matching_topics
-from sowctl.engine.topics.targets import Target, resolve_targets, split_target
+from sowctl.engine.topics.targets import Target, remove_repeated_targets, resolve_targets, split_target
 from sowctl.errors import MissingError, UsageError
 from sowctl.remote.place import resolve_place
 
@@ -74,7 +74,7 @@ def resolve_all_named_targets(
     for place, name in enumerate(names):
         with hint_at_filter(place):
             found += resolve_named_targets(instance, name, message_type, regex=regex)
-    return list(dict.fromkeys(found))
+    return remove_repeated_targets(found)
 
 
 def resolve_read_targets(
@@ -88,7 +88,7 @@ def resolve_read_targets(
     for place, name in enumerate(names):
         with hint_at_filter(place):
             found += resolve_targets(instance, name, message_type, literal=literal, derived=True)
-    return list(dict.fromkeys(found))
+    return remove_repeated_targets(found)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def hint_at_filter(place: int) -> Iterator[None]:
     try:
         yield
     except MissingError as error:
-        if place and error.code == "SOW-ENG-012":
+        if place and error.code in ("SOW-ENG-012", "SOW-ENG-014"):
             told = 'a filter has a field, such as "/qty > 5", and a record is named with --key'
             error.hint = "; ".join(part for part in (error.hint, told) if part)
         raise

@@ -49,13 +49,19 @@ class KeyGenerator(Configured, frozen=True, eq=False):
 
 
 class Logical(Struct, frozen=True):
-    """Some of the logical topics of a Pattern topic: the one of this name or, with ``regex``, all that it matches."""
+    """Some of the logical topics of a Pattern topic: the one of this name or, with ``regex``, all that it matches.
+
+    With ``parts``, all that one of these has; ``text`` is for messages then.
+    """
 
     text: str
     regex: bool = False
+    parts: tuple[Logical, ...] = ()
 
     def contains_topic(self, name: str) -> bool:
         """Return True if the logical topic ``name`` is among them. Raises ConfigError as ``topic_matches`` does."""
+        if self.parts:
+            return any(part.contains_topic(name) for part in self.parts)
         return compile_topic_search(self.text)(name) if self.regex else name == self.text
 
 

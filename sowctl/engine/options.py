@@ -364,7 +364,7 @@ class SubscribeOptions(Struct, frozen=True):
         declare_option(
             "--bookmark",
             "--since",
-            help="Start position: 0, 0|1|, recent, a bookmark, a list, a txid, a time, or a range.",
+            help="Start after this position: 0, 0|1|, recent, a bookmark, a list, a txid, a time, or a range.",
             metavar="WHERE",
             panel=POSITION_PANEL,
         ),

@@ -187,3 +187,26 @@ def test_an_array_that_an_error_ends_is_closed(cli: Cli) -> None:
     said = cli("eval", "/a", "--json", stdin=b'{"a":1}\n{"a":2}\n{"a"\n{"a":3}\n')
     assert said.status == 3 and json.loads(said.out) == [1, 2]
     assert json.loads(cli("eval", "/a", "--json", stdin=b"").out) == []
+
+
+def test_a_statement_without_rows_is_an_empty_array_and_two_are_refused(shop: Cli) -> None:
+    pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
+    assert json.loads(shop("sql", "--json", "CREATE TABLE x (a INT)").out) == []
+    said = shop("sql", "--json", "SELECT 1; SELECT 2")
+    assert said.status == 2 and json.loads(said.out) == [{"1": 1}]
+
+
+def test_no_store_to_compact_is_an_empty_array(cli: Cli) -> None:
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
+    assert json.loads(cli("store", "compact", "--json").out) == []
+
+
+def test_an_array_of_entries_that_damage_ends_is_closed(shop: Cli) -> None:
+    [file] = Path("journal").glob("*.journal")
+    for _ in range(40):
+        shop("publish", "t", stdin=b'{"id":3,"a":"zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"}\n')
+    data = bytearray(file.read_bytes())
+    data[len(data) * 2 // 3 : len(data) * 2 // 3 + 50] = b"\xff" * 50
+    file.write_bytes(data)
+    said = shop("journal", "dump", "--json")
+    assert said.status == 5 and len(json.loads(said.out)) > 4

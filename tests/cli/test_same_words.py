@@ -95,6 +95,54 @@ def test_keys_that_publishers_chose_are_keys_too(cli: Cli) -> None:
     assert ids(cli("query", "u").out) == ["3", "k2"]
 
 
+PARTS = "<Topic><Name>log</Name><MessageType>json</MessageType><Key>/id</Key><Pattern>^log\\..*</Pattern>"
+PARTS += "<FileName>sow/%n.sow</FileName></Topic>" + topic_xml("m")
+
+
+@pytest.fixture
+def parts(cli: Cli) -> Cli:
+    Path("sowctl.xml").write_text(config_xml(PARTS, ("log", "m")))
+    for topic in ("log.a", "log.b", "log.c", "m"):
+        cli("publish", topic, stdin=b'{"id":"%s"}\n' % topic.encode())
+    return cli
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        "log.a log.b",
+        "log.b m log.a",
+        "log log.a",
+        "log.a log",
+        "^log\\.[ab] log.c",
+        "log.c ^log\\.a ^log\\.b",
+        ".* log.a ^m",
+    ],
+)
+def test_several_parts_of_a_pattern_topic_are_read_once_each(targets: str, parts: Cli) -> None:
+    names = targets.split()
+    alone = [ids(parts("query", name).out) for name in names]
+    expected = sorted({name for found in alone for name in found})
+    assert ids(parts("query", *names).out) == expected
+    assert parts("query", *names, "--count").out == f"{len(expected)}\n"
+    assert ids(parts("subscribe", *names, "--until-now", "--format", "raw").out) == expected
+    assert ids(parts("tail", *names, "--since", "0", "--until-now", "--format", "raw").out) == expected
+    dry = json.loads(parts("delete", *names, "--regex", "/id IS NOT NULL", "--dry-run", "--json").out)
+    assert sum(one["matched"] for one in dry if one["topic"] is not None) == len(expected)
+
+
+@pytest.mark.parametrize("text", ["NOT(1)", "(1 = 0)", "LENGTH('') > 0", "[id] = 'x'", "1e3 < 0"])
+def test_a_filter_is_no_pattern(text: str, parts: Cli) -> None:
+    for command, *more in (("query",), ("hash",), ("subscribe", "--until-now", "--data-only")):
+        there, named = parts(command, "m", text, *more), parts(command, "m", "--filter", text, *more)
+        assert (there.status, there.out) == (named.status, named.out), command
+
+
+@pytest.mark.parametrize("text", ["", "1e3", "NaN", "true"])
+def test_an_empty_filter_and_constants_are_filters(text: str, parts: Cli) -> None:
+    assert parts("query", "m", text).out == parts("query", "m", "--filter", text).out
+
+
 def test_hash_and_snapshot_take_a_filter(shop: Cli) -> None:
     whole, chosen = shop("hash", "t").out, shop("hash", "t", "/id = 'B'").out
     assert chosen == shop("hash", "t", "--filter", "/id = 'B'").out != whole

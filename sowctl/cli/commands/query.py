@@ -93,8 +93,8 @@ class QueryArguments(Struct, frozen=True, kw_only=True):
 def run(invocation: Invocation, arguments: QueryArguments) -> int:
     """Print the records of topics, .sow files, or all topics whose names match a pattern.
 
-    The last of several operands is the filter if it has a blank, a slash, a quote or a comparison; names with such
-    characters are given first or as a pattern, or the filter with --filter.
+    The last of several operands is the filter if it has a blank, a slash, a quote, a comparison or a bracket; names
+    with such characters are given first or as a pattern, or the filter with --filter.
 
     Expired records are not printed. Records are ordered by SOW key; with --meta, by time of last update. With
     --after-key (0 for the first page) they are ordered by SOW key even with --meta. For the filter language, see

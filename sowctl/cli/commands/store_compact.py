@@ -70,7 +70,7 @@ def run(invocation: Invocation, arguments: StoreCompactArguments) -> int:
                 reports.append(report)
         finally:
             # Also where one of the stores failed: the others are done.
-            if reports:
+            if reports or arguments.format is not None:
                 show_reports(invocation, reports, arguments.summary, arguments.format)
     if not reports:
         invocation.note("no store to compact")

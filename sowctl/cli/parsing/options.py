@@ -105,11 +105,15 @@ Regex: TypeAlias = Annotated[
 ]
 Since: TypeAlias = Annotated[
     str | None,
-    declare_option("--since", help="Start at this time, txid or bookmark.", metavar="WHEN", old_names=("--from",)),
+    declare_option(
+        "--since", help="Start at this time, txid or bookmark, included.", metavar="WHEN", old_names=("--from",)
+    ),
 ]
 Until: TypeAlias = Annotated[
     str | None,
-    declare_option("--until", help="End at this time, txid or bookmark.", metavar="WHEN", old_names=("--to",)),
+    declare_option(
+        "--until", help="End at this time, txid or bookmark, included.", metavar="WHEN", old_names=("--to",)
+    ),
 ]
 Txids: TypeAlias = Annotated[str | None, declare_option("--txid", help="Only these txids: N or N:M.", metavar="RANGE")]
 OfPublisher: TypeAlias = Annotated[

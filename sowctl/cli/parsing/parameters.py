@@ -21,7 +21,11 @@ from sowctl.values.paths import split_list
 from sowctl.values.units import MAX_COUNT, format_size
 
 Shape: TypeAlias = Literal["flag", "count", "number", "text", "texts"]
-_FILTER_PATTERN = re.compile(r"[\s/'\"=<>]|^\(*[-+]?[0-9.]+\)*$|^(?i:true|false|null)$")
+_FILTER_PATTERN = re.compile(
+    r"[\s/'\"=<>()[\]]|^$|^[-+]?[0-9.]+(?i:e[-+]?[0-9]+)?$|^[-+]?(?i:true|false|null|nan|inf|infinity)$"
+)
+_TYPED_NAME_PATTERN = re.compile(r"\[[^\[\]/]+\]\.\[[^\[\]]+\]")
+_FILE_PATTERN = re.compile(r"[^'\"=<>]*\.sow$")
 _NUMBER_PATTERN = re.compile("([+-]?)0*([0-9]{1,20})")  # 2**64 has 20 digits
 
 
@@ -186,9 +190,11 @@ def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[
 
 
 def is_filter_text(word: str) -> bool:
-    """Return whether an operand behind a name reads like a filter: it has a blank, a slash, a quote or a comparison,
-    or is a constant. Names with a slash stand first, or match a pattern."""
-    return not word.endswith(".sow") and _FILTER_PATTERN.search(word) is not None
+    """Return whether an operand behind a name reads like a filter: it has a blank, a slash, a quote, a comparison or a
+    bracket, is empty or a constant. Names with such characters stand first, or match a pattern."""
+    if _FILE_PATTERN.match(word) or _TYPED_NAME_PATTERN.fullmatch(word):
+        return False
+    return _FILTER_PATTERN.search(word) is not None
 
 
 def _split_filter(words: list[str]) -> tuple[list[str], str | None]:

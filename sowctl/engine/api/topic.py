@@ -794,6 +794,7 @@ class TopicHandle:
             return done
         raise _build_no_store_error(self.config)
 
+    @check_keywords
     def digest(self, at: At | None = None, *, filter: str | None = None) -> Digest:
         """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it).
 

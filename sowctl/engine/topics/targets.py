@@ -94,6 +94,51 @@ def resolve_targets(
     raise _make_no_file_error(text) if is_url(text) and _is_logical_name(name) and error.code != WITHOUT_SOW else error
 
 
+def remove_repeated_targets(targets: Sequence[Target]) -> list[Target]:
+    """Return the targets in order, with each topic, file and record once.
+
+    Patterns that take parts of one Pattern topic become one target; a logical topic that one of them takes is left out.
+    """
+    taken: dict[TopicRef, list[TopicConfig]] = {}
+    for target in targets:
+        if target.topic is not None and target.topic.logical_name is None:
+            taken.setdefault(target.topic.ref, []).append(target.topic)
+    united = {ref: _unite_parts(topics) for ref, topics in taken.items()}
+    found: dict[tuple[Path | TopicRef | None, str | None], Target] = {}
+    for target in targets:
+        topic = target.topic
+        if topic is None:
+            found.setdefault((target.path, None), target)
+            continue
+        whole, name = united.get(topic.ref), topic.logical_name
+        if whole is None or (name is not None and whole.logical is not None and not whole.logical.contains_topic(name)):
+            found.setdefault((topic.ref, name), target)
+        else:
+            found.setdefault((topic.ref, None), Target(topic=whole))
+    return list(found.values())
+
+
+def unite_followed_topics(topics: Sequence[TopicConfig]) -> list[TopicConfig]:
+    """Return each topic once, with all of its parts that are meant: a subscription follows a topic by one feed."""
+    parts: dict[TopicRef, list[TopicConfig]] = {}
+    for topic in topics:
+        parts.setdefault(topic.ref, []).append(topic)
+    return [_unite_parts(members) for members in parts.values()]
+
+
+def _unite_parts(topics: Sequence[TopicConfig]) -> TopicConfig:
+    """Return the topic of which ``topics`` are parts, with all of them."""
+    logicals: list[Logical] = []
+    for topic in topics:
+        if topic.logical is None:
+            return topic
+        logicals.append(topic.logical)
+    if len(set(logicals)) == 1:
+        return topics[0]
+    text = "|".join(dict.fromkeys(logical.text for logical in logicals))
+    return replace(topics[0], logical=Logical(text, regex=True, parts=tuple(dict.fromkeys(logicals))))
+
+
 def _make_no_file_error(text: str) -> MissingError:
     """The error for a text that can only be a file's name, and is none here."""
     if not is_url(text):

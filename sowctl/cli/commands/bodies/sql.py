@@ -42,13 +42,14 @@ class ResultWriter:
             out: BinaryIO = sink.invocation.streams.stdout
             if sink.path is not None:
                 out = held.enter_context(sink.open_file())
+            number = -1
             for number, result in enumerate(database.run_statements(text)):
                 for read in database.reads:
                     sink.invocation.note_detail(_format_table_read(read))
-                if number and (sink.path is not None or sink.format in TYPED_WRITERS):
+                if number and (sink.path is not None or sink.format in (*TYPED_WRITERS, "json")):
                     raise UsageError(
                         "SOW-EXC-021",
-                        "several statements return rows, but a file or stream has those of one statement",
+                        "several statements return rows, but a file, stream or array has those of one statement",
                         hint="create tables for the earlier results: CREATE TABLE t AS SELECT ...",
                     )
                 if sink.format == "table" and sink.path is None:
@@ -58,6 +59,8 @@ class ResultWriter:
                 if number and sink.format in ("table", "csv", "tsv"):
                     out.write(b"\n")
                 written += self._write_result(result, out)
+            if number < 0 and sink.format == "json":
+                out.write(b"[]\n")
         sink.note_file(written, "row")
 
     def _write_result(self, result: Result, out: BinaryIO) -> int:

@@ -13,7 +13,12 @@ from sowctl.cli.streams import is_terminal
 from sowctl.engine.options import SubscribeOptions
 from sowctl.engine.search.filter_notes import note_filter
 from sowctl.engine.subscriptions.events import Delivery, MarkerEvent
-from sowctl.engine.topics.targets import NewTopicResolver, build_new_topic_resolver, resolve_followed_topics
+from sowctl.engine.topics.targets import (
+    NewTopicResolver,
+    build_new_topic_resolver,
+    resolve_followed_topics,
+    unite_followed_topics,
+)
 from sowctl.engine.verbs.subscribe import subscribe_topics
 from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.output.events import EventLines, PersonLines
@@ -275,7 +280,7 @@ def _resolve_topics(
     for place, name in enumerate(names):
         with hint_at_filter(place):
             found += resolve_followed_topics(instance, name, message_type, literal=literal, replayed=replayed)
-    return list(dict.fromkeys(found))
+    return unite_followed_topics(found)
 
 
 def _build_resolver(
