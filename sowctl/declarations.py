@@ -81,13 +81,14 @@ class Option(Struct, frozen=True):
 
 
 class Argument(Struct, frozen=True):
-    """One operand."""
+    """One operand. ``comes_first``: it may be left out, but not where the operand of an option follows it."""
 
     metavar: str
     help: str
     choices: tuple[str, ...] = ()
     complete: Completion = ""
     unit: Unit = ""
+    comes_first: bool = False
 
 
 class Part(Struct, frozen=True):

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
 
+from sowctl.arrow.input_formats import ARROW_FILE_MAGIC
 from sowctl.errors import InputError
+from sowctl.messages.framing.input_files import peek_input
 
 if TYPE_CHECKING:
     import pyarrow
 
 BATCH_ROWS = 1000
-_PANDAS_INDEX_PATTERN = re.compile(r"__index_level_\d+__")
-"""The name of a column that is an index of pandas without a name."""
+PANDAS_INDEX_PATTERN = re.compile(r"__index_level_\d+__")
+"""The name of a column that is an index of pandas without a name: a frame that was filtered has one."""
 
 
 class ColumnFile(Struct, frozen=True):
@@ -39,8 +41,8 @@ def open_columns(name: str, stream: BinaryIO, *, parquet: bool) -> ColumnFile:
 
 
 def open_frame(frame: object) -> ColumnFile:
-    """A data frame or table, of what has ``__arrow_c_stream__`` or ``__arrow_c_array__``, without an index of pandas
-    that has no name: a frame that was filtered has one. Raises TypeError for what has no columns."""
+    """A data frame or table, of what has ``__arrow_c_stream__`` or ``__arrow_c_array__``. Raises TypeError for what has
+    no columns."""
     import pyarrow as pa
 
     given: Any = frame
@@ -51,13 +53,7 @@ def open_frame(frame: object) -> ColumnFile:
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as problem:
         what = type(frame).__name__
         raise TypeError(f"rows come from a data frame or table, and {what} has no columns: {problem}") from problem
-    schema = _check_schema_names(reader.schema)
-    batches: Iterable[pyarrow.RecordBatch] = map(check_batch, reader)
-    names = [name for name in schema.names if not _PANDAS_INDEX_PATTERN.fullmatch(name)]
-    if len(names) < len(schema):
-        schema = pa.schema([schema.field(name) for name in names], schema.metadata)
-        batches = (batch.select(names) for batch in batches)
-    return ColumnFile(schema, (), _slice_batches(batches))
+    return ColumnFile(_check_schema_names(reader.schema), (), _slice_batches(map(check_batch, reader)))
 
 
 def _slice_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -158,8 +154,11 @@ def _retype_schema(schema: pyarrow.Schema, types: Sequence[pyarrow.DataType]) ->
 
 def _reopen_stream(stream: BinaryIO) -> BinaryIO:
     """The same file once more: two readers of one stream would move it under each other's hands."""
+    if isinstance(stream, BytesIO):
+        return BytesIO(stream.getvalue())
     name = getattr(stream, "name", None)
-    return Path(name).open("rb") if isinstance(name, str) else BytesIO(stream.getvalue())  # type: ignore[attr-defined]
+    # A temporary copy has no name, and its descriptor opened again has a place of its own.
+    return Path(name if isinstance(name, str) else f"/proc/self/fd/{stream.fileno()}").open("rb")
 
 
 def _merge_exact_times(fine: pyarrow.RecordBatch, coarse: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
@@ -189,17 +188,15 @@ def _merge_exact_times(fine: pyarrow.RecordBatch, coarse: pyarrow.RecordBatch) -
 def _open_arrow(name: str, stream: BinaryIO) -> ColumnFile:
     from pyarrow import ipc
 
-    begin = stream.read(6)
-    stream.seek(0)
-    reader = ipc.open_file(stream) if begin == b"ARROW1" else ipc.open_stream(stream)
+    begin, stream = peek_input(stream, len(ARROW_FILE_MAGIC))
+    is_file = begin == ARROW_FILE_MAGIC
+    reader = ipc.open_file(stream) if is_file else ipc.open_stream(stream)
     schema = _check_schema_names(reader.schema)
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
         with _require_readable(name, False):
-            numbers = range(reader.num_record_batches) if begin == b"ARROW1" else ()
-            yield from _slice_batches(
-                map(check_batch, map(reader.get_batch, numbers) if begin == b"ARROW1" else iter(reader))
-            )
+            numbers = range(reader.num_record_batches) if is_file else ()
+            yield from _slice_batches(map(check_batch, map(reader.get_batch, numbers) if is_file else iter(reader)))
 
     return ColumnFile(schema, (), batches())
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import repeat
 from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from sowctl.errors import StorageError
-from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
+from sowctl.messages.framing.encodings import HEAD_BYTES, UTF8_BOM, refuse_encoding
 from sowctl.messages.framing.frames import UNREADABLE_CODE
+from sowctl.values.display import format_count
 
 TEXT_KINDS = ("text", "integer", "number", "boolean", "json")
 """What a column of text can be said to hold."""
@@ -28,6 +30,8 @@ _TRUTH_VALUES = {"true": True, "false": False, "1": True, "0": False}
 MAX_ROW_BYTES = 64 << 20
 """Bytes of one row, at most: an open quote would take the rest of the file for one cell."""
 
+BLOCK_BYTES = 128 << 10
+"""Bytes that are read at once."""
 _HEADING_BYTES = 1 << 20
 """Bytes in which the first line of a file ends, if it ends in a line feed."""
 SEPARATORS = (",", ";", "\t", "|")
@@ -54,6 +58,21 @@ class Row(Struct, frozen=True):
     problem: str = ""
 
 
+class RowBlock(Struct, frozen=True):
+    """Rows that were read together, by columns: ``lines`` has the line of each, ``texts`` what it is cut from.
+
+    ``quoted`` are the columns that have cells in quotation marks; ``refused`` are rows without cells, or with more or
+    fewer than the others; ``end`` is the line behind the block.
+    """
+
+    columns: Sequence[Sequence[Cell]]
+    lines: Sequence[int]
+    texts: Sequence[str]
+    quoted: frozenset[int]
+    refused: Sequence[Row]
+    end: int
+
+
 class Dialect(Struct, frozen=True):
     """The separator, quotes and empty texts of a file of delimited text.
 
@@ -66,77 +85,217 @@ class Dialect(Struct, frozen=True):
     nulls: frozenset[str] = frozenset({""})
 
 
-def read_delimited_rows(name: str, stream: BinaryIO, dialect: Dialect) -> Iterator[Row]:
-    """The rows of CSV or TSV, the heading first; blank lines are passed over.
+class _PlainColumns(Sequence[Sequence[Cell]]):
+    """Columns of cells that stand row after row in one list; each is made when it is asked for."""
 
-    Raises StorageError ``SOW-INP-005``, and InputError ``SOW-INP-006`` for UTF-16.
+    def __init__(self, cells: list[str], width: int, nulls: frozenset[str]) -> None:
+        self._cells = cells
+        self._width = width
+        self._nulls = nulls
+
+    def __len__(self) -> int:
+        return self._width
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(self._width))]
+        if not 0 <= index < self._width:
+            raise IndexError(index)
+        column, nulls = self._cells[index :: self._width], self._nulls
+        if not any(null in column for null in nulls):
+            return column
+        return [None if cell in nulls else cell for cell in column]
+
+
+class DelimitedReader:
+    """Reads the rows of CSV or TSV: :meth:`read_first` the first one, then blocks of the others.
+
+    Blank lines behind the first one are passed over. Reading raises StorageError ``SOW-INP-005``, and InputError
+    ``SOW-INP-006`` for UTF-16.
     """
-    read_line = _LineReader(name, stream).read
-    cut = _build_cell_cutter(dialect)
-    first = True
-    number = 0
-    while True:
-        line = read_line()
+
+    def __init__(self, name: str, stream: BinaryIO, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.name = name
+        self._read = getattr(stream, "read1", stream.read)
+        self._rest = b""
+        self._line = 1
+        self._universal = False
+        self._ended = False
+
+    def read_first(self) -> bytes | None:
+        """The bytes of the first row, without its line break; None for an empty input."""
+        while not self._ended and not self._has_first_row():
+            self._fill()
+        if not self._rest:
+            return None
+        self._rest = self._rest.removeprefix(UTF8_BOM)
+        # Where the heading ends in a carriage return alone, each such one ends a line.
+        self._universal = _has_bare_return(self._rest[: self._rest.find(b"\n") + 1 or len(self._rest)])
+        rows, used = self._join_lines(self._rest, count=1)
+        if not rows:
+            # A byte order mark alone.
+            return b""
+        self._rest = self._rest[used:]
+        self._line += rows[0][2]
+        return rows[0][1]
+
+    def return_first(self, raw: bytes) -> None:
+        """Read the first row again, as one of the others: it is no heading."""
+        self._rest = raw + (b"\r" if self._universal else b"\n") + self._rest
+        self._line = 1
+
+    def read_sample(self, width: int, size: int) -> Iterator[RowBlock]:
+        """The rows among the next ``size`` bytes, which are read again afterwards."""
+        while not self._ended and len(self._rest) < size:
+            self._fill()
+        rest, line = self._rest, self._line
+        found = self._read_fast(width) or self._read_exact(width, _build_cell_cutter(self.dialect))
+        self._rest, self._line = rest, line
+        if found is not None:
+            yield found
+
+    def _has_first_row(self) -> bool:
+        line = self._rest.find(b"\n") + 1
         if not line:
-            return
-        number += 1
-        begin = number
-        if first:
-            refuse_encoding(line[:HEAD_BYTES], name)
-            line = line.removeprefix(b"\xef\xbb\xbf")
-        # A cell in quotes may go over several lines.
-        while dialect.quotes and line.count(b'"') % 2 and len(line) < MAX_ROW_BYTES:
-            more = read_line()
-            if not more:
-                break
-            line += more
-            number += 1
-        raw = line.rstrip(b"\r\n") if line.endswith((b"\n", b"\r")) else line
-        if not raw.strip(b" \t") and not first:
-            continue
-        first = False
+            # It may end in carriage returns alone.
+            return len(self._rest) >= _HEADING_BYTES and (b"\r" in self._rest or len(self._rest) >= MAX_ROW_BYTES)
+        return bool(self._join_lines(self._rest, count=1)[0]) or len(self._rest) >= MAX_ROW_BYTES
+
+    def _fill(self) -> None:
         try:
-            text = raw.decode()
-        except UnicodeDecodeError:
-            yield Row(begin, raw, None, "it is not UTF-8")
-            continue
-        try:
-            yield Row(begin, raw, cut(text))
-        except RowRefused as problem:
-            yield Row(begin, raw, None, str(problem))
-
-
-class _LineReader:
-    """Lines with their ends. Where the heading ends in a carriage return alone, each such one ends a line."""
-
-    def __init__(self, name: str, stream: BinaryIO) -> None:
-        self._name = name
-        self._stream = stream
-        self._is_first = True
-        self._lines: Iterator[bytes] | None = None
-
-    def read(self) -> bytes:
-        """The next line, :data:`MAX_ROW_BYTES` bytes of it at most; empty at the end. Raises StorageError
-        ``SOW-INP-005``."""
-        try:
-            if self._is_first:
-                return self._read_first()
-            if self._lines is not None:
-                return next(self._lines, b"")
-            return self._stream.readline(MAX_ROW_BYTES)
+            more = self._read(BLOCK_BYTES)
         except OSError as problem:
             words = f"cannot read the input: {problem.strerror or problem}"
-            raise StorageError(UNREADABLE_CODE, words, place=self._name) from None
+            raise StorageError(UNREADABLE_CODE, words, place=self.name) from None
+        is_first = len(self._rest) < HEAD_BYTES and self._line == 1
+        self._rest += more
+        self._ended = not more
+        if is_first:
+            refuse_encoding(self._rest[:HEAD_BYTES], self.name)
 
-    def _read_first(self) -> bytes:
-        self._is_first = False
-        line = self._stream.readline(_HEADING_BYTES)
-        if _has_bare_return(line):
-            self._lines = _iterate_universal_lines(line, self._stream)
-            return next(self._lines, b"")
-        if len(line) == _HEADING_BYTES and not line.endswith(b"\n"):
-            line += self._stream.readline(MAX_ROW_BYTES - len(line))
-        return line
+    def read_blocks(self, width: int) -> Iterator[RowBlock]:
+        """Blocks of the rows that follow, which have ``width`` cells."""
+        cut = _build_cell_cutter(self.dialect)
+        wanted = 0
+        while True:
+            if self._rest and (self._ended or len(self._rest) >= wanted):
+                block = self._read_fast(width) or self._read_exact(width, cut)
+                if block is not None:
+                    yield block
+                # A long row that is not complete is looked at again after a quarter more of it.
+                wanted = len(self._rest) * 5 // 4 if len(self._rest) > BLOCK_BYTES else 0
+            if self._ended:
+                return
+            self._fill()
+
+    def _read_fast(self, width: int) -> RowBlock | None:
+        """The complete lines that are there, each a row; None where they are not as simple as that."""
+        dialect = self.dialect
+        end = len(self._rest) if self._ended else self._rest.rfind(b"\n") + 1
+        if not end or self._universal:
+            return None
+        block = self._rest[:end]
+        if b"\r" in block:
+            if block.count(b"\r") != block.count(b"\r\n"):
+                return None
+            block = block.replace(b"\r\n", b"\n")
+        if (b'"' if dialect.quotes else b"\\") in block:
+            return None
+        try:
+            lines = block.decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError:
+            return None
+        if min(lines)[:1] <= " " and not all(line.strip(" \t") for line in lines):
+            return None
+        separator, nulls = dialect.separator, dialect.nulls
+        if {*map(str.count, lines, repeat(separator))} != {width - 1}:
+            return None
+        columns = _PlainColumns(separator.join(lines).split(separator), width, nulls)
+        numbers = range(self._line, self._line + len(lines))
+        self._rest = self._rest[end:]
+        self._line = numbers.stop
+        return RowBlock(columns, numbers, lines, frozenset(), (), numbers.stop)
+
+    def _read_exact(self, width: int, cut: Callable[[str], tuple[list[Cell], list[int]]]) -> RowBlock | None:
+        """The complete rows that are there; None if there is none."""
+        found, used = self._join_lines(self._rest)
+        rows: list[Sequence[Cell]] = []
+        lines: list[int] = []
+        texts: list[str] = []
+        quoted: set[int] = set()
+        refused: list[Row] = []
+        for begin, raw, _ in found:
+            if not raw.strip(b" \t"):
+                continue
+            line = self._line + begin
+            try:
+                text = raw.decode()
+                cells, marked = cut(text)
+            except UnicodeDecodeError:
+                refused.append(Row(line, raw, None, "it is not UTF-8"))
+            except RowRefused as problem:
+                refused.append(Row(line, raw, None, str(problem)))
+            else:
+                if len(cells) != width:
+                    words = f"it has {format_count(len(cells), 'cell')}, but the header has {width}"
+                    refused.append(Row(line, raw, None, words))
+                    continue
+                rows.append(cells)
+                lines.append(line)
+                texts.append(text)
+                quoted.update(marked)
+        self._rest = self._rest[used:]
+        self._line += sum(count for _, _, count in found)
+        if not found:
+            return None
+        columns = list(zip(*rows, strict=True)) if rows else [()] * width
+        return RowBlock(columns, lines, texts, frozenset(quoted), refused, self._line)
+
+    def _join_lines(self, data: bytes, count: int | None = None) -> tuple[list[tuple[int, bytes, int]], int]:
+        """Of each complete row, ``count`` of them at most, the lines before it, its bytes and its lines; and the bytes
+        of all these rows. A cell in quotation marks may go over several lines."""
+        found: list[tuple[int, bytes, int]] = []
+        used = number = 0
+        pieces = self._iterate_lines(data)
+        for line in pieces:
+            begin = number
+            number += 1
+            parts = [line]
+            size = len(line)
+            if self.dialect.quotes and line.count(b'"') % 2:
+                for more in pieces:
+                    parts.append(more)
+                    size += len(more)
+                    number += 1
+                    if more.count(b'"') % 2 or size >= MAX_ROW_BYTES:
+                        break
+                else:
+                    if not self._ended and size < MAX_ROW_BYTES:
+                        break
+            row = b"".join(parts)
+            used += size
+            found.append((begin, row.rstrip(b"\r\n") if row.endswith((b"\n", b"\r")) else row, number - begin))
+            if count is not None and len(found) == count:
+                break
+        return found, used
+
+    def _iterate_lines(self, data: bytes) -> Iterator[bytes]:
+        """The complete lines of ``data`` with their ends; at the end of the input the last one, too."""
+        if self._universal:
+            # Behind a carriage return a line feed may come.
+            stop = len(data) - (not self._ended and data.endswith(b"\r"))
+            at = 0
+            for match in _LINE_PATTERN.finditer(data, 0, stop):
+                at = match.end()
+                yield match[0]
+        else:
+            at = 0
+            while stop := data.find(b"\n", at) + 1:
+                yield data[at:stop]
+                at = stop
+        if at < len(data) and (self._ended or len(data) - at >= MAX_ROW_BYTES):
+            yield data[at:]
 
 
 def _has_bare_return(line: bytes) -> bool:
@@ -144,24 +303,6 @@ def _has_bare_return(line: bytes) -> bool:
     if b"\r" not in line:
         return False
     return b"\r" in _QUOTED_PATTERN.sub(b"", line).removesuffix(b"\r\n")
-
-
-def _iterate_universal_lines(data: bytes, stream: BinaryIO) -> Iterator[bytes]:
-    """Lines that end in a line feed, a carriage return, or both; ``data`` comes before what ``stream`` has."""
-    while data:
-        lines = _LINE_PATTERN.findall(data)
-        rest = data[sum(map(len, lines)) :]
-        # Behind a carriage return a line feed may come.
-        if not rest and data.endswith(b"\r"):
-            rest = lines.pop()
-        yield from lines
-        if len(rest) >= MAX_ROW_BYTES:
-            yield rest
-            rest = b""
-        more = stream.read(_HEADING_BYTES)
-        if rest and not more:
-            yield rest
-        data = rest + more if more else b""
 
 
 def find_separator(heading: bytes, separator: str) -> tuple[str, int, int] | None:
@@ -177,38 +318,49 @@ def find_separator(heading: bytes, separator: str) -> tuple[str, int, int] | Non
     return (other, most, own) if most > own else None
 
 
-def _build_cell_cutter(dialect: Dialect) -> Callable[[str], list[Cell]]:
-    """Return the function that cuts the text of a row into its cells. It raises RowRefused."""
+def cut_cells(text: str, dialect: Dialect) -> list[Cell]:
+    """The cells of one row. Raises RowRefused."""
+    return _build_cell_cutter(dialect)(text)[0]
+
+
+def _build_cell_cutter(dialect: Dialect) -> Callable[[str], tuple[list[Cell], list[int]]]:
+    """Return the function that cuts the text of a row into its cells, and says which are in quotation marks. It raises
+    RowRefused."""
     separator, nulls = dialect.separator, dialect.nulls
     cell = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|$)', re.DOTALL)
 
-    def cut(text: str) -> list[Cell]:
+    def cut(text: str) -> tuple[list[Cell], list[int]]:
         if "\r" in text and "\r" in _QUOTED_TEXT_PATTERN.sub("", text):
             raise RowRefused("it has a carriage return outside of quotes")
         if '"' not in text:
-            return [None if one in nulls else one for one in text.split(separator)]
+            return [None if one in nulls else one for one in text.split(separator)], []
         found: list[Cell] = []
+        marked: list[int] = []
         at = 0
         while True:
             match = cell.match(text, at)
             if match is None:
                 raise RowRefused(f"cell {len(found) + 1}: a quote is not closed, or is within a cell")
             quoted, plain, end = match.groups()
-            found.append((None if plain in nulls else plain) if quoted is None else quoted.replace('""', '"'))
+            if quoted is None:
+                found.append(None if plain in nulls else plain)
+            else:
+                marked.append(len(found))
+                found.append(quoted.replace('""', '"'))
             at = match.end()
             if not end:
-                return found
+                return found, marked
 
-    def cut_escaped(text: str) -> list[Cell]:
+    def cut_escaped(text: str) -> tuple[list[Cell], list[int]]:
         if "\r" in text:
             raise RowRefused("it has a carriage return, which TSV writes as \\r")
         cells = text.split(separator)
         if "\\" not in text:
-            return [None if one in nulls else one for one in cells]
+            return [None if one in nulls else one for one in cells], []
         return [
             None if one in nulls else _ESCAPE_PATTERN.sub(lambda match: _ESCAPED_CHARACTERS[match[1]], one)
             for one in cells
-        ]
+        ], []
 
     return cut if dialect.quotes else cut_escaped
 
@@ -219,22 +371,24 @@ def build_converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[s
     """
     made: dict[str, Callable[[str], Any]] = {
         "text": str,
-        "integer": lambda cell: _parse_integer(cell, decimal),
-        "number": lambda cell: decimal(_parse_number(cell)),
+        "integer": lambda cell: parse_integer(cell, decimal),
+        "number": lambda cell: decimal(parse_number(cell)),
         "boolean": _parse_truth,
         "json": parse_json,
     }
     return made[kind]
 
 
-def _parse_integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
+def parse_integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
+    """A text that is an integer, as ``decimal`` has it beyond 64 bits. Raises ValueError."""
     if not _WHOLE_NUMBER_PATTERN.fullmatch(cell) or len(cell) > 4000:
         raise ValueError("is not an integer")
     number = int(cell)
     return number if -(1 << 63) <= number < 1 << 64 else decimal(Decimal(number))
 
 
-def _parse_number(cell: str) -> Decimal:
+def parse_number(cell: str) -> Decimal:
+    """A text that is a number. Raises ValueError."""
     try:
         found = Decimal(cell)
     except InvalidOperation:
@@ -263,11 +417,15 @@ def parse_json(text: str) -> msgspec.Raw:
 
 __all__ = [
     "TEXT_KINDS",
+    "DelimitedReader",
     "Dialect",
     "Row",
+    "RowBlock",
     "RowRefused",
     "build_converter",
+    "cut_cells",
     "find_separator",
+    "parse_integer",
     "parse_json",
-    "read_delimited_rows",
+    "parse_number",
 ]

@@ -46,8 +46,8 @@ class SqliteTable:
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema, table: str) -> None:
         _refuse_names(schema.names)
         self._out = out
-        columns = [f"{_quote_identifier(field.name)} {_sqlite_type(field.type)}" for field in schema]
-        self._insert = f"INSERT INTO {_quote_identifier(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
+        columns = [f"{quote_identifier(field.name)} {_sqlite_type(field.type)}" for field in schema]
+        self._insert = f"INSERT INTO {quote_identifier(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
         self._cells = [_cell_converter(field.type) for field in schema]
         self._directory = tempfile.TemporaryDirectory(prefix="sowctl-")
         self._path = Path(self._directory.name) / "export.sqlite"
@@ -60,14 +60,14 @@ class SqliteTable:
             raise
 
     def _create_table(self, table: str, columns: Sequence[str]) -> None:
-        with _convert_errors(self._path):
+        with convert_errors(self._path):
             self._database = sqlite3.connect(self._path, isolation_level=None)
             self._held.callback(_close_database, self._database)
             # The file is new, and thrown away where it is not finished: no journal is needed.
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA synchronous = OFF")
             self._database.execute(
-                f"CREATE TABLE {_quote_identifier(table)} ({', '.join(columns) or _quote_identifier('nothing')})"
+                f"CREATE TABLE {quote_identifier(table)} ({', '.join(columns) or quote_identifier('nothing')})"
             )
             self._database.execute("BEGIN")
 
@@ -78,13 +78,13 @@ class SqliteTable:
             values = column.to_pylist()
             columns.append(values if cell is None else [None if one is None else cell(one) for one in values])
         rows = zip(*columns, strict=True) if columns else [(None,)] * len(batch)
-        with _convert_errors(self._path):
+        with convert_errors(self._path):
             self._database.executemany(self._insert, rows)
 
     def close(self) -> None:
         """Commit, and write the database's bytes."""
         with self._held:
-            with _convert_errors(self._path):
+            with convert_errors(self._path):
                 self._database.execute("COMMIT")
                 self._database.close()
             with self._path.open("rb") as made:
@@ -102,7 +102,7 @@ def _close_database(database: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def _convert_errors(path: Path) -> Iterator[None]:
+def convert_errors(path: Path) -> Iterator[None]:
     """Raise OSError where SQLite cannot write the file ``path``."""
     try:
         yield
@@ -132,7 +132,8 @@ def build_sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], Sqli
     return partial(SqliteTable, table=table)
 
 
-def _quote_identifier(name: str) -> str:
+def quote_identifier(name: str) -> str:
+    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -156,7 +157,10 @@ def _refuse_names(names: Sequence[str]) -> None:
 def _sqlite_type(kind: pyarrow.DataType) -> str:
     import pyarrow.types as t
 
-    if t.is_integer(kind) or t.is_boolean(kind):
+    if t.is_boolean(kind):
+        # Its affinity keeps 0 and 1 integers, and readers know what they mean.
+        return "BOOLEAN"
+    if t.is_integer(kind):
         return "INTEGER"
     if t.is_binary(kind):
         return "BLOB"

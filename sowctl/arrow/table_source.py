@@ -7,14 +7,13 @@ as in :mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from sowctl.arrow.columnfiles import ColumnFile, open_columns, open_frame
+from sowctl.arrow.columnfiles import PANDAS_INDEX_PATTERN, ColumnFile, open_columns, open_frame
 from sowctl.arrow.columnvalues import ReaderContext, build_value_reader, group_leaves, is_nested, is_text
-from sowctl.arrow.message_encoder import MessageEncoder
+from sowctl.arrow.delimited_source import RowTarget, build_refused_frame
 from sowctl.arrow.metadata import DEFAULT_COLUMNS
 from sowctl.arrow.rowmessages import (
     MessageMaker,
@@ -23,37 +22,22 @@ from sowctl.arrow.rowmessages import (
     build_text_reader,
     refuse_repeated_names,
 )
-from sowctl.arrow.rows import Dialect, Row, RowRefused, build_converter, find_separator, read_delimited_rows
+from sowctl.arrow.rows import RowRefused
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.messages.native_values import Form
-from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     import pyarrow
 
-    from sowctl.messages.base import MessageType
 
 CHUNK_ROWS = 1000
-REFUSED_ROW_CODE = "SOW-EXC-011"
 PAYLOAD_COLUMN = "payload"
 METADATA_COLUMNS = frozenset((*DEFAULT_COLUMNS, "_operation", "_client", "_sequence", "_bookmark"))
 """Columns of our own files that are no fields of a message."""
 MARKER_COLUMNS = frozenset(("_sow_key", "_user_key"))
 """Those by which a file of ours is known: each with metadata has one of them."""
-FRONT_COLUMNS = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
-"""The columns that CSV and TSV have in front with --meta."""
-_CONTROLS_PATTERN = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-
-
-class RowTarget:
-    """The messages of ``kind`` that a topic's rows become. ``by_user``: publishers choose its keys."""
-
-    def __init__(self, kind: MessageType, root: str | None, *, by_user: bool) -> None:
-        self.kind = kind
-        self.root = root
-        self.by_user = by_user
 
 
 class TableSource:
@@ -78,94 +62,9 @@ class TableSource:
             raise
 
 
-def open_delimited_source(
-    name: str, stream: BinaryIO, made: RowTarget, types: Mapping[str, str], dialect: Dialect, *, guesses: bool = True
-) -> TableSource:
-    """The rows of CSV or TSV.
-
-    Raises InputError ``SOW-EXC-012`` for a heading that names no columns, or, with ``guesses``, one that another
-    separator divides; UsageError ``SOW-EXC-010`` for a type of a column that is not there.
-    """
-    rows = read_delimited_rows(name, stream, dialect)
-    heading = next(rows, None)
-    if heading is None:
-        return TableSource(iter(()))
-    if _CONTROLS_PATTERN.search(heading.raw) is not None:
-        raise InputError(
-            "SOW-EXC-012",
-            "the header has control characters, so the file is probably not text",
-            place=name,
-            hint="the ending of the name says how rows are written: .parquet and .arrow are read, too",
-        )
-    # A member may have the empty name: in CSV that is a quoted empty cell, and TSV has no quotation marks.
-    if guesses:
-        _refuse_separator(name, heading.raw, dialect)
-    if heading.cells is None or (None in heading.cells and dialect.quotes):
-        why = heading.problem or "a column has no name"
-        raise InputError("SOW-EXC-012", f"cannot read the header: {why}", place=name)
-    names = [cell or "" for cell in heading.cells]
-    skipped = len(FRONT_COLUMNS) if tuple(names[: len(FRONT_COLUMNS)]) == FRONT_COLUMNS else 0
-    # A field called like metadata has a slash in front of it.
-    fields = [one.removeprefix("/") for one in names[skipped:]]
-    twice = next((one for one in fields if fields.count(one) > 1), None)
-    if twice is not None:
-        raise InputError("SOW-EXC-012", f"duplicate column {twice!r} in the header", place=name)
-    unknown = next((one for one in types if one not in fields), None)
-    if unknown is not None:
-        hint = "its columns: " + ", ".join(fields)
-        raise UsageError("SOW-EXC-010", f"{name} has no column {unknown!r} for --type", hint=hint)
-    if "json" in types.values() and not made.kind.json_text:
-        raise UsageError(
-            "SOW-EXC-010", f"messages of type {made.kind.name} have no JSON values, so no column can have type json"
-        )
-    encoder = MessageEncoder(made.kind, fields, made.root)
-    cells = [build_converter(types.get(one, "text"), encoder.decimal) for one in fields]
-    key_at = FRONT_COLUMNS.index("sow_key") if skipped and made.by_user else None
-
-    def message(row: Row) -> tuple[bytes, Envelope | None]:
-        if row.cells is None:
-            raise ValueError(row.problem)
-        if len(row.cells) != len(names):
-            raise ValueError(f"it has {format_count(len(row.cells), 'cell')}, but the header has {len(names)}")
-        members: dict[str, Any] = {}
-        for field, cell, text in zip(fields, cells, row.cells[skipped:], strict=True):
-            if text is not None:
-                try:
-                    members[field] = cell(text)
-                except ValueError as problem:
-                    shown = text if len(text) <= 40 else text[:40] + "..."
-                    raise ValueError(f"column {field}: {shown!r} {problem}") from None
-        return encoder.encode(members), None if key_at is None else Envelope(sow_key=row.cells[key_at])
-
-    return TableSource(_chunk_messages(((row.line, row.raw, row) for row in rows), message))
-
-
-_SEPARATOR_NAMES = {",": ("comma", "commas"), ";": ("semicolon", "semicolons"), "|": ("bar", "bars")}
-_SEPARATOR_NAMES["\t"] = ("tab", "tabs")
-
-
-def _refuse_separator(name: str, heading: bytes, dialect: Dialect) -> None:
-    found = find_separator(heading, dialect.separator)
-    if found is None:
-        return
-    other, most, own = found
-    one, many = _SEPARATOR_NAMES[dialect.separator]
-    words = f"the heading has {most} {_SEPARATOR_NAMES[other][most > 1]} and {own or 'no'} {one if own == 1 else many}"
-    shown = {"\t": "tab"}
-    hint = (
-        f"--delimiter '{shown.get(other, other)}' if these separate the columns, "
-        f"--delimiter '{shown.get(dialect.separator, dialect.separator)}' if not"
-    )
-    raise InputError("SOW-EXC-012", words, place=name, hint=hint)
-
-
-def open_column_source(name: str, stream: BinaryIO, made: RowTarget, *, parquet: bool) -> TableSource:
-    """The rows of a Parquet or Arrow file, of the types that it has."""
-
-    def chunks() -> Iterator[Chunk]:
-        yield from _column_chunks(name, open_columns(name, stream, parquet=parquet), made)
-
-    return TableSource(chunks())
+def iterate_column_chunks(name: str, stream: BinaryIO, made: RowTarget, *, parquet: bool) -> Iterator[Chunk]:
+    """The messages of a Parquet or Arrow file, of the types that it has."""
+    yield from _column_chunks(name, open_columns(name, stream, parquet=parquet), made)
 
 
 def open_frame_source(name: str, frame: object, made: RowTarget) -> TableSource:
@@ -208,13 +107,8 @@ def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Env
             lines.append(start + place)
             kept += envelopes[place : place + 1] if envelopes else []
         else:
-            refused.append(_build_refused_frame(start + place, one or ValueError("its payload is null"), None))
+            refused.append(build_refused_frame(start + place, one or ValueError("its payload is null"), None))
     return _build_chunk(payloads, lines, kept, refused, end)
-
-
-def _build_refused_frame(line: int, problem: Exception, raw: bytes | None) -> RefusedFrame:
-    words = problem.message if isinstance(problem, SowError) else str(problem)
-    return RefusedFrame(line, line, REFUSED_ROW_CODE, f"the row cannot be converted to a message: {words}", raw)
 
 
 def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.RecordBatch], ColumnRows]:
@@ -222,7 +116,11 @@ def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.Re
     schema = file.schema
     # Every file with --meta has keys. Without them a column of such a name is a field of whoever made the file.
     is_ours = not MARKER_COLUMNS.isdisjoint(schema.names)
-    fields = [field for field in schema if not (is_ours and field.name in METADATA_COLUMNS)]
+    fields = [
+        field
+        for field in schema
+        if not (is_ours and field.name in METADATA_COLUMNS) and PANDAS_INDEX_PATTERN.fullmatch(field.name) is None
+    ]
     names = [field.name for field in fields]
     leaves = group_leaves(schema, file.leaves)
     payloads = _build_payload_reader(fields, made, list(chain.from_iterable(leaves[name] for name in names)))
@@ -238,7 +136,7 @@ def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.Re
         columns = {name: read(batch.column(name)) for name, read in texts.items()}
         nothing: list[TextCell] = [None] * len(batch)
         keys = [columns.get(name, nothing) for name in ("_user_key", "_sow_key", "_correlation_id")]
-        pairs = list(map(_wrap_message, messages, *keys))
+        pairs = list(map(wrap_message, messages, *keys))
         return [message for message, _ in pairs], [envelope for _, envelope in pairs]
 
     return rows
@@ -266,7 +164,7 @@ def _build_payload_reader(
     return payloads
 
 
-def _wrap_message(
+def wrap_message(
     message: bytes | Exception | None, user_key: TextCell, sow_key: TextCell, correlation_id: TextCell
 ) -> tuple[bytes | Exception | None, Envelope]:
     if isinstance(user_key, Exception):
@@ -278,21 +176,19 @@ def _wrap_message(
     return message, Envelope(sow_key=user_key or sow_key, correlation_id=correlation_id)
 
 
-def _chunk_messages(
-    rows: Iterable[tuple[int, bytes | None, Any]], message: Callable[[Any], tuple[bytes, Envelope | None]]
-) -> Iterator[Chunk]:
-    """Chunks of the messages of numbered rows; offsets are those numbers."""
+def chunk_messages(rows: Iterable[Any], message: Callable[[Any], tuple[bytes, Envelope | None]]) -> Iterator[Chunk]:
+    """Chunks of the messages of rows, which are numbered from 1; offsets are those numbers."""
     payloads: list[bytes] = []
     lines: list[int] = []
     envelopes: list[Envelope] = []
     refused: list[RefusedFrame] = []
     end = 0
-    for line, raw, row in rows:
+    for line, row in enumerate(rows, 1):
         end = line + 1
         try:
             payload, envelope = message(row)
         except (SowError, ValueError, TypeError, KeyError, OverflowError) as problem:
-            refused.append(_build_refused_frame(line, problem, raw))
+            refused.append(build_refused_frame(line, problem, None))
         else:
             payloads.append(payload)
             lines.append(line)

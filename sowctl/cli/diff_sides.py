@@ -1,40 +1,49 @@
-"""Sides of ``diff`` from its operands: targets at instants, ranges of the journal, whole instances.
+"""Sides of ``diff`` from its operands: targets at instants, ranges of the journal, whole instances, files of rows.
 
 ``[INSTANCE:]TARGET[@WHEN]``, where INSTANCE is a configuration or the directory of one, WHEN an instant as ``query
---at`` takes it or ``WHEN..WHEN``. What is an exact topic's name or a file's path is never taken apart.
+--at`` takes it or ``WHEN..WHEN``. What is an exact topic's name or a file's path is never taken apart. A file of rows,
+by its ending, is the state that publishing it to the topic of the other side would make of an empty one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.arrow.input_formats import DelimitedOptions, InputOptions, find_format
 from sowctl.cli.context import Invocation
+from sowctl.cli.io.row_files import parse_types, refuse_foreign_options
+from sowctl.cli.io.sources import refuse_unreadable
 from sowctl.cli.parsing.option_values import parse_at_option
 from sowctl.config.default_config import CONFIG_NAMES
 from sowctl.engine.topics.targets import Target, resolve_targets, split_target
 from sowctl.engine.verbs.inspect.diff import DiffSide
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import InputError, MissingError, UsageError
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
+    from sowctl.engine.reports import PublishReport
+    from sowctl.engine.writing.input_state import InputState
 
 RANGE_MARK = ".."
 
 
 class SideParts(Struct, frozen=True):
     """The parts of one word: the file of a configuration (None: the command's own), a target (None: the whole
-    instance), the instant (None: now), and the one behind which a range begins."""
+    instance), the instant (None: now), and the one behind which a range begins; or a file of rows (``rows``), which is
+    the whole word."""
 
     text: str
     config: Path | None
     target: str | None
     at: str | None = None
     after: str | None = None
+    rows: bool = False
 
     @property
     def front(self) -> str:
@@ -43,18 +52,23 @@ class SideParts(Struct, frozen=True):
 
 
 def pair_sides(
-    invocation: Invocation, words: Sequence[str], topic_names: Sequence[str], message_type: str | None, stack: ExitStack
+    invocation: Invocation,
+    words: Sequence[str],
+    topic_names: Sequence[str],
+    message_type: str | None,
+    stack: ExitStack,
+    types: Sequence[str] = (),
 ) -> list[tuple[DiffSide, DiffSide]]:
     """The sides that are to be compared, topic by topic; ``stack`` closes the instances.
 
     One word is compared with its own present, a range alone at its two ends. ``topic_names`` are those of whole
-    instances. Raises UsageError ``SOW-DIF-005`` for words that do not go together, and what opening and resolving
-    raise.
+    instances, ``types`` those of the columns of a file. Raises UsageError ``SOW-DIF-005`` for words that do not go
+    together, and what opening and resolving raise.
     """
     opener = _SideOpener(invocation, stack)
     first = opener.parse_parts(words[0])
     if len(words) == 1:
-        if first.at is None and first.after is None:
+        if first.rows or (first.at is None and first.after is None):
             raise UsageError("SOW-DIF-005", "nothing to compare with", hint=f"use for example {words[0]}@-1h")
         front = first.front
         one = SideParts(f"{front}@{first.after or first.at}", first.config, first.target, first.after or first.at)
@@ -66,6 +80,10 @@ def pair_sides(
         )
     else:
         one, two = first, opener.parse_parts(words[1])
+    if one.rows or two.rows:
+        return [opener.pair_with_file(one, two, message_type, types)]
+    if types:
+        raise UsageError("SOW-EXC-010", "--type requires a file of rows")
     if (one.target is None) is not (two.target is None):
         raise UsageError(
             "SOW-DIF-005",
@@ -126,6 +144,31 @@ class _SideOpener:
             self._open[place] = self._stack.enter_context(made)
         return self._open[place]
 
+    def pair_with_file(
+        self, one: SideParts, two: SideParts, message_type: str | None, types: Sequence[str]
+    ) -> tuple[DiffSide, DiffSide]:
+        """Return the sides where at least one of the words is a file of rows, which belongs to the topic of the other.
+
+        Raises UsageError ``SOW-DIF-005`` where that is not one topic, and what reading and publishing the file raise.
+        """
+        file, other = (one, two) if one.rows else (two, one)
+        if other.rows or other.target is None:
+            raise UsageError(
+                "SOW-DIF-005",
+                f"{file.text} is a file, and {other.text} is not a topic: a file is compared with one topic",
+                hint=f"use for example sowctl diff TOPIC {file.text}",
+            )
+        found = self.build_sides(other, (), message_type)
+        if len(found) != 1 or found[0].target is None or found[0].target.topic is None:
+            raise UsageError("SOW-DIF-005", f"{other.text} is not one topic, with which {file.text} can be compared")
+        (side,) = found
+        assert side.target is not None
+        options = InputOptions(delimited=DelimitedOptions(parse_types(types)))
+        refuse_foreign_options(options, [file.text], [("--type", bool(types), "csv tsv")])
+        state = self._stack.enter_context(open_file_state(side.instance, side.target.topic, file.text, options))
+        read = DiffSide(state.instance, Target(topic=state.topic), file.text)
+        return (read, side) if one.rows else (side, read)
+
     def build_sides(self, named: SideParts, topic_names: Sequence[str], message_type: str | None) -> list[DiffSide]:
         """The sides that one word means."""
         instance = self.open_instance(named)
@@ -161,6 +204,9 @@ class _SideOpener:
 
     def parse_parts(self, text: str) -> SideParts:
         """The parts of a word."""
+        if is_row_file(text) and not self._is_exact(SideParts(text, None, text), file=False):
+            # A name without such a topic is that of a file, which is opened, or said to be missing.
+            return SideParts(text, None, text, rows=True)
         config, rest = _split_instance(text)
         if config is not None and rest is None:
             return SideParts(text, config, None)
@@ -172,16 +218,55 @@ class _SideOpener:
             return SideParts(text, config, whole)
         return _with_instant(SideParts(text, config, front), when)
 
-    def _is_exact(self, named: SideParts) -> bool:
-        """True where the whole word is a file's path or the name of a topic that is configured."""
+    def _is_exact(self, named: SideParts, *, file: bool = True) -> bool:
+        """True where the whole word is a file's path, if ``file``, or the name of a topic that is configured."""
         assert named.target is not None
-        if Path(named.target).is_file():
+        if file and Path(named.target).is_file():
             return True
         if named.config is None and not self._invocation.has_config():
             return False
         name, _ = split_target(named.target)
         config = self.open_instance(SideParts(named.text, named.config, None)).config
         return config is not None and any(entry.name == name for entry in config.sow)
+
+
+def is_row_file(text: str) -> bool:
+    """Return whether a word ends as a file of rows does."""
+    return find_format(text) is not None
+
+
+@contextmanager
+def open_file_state(
+    instance: Instance, topic: TopicConfig | None, name: str, options: InputOptions
+) -> Iterator[InputState]:
+    """Open the state that publishing a file of rows to an empty ``topic`` would make.
+
+    Raises MissingError ``SOW-CLI-062`` where there is no file, InputError for a message that would be refused, and
+    UsageError ``SOW-PUB-031`` for a topic that is not published to.
+    """
+    from sowctl.arrow.row_inputs import open_row_input
+    from sowctl.engine.verbs.publish import publish_messages
+    from sowctl.engine.writing.input_state import open_input_state
+    from sowctl.engine.writing.row_target import build_row_target
+
+    assert topic is not None
+    refuse_unreadable([name])
+
+    def load(copy: Instance) -> PublishReport:
+        target = build_row_target(copy, topic.label, topic.message_type)
+        try:
+            with open_row_input(name, target, options) as found:
+                return publish_messages(
+                    copy, topic.label, [(found.name, found.source)], message_type=topic.message_type
+                )
+        except InputError as error:
+            # It speaks of options of publish.
+            error.hint = "the file must have messages or rows of the topic, as publish reads them"
+            error.facts.pop("report", None)
+            raise
+
+    with open_input_state(instance, topic, load) as state:
+        yield state
 
 
 def _with_instant(named: SideParts, when: str) -> SideParts:

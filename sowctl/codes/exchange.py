@@ -17,8 +17,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-EXC-010": """2 rows cannot be converted to messages
 
-        Why: ``--type`` names an unknown column or type, or is given for a file that declares its types; or ``--from``
-        is combined with an option for messages; or messages of the topic's type cannot be constructed from columns.
+        Why: ``--type`` names an unknown column or type, or an option is given for an input of another format; or
+        ``--from`` or ``--format`` is combined with an option for messages; or a database has several tables and none
+        with the name of the topic; or messages of the topic's type cannot be constructed from columns.
         Do: Change the options as the message says; the types are text, integer, number, boolean and json.
         See: sowctl-publish(1)
         """,
@@ -33,9 +34,10 @@ CODES: dict[str, str] = {
         """,
     "SOW-EXC-012": """3 file of rows cannot be read
 
-        Why: The file does not have the format that its name implies, is damaged, has a missing header or a duplicate
-        column name, a struct with duplicate fields, or a column of a type that messages do not support.
-        Do: Correct the file, rename its columns, or give it the file extension of its format.
+        Why: The file does not have the format that its name or ``--format`` says, is damaged, has a missing header or a
+        duplicate column name, a struct with duplicate fields, or a column of a type that messages do not support.
+        Do: Correct the file, rename its columns, or give its format with ``--format``; ``--columns`` names the columns
+        of a file without a header.
         See: sowctl-types(7)
         """,
     "SOW-EXC-013": """2 rows of several topics in one table
@@ -98,5 +100,25 @@ CODES: dict[str, str] = {
         Do: Choose columns with ``--columns``, in ``sowctl export`` members with ``--select``, or write Parquet, Arrow
         or NDJSON.
         See: sowctl-types(7)
+        """,
+    "SOW-EXC-026": """2 topics with one name for files or tables
+
+        Why: Each topic is written to a file or table with its name. SQLite, DuckDB and some file systems ignore case.
+        Do: Export these topics separately, to files with other names.
+        See: sowctl-export(1)
+        """,
+    "SOW-EXC-027": """8 table exists
+
+        Why: ``export --add`` adds a table to a database, which has a table with the name of the topic. Nothing was
+        changed.
+        Do: Use ``--add --overwrite`` to replace the tables of the exported topics; other tables stay.
+        See: sowctl-export(1)
+        """,
+    "SOW-EXC-028": """8 tables cannot be added to a database
+
+        Why: The file is not a database of the format that its name ends in, another program has locked it, or the
+        database refused the change. Nothing was changed.
+        Do: Export to a new file, or close the other program and try again.
+        See: sowctl-export(1)
         """,
 }

@@ -38,8 +38,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-INP-002": """3 input ends within a message
 
-        Why: With length prefixes, the input ends before the announced number of bytes. Earlier messages are
-        complete.
+        Why: With length prefixes, the input ends before the announced number of bytes; or it ends within a JSON array,
+        or within an object that spans several lines. Earlier messages are complete.
         Do: Send the complete input; publish the rest from where the report says.
         """,
     "SOW-INP-003": """7 message length is too large
@@ -71,6 +71,19 @@ CODES: dict[str, str] = {
         return, so the whole input would be one message, with everything after the first carriage return in a value.
         Do: Convert it: ``tr '\\r' '\\n' < FILE``. If it is one message that contains carriage returns, publish it with
         ``--framing nul``.
+        """,
+    "SOW-INP-008": """3 invalid JSON between messages
+
+        Why: The input is an array of messages, or objects over several lines, and is no JSON at this place. The start
+        of the next message cannot be found there. Earlier messages are complete.
+        Do: Correct the input at this place. If each line is a message, use ``--framing lines``, which rejects only
+        the invalid lines.
+        """,
+    "SOW-INP-009": """7 input is too large for a temporary copy
+
+        Why: Parquet, SQLite and Arrow files are read from several places, so the content of a pipe is copied to a
+        temporary file first. It exceeds the limit of such a copy.
+        Do: Write the input to a file and give its name; files are not copied.
         """,
     "SOW-INP-010": """3 invalid envelope
 

@@ -165,6 +165,36 @@ CODES: dict[str, str] = {
         lower number.
         See: sowctl-publish(1)
         """,
+    "SOW-PUB-030": """2 unchanged messages cannot be skipped
+
+        Why: ``--skip-unchanged`` compares each message with the record of its key. A topic that exists only in the
+        transaction log has no records; with keys from chains, a message that is not written would leave the chain
+        incomplete.
+        Do: Publish without ``--skip-unchanged``.
+        See: sowctl-publish(1)
+        """,
+    "SOW-PUB-031": """2 input cannot be the state of the topic
+
+        Why: ``publish --replace-all`` and ``diff`` with a file make records of the input as if the topic were empty.
+        A topic that exists only in the transaction log, a view or a queue has no records of its own to compare, and
+        keys from chains depend on all earlier messages.
+        Do: Publish without ``--replace-all``; to compare, query the topic and compare the outputs.
+        See: sowctl-publish(1)
+        """,
+    "SOW-PUB-032": """2 option not supported with --replace-all
+
+        Why: The input replaces all records as one group with one timestamp: a rejected message would delete its
+        record, a delta has no record to be merged into, and the messages are not written in the order of the input.
+        Do: Remove the option. ``--timestamp`` sets the time of the replacement.
+        See: sowctl-publish(1)
+        """,
+    "SOW-PUB-033": """8 input without records would delete all records
+
+        Why: The input of ``publish --replace-all`` is empty, and the topic has records. An empty file is more often a
+        failed export than a wish to delete everything.
+        Do: Check the input. To delete all records, use ``--force``.
+        See: sowctl-publish(1)
+        """,
     "SOW-DEL-001": """2 missing or conflicting selection for a delete
 
         Why: A delete requires exactly one of a filter, SOW keys and data.

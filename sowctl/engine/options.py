@@ -100,7 +100,9 @@ class PublishOptions(Struct, frozen=True):
     ``batch`` messages, ``batch_bytes`` or ``linger`` seconds close a batch, whichever is first; without ``batch`` there
     are 1,000 messages in it, or 8,192 where that is faster, and batches up to ``batch_bytes`` are synced together while
     the input has more ready. ``sequence`` switches the detection of duplicates on. NULL fields in a ``delta`` change
-    nothing unless ``delta_null`` is set; an envelope says for itself whether it is a delta.
+    nothing unless ``delta_null`` is set; an envelope says for itself whether it is a delta. ``skip_unchanged``: count
+    messages that would change nothing of their records but time and txid, and do not write them. ``replace_all``: the
+    topic is to hold nothing but the input (``verbs/replace``), which is empty only with ``force``.
     """
 
     batch: Annotated[
@@ -190,6 +192,18 @@ class PublishOptions(Struct, frozen=True):
         declare_option("--delta-null", help="Whether null fields of a delta are ignored or set to null."),
     ] = "ignore"
     update_only: Annotated[bool, declare_option("--update-only", help="Reject deltas to missing records.")] = False
+    skip_unchanged: Annotated[
+        bool, declare_option("--skip-unchanged", help="Do not write messages that are equal to the current record.")
+    ] = False
+    replace_all: Annotated[
+        bool,
+        declare_option(
+            "--replace-all", help="Make the topic equal to the input: delete all records that are not in it."
+        ),
+    ] = False
+    force: Annotated[bool, declare_option("--force", help="With --replace-all: accept an input without records.")] = (
+        False
+    )
 
 
 class QueryOptions(Struct, frozen=True):

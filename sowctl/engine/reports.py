@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from sowctl.arrow.input_formats import InputFacts
 from sowctl.values.times import to_datetime
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ class TopicCounts(_MessageCounts):
     duplicates: int = 0
     journalled: int = 0
     already_expired: int = 0
+
+
+class KeyChange(Struct, frozen=True):
+    """What a replacement does to a record: ``inserted``, ``updated`` or ``deleted``, and its key as people write it."""
+
+    change: str
+    key: str
 
 
 class Rejected(Struct):
@@ -71,14 +79,17 @@ class TornTail(Struct):
 
 class PublishReport(_MessageCounts):
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
-    (``updated``), with the bytes that were there (``unchanged``, logged all the same), or to topics without a SOW
+    (``updated``), with the bytes that were there (``unchanged``, logged all the same, unless such messages are skipped:
+    then they are counted here and not among ``published``), or to topics without a SOW
     (``journalled``), or as deletions (``deleted``); ``missing`` are deletions of keys without a record, which are not
     written; ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
     everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
     message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
     so that no query shows them; ``ahead``: the topics' latest time where it is far ahead of the clock
     (:func:`~sowctl.engine.writing.outcome.is_ahead_of_clock`); ``torn_tails`` were cut off the journal on the way;
-    ``lifetimes_ignored``: how many had a lifetime that has no effect, as their topic has no Expiration."""
+    ``lifetimes_ignored``: how many had a lifetime that has no effect, as their topic has no Expiration; ``inputs``:
+    what inputs of rows were read as; ``first_changes`` are the first ones of a dry run that would replace all
+    records."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0
@@ -104,6 +115,8 @@ class PublishReport(_MessageCounts):
     ahead: int | None = None
     torn_tails: list[TornTail] = field(default_factory=list)
     lifetimes_ignored: int = 0
+    first_changes: list[KeyChange] = field(default_factory=list)
+    inputs: list[InputFacts] = field(default_factory=list)
 
 
 class InputRest(Struct, frozen=True):

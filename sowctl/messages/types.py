@@ -66,7 +66,9 @@ def get_type(name: str | TypeDefinition, *, max_message: int = MAX_MESSAGE_BYTES
 
 
 def choose_framing(kind: str) -> str:
-    """The framing of messages of a kind of message type where none is given: ``lines`` or ``length``."""
+    """The framing of messages of a kind of message type where none is given: ``lines``, ``json`` or ``length``."""
+    if kind == "json":
+        return "json"
     return "lines" if _load_class(MESSAGE_TYPES.get(kind) or DEFINED_TYPES[kind]).line_framed else "length"
 
 

@@ -86,7 +86,8 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
             "SOW-EXC-013",
             f"{len(topic_names)} topics ({names}) cannot be written to one table without a column for the topic",
             place=file,
-            hint="write one file per topic, or add --meta, which includes a column with the topic",
+            hint="add --meta, which includes a column with the topic"
+            + ("" if file is None else ", or write a file per topic: {topic} in FILE stands for its name"),
         )
 
 

@@ -20,6 +20,8 @@ from sowctl.values.display import format_bytes, format_count, format_duration, f
 from sowctl.values.jsonline import format_json_line
 from sowctl.values.times import format_time
 
+MAX_LISTED_COLUMNS = 8
+"""Columns of one type that are named."""
 _PUBLISH_FIELDS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNT_FIELDS = (
     "published", "inserted", "updated", "unchanged", "missing", "journalled", "duplicates", "rejected", "blank",
@@ -33,6 +35,7 @@ _SINGULARS = {
 }  # fmt: skip
 _SIZE_FIELDS = ("bytes_before", "bytes_after")
 """What a file had before, and has afterwards."""
+_SUMMED_FIELDS = frozenset((*_COUNT_FIELDS, *_SIZE_FIELDS, "payload_bytes"))
 _QUERY_FIELDS = ("examined", "matched", "returned")
 """Of a query all three are said: that nothing matched is an answer, too."""
 _TIME_FIELDS = ("now", "ahead", "oldest_read", "at")
@@ -64,7 +67,7 @@ def sum_reports(reports: Sequence[Any]) -> dict[str, Any] | None:
     rows = [as_dict(report) for report in reports]
     if len(rows) < 2:
         return None
-    summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in (*_COUNT_FIELDS, *_SIZE_FIELDS)}
+    summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in _SUMMED_FIELDS}
     # What is so of each alone: the first one's file is not that of all.
     own = {
         name: None for name in _UNSHARED_FIELDS if name in rows[0] and any(row[name] != rows[0][name] for row in rows)
@@ -130,13 +133,42 @@ def _format_row(report: Mapping[str, Any]) -> str:
         names = Counter(share["topic"] for share in shares)
         shares = [_label_row(share, names) for share in shares]
         lines += [f"  {escape_line(str(share['topic']))}: {', '.join(_format_counts(share))}" for share in shares]
+    lines += [f"  {_format_input(one)}" for one in row.get("inputs") or () if one["columns"]]
     return "\n".join(lines)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    rest = len(names) - MAX_LISTED_COLUMNS
+    return ", ".join(names[:MAX_LISTED_COLUMNS]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _format_input(facts: Mapping[str, Any]) -> str:
+    """What a file of text was read as: the types of its columns."""
+    names: dict[str, list[str]] = {}
+    for one in facts["columns"]:
+        names.setdefault(one["type"], []).append(escape_line(one["name"]))
+    texts = names.pop("text", [])
+    parts = [f"{_list_names(found)} {kind}" for kind, found in names.items()]
+    if texts:
+        parts.append(
+            ("the other columns text" if parts else "all columns text") if len(texts) > 1 else f"{texts[0]} text"
+        )
+    what, delimiter = facts["format"], facts["delimiter"]
+    if delimiter != ("," if what == "csv" else "\t"):
+        what += f" with delimiter {'tab' if delimiter == chr(9) else repr(delimiter)}"
+    return f"{escape_line(facts['name'])}: {what}; {'; '.join(parts)}"
 
 
 def _format_counts(row: Mapping[str, Any]) -> list[str]:
     counted = {name: row[name] for name in _COUNT_FIELDS if type(row.get(name)) is int}
     always: Sequence[str] = (
-        _QUERY_FIELDS if "returned" in counted else () if counted.get("journalled") else _PUBLISH_FIELDS
+        _QUERY_FIELDS
+        if "returned" in counted
+        else ("records",)
+        if "payload_bytes" in row
+        else ()
+        if counted.get("journalled")
+        else _PUBLISH_FIELDS
     )
     if "inserted" in counted:
         # Most publishers delete nothing, and are not told so.

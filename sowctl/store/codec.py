@@ -57,6 +57,8 @@ _PLAIN_PAYLOAD = itemgetter(slice(HEADER_SIZE, -CRC_SIZE))
 _LENGTH = struct.Struct("<H")
 _STAMPS = struct.Struct("<Qq")
 _RAW_STAMPS = itemgetter(slice(4, 20))
+_CONTENT = slice(20, -CRC_SIZE)
+"""Of a value, what follows txid and time: expiration, check word, optional parts and payload."""
 _HEAD = itemgetter(slice(HEADER_SIZE))
 TIME_OFFSET = 1 << 63
 """Added to a time in a sort key, so that bytes sort as signed numbers do."""
@@ -115,9 +117,19 @@ def encode_record(
 
     Raises ValueError when a part is longer than 65,535 bytes or the parts together are.
     """
-    extra = b""
+    part_flags, extra = _encode_optional_parts(user_key, correlation_id, logical_topic)
     # A flag and its part can never disagree: the flags of parts are set only where a part is written.
-    flags &= TOMBSTONE_FLAG | LOSSY_FLAG
+    flags = flags & (TOMBSTONE_FLAG | LOSSY_FLAG) | part_flags
+    # The key is in the checksum, though not in the value: a sound value under another key is found to be damaged.
+    body = HEADER_LAYOUT.pack(flags, len(extra), txid, time, expiration, check) + extra + payload
+    return body + _CRC.pack(crc32(body, crc32(key)))
+
+
+def _encode_optional_parts(
+    user_key: bytes | None, correlation_id: bytes | None, logical_topic: bytes | None
+) -> tuple[int, bytes]:
+    """The flags of the parts that are given, and the parts as they stand behind the header. Raises ValueError."""
+    flags, extra = 0, b""
     # Parts stand in the order of their flags, each behind two bytes of its length; an empty part is there, a missing
     # one is not.
     for flag, part in (
@@ -132,9 +144,7 @@ def encode_record(
             extra += _LENGTH.pack(len(part)) + part
     if len(extra) > MAX_PART_BYTES:
         raise ValueError(f"optional parts of {len(extra)} bytes together are longer than {MAX_PART_BYTES}")
-    # The key is in the checksum, though not in the value: a sound value under another key is found to be damaged.
-    body = HEADER_LAYOUT.pack(flags, len(extra), txid, time, expiration, check) + extra + payload
-    return body + _CRC.pack(crc32(body, crc32(key)))
+    return flags, extra
 
 
 def encode_plain_records(
@@ -286,6 +296,31 @@ def has_payload(value: bytes, payload: bytes) -> bool:
     # Compared in place: unchanged payloads are frequent, and copying each to compare it would double the cost.
     start = HEADER_SIZE + count_optional_bytes(value)
     return len(value) == start + len(payload) + CRC_SIZE and value.startswith(payload, start)
+
+
+def has_content(
+    value: bytes,
+    payload: bytes,
+    expiration: int,
+    user_key: bytes | None = None,
+    correlation_id: bytes | None = None,
+    logical_topic: bytes | None = None,
+) -> bool:
+    """Return whether a value has this payload, expiration and optional parts: all but key, check word, txid and time.
+
+    Raises ValueError as :func:`encode_record` does.
+    """
+    if not has_payload(value, payload) or read_expiration(value) != expiration:
+        return False
+    flags, extra = _encode_optional_parts(user_key, correlation_id, logical_topic)
+    # The payloads have one length and so have the values, so that the parts have one length, too.
+    return value[0] & OPTIONAL_PART_FLAGS == flags and value.startswith(extra, HEADER_SIZE)
+
+
+def has_same_content(value: bytes, other: bytes) -> bool:
+    """Return whether two values of one key differ in nothing but txid and time."""
+    # The checksums at the end cover these two, so they differ as well.
+    return value[:4] == other[:4] and value[_CONTENT] == other[_CONTENT]
 
 
 def count_optional_bytes(value: bytes) -> int:

@@ -15,7 +15,8 @@ from tests.bench.rounds import Wrong
 
 NAMES = (
     *("publish", "replay", "scan", "query", "grouping", "views", "indexes", "figures", "startup", "idle", "memory"),
-    *("output", "messages", "spark", "planning", "pipeline", "queues", "following", "latency", "backup", "exchange"),
+    *("output", "messages", "spark", "planning", "pipeline", "queues", "following", "latency", "backup"),
+    *("exchange", "inputs"),
 )
 SIZED = ("idle", "spark", "pipeline")
 

@@ -195,3 +195,84 @@ def test_a_query_tells_of_fields_that_no_record_has(run: Callable[..., str]) -> 
     assert said in run.err  # type: ignore[attr-defined]
     run("export", "t", "strict.csv", "--filter", "/nwe = 1", "--strict", status=2)
     assert not Path("strict.csv").exists()
+
+
+@pytest.fixture
+def golden(run: Callable[..., str]) -> Path:
+    """The records of topic t in a file."""
+    path = Path("golden.ndjson")
+    path.write_text(run("query", "t"))
+    return path
+
+
+def test_a_golden_file_has_the_status_of_a_comparison(run: Callable[..., str], golden: Path) -> None:
+    run("diff", "t", str(golden))
+    run("diff", str(golden), "t")
+    run("diff", f"t@{EARLY}", str(golden), status=1)
+    golden.write_text('{"id":1,"a":2,"new":[1]}\n{"id":4}\n')
+    assert _in_any_order(run("diff", "t", str(golden), status=1)) == [
+        "+ 4: {\"id\":4}", "+++ golden.ndjson", "- 3: {\"id\":3}", "--- t"
+    ]  # fmt: skip
+    assert _in_any_order(run("diff", str(golden), "t", status=1)) == [
+        "+ 3: {\"id\":3}", "+++ t", "- 4: {\"id\":4}", "--- golden.ndjson"
+    ]  # fmt: skip
+    run("diff", "t", str(golden), "--only", "/a", "--filter", "/id = 1")
+
+
+@pytest.mark.parametrize("ending", ["ndjson", "json", "csv", "parquet", "arrow", "sqlite"])
+def test_what_export_writes_is_a_golden_file(run: Callable[..., str], ending: str) -> None:
+    pytest.importorskip("pyarrow")
+    run("publish", "u", stdin=b'{"id":"k1","a":"x"}\n{"id":"k2","a":"y"}\n')
+    run("export", "u", f"golden.{ending}")
+    run("diff", "u", f"golden.{ending}")
+    run("publish", "u", stdin=b'{"id":"k2","a":"z"}\n')
+    assert json.loads(run("diff", "u", f"golden.{ending}", "--json", status=1))[0]["key"] == "k2"
+
+
+def test_columns_of_a_golden_file_have_the_types_that_are_given(run: Callable[..., str]) -> None:
+    run("publish", "u", stdin=b'{"id":"1","a":[1]}\n')
+    run("export", "u", "golden.csv")
+    run("diff", "u", "golden.csv", status=1)
+    run("diff", "u", "golden.csv", "--type", "id=text", "--type", "a=json")
+    run("diff", "t", "u", "--type", "id=text", status=2)
+
+
+def test_envelopes_turn_the_topic_into_the_file(run: Callable[..., str], golden: Path) -> None:
+    golden.write_text('{"id":1,"a":5}\n{"id":4}\n')
+    envelopes = run("diff", "t", str(golden), "--format", "envelopes", status=1)
+    run("publish", "--framing", "envelope", stdin=envelopes.encode())
+    run("diff", "t", str(golden))
+
+
+def test_a_file_that_is_no_state_of_the_topic_is_an_error(run: Callable[..., str], golden: Path) -> None:
+    run("diff", "t", "missing.ndjson", status=10)
+    run("diff", str(golden), str(golden), status=2)
+    run("diff", ".", str(golden), status=2)
+    run("diff", "[tu]", str(golden), status=2)
+    run("diff", str(golden), status=2)
+    golden.write_text('{"id":1}\n{')
+    run("diff", "t", str(golden), status=3)
+    assert "golden.ndjson:2" in run.err  # type: ignore[attr-defined]
+    assert not list(Path().glob("**/sowctl-*"))
+
+
+def test_a_seed_is_published_twice_and_replaced(run: Callable[..., str], golden: Path) -> None:
+    report = json.loads(run("publish", "t", str(golden), "--skip-unchanged", "--json"))
+    assert (report["published"], report["unchanged"]) == (0, 2)
+    golden.write_text('{"id":1,"a":5}\n{"id":4}\n')
+    run("publish", "t", str(golden), "--replace-all", "--dry-run")
+    said = run.err  # type: ignore[attr-defined]
+    assert {"~ 1", "+ 4", "- 3"} <= set(said.splitlines())
+    run("diff", "t", str(golden), status=1)
+    run("publish", "t", str(golden), "--replace-all")
+    run("diff", "t", str(golden))
+    run("publish", "t", "/dev/null", "--replace-all", status=8)
+    run("publish", "t", "/dev/null", "--replace-all", "--force")
+    assert run("query", "t") == ""
+
+
+@pytest.mark.parametrize("words", [("--force",), ("--replace-all", "--tee"), ("--replace-all", "--on-error", "skip")])
+def test_options_of_a_replacement_that_do_not_fit(run: Callable[..., str], golden: Path, words: tuple[str]) -> None:
+    run("publish", "t", str(golden), *words, status=2)
+    run("publish", "--framing", "envelope", "--replace-all", str(golden), status=2)
+    run("diff", "t", str(golden))

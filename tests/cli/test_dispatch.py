@@ -258,7 +258,6 @@ def test_what_is_suggested_exists() -> None:
         (["query", "o", "--first", "3"], "did you mean --top-n?"),
         (["query", "o", "-l", "3"], "did you mean -n?"),
         (["query", "o", "--distinct"], "did you mean --grouping?"),
-        (["snapshot", "o", "--to", "x"], "did you mean --output?"),
         (["delete", "o", "--all"], "did you mean --filter '1 = 1'?"),
         (["tail", "o", "--since-last"], "did you mean --store?"),
         (["export", "o", "o.csv", "--incremental"], "did you mean --changes?"),

@@ -70,6 +70,8 @@ diff t u --stat
 snapshot t --at now
 snapshot t --meta --at now
 snapshot t --at now --output s.sow
+snapshot .* --at now --to stores
+hash --all
 replay
 replay --verify t
 info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import subprocess
@@ -33,6 +34,7 @@ OTHER_STATUS = {
     "sowctl hash orders --expect 9f3c0e6a1d5b48e7a2c4f06b8d917e35": 1,
     "sowctl diff orders@2026-01-05T10:00:00Z orders --stat": 1,
     "sowctl diff orders@1200..1210": 1,
+    "sowctl diff customers golden.ndjson": 1,
     "sowctl diff customers@2026-01-05T09:00:00Z --filter \"/region = 'APAC'\" --only /creditLimit": 1,
     # What stands before the pipe says that there is a difference.
     "sowctl diff other.xml sowctl.xml --format envelopes | sowctl publish --framing envelope -c other.xml": 1,
@@ -58,7 +60,9 @@ LISTEN = 5
 FILES = {
     "fills.ndjson": '{"orderId":10001,"status":"filled"}\n',
     "in.ndjson": '{"orderId":10001}\nnonsense\n',
+    "golden.ndjson": '{"customerId":"C0001"}\n',
     "fills.csv": "orderId,status,qty\n10001,filled,100\n",
+    "fills.json": '[\n  {"orderId": 10001, "qty": 100}\n]\n',
     "done.ndjson": '{"orderId":10002}\n',
     "topics.xml": topic_xml("t"),
     "shop.bookmarks": "",
@@ -86,6 +90,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text)
         (place / name).chmod(0o755)
+    (place / "fills.csv.gz").write_bytes(gzip.compress(FILES["fills.csv"].encode()))
     for directory in (".zfunc", ".config/fish/completions", ".local/share/bash-completion/completions"):
         (place / directory).mkdir(parents=True)
     command = [sys.executable, "-m", "sowctl", "backup", str(place / "backups"), "-c", str(place / "sowctl.xml")]

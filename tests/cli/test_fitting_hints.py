@@ -102,7 +102,7 @@ def test_explain_takes_words_with_hyphens(cli: Cli) -> None:
     [
         ("n.ndjson", ["publish", "TOPIC", "n.ndjson"]),
         ("n.json", ["publish", "TOPIC", "n.json"]),
-        ("n.csv", ["publish", "TOPIC", "--from", "n.csv"]),
+        ("n.csv", ["publish", "TOPIC", "n.csv"]),
     ],
 )
 def test_a_file_in_the_place_of_the_topic(shop: Cli, tmp_path: Path, name: str, words: list[str]) -> None:

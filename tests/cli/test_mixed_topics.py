@@ -20,7 +20,7 @@ def shop(cli: Cli) -> Cli:
     return cli
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.arrows", "a.sqlite", "a.csv", "a.tsv.gz"])
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.arrows", "a.csv", "a.tsv.gz"])
 def test_export(shop: Cli, name: str) -> None:
     result = shop("export", TWO, name)
     assert result.status == 2

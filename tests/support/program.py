@@ -50,6 +50,11 @@ def publishing(instance: sowctl.InstanceHandle) -> None:
     more = ({"orderId": number} for number in range(6, 9))
     orders.publish(more, on_error="skip", max_errors=10)
 
+    golden = [{"orderId": 20, "qty": 100}]
+    print(orders.publish(golden, skip_unchanged=True).unchanged)
+    changes = orders.publish(golden, replace_all=True, dry_run=True).first_changes
+    print([(one.change, one.key) for one in changes])
+
     instance.publish("events", [{"what": "started"}])
 
 
@@ -83,10 +88,20 @@ def querying(topic: sowctl.TopicHandle) -> None:
     print("next time from", found.bookmark)
 
 
+def handing_on(instance: sowctl.InstanceHandle) -> None:
+    """QUERIES, of all topics."""
+    print([one.path for one in instance.export("shop.sqlite", overwrite=True)])
+    print([one.records for one in instance.snapshot("stores", at=datetime.now(UTC))])
+    print(instance.digest(payloads=True).digest)
+
+
 def asking_sql(instance: sowctl.InstanceHandle) -> None:
     """SQL, also as messages."""
     orders = instance.topic("orders")
     orders.publish(instance.sql("SELECT 10 AS orderId, 'IBM' AS symbol"))
+
+    report = orders.publish_file("fills.csv", types={"qty": "integer"})
+    print([(column.name, column.type) for column in report.inputs[0].columns])
 
     rows = instance.sql("SELECT symbol, sum(qty) AS total FROM orders GROUP BY ALL")
     for row in rows.to_dicts():

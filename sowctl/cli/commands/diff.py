@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = (
     "sowctl diff orders@2026-01-05T10:00:00Z orders --stat",
     "sowctl diff orders@1200..1210",
+    "sowctl diff customers golden.ndjson",
     "sowctl diff customers@2026-01-05T09:00:00Z --filter \"/region = 'APAC'\" --only /creditLimit",
     "sowctl diff sowctl.xml amps.xml --summary",
     "sowctl diff other.xml sowctl.xml --format envelopes | sowctl publish --framing envelope -c other.xml",
@@ -29,7 +30,8 @@ class DiffArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl diff``."""
 
     before: Annotated[
-        str, Argument("A", "TARGET, TARGET@WHEN, TARGET@WHEN..WHEN, INSTANCE or INSTANCE:TARGET.", complete="target")
+        str,
+        Argument("A", "TARGET, TARGET@WHEN, TARGET@WHEN..WHEN, INSTANCE, INSTANCE:TARGET or FILE.", complete="target"),
     ]
     after: Annotated[
         str | None, Argument("B", "What to compare A with. Default: the current state of A.", complete="target")
@@ -38,6 +40,15 @@ class DiffArguments(Struct, frozen=True, kw_only=True):
         list[str] | None,
         declare_option(
             "--topic", help="When comparing instances: compare only this topic. May be repeated.", metavar="NAME"
+        ),
+    ] = None
+    type: Annotated[
+        list[str] | None,
+        declare_option(
+            "--type",
+            help="For a .csv or .tsv file: type of a column, as COLUMN=text, integer, number, boolean or json. "
+            "Default: detected.",
+            metavar="TYPE",
         ),
     ] = None
     differences: DiffOptions
@@ -77,6 +88,10 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
     configuration file or its directory; all of its topics are compared, but not views and other derived topics.
     INSTANCE:TARGET@WHEN is a state in an instance. Both states are read in one pass, whatever their size; records that
     are equal byte for byte are not decoded.
+
+    FILE is a file of messages or rows, as for publish --from: .ndjson, .csv, .parquet and others. It is compared with
+    one topic, or with its state at an instant. Its records are those that publishing the file to the empty topic would
+    make: keys, fields and the types of columns are those of publish. They are kept in a temporary directory meanwhile.
 
     Each differing record is a line: ~ changed, with its fields below, + only in B, - only in A. With --format json,
     each line is an object; with --format envelopes, the output is input for publish --framing envelope that turns A
@@ -122,7 +137,8 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
     )
     with ExitStack() as stack:
         words = [arguments.before] if arguments.after is None else [arguments.before, arguments.after]
-        sides = pair_sides(invocation, words, arguments.topic or (), arguments.message_type, stack)
+        types = arguments.type or ()
+        sides = pair_sides(invocation, words, arguments.topic or (), arguments.message_type, stack, types)
         # A field that one of several topics has is known, so all of them are looked at before one is refused.
         unknown = choose_unknown(invocation, strict=arguments.strict)
         named = wanted.filter or wanted.fields or wanted.ignored or wanted.on

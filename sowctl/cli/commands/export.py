@@ -14,13 +14,15 @@ from sowctl.cli.parsing.options import At, LiteralTopic, MessageType, Meta, Stri
 from sowctl.cli.parsing.place_options import PlaceOptions
 from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.engine.options import QueryOptions, SubscribeOptions
+from sowctl.engine.reports import ExportReport
 from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
-from sowctl.values.display import format_count
 
 EXAMPLES = (
     "sowctl export orders orders.parquet",
     "sowctl export orders ibm.csv.gz \"/symbol = 'IBM'\" --order-by '/price DESC'",
+    "sowctl export '.*' all.sqlite",
+    "sowctl export '.*' lake/ --format parquet --at midnight",
     "sowctl export orders ten.sqlite --at 2026-01-05T10:00:00Z --meta",
     "sowctl export orders changes.ndjson --changes --since 1200",
     "sowctl export orders changes.parquet --changes --store etl.bookmarks --client etl --commit",
@@ -31,7 +33,14 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl export``."""
 
     target: Target
-    file: Annotated[str, Argument("FILE", "Output file; its extension selects the format.", complete="file")]
+    file: Annotated[
+        str,
+        Argument(
+            "FILE",
+            "Output file, whose extension selects the format, or a directory, for a file per topic.",
+            complete="file",
+        ),
+    ]
     query: Annotated[
         QueryOptions, declare_part("filter", "order_by", "top_n", "skip_n", "sow_keys", "keys", "select", "fresh")
     ]
@@ -39,9 +48,23 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
     message_type: MessageType = None
     literal_topic: LiteralTopic = False
     meta: Meta = False
+    file_format: Annotated[
+        str | None,
+        declare_option(
+            "--format",
+            "-F",
+            help="Extension of the files in a directory, for example csv.gz. Default: ndjson.",
+            metavar="EXT",
+        ),
+    ] = None
+    add: Annotated[
+        bool, declare_option("--add", help="Add tables to an existing .sqlite or .duckdb file; other tables stay.")
+    ] = False
     strict: Strict = False
     summary: Summary = None
-    overwrite: Annotated[bool, declare_option("--overwrite", "--force", help="Replace an existing file.")] = False
+    overwrite: Annotated[
+        bool, declare_option("--overwrite", "--force", help="Replace existing files, or with --add tables.")
+    ] = False
     changes: Annotated[
         bool, declare_option("--changes", help="Write inserts, updates and deletions instead of records.")
     ] = False
@@ -50,24 +73,30 @@ class ExportArguments(Struct, frozen=True, kw_only=True):
 
 
 def run(invocation: Invocation, arguments: ExportArguments) -> int:
-    """Write the records of a topic, a .sow file, or all topics whose names match a pattern, to one file.
+    """Write the records of a topic, a .sow file, or all topics whose names match a pattern, to files.
 
     The extension of FILE selects the format: .parquet, .arrow (or .feather; .arrows is the stream format), .csv, .tsv,
-    .ndjson (or .jsonl), .json, .msgpack, .sqlite (or .db). For text formats, an additional .gz or .zst
+    .ndjson (or .jsonl), .json, .msgpack, .sqlite (or .db), .duckdb. For text formats, an additional .gz or .zst
     compresses the file. The file is written atomically. An existing file is replaced only with --overwrite. Parquet,
-    Arrow and SQLite require the extra arrow.
+    Arrow and SQLite require the extra arrow, DuckDB the extra sql.
+
+    .sqlite and .duckdb have a table for each topic, with its name; with --add, the tables are added to an existing
+    database in one transaction. If FILE is a directory or ends in /, each topic is written to a file NAME.EXT in it;
+    {topic} in FILE stands for NAME. Slashes in names are written as %2F; if several topics have one name, the message
+    type is added. Other files hold several topics only where records or columns tell them apart. With --at, all topics
+    are as of the same instant; without, each is read when its turn comes.
 
     Parquet, Arrow and SQLite have a column for every top-level member of the messages, in order of first appearance,
     with the types described under MESSAGES in sowctl-spark(7): 64-bit integers if they hold every value, otherwise
     doubles, otherwise decimals, otherwise text. A column with both text and numbers is text; no value becomes null.
     --meta adds the columns _sow_key, _txid, _timestamp, _expiration, _topic and others; several topics can be written
-    to one table only with --meta. SQLite stores decimals and times as text, and structs and arrays as JSON; its table
-    has the name of the topic and at most 2,000 columns, whose names must differ in more than case. For the conversion
-    of each type, including NaN, see sowctl-types(7).
+    to one table only with --meta. SQLite stores decimals and times as text, and structs and arrays as JSON; a table has
+    at most 2,000 columns, whose names must differ in more than case. For the conversion of each type, including NaN,
+    see sowctl-types(7).
 
     csv and tsv have a column for every member of any record, with numbers as originally written. If a message has
     duplicate members, csv and tsv use the first value, as filters do; Parquet, Arrow and SQLite use the last; ndjson
-    and json keep both. publish --from reads .ndjson, .csv, .tsv, .parquet and Arrow files, but not .json and .sqlite.
+    and json keep both. publish reads all of these files again, except .duckdb.
 
     With --changes, the rows are the changes of one topic after the position --since (default: all that the journal
     has), in the order of the journal. Each has metadata; change_type is insert, update_preimage (the record before an
@@ -81,19 +110,24 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     """
     from contextlib import closing
 
-    from sowctl.cli.io.report_output import show_words
     from sowctl.cli.lookup import apply_unknown
     from sowctl.cli.parsing.option_values import parse_at_option
+    from sowctl.engine.api.export_file import (
+        ExportOptions,
+        export_targets,
+        is_database,
+        is_directory,
+        select_exported,
+    )
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, refuse_mixed_topics
-    from sowctl.output_file import open_whole_file, refuse_existing
-    from sowctl.values.display import format_bytes, format_duration
+    from sowctl.output_file import FORCE_HINT, open_whole_file, refuse_existing
 
     path = Path(arguments.file)
     _check_position_options(arguments)
-    refuse_existing(path, force=arguments.overwrite)
     if arguments.changes:
+        refuse_existing(path, force=arguments.overwrite)
         from sowctl.cli.commands.bodies.export_changes import export_changes
         from sowctl.cli.commands.bodies.subscribe import FollowedTopics
 
@@ -107,6 +141,13 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
             overwrite=arguments.overwrite,
             summary=arguments.summary,
         )
+    apart = is_directory(arguments.file)
+    if not apart and not arguments.add:
+        refuse_existing(path, force=arguments.overwrite)
+    if arguments.add and not is_database(path):
+        raise UsageError("SOW-EXC-010", "--add requires a file that ends in .sqlite or .duckdb")
+    if arguments.file_format is not None and not apart:
+        raise UsageError("SOW-EXC-010", "--format requires a directory: the end of the file name selects the format")
     when = parse_at_option(invocation, arguments.at)
     asked = replace(arguments.query, at=when.time, by_time=arguments.meta, counted=False)
     asked = apply_unknown(invocation, asked, None, strict=arguments.strict)
@@ -115,7 +156,15 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
         targets = resolve_targets(
             instance, arguments.target, arguments.message_type, literal=arguments.literal_topic, derived=True
         )
+        targets = select_exported(instance, targets, when.resolve_time(instance))
         labels = [one.topic.label for one in targets if one.topic is not None]
+        # One topic alone is written without a copy of the whole database.
+        if apart or (is_database(path) and (len(targets) > 1 or arguments.add or path.suffix == ".duckdb")):
+            asked = replace(asked, at=when.resolve_time(instance))
+            writing = ExportOptions(arguments.meta, arguments.overwrite, arguments.add, FORCE_HINT)
+            instance = replace(instance, seam=invocation.seam)
+            reports = export_targets(instance, targets, arguments.file, asked, writing, arguments.file_format)
+            return _print_reports(invocation, arguments, labels, reports, time.monotonic() - started)
         writer = Export(arguments.file, labels[0] if len(labels) == 1 else "records", meta=arguments.meta)
         if writer.is_table and not arguments.meta:
             refuse_mixed_topics(targets, arguments.file)
@@ -125,13 +174,29 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
             open_whole_file(path, force=arguments.overwrite, seam=invocation.seam) as stream,
         ):
             written = writer.write(result, stream)
-    for note in written.notes:
+    report = ExportReport(arguments.file, written.records, path.stat().st_size, written.notes)
+    return _print_reports(invocation, arguments, labels, [report], time.monotonic() - started)
+
+
+def _print_reports(
+    invocation: Invocation, arguments: ExportArguments, labels: list[str], reports: list[ExportReport], seconds: float
+) -> int:
+    """Print what was written: a line for each file, and of several a total."""
+    from sowctl.cli.io.report_output import show_words
+    from sowctl.values.display import format_bytes, format_count, format_duration
+
+    for note in dict.fromkeys(note for report in reports for note in report.notes):
         invocation.note(note)
-    seconds, size = time.monotonic() - started, path.stat().st_size
-    words = f"{escape_line(arguments.file)}: {format_count(written.records, 'record')}, {format_bytes(size)}"
-    row = {"file": arguments.file, "topics": labels, "records": written.records, "bytes": size}
-    row |= {"seconds": round(seconds, 6)}
-    show_words(invocation, f"{words} in {format_duration(seconds)}", row, arguments.summary)
+    records, size = sum(one.records for one in reports), sum(one.file_bytes for one in reports)
+    lines = [
+        f"{escape_line(one.path)}: {format_count(one.records, 'record')}, {format_bytes(one.file_bytes)}"
+        for one in reports
+    ]
+    if len(reports) != 1:
+        total = f"{format_count(records, 'record')}, {format_bytes(size)}"
+        lines.append(f"{format_count(len(reports), 'file')}: {total}")
+    row = {"file": arguments.file, "topics": labels, "records": records, "bytes": size, "seconds": round(seconds, 6)}
+    show_words(invocation, "\n".join(lines) + f" in {format_duration(seconds)}", row, arguments.summary)
     return 0
 
 
@@ -141,7 +206,7 @@ def _check_position_options(arguments: ExportArguments) -> None:
     given: dict[str, object]
     if arguments.changes:
         given = {"--at": arguments.at, "--order-by": query.order_by, "--limit": query.top_n, "--offset": query.skip_n}
-        given["--fresh"] = query.fresh or None
+        given |= {"--fresh": query.fresh or None, "--add": arguments.add or None, "--format": arguments.file_format}
     else:
         given = {"--since": start.bookmark, "--bookmark-not-found": start.bookmark_not_found, "--store": place.store}
         given |= {"--store-config": place.store_config, "--client": place.client, "--sub-id": place.sub_id}

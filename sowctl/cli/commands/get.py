@@ -7,13 +7,14 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import At, FixNames, MessageType, OutputChoice, Target
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import At, FixNames, KeyOperands, KeysFrom, MessageType, OutputChoice, Target
+from sowctl.declarations import declare_option
 from sowctl.output.display import escape_line
 
 EXAMPLES = (
     "sowctl get orders 10417",
     "sowctl get orders 10417 10418 --meta",
+    "tail -n +2 fills.csv | cut -d, -f1 | sowctl get orders --keys-from -",
     "sowctl get quotes IBM --at -15m",
 )
 COMMON_OPTIONS = ("at", "fields", "format", "columns", "meta", "message_type", "path")
@@ -23,7 +24,8 @@ class GetArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl get``."""
 
     target: Target
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")]
+    keys: KeyOperands = None
+    keys_from: KeysFrom = None
     fields: Annotated[
         bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
     ] = False
@@ -37,38 +39,49 @@ def run(invocation: Invocation, arguments: GetArguments) -> int:
     """Print records by SOW key or by the values of their key fields, in the order of the KEYs.
 
     Each KEY is looked up as a SOW key first, then as the values of the key fields. Several key fields are separated by
-    commas. The exit status is 1 if a key has no record; the other records are printed.
+    commas. --keys-from reads any number of keys from a file; all records are from one state. The exit status is 1 if a
+    key has no record; the other records are printed.
 
     --at prints the record as of a time. If the topic has a History, the record may lack the changes of up to one
     Granularity before that time.
     """
     from sowctl.cli.io.output_sink import Sink
+    from sowctl.cli.io.sources import MissingKeyNotes, read_keys
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
-    from sowctl.engine.verbs.get import get_records
+    from sowctl.engine.verbs.get import get_records, iterate_key_records
 
     when = parse_at_option(invocation, arguments.at)
     sink = Sink(invocation, arguments.output)
+    keys = read_keys(invocation, arguments.keys or (), arguments.keys_from)
+    missing = MissingKeyNotes(
+        invocation, lambda key: f"{escape_line(arguments.target)}: no record with key {escape_line(key)}"
+    )
     with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
         where = resolve_one_target(instance, arguments.target, arguments.message_type)
-        batch, missing = get_records(
-            instance, where, arguments.keys, fields=arguments.fields, at=when.resolve_time(instance)
-        )
-        sink.write_single_batch(batch)
+        at = when.resolve_time(instance)
+        if arguments.keys_from is None:
+            batch, absent = get_records(instance, where, list(keys), fields=arguments.fields, at=at)
+            sink.write_single_batch(batch)
+            for key in absent:
+                missing.note(key)
+        else:
+            sink.write(
+                iterate_key_records(instance, where, keys, fields=arguments.fields, at=at, note_missing=missing.note)
+            )
         # A view is not computed once more for this.
         if arguments.output.columns is not None and (where.topic is None or where.topic.derived is None):
             from sowctl.cli.lookup import apply_unknown
             from sowctl.engine.options import QueryOptions
             from sowctl.engine.verbs.query import report_unknown_fields
 
-            named = QueryOptions(at=when.resolve_time(instance))
+            named = QueryOptions(at=at)
             report_unknown_fields(
                 instance, [where], apply_unknown(invocation, named, arguments.output.columns, strict=False)
             )
-    for key in missing:
-        invocation.note(f"{escape_line(arguments.target)}: no record with key {escape_line(key)}")
-    if missing and where.topic is not None and where.topic.key_generator is not None:
+    status = missing.finish()
+    if status and where.topic is not None and where.topic.key_generator is not None:
         invocation.note(
             f"SOW keys of {escape_line(arguments.target)} come from a key generator; query --meta prints them"
         )
-    return 1 if missing else 0
+    return status

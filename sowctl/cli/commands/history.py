@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import FixNames, MessageType, OutputChoice, Target
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import FixNames, KeyOperands, KeysFrom, MessageType, OutputChoice, Target
+from sowctl.declarations import declare_option
 from sowctl.errors import UsageError
 from sowctl.output.display import escape_line
 from sowctl.output.options import TableFit
@@ -26,7 +26,8 @@ class HistoryArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl history``."""
 
     target: Target
-    keys: Annotated[list[str], Argument("KEY", "SOW keys, or comma-separated values of the key fields.")]
+    keys: KeyOperands = None
+    keys_from: KeysFrom = None
     fields: Annotated[
         bool, declare_option("--fields", help="Treat every KEY as key-field values, never as a SOW key.")
     ] = False
@@ -49,7 +50,8 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
     whether it is a deletion, which has no message. For a topic with History, these are the retained versions within the
     History window, at least a Granularity apart; lossy means that versions between this one and the next were not
     retained. With --journal, all entries in the journals are printed; an expired record was current until its
-    expiration. --meta adds the metadata of record envelopes.
+    expiration. --meta adds the metadata of record envelopes. --keys-from reads any number of keys from a file, of which
+    10,000 are looked up at a time.
 
     With --diff, each version is a line with a mark: + new, ~ changed, with the changed fields below, = unchanged, -
     deleted, * first version still in the journals; with --format ndjson, one object per line. The exit status is 1 if a
@@ -59,8 +61,9 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
 
     from sowctl.cli.commands.bodies.diff import show_versions
     from sowctl.cli.io.output_sink import Sink
+    from sowctl.cli.io.sources import MissingKeyNotes, read_keys
     from sowctl.cli.lookup import resolve_one_target
-    from sowctl.engine.verbs.history import SHORT_METADATA_FIELDS, read_key_versions
+    from sowctl.engine.verbs.history import SHORT_METADATA_FIELDS, iterate_key_versions
 
     output = arguments.output
     plain = replace(output, format=None, meta=False, force=False)
@@ -70,25 +73,30 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
             "--diff supports only the formats ndjson and json, and no options that change records",
             hint="remove these options, or --diff",
         )
+    keys = read_keys(invocation, arguments.keys or (), arguments.keys_from)
+    missing = MissingKeyNotes(
+        invocation, lambda key: f"{escape_line(arguments.target)}: key {escape_line(key)} is unknown"
+    )
     choice = replace(output, meta=True)
     sink = None if arguments.diff else Sink(invocation, choice, front=None if output.meta else SHORT_METADATA_FIELDS)
     with invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance:
-        batch, missing = read_key_versions(
+        where = resolve_one_target(instance, arguments.target, arguments.message_type)
+        batches = iterate_key_versions(
             instance,
-            resolve_one_target(instance, arguments.target, arguments.message_type),
-            arguments.keys,
+            where,
+            keys,
             fields=arguments.fields,
             journal=arguments.journal,
+            note_missing=missing.note,
         )
-        if not (output.meta or output.columns or output.template):
-            # A person who asked for one record knows its key.
-            several = len({record.key for record in batch.records}) > 1
-            known = sink is not None and sink.is_for_person and not several
-            batch = replace(batch, shown=SHORT_METADATA_FIELDS[1:] if known else SHORT_METADATA_FIELDS)
         if sink is None:
-            show_versions(invocation, batch, output.format)
+            shown = (replace(batch, shown=SHORT_METADATA_FIELDS) for batch in batches)
+            show_versions(invocation, shown, output.format)
+        elif output.meta or output.columns or output.template:
+            sink.write(batches, fit=_TABLE_FIT)
         else:
-            sink.write([batch], fit=_TABLE_FIT)
-    for key in missing:
-        invocation.note(f"{escape_line(arguments.target)}: key {escape_line(key)} is unknown")
-    return 1 if missing else 0
+            # A person who asked for one record knows its key.
+            known = sink.is_for_person and arguments.keys_from is None and len(arguments.keys or ()) == 1
+            names = SHORT_METADATA_FIELDS[1:] if known else SHORT_METADATA_FIELDS
+            sink.write((replace(batch, shown=names) for batch in batches), fit=_TABLE_FIT)
+    return missing.finish()

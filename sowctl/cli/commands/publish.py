@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import Framing, MessageType, NullFraming, Summary
+from sowctl.cli.parsing.options import INPUT_FORMATS, Framing, MessageType, NullFraming, Summary
 from sowctl.declarations import Argument, declare_option
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from sowctl.arrow.input_formats import InputOptions
 
 EXAMPLES = (
     "sowctl publish orders fills.ndjson",
     "producer | sowctl publish orders",
     "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson",
+    "sowctl publish customers customers.ndjson --skip-unchanged",
+    "sowctl publish customers customers.ndjson --replace-all --dry-run",
     "sowctl publish orders fills.ndjson --delta --update-only --on-error skip",
-    "sowctl publish orders --from fills.csv --type orderId=integer --type qty=integer",
+    "sowctl publish orders fills.csv --type status=text",
+    "zcat fills.csv.gz | sowctl publish orders --format csv",
+    "sowctl publish orders fills.json",
     "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
     "sowctl journal dump | sowctl -c other.xml publish --framing envelope",
 )
@@ -38,30 +45,62 @@ class PublishArguments(Struct, frozen=True, kw_only=True):
         list[str] | None,
         declare_option(
             "--from",
-            help="Convert each row of FILE to a message: .csv, .tsv, .parquet, .arrow and others.",
+            help="Convert each row of FILE to a message, also if FILE is - for standard input.",
             metavar="FILE",
+        ),
+    ] = None
+    input_format: Annotated[
+        str | None,
+        declare_option(
+            "--format",
+            help="Format of the input, whose rows become messages. Default: by file name; for --from -, by content.",
+            choices=INPUT_FORMATS,
         ),
     ] = None
     type: Annotated[
         list[str] | None,
         declare_option(
             "--type",
-            help="For csv and tsv: type of a column, as COLUMN=text, integer, number, boolean or json. Default: text.",
+            help="For csv and tsv: type of a column: COLUMN=text, integer, number, boolean or json. Default: detected.",
             metavar="TYPE",
         ),
     ] = None
+    all_text: Annotated[
+        bool, declare_option("--all-text", help="For csv and tsv: all columns are text, unless --type is given.")
+    ] = False
     delimiter: Annotated[
         str | None,
         declare_option(
             "--delimiter",
-            help="Cell delimiter of csv and tsv, for example ';', '|' or tab. Default: comma for csv, tab for tsv.",
+            help="Cell delimiter of csv and tsv, for example ';', '|' or tab. Default: detected in the header.",
             metavar="CHAR",
+        ),
+    ] = None
+    no_headers: Annotated[
+        bool,
+        declare_option(
+            "--no-headers",
+            help="For csv and tsv without a header: columns are named column1, column2, ..., or by --columns.",
+        ),
+    ] = False
+    columns: Annotated[
+        str | None,
+        declare_option(
+            "--columns", help="For csv and tsv without a header: names of the columns.", metavar="NAME[,NAME]..."
         ),
     ] = None
     null_text: Annotated[
         list[str] | None,
         declare_option(
             "--null-text", help="Text that means null in csv and tsv, for example NA. May be repeated.", metavar="TEXT"
+        ),
+    ] = None
+    table: Annotated[
+        str | None,
+        declare_option(
+            "--table",
+            help="Table of an SQLite database. Default: the one with the name of the topic, or the only one.",
+            metavar="NAME",
         ),
     ] = None
     message_type: MessageType = None
@@ -85,13 +124,29 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     current batch, the second one immediately. Large input is read in a second process if there is a second processor.
     If at least 20,000 messages changed half of the records of a topic, its memo indexes are rebuilt after the report.
 
-    --from converts each row to a message. Columns of .csv and .tsv are text unless --type is given (types are not
-    guessed); .parquet, .arrow, .feather and .arrows (extra arrow) have typed columns; .ndjson has a message per line.
-    Each column becomes a field; empty cells and nulls are omitted; a single column named payload is the message itself.
-    Columns added by export --meta are ignored. A row that cannot be converted is rejected with its line and column. A
-    header with more semicolons, tabs or bars than delimiters is rejected unless --delimiter is given. Quoted cells are
-    never null, regardless of --null-text. Lines may end in a carriage return alone. Files compressed with gzip or
-    Zstandard are decompressed, with --from or without. For the conversion of each type, see sowctl-types(7).
+    JSON messages are read as lines, as the elements of arrays, or as objects over several lines, whichever the input
+    begins with: an array of objects; or an object that its first line does not complete, unless the second line is an
+    object. Elements over several lines are published without spaces between tokens. Invalid JSON between elements ends
+    the input; --framing lines reads lines only. The output of query --format json can be published.
+
+    Rows of .csv, .tsv, .parquet, .arrow (also .feather and .arrows), .msgpack and .sqlite files become messages. So do
+    inputs with --from or --format; with --from, the format of standard input and of pipes is detected. Parquet and
+    Arrow require the extra arrow. Each column becomes a field; empty cells and nulls are omitted; a single column named
+    payload, of Parquet and Arrow, is the message itself. Columns added by export --meta, and the unnamed index of
+    pandas, are ignored. A row that cannot be converted is rejected with its line and column. Parquet, SQLite and Arrow
+    files from a pipe are copied to a temporary file first. Files compressed with gzip or Zstandard are decompressed.
+    For the conversion of each type, see sowctl-types(7).
+
+    The types of columns of csv and tsv are detected from all values, and printed after the report: integer, number,
+    boolean, json, otherwise text. A type is detected only if it keeps every character: leading zeros, +1, 1e5, integers
+    beyond 64 bits, and columns with different types stay text, and SOW keys are the same as with --all-text. Cells in
+    quotes are text, unless the header is in quotes, too. From a pipe, types are detected from the first MiB, which is
+    read before the first row is published; later values of another type become text, with a warning. --type sets the
+    type of a column; rows with other values are rejected.
+
+    The first row of csv and tsv names the columns. A header without a comma is split at semicolons, tabs or bars; one
+    with commas and more of these is rejected unless --delimiter is given. Quoted cells are never null, regardless of
+    --null-text. Lines may end in a carriage return alone.
 
     A lifetime that ends after the year 9999 counts as none. Messages that have expired already are counted as such. A
     note is printed for a timestamp more than a day in the future: all later messages of the topic get it, too.
@@ -101,27 +156,39 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     the message type does not support merging, the message is published unchanged; a warning reports any records
     replaced that way.
 
+    With --skip-unchanged, a message is not written if it would change nothing of its record but timestamp and txid: the
+    payload after preprocessing, enrichment and merging, correlation ID, publisher's key and expiration are compared
+    with the current record, or with the previous message of its key in the same run. A message that starts a new
+    lifetime is written. The report counts messages that were not written as unchanged. Of several messages for one key
+    in the input, those that differ from each other are written in every run.
+
+    With --replace-all, the topic has the records of the input afterwards, as if the topic had been emptied first: new
+    and changed records are written, all records that are not in the input are deleted, equal records are not written.
+    All changes are one group with one timestamp, the current time or --timestamp; timestamps in envelopes are ignored.
+    After a crash, either all changes have happened or none. Nothing is written if a message is invalid. An input
+    without records is rejected unless --force is given. With --dry-run, the number of changes and the first ten keys
+    are printed. The input is kept in a temporary directory meanwhile, with about twice its size; memory use is that of
+    other publishes.
+
     Envelopes may name a command: publish, delta_publish, or sow_delete, which deletes the record with the key of the
     message; missing records are counted. Output of journal dump is published as recorded, including deletions; entries
     keep their client names and sequence numbers, so entries that were published before are detected as duplicates.
     Queue entries are rejected. Envelopes with a txid, as in the output of --meta and journal dump, but without an
     expiration never expire. The journal contains the final message, after preprocessing, enrichment and merging.
     """
-    from sowctl.cli.commands.bodies.publish import PublishRun, split_operands
+    from sowctl.cli.commands.bodies.publish import PublishRun, find_row_names, split_operands
     from sowctl.cli.io.bulk_load import update_indexes
-    from sowctl.cli.io.row_files import parse_row_options
     from sowctl.engine.verbs.publish import publish_messages
+    from sowctl.engine.verbs.replace import replace_records
 
     topic = arguments.topic
     files = arguments.files
-    if arguments.rows and (files or arguments.framing or arguments.null):
+    framing = "nul" if arguments.null else arguments.framing
+    if arguments.rows and (files or framing):
         raise UsageError("SOW-EXC-010", "--from cannot be combined with other files or a framing", hint="repeat --from")
-    if not arguments.rows and (arguments.type or arguments.delimiter is not None or arguments.null_text):
-        told = "--type" if arguments.type else "--null-text" if arguments.delimiter is None else "--delimiter"
-        raise UsageError("SOW-EXC-010", f"{told} requires --from")
-    reading = parse_row_options(
-        arguments.type or (), arguments.delimiter, arguments.null_text or (), arguments.rows or ()
-    )
+    if arguments.input_format and framing:
+        raise UsageError("SOW-EXC-010", "--format cannot be combined with a framing", hint="leave out --framing")
+    reading = _parse_input_options(arguments)
     # An envelope says for itself whether it is a delta.
     options = arguments.publish
     deltas = options.delta or arguments.framing == "envelope"
@@ -131,32 +198,86 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
             "--update-only and --delta-null require --delta",
             hint="add --delta, or use envelopes with deltas",
         )
-    watcher = PublishRun(
-        invocation, "nul" if arguments.null else arguments.framing, arguments.rejects, options, tee=arguments.tee
-    )
+    if options.force and not options.replace_all:
+        raise UsageError("SOW-PUB-032", "--force requires --replace-all")
+    if options.replace_all and arguments.tee:
+        raise UsageError("SOW-PUB-032", "--tee cannot be combined with --replace-all")
+    watcher = PublishRun(invocation, framing, arguments.rejects, options, tee=arguments.tee)
     with watcher, invocation.open_instance() as instance:
         if arguments.framing == "envelope":
             topic, files = split_operands(instance, topic, arguments.message_type, files or [])
+        if options.replace_all and topic is None:
+            raise UsageError("SOW-PUB-032", "--replace-all requires a topic", hint="name it before the files")
         watcher.prepare(instance, topic, arguments.message_type)
+        names = arguments.rows or files or ["-"]
         if arguments.rows:
-            sources = watcher.open_rows(instance, topic, arguments.message_type, arguments.rows, reading)
+            rows = frozenset(names)
         else:
-            sources = watcher.open_inputs(files or ["-"])
-        report = publish_messages(
-            watcher.watch_instance(instance),
-            topic,
-            sources,
-            options,
-            message_type=arguments.message_type,
-            on_acknowledged=watcher.note_acknowledged,
-            on_reject=watcher.note_rejected,
-            on_broken_off=watcher.note_resume,
-        )
+            rows = find_row_names(names, arguments.input_format, watcher.kind, framing)
+        _refuse_options(arguments, reading, rows, topic)
+        sources = watcher.open_sources(instance, topic, arguments.message_type, names, reading, rows)
+        watched = watcher.watch_instance(instance)
+        if options.replace_all and topic is not None:
+            load = watcher.build_load(topic, sources, arguments.message_type)
+            report = replace_records(watched, topic, load, options, message_type=arguments.message_type)
+        else:
+            report = publish_messages(
+                watched,
+                topic,
+                sources,
+                options,
+                message_type=arguments.message_type,
+                on_acknowledged=watcher.note_acknowledged,
+                on_reject=watcher.note_rejected,
+                on_broken_off=watcher.note_resume,
+            )
         if options.delta:
             watcher.warn_replaced(
                 map(instance.find_message_type, {row.message_type for row in report.topics if row.updated})
             )
+    report.inputs = watcher.inputs
+    watcher.warn_exceptions()
     watcher.print_report(report, arguments.summary)
     if not options.dry_run:
         update_indexes(invocation, [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics])
     return 3 if watcher.rejects else 0
+
+
+def _parse_input_options(arguments: PublishArguments) -> InputOptions:
+    """How inputs of rows are read. Raises UsageError ``SOW-EXC-010``."""
+    from sowctl.arrow.input_formats import DelimitedOptions, InputOptions
+    from sowctl.cli.io.row_files import parse_delimiter, parse_types
+
+    delimited = DelimitedOptions(
+        parse_types(arguments.type or ()),
+        arguments.all_text,
+        parse_delimiter(arguments.delimiter),
+        arguments.null_text or (),
+        not arguments.no_headers,
+        [one.strip().removeprefix("/") for one in arguments.columns.split(",")] if arguments.columns else (),
+    )
+    return InputOptions(arguments.input_format, delimited, arguments.table)
+
+
+def _refuse_options(
+    arguments: PublishArguments, reading: InputOptions, rows: frozenset[str], topic: str | None
+) -> None:
+    """Refuse options that the inputs do not take. Raises UsageError ``SOW-EXC-010``."""
+    from sowctl.cli.io.row_files import refuse_foreign_options
+
+    if rows and topic is None:
+        raise UsageError("SOW-EXC-010", "rows require a topic", hint="give TOPIC")
+    delimited = "csv tsv"
+    refuse_foreign_options(
+        reading,
+        rows,
+        (
+            ("--type", bool(arguments.type), delimited),
+            ("--all-text", arguments.all_text, delimited),
+            ("--delimiter", arguments.delimiter is not None, delimited),
+            ("--null-text", bool(arguments.null_text), delimited),
+            ("--no-headers", arguments.no_headers, delimited),
+            ("--columns", arguments.columns is not None, delimited),
+            ("--table", arguments.table is not None, "sqlite"),
+        ),
+    )

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import FixNames, Force, MessageType, OutputChoice, Summary, Target
-from sowctl.declarations import declare_option, declare_part
+from sowctl.declarations import DOCUMENT, declare_option, declare_part
 from sowctl.engine.options import Filter
+from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -20,6 +21,7 @@ EXAMPLES = (
     "sowctl snapshot orders --at 2026-01-05T10:00:00Z > ten.ndjson",
     "sowctl snapshot orders \"/symbol = 'IBM'\" --at 10:00 --format csv",
     "sowctl snapshot orders --at -1h --output hour-ago.sow",
+    "sowctl snapshot '.*' --at midnight --to midnight",
 )
 
 
@@ -37,6 +39,14 @@ class SnapshotArguments(Struct, frozen=True, kw_only=True):
             metavar="FILE",
         ),
     ] = None
+    to: Annotated[
+        str | None,
+        declare_option(
+            "--to",
+            help="Write a new store NAME.TYPE.sow into DIR for each topic that TARGET matches, all as of one instant.",
+            metavar="DIR",
+        ),
+    ] = None
     force: Force = False
     message_type: MessageType = None
     records: Annotated[OutputChoice, declare_part("format", "meta", "columns", "no_headers")]
@@ -50,6 +60,10 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     The state comes from the history in the store if that reaches far enough, otherwise from the journals. An error
     names the earliest available instant. If the topic has a History, the state may lack the changes of up to one
     Granularity before the time. A new .sow file can be queried by its path without a configuration.
+
+    With --to, each topic that TARGET matches is written to a store of its own, all as of the same instant. Of several
+    topics, views and other derived topics are left out: they follow from the others. Existing files are replaced only
+    with --force; if one topic cannot be written, no new file is left. For other formats, see sowctl-export(1).
     """
     from contextlib import closing
     from pathlib import Path
@@ -64,6 +78,8 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     from sowctl.output_file import refuse_existing
 
     when = parse_at_option(invocation, arguments.at)
+    if arguments.to is not None:
+        return _write_directory(invocation, arguments, arguments.to)
     # Only a file that ends in .sow becomes a store; anything else is records in a format.
     if arguments.output is None or not arguments.output.endswith(".sow"):
         sink = Sink(invocation, replace(arguments.records, path=arguments.output, force=arguments.force))
@@ -98,4 +114,41 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     # A store has no format, so the flag --json is about the report.
     summary = "json" if arguments.summary is None and arguments.records.format == "json" else arguments.summary
     show_report(invocation, report, summary)
+    return 0
+
+
+def _write_directory(invocation: Invocation, arguments: SnapshotArguments, directory: str) -> int:
+    """Write a store for each topic. Raises UsageError ``SOW-CLI-012`` for options that only a single output has."""
+    from pathlib import Path
+
+    from sowctl.cli.io.report_output import show_reports
+    from sowctl.cli.parsing.option_values import parse_at_option
+    from sowctl.engine.topics.targets import resolve_targets
+    from sowctl.engine.verbs.snapshot import write_snapshots
+
+    as_json = arguments.records.format == "json"
+    if (
+        arguments.output is not None
+        or replace(arguments.records, format=None) != OutputChoice()
+        or not (as_json or arguments.records.format is None)
+    ):
+        raise UsageError(
+            "SOW-CLI-012",
+            "--to writes stores, so it cannot be combined with --output and options of other formats",
+            hint="for other formats, use sowctl export TARGET DIR/ --at WHEN --format FORMAT",
+        )
+    when = parse_at_option(invocation, arguments.at)
+    with invocation.open_instance(arguments.target) as instance:
+        targets = resolve_targets(instance, arguments.target, arguments.message_type, derived=True)
+        if len(targets) > 1:
+            targets = [one for one in targets if one.topic is not None and one.topic.derived is None]
+        reports = write_snapshots(
+            instance,
+            targets,
+            when.resolve_time(instance),
+            Path(directory),
+            filter=arguments.filter,
+            force=arguments.force,
+        )
+    show_reports(invocation, reports, DOCUMENT if as_json and arguments.summary is None else arguments.summary, None)
     return 0

@@ -222,13 +222,12 @@ def _diff() -> Documents:
 def _snapshot() -> Documents:
     from sowctl.engine.verbs.snapshot import SnapshotReport
 
+    at = describe(str, "Instant of the state; ISO 8601, UTC with microseconds.")
+    report = derive_object(SnapshotReport, at=at)
     return (
         *_records(),
-        Document(
-            "object",
-            derive_object(SnapshotReport, at=describe(str, "Instant of the state; ISO 8601, UTC with microseconds.")),
-            "--output FILE.sow",
-        ),
+        Document("object", report, "--output FILE.sow"),
+        Document("array", report, "--to"),
     )
 
 
@@ -282,9 +281,12 @@ def _stats() -> Documents:
 
 
 def _hash() -> Documents:
-    from sowctl.engine.sources.digest import Digest
+    from sowctl.engine.sources.digest import CombinedDigest, Digest
 
-    return (Document("object", derive_object(Digest)),)
+    return (
+        Document("object", derive_object(Digest)),
+        Document("object", derive_object(CombinedDigest), "--all"),
+    )
 
 
 def _key() -> Documents:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from errno import EIO
-from io import BufferedReader, RawIOBase
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.streams import ClosedInput, is_terminal
-from sowctl.errors import InputError, MissingError, SowError
+from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import RETURNS_ALONE_CODE
 from sowctl.messages.framing.frames import FrameReader
+from sowctl.messages.framing.input_files import GZIP_MAGIC, ZSTANDARD_MAGIC, open_file, open_input
 from sowctl.messages.types import choose_framing
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.reports import Rejected
 
+MAX_MISSING_NOTES = 10
+"""Missing keys that are named one by one."""
 STDIN_NAME = "(standard input)"
-_GZIP_MAGIC, _ZSTANDARD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_SKIPPABLE_MAGIC = b"\x50\x2a\x4d\x18"
-"""How a frame of Zstandard begins that readers skip; the first byte goes up to 0x5f."""
-_GZIP_WINDOW_BITS = 31
-"""zlib's number for the largest window and the headers of gzip."""
-_READ_BYTES = 16 << 10
 
 
 def open_inputs(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[str, BinaryIO]]:
@@ -44,117 +38,45 @@ def open_inputs(invocation: Invocation, names: Sequence[str]) -> Iterator[tuple[
                 yield name, stream
 
 
-def _open_file(name: str) -> BinaryIO:
-    """A file that was named as an input. Raises MissingError ``SOW-CLI-062`` where there is none, else OSError."""
-    try:
-        return Path(name).open("rb")
-    except FileNotFoundError:
-        hint = "give the path of a file, or - for standard input"
-        raise MissingError("SOW-CLI-062", "the file does not exist", place=name, hint=hint) from None
+def read_keys(invocation: Invocation, keys: Sequence[str], name: str | None) -> Iterator[str]:
+    """Yield the keys of the command line, then those of a file, one a line; empty lines are skipped.
+
+    Raises UsageError ``SOW-CLI-003`` where neither is given, and what opening the file raises, before the first key.
+    """
+    if not keys and name is None:
+        raise UsageError("SOW-CLI-003", "no KEY is given", hint="give keys, or --keys-from FILE")
+    if name is not None:
+        refuse_unreadable([name])
+    return chain(keys, _iterate_file_keys(invocation, name) if name is not None else ())
 
 
-@contextmanager
-def open_input(name: str) -> Iterator[BinaryIO]:
-    """A file that was named as an input; what is packed with gzip or Zstandard is unpacked. Raises as opening does."""
-    with closing(_open_file(name)) as stream:
-        unpacked = None if Path(name).is_fifo() else open_decompressed(stream)
-        yield stream if unpacked is None else unpacked
+def _iterate_file_keys(invocation: Invocation, name: str) -> Iterator[str]:
+    for _, stream in open_inputs(invocation, [name]):
+        for line in stream:
+            # As the texts of a command line: bytes that are no UTF-8 name no record, and are no error.
+            if text := line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"):
+                yield text
 
 
-def is_compressed(name: str) -> bool:
-    """True where :func:`open_input` decompresses a file."""
-    try:
-        with open_input(name) as stream:
-            return isinstance(getattr(stream, "raw", None), DecompressedInput)
-    except (OSError, SowError):
-        return False
+class MissingKeyNotes:
+    """Counts keys without a record, and says the first ones; ``notice`` makes the words of a key."""
 
+    def __init__(self, invocation: Invocation, notice: Callable[[str], str]) -> None:
+        self._invocation = invocation
+        self._notice = notice
+        self.count = 0
 
-def open_decompressed(stream: BinaryIO) -> BinaryIO | None:
-    """Return the decompressed content of a file; None for others, which are read from the beginning as before."""
-    try:
-        # Without moving: who reads the descriptor itself would go on from where this ends.
-        begin = os.pread(stream.fileno(), 4, 0)
-    except OSError:
-        return None
-    if begin.startswith(_GZIP_MAGIC):
-        from isal import isal_zlib
+    def note(self, key: str) -> None:
+        """Count a key."""
+        self.count += 1
+        if self.count <= MAX_MISSING_NOTES or self._invocation.settings.verbose:
+            self._invocation.note(self._notice(key))
 
-        parts = _decompress_members(stream, "gzip", _GZIP_MAGIC, lambda: isal_zlib.decompressobj(_GZIP_WINDOW_BITS))
-        damage: Any = isal_zlib.error
-        failures: tuple[type[Exception], ...] = (OSError, damage)
-    elif begin == _ZSTANDARD_MAGIC or (len(begin) == 4 and _is_skippable_frame("Zstandard", begin)):
-        import zstandard
-
-        parts = _decompress_members(
-            stream, "Zstandard", _ZSTANDARD_MAGIC, lambda: zstandard.ZstdDecompressor().decompressobj()
-        )
-        failures = (OSError, zstandard.ZstdError)
-    else:
-        return None
-    return cast("BinaryIO", BufferedReader(DecompressedInput(lambda _: next(parts, b""), failures), 1 << 20))
-
-
-def _decompress_members(stream: BinaryIO, name: str, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
-    """Yield the content of a file's members, each of which begins with ``magic``; zeros behind the last are padding.
-    Raises OSError where the file ends within a member, and where other bytes stand behind one."""
-    member: Any = None
-    place = 0
-    # So little at a time, because what comes out of it may be thousands of times as much.
-    while data := stream.read(_READ_BYTES):
-        place += len(data)
-        while data:
-            if member is None:
-                # Enough to see what begins here; at the end of the file there may be less.
-                while len(data) < len(_SKIPPABLE_MAGIC) and (more := stream.read(_READ_BYTES)):
-                    place += len(more)
-                    data += more
-                if not (data.startswith(magic) or _is_skippable_frame(name, data)):
-                    padding = data.strip(b"\0")
-                    while not padding and (data := stream.read(_READ_BYTES)):
-                        place += len(data)
-                        padding = data.strip(b"\0")
-                    if padding:
-                        at = place - len(data.lstrip(b"\0"))
-                        raise OSError(EIO, f"unexpected bytes at {at}, after the end of the {name} data")
-                    return
-                member = make()
-            if part := member.decompress(data):
-                yield part
-            data = member.unused_data if member.eof else b""
-            member = None if member.eof else member
-    if member is not None:
-        raise OSError(EIO, f"the {name} data are truncated")
-
-
-def _is_skippable_frame(name: str, data: bytes) -> bool:
-    """True where a frame of Zstandard begins here that holds nothing for readers."""
-    return name == "Zstandard" and data[1:4] == _SKIPPABLE_MAGIC[1:] and data[0] & 0xF0 == _SKIPPABLE_MAGIC[0]
-
-
-class DecompressedInput(RawIOBase):
-    """The decompressed content of a file. It has no descriptor: nothing may be read beside it. Damage, which is one of
-    the library's own ``failures``, is an OSError."""
-
-    def __init__(self, read: Callable[[int], bytes], failures: tuple[type[Exception], ...]) -> None:
-        self._next = read
-        self._failures = failures
-        self._rest = b""
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
-        try:
-            data = self._rest or self._next(len(buffer))
-        except self._failures as problem:
-            known = isinstance(problem, OSError) and problem.strerror
-            raise OSError(EIO, known or f"the compressed data are damaged: {problem}") from None
-        taken, self._rest = data[: len(buffer)], data[len(buffer) :]
-        buffer[: len(taken)] = taken
-        return len(taken)
+    def finish(self) -> int:
+        """Say how many more there were; returns the exit status."""
+        if self.count > MAX_MISSING_NOTES and not self._invocation.settings.verbose:
+            self._invocation.note(f"{self.count - MAX_MISSING_NOTES:,} more keys are missing; --verbose prints them")
+        return 1 if self.count else 0
 
 
 def open_frame_readers(
@@ -186,7 +108,7 @@ def refuse_unreadable(names: Sequence[str]) -> None:
     """
     for name in names:
         if name != "-" and not Path(name).is_fifo():
-            with _open_file(name):
+            with open_file(name):
                 pass
 
 
@@ -224,12 +146,17 @@ def explain_refusal(error: SowError, rejected: Sequence[Rejected], kind: str | N
 
 # The first bytes of such files, what they are called, and what unpacks them.
 _COMPRESSION_TOOLS = (
-    (_GZIP_MAGIC, "gzip", "zcat"),
-    (_ZSTANDARD_MAGIC, "Zstandard", "zstdcat"),
+    (GZIP_MAGIC, "gzip", "zcat"),
+    (ZSTANDARD_MAGIC, "Zstandard", "zstdcat"),
     (b"BZh", "bzip2", "bzcat"),
     (b"\xfd7zXZ", "xz", "xzcat"),
 )
-_FILE_MAGICS = ((b"PAR1", "Parquet"), (b"ORC", "ORC"))
+_FILE_MAGICS = (
+    (b"PAR1", "Parquet", "parquet"),
+    (b"ARROW1", "Arrow", "arrow"),
+    (b"SQLite format 3\0", "SQLite", "sqlite"),
+    (b"ORC", "ORC", None),
+)
 _BOM_BYTES = 3
 _LINE_FEED_TOOL = r"tr '\r' '\n'"
 """What makes line feeds of carriage returns."""
@@ -246,29 +173,23 @@ def suggest_conversion(refused: Rejected, kind: str | None, command: str) -> str
     for magic, name, tool in _COMPRESSION_TOOLS:
         if data.startswith(magic):
             return f"this looks like {name}: {_format_pipeline(refused, tool, command)}"
-    for magic, name in _FILE_MAGICS:
+    for magic, name, form in _FILE_MAGICS:
         if data.startswith(magic):
-            parquet = name == "Parquet" and refused.source != STDIN_NAME
-            return f"this looks like {name}; read it with {('publish --from' if parquet else 'sowctl pipeline load')}"
+            if form is None:
+                return f"this looks like {name}; read it with sowctl pipeline load"
+            return f"this looks like {name}: sowctl publish TOPIC --format {form}"
     if refused.code == RETURNS_ALONE_CODE or (kind in ("json", "xml", None) and b"\r" in data.strip()):
         return f"if lines end in carriage returns: {_format_pipeline(refused, _LINE_FEED_TOOL, command, '< ')}"
     if kind not in ("json", None):
         return None
     text = data.lstrip()
-    if text.startswith(b"["):
-        array = _format_pipeline(refused, "jq -c '.[]'", command)
-        return f"if this is a JSON array of messages: {array}"
-    if text.startswith(b"{") and refused.column is not None and refused.column > len(data.decode(errors="replace")):
-        return f"if a message spans several lines: {_format_pipeline(refused, 'jq -c .', command)}"
     import shlex
 
     if refused.code == "SOW-PUB-002" and is_envelope(text):
         source = "" if refused.source == STDIN_NAME else f" < {shlex.quote(refused.source)}"
         return f"these look like envelopes, as printed by --meta: sowctl {command} --framing envelope{source}"
     if b"," in text and text[:1] not in b'{"':
-        if refused.source == STDIN_NAME:
-            return "if this is CSV, write it to a file: publish --from FILE.csv makes a message of each row"
-        return "if this is CSV, read it with sowctl publish --from, which converts each row to a message"
+        return "if this is CSV, sowctl publish --format csv converts each row to a message"
     return None
 
 

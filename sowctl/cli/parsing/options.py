@@ -17,7 +17,8 @@ from sowctl.errors import UsageError
 FORMATS = ("table", "ndjson", "json", "csv", "tsv", "raw", "template", "msgpack", "parquet", "arrow")
 EVENT_FORMATS = ("text", "ndjson", "raw")
 FINDING_FORMATS = ("text", "json", "sarif", "github", "junit", "gitlab")
-FRAMINGS = ("lines", "nul", "length", "envelope")
+INPUT_FORMATS = ("csv", "tsv", "json", "ndjson", "parquet", "arrow", "msgpack", "sqlite")
+FRAMINGS = ("lines", "json", "nul", "length", "envelope")
 OUTPUT_PANEL = "Output options"
 
 Target: TypeAlias = Annotated[
@@ -91,6 +92,15 @@ MessageType: TypeAlias = Annotated[
         help="Message type, if several topics share the name.",
         metavar="TYPE",
         complete="message type",
+    ),
+]
+KeyOperands: TypeAlias = Annotated[
+    list[str] | None, Argument("KEY", "SOW keys, or comma-separated values of the key fields.")
+]
+KeysFrom: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--keys-from", help="Read further keys from FILE, one per line; - is standard input.", metavar="FILE"
     ),
 ]
 LiteralTopic: TypeAlias = Annotated[
@@ -191,7 +201,7 @@ Framing: TypeAlias = Annotated[
     str | None,
     declare_option(
         "--framing",
-        help="How input is split into messages. Default: lines, or length for message types that may contain any byte.",
+        help="How input is split into messages. Default: json for JSON, lines for other text, length for binary types.",
         choices=FRAMINGS,
     ),
 ]

@@ -149,8 +149,8 @@ def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
         flag = declare_option("--json", help=words, panel=declared.panel)
         found.append(Parameter("json", flag, "flag", False, False, (name, DOCUMENT if declared.document else "json")))
     operands = [parameter for parameter in own if isinstance(parameter.declared, Argument)]
-    # Behind an operand that may be left out nobody could tell what is meant.
-    if operands and all(parameter.required for parameter in operands):
+    # Behind an operand that may be left out nobody could tell what is meant, unless its command says so.
+    if operands and all(one.required or getattr(one.declared, "comes_first", False) for one in operands):
         last = operands[-1]
         for parameter in own:
             if isinstance(option := parameter.declared, Option) and option.operand:

@@ -71,7 +71,6 @@ OPTION_SYNONYMS: Mapping[str, str] = {
 
 COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "delete": {"--all": "--filter '1 = 1'"},
-    "snapshot": {"--to": "--output"},
     "get": {"--field": "--columns"},
     "config add topic": {"--retention": "--history", "--window": "--history", "--id": "--key", "--pk": "--key"},
     "config add view": {

@@ -11,6 +11,7 @@ from sowctl.errors import convert_memory_errors
 from sowctl.values.jsontree import convert_numbers
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
     from types import TracebackType
 
     from sowctl.engine.verbs.inspect.diff import Comparison, DiffCounts, RecordChange
@@ -23,8 +24,9 @@ class Differences:
     Both states stay open until then, or until :meth:`close`; a ``with`` statement does the same.
     """
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Comparison, held: ExitStack) -> None:
         self._comparison = comparison
+        self._held = held
 
     def __repr__(self) -> str:
         return f"<differences of {self._comparison.before} and {self._comparison.after}>"
@@ -48,6 +50,7 @@ class Differences:
     def close(self) -> None:
         """Let go of both states."""
         self._comparison.close()
+        self._held.close()
 
     def __enter__(self) -> Differences:
         return self

@@ -1,41 +1,247 @@
-"""Records of a query in a file: the format is that of its name's ending, as for the command ``export``."""
+"""Records of queries in files: a file, a file per topic, or a database with a table per topic.
+
+The format is that of a name's ending, as for the command ``export``, which calls the same functions. Each topic is
+written to a file of its own; a database is made of such files, in a temporary directory.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
+from sowctl.config.model import format_file_name
 from sowctl.engine.reports import ExportReport
+from sowctl.engine.topics.targets import QUEUE_KINDS
 from sowctl.errors import UsageError
 from sowctl.output_file import open_whole_file, refuse_existing
+from sowctl.values.paths import fold_case
 
 if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.topics.targets import Target
 
+SQLITE_ENDINGS = ("sqlite", "sqlite3", "db")
+DUCKDB_ENDING = "duckdb"
+TOPIC_FIELD = "{topic}"
+"""What stands for the name of the topic in the name of a file."""
+DEFAULT_FORMAT = "ndjson"
+"""The ending of the files in a directory."""
+
+
+class ExportOptions(Struct, frozen=True):
+    """``meta``: with columns of metadata; ``overwrite``: replace a file, with ``add`` a table; ``add``: into a database
+    that exists; ``hint`` says how to overwrite."""
+
+    meta: bool = False
+    overwrite: bool = False
+    add: bool = False
+    hint: str = "pass overwrite=True to replace it"
+
 
 def export_records(
-    instance: Instance, target: Target, name: str, path: Path, options: QueryOptions, *, meta: bool, overwrite: bool
+    instance: Instance,
+    target: Target,
+    name: str,
+    path: Path,
+    options: QueryOptions,
+    writing: ExportOptions,
 ) -> ExportReport:
     """Write the records of a target, whose topic has this ``name``, to a file, which appears complete or not at all.
 
-    Raises RefusedError ``SOW-CLI-011`` where ``path`` exists, unless ``overwrite``; UsageError ``SOW-EXC-002`` for an
-    unknown ending; MissingPackageError ``SOW-EXC-001``; and what the query raises.
+    Raises RefusedError ``SOW-CLI-011`` where ``path`` exists, unless it is to be overwritten; UsageError
+    ``SOW-EXC-002`` for an unknown ending; MissingPackageError ``SOW-EXC-001``; and what the query raises.
+    """
+    if is_database(path) and (writing.add or path.name.lower().endswith(f".{DUCKDB_ENDING}")):
+        return export_database(instance, [target], path, options, writing)
+    from sowctl.engine.verbs.query import start_query
+    from sowctl.output.exports import Export
+
+    refuse_existing(path, force=writing.overwrite, hint=writing.hint)
+    writer = Export(str(path), name, meta=writing.meta)
+    with (
+        closing(start_query(instance, [target], options)) as result,
+        open_whole_file(path, force=writing.overwrite, seam=instance.seam, hint=writing.hint) as stream,
+    ):
+        written = writer.write(result, stream)
+    return ExportReport(str(path), written.records, path.stat().st_size, written.notes)
+
+
+def is_database(path: Path) -> bool:
+    """Return whether the ending of a file is that of a database, which has a table for each topic."""
+    return path.suffix.lower().removeprefix(".") in (*SQLITE_ENDINGS, DUCKDB_ENDING)
+
+
+def is_directory(text: str) -> bool:
+    """Return whether a name stands for a file per topic: of a directory, or with ``{topic}``."""
+    return text.endswith("/") or TOPIC_FIELD in text or Path(text).is_dir()
+
+
+def select_exported(instance: Instance, targets: Sequence[Target], at: int | None) -> list[Target]:
+    """Return the targets that can be written as of ``at``: of several, queues are left out, with a note."""
+    kept = [one for one in targets if one.topic is None or one.topic.derived is None or not _is_queue(one.topic)]
+    if at is None or len(targets) == 1 or len(kept) == len(targets):
+        return list(targets)
+    names = ", ".join(one.topic.label for one in targets if one.topic is not None and one not in kept)
+    instance.notify_once("queues at an instant", f"queues are left out, as their past states are unknown: {names}")
+    return kept
+
+
+def _is_queue(topic: TopicConfig) -> bool:
+    return topic.derived is not None and topic.derived.kind in QUEUE_KINDS
+
+
+def name_topics(targets: Sequence[Target]) -> list[str]:
+    """Return a name for the records of each target; the type is added where several have one name.
+
+    Raises UsageError ``SOW-EXC-026`` for names that differ in case alone, which SQLite and some file systems ignore.
+    """
+    labels = Counter(target.topic.label for target in targets if target.topic is not None)
+    found = []
+    for target in targets:
+        topic = target.topic
+        if topic is None:
+            assert target.path is not None
+            found.append(target.path.stem)
+        else:
+            found.append(topic.label if labels[topic.label] == 1 else f"{topic.label}.{topic.message_type}")
+    folded = {fold_case(name): name for name in found}
+    if len(folded) < len(found):
+        names = next(name for name in found if folded[fold_case(name)] != name or found.count(name) > 1)
+        words = f"another topic has the name {names!r}, or one that differs only in case"
+        raise UsageError("SOW-EXC-026", words, hint="export these topics separately")
+    return found
+
+
+def export_targets(
+    instance: Instance,
+    targets: Sequence[Target],
+    place: str,
+    options: QueryOptions,
+    writing: ExportOptions,
+    format: str | None = None,
+) -> list[ExportReport]:
+    """Write targets to files of a directory, or to a database; one alone to a file of any format.
+
+    Raises as :func:`export_files`, :func:`export_database` and :func:`export_records`, and UsageError ``SOW-EXC-013``
+    for a file that holds one topic.
+    """
+    if is_directory(place):
+        return export_files(instance, targets, place, options, writing, format)
+    if format is not None:
+        raise UsageError("SOW-EXC-010", "the end of the file name selects the format", hint="leave out --format")
+    path = Path(place)
+    if len(targets) > 1 and is_database(path):
+        return [export_database(instance, targets, path, options, writing)]
+    from sowctl.output.exports import refuse_mixed_topics
+
+    refuse_mixed_topics(targets, place)
+    return [export_records(instance, targets[0], name_topics(targets)[0], path, options, writing)]
+
+
+def export_files(
+    instance: Instance,
+    targets: Sequence[Target],
+    place: str,
+    options: QueryOptions,
+    writing: ExportOptions,
+    format: str | None = None,
+) -> list[ExportReport]:
+    """Write each target to a file of its own: ``place`` with the name of the topic instead of ``{topic}``.
+
+    Of a directory, which is made if it does not exist, files are called ``TOPIC.FORMAT``. All are checked before the
+    first is written. Raises UsageError ``SOW-EXC-010`` for a ``format`` beside ``{topic}``, and as
+    :func:`export_records`.
+    """
+    from sowctl.output.exports import Export
+
+    if TOPIC_FIELD not in place:
+        place = f"{place.rstrip('/') or '/'}/{TOPIC_FIELD}.{(format or DEFAULT_FORMAT).removeprefix('.')}"
+    elif format is not None:
+        raise UsageError("SOW-EXC-010", "the end of the file name selects the format", hint="leave out --format")
+    names = name_topics(targets)
+    # A slash would name a directory; the name of a store has the same in its place.
+    paths = [Path(place.replace(TOPIC_FIELD, format_file_name("%n", name, "").removesuffix("."))) for name in names]
+    for name, path in zip(names, paths, strict=True):
+        refuse_existing(path, force=writing.overwrite, hint=writing.hint)
+        if not is_database(path):
+            Export(str(path), name, meta=writing.meta)
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return [
+        export_records(instance, target, name, path, options, writing)
+        for target, name, path in zip(targets, names, paths, strict=True)
+    ]
+
+
+def export_database(
+    instance: Instance, targets: Sequence[Target], path: Path, options: QueryOptions, writing: ExportOptions
+) -> ExportReport:
+    """Write a database with a table for each target, called like its topic; it appears complete or not at all.
+
+    With ``add``, the tables are added to a database that exists, in one transaction; a table of such a name is replaced
+    if it may be overwritten, all others stay. Raises RefusedError ``SOW-CLI-011`` for a file and ``SOW-EXC-027`` for a
+    table that exists, ``SOW-EXC-028`` where the database cannot be changed, MissingPackageError ``SOW-EXC-001``, and
+    what the queries raise.
     """
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export
 
-    hint = "pass overwrite=True to replace it"
-    refuse_existing(path, force=overwrite, hint=hint)
-    writer = Export(str(path), name, meta=meta)
-    with (
-        closing(start_query(instance, [target], options)) as result,
-        open_whole_file(path, force=overwrite, seam=instance.seam, hint=hint) as stream,
-    ):
-        written = writer.write(result, stream)
-    return ExportReport(str(path), written.records, path.stat().st_size, written.notes)
+    adds = writing.add and path.exists()
+    if not adds:
+        refuse_existing(path, force=writing.overwrite, hint=writing.hint)
+    by_duckdb = path.suffix.lower() == f".{DUCKDB_ENDING}"
+    database: Any = _load_duckdb_file() if by_duckdb else _load_sqlite_file()
+    names = name_topics(targets)
+    if adds and not writing.overwrite:
+        # Asked now, and again when they are added: the queries may take long.
+        database.refuse_tables(path, names)
+    notes: tuple[str, ...] = ()
+    records = 0
+    with TemporaryDirectory(prefix="sowctl-") as directory:
+        parts: list[tuple[str, Path]] = []
+        for number, (target, name) in enumerate(zip(targets, names, strict=True)):
+            part = Path(directory) / f"{number}.{'parquet' if by_duckdb else 'sqlite'}"
+            writer = Export(str(part), name, meta=writing.meta)
+            with closing(start_query(instance, [target], options)) as result, part.open("wb") as stream:
+                written = writer.write(result, stream)
+            records += written.records
+            notes += written.notes
+            parts.append((name, part))
+        made = Path(directory) / f"whole{path.suffix}"
+        database.build_database(made, parts)
+        if adds:
+            database.add_tables(path, made, names, overwrite=writing.overwrite)
+        else:
+            with (
+                made.open("rb") as whole,
+                open_whole_file(path, force=writing.overwrite, seam=instance.seam, hint=writing.hint) as stream,
+            ):
+                copyfileobj(whole, stream, 1 << 20)
+    return ExportReport(str(path), records, path.stat().st_size, notes)
+
+
+def _load_duckdb_file() -> Any:
+    from sowctl.arrow.requirements import require_packages
+
+    require_packages("the format duckdb", "duckdb", "pyarrow")
+    from sowctl.engine.tables import duckdb_file
+
+    return duckdb_file
+
+
+def _load_sqlite_file() -> Any:
+    from sowctl.arrow import sqlite_tables
+
+    return sqlite_tables
 
 
 def export_changes(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from sowctl.engine.api.arguments import convert_interval, format_keys, format_time_text, require_text
+from sowctl.engine.api.arguments import convert_interval, format_keys, format_time_text, parse_instant, require_text
 from sowctl.engine.api.keyword_checks import check_keywords, choose_synonym
 from sowctl.engine.api.queue import QueueHandle
 from sowctl.engine.api.topic import TopicHandle, merge_publish_options, publish_to_topic
@@ -18,12 +20,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sowctl.config.model import TopicConfig
-    from sowctl.engine.api.arguments import Interval, Key, Messages
+    from sowctl.engine.api.arguments import At, Interval, Key, Messages
     from sowctl.engine.api.sql_result import SqlResult
     from sowctl.engine.options import DeltaNull, OnError
-    from sowctl.engine.reports import PublishReport
+    from sowctl.engine.reports import ExportReport, PublishReport
+    from sowctl.engine.sources.digest import CombinedDigest
     from sowctl.engine.subscriptions.bookmark_stores.place import SubscriptionPlace
     from sowctl.engine.verbs.check import CheckRun
+    from sowctl.engine.verbs.snapshot import SnapshotReport
     from sowctl.engine.verbs.subscribe import Subscription
 
 
@@ -100,6 +104,9 @@ class InstanceHandle(Instance, frozen=True):
         delta: bool = False,
         delta_null: DeltaNull = "ignore",
         update_only: bool = False,
+        skip_unchanged: bool = False,
+        replace_all: bool = False,
+        force: bool = False,
     ) -> PublishReport:
         """Publish to a topic by its name: also one that only the transaction log names or a pattern of it covers.
 
@@ -123,6 +130,9 @@ class InstanceHandle(Instance, frozen=True):
             delta=delta,
             delta_null=delta_null,
             update_only=update_only,
+            skip_unchanged=skip_unchanged,
+            replace_all=replace_all,
+            force=force,
         )
         return publish_to_topic(self, topic, None, messages, merge_publish_options(options, given))
 
@@ -234,6 +244,81 @@ class InstanceHandle(Instance, frozen=True):
         from sowctl.engine.subscriptions.bookmark_stores.store_kinds import open_bookmark_store
 
         return SubscriptionPlace(open_bookmark_store(self, store, RowVerbs()), Subscriber(client, sub_id), self, every)
+
+    @check_keywords
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        target: str | None = None,
+        filter: str | None = None,
+        *,
+        format: str | None = None,
+        at: At | None = None,
+        meta: bool = False,
+        overwrite: bool = False,
+        add: bool = False,
+    ) -> list[ExportReport]:
+        """Write topics to files, as the command ``export`` does.
+
+        ``path`` is a directory, which gets a file ``TOPIC.FORMAT`` for each topic (``format``: default ndjson), a name
+        with ``{topic}`` in it, or a database, .sqlite or .duckdb, which gets a table for each. ``target`` is a pattern
+        over names; default: all topics, views and queues. ``at``: all as of one instant, without queues, as
+        :meth:`TopicHandle.get` takes it; the other options are those of :meth:`TopicHandle.export`.
+
+        Raises as :meth:`TopicHandle.export`, and UsageError ``SOW-EXC-013`` for a file that holds one topic.
+        """
+        from sowctl.engine.api.export_file import ExportOptions, export_targets, select_exported
+        from sowctl.engine.options import QueryOptions
+        from sowctl.engine.topics.targets import resolve_targets
+
+        targets = resolve_targets(self, ".*" if target is None else target, derived=True)
+        options = QueryOptions(
+            filter=require_text("filter", filter), at=parse_instant(self, at), by_time=meta, counted=False
+        )
+        writing = ExportOptions(meta=meta, overwrite=overwrite, add=add)
+        targets = select_exported(self, targets, options.at)
+        return export_targets(self, targets, os.fspath(path), options, writing, format)
+
+    @check_keywords
+    def snapshot(
+        self,
+        directory: str | os.PathLike[str],
+        target: str | None = None,
+        *,
+        filter: str | None = None,
+        at: At | None = None,
+        force: bool = False,
+    ) -> list[SnapshotReport]:
+        """Write the states of topics, all as of one instant, into new store files ``NAME.TYPE.sow`` in ``directory``.
+
+        ``target`` is a pattern over names; default: all topics. Views and other derived topics are left out where there
+        are several. Raises RefusedError (exit 8) where one of the files exists, unless ``force``.
+        """
+        from sowctl.engine.topics.targets import Target, resolve_targets
+        from sowctl.engine.verbs.snapshot import write_snapshots
+
+        targets = [Target(topic=one) for one in self.topics] if target is None else resolve_targets(self, target)
+        when = parse_instant(self, at)
+        return write_snapshots(self, targets, when, Path(directory), filter=require_text("filter", filter), force=force)
+
+    @check_keywords
+    def digest(self, at: At | None = None, *, payloads: bool = False) -> CombinedDigest:
+        """Return the digest over all topics, and the digest of each, of now or as of ``at``.
+
+        ``payloads``: of keys and payloads only, without timestamps, txids, expirations and versions. Views and other
+        derived topics are left out.
+        """
+        from sowctl.engine.sources.digest import combine_digests, compute_digest
+        from sowctl.engine.topics.targets import Target
+        from sowctl.engine.views.openers import open_target
+
+        when = parse_instant(self, at)
+        return combine_digests(
+            [
+                (one.label, compute_digest(self, Target(topic=one), when, open_target, payloads=payloads))
+                for one in self.topics
+            ]
+        )
 
     def check(self) -> CheckRun:
         """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""

@@ -8,7 +8,8 @@ store is opened.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ from sowctl.values.jsontree import convert_numbers
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from sowctl.arrow.input_formats import InputOptions
     from sowctl.config.model import TopicConfig
     from sowctl.engine.api.arguments import At, Interval, Key, Message, Messages
     from sowctl.engine.api.differences import Differences
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.changes import ChangesResult
     from sowctl.engine.verbs.check import CheckRun
     from sowctl.engine.verbs.inspect.blame import Blame
+    from sowctl.engine.verbs.inspect.diff import DiffSide
     from sowctl.engine.verbs.inspect.schema import SchemaReport
     from sowctl.engine.verbs.snapshot import SnapshotReport
     from sowctl.engine.verbs.subscribe import Subscription
@@ -133,6 +136,9 @@ class TopicHandle:
         delta: bool = False,
         delta_null: DeltaNull = "ignore",
         update_only: bool = False,
+        skip_unchanged: bool = False,
+        replace_all: bool = False,
+        force: bool = False,
     ) -> PublishReport:
         """Publish messages; they are durable when this returns.
 
@@ -157,6 +163,9 @@ class TopicHandle:
         * delta: merge each message into the record with its key
         * delta_null: ``ignore`` null fields of a delta, or ``set`` the fields to null
         * update_only: reject deltas to missing records
+        * skip_unchanged: count messages that are equal to the current record as unchanged, and do not write them
+        * replace_all: make the topic equal to the messages: delete all records that are not among them, in one group
+        * force: with replace_all, accept that there are no messages
 
         Intervals are timedeltas, seconds, or texts such as ``5m``.
 
@@ -180,9 +189,55 @@ class TopicHandle:
             delta=delta,
             delta_null=delta_null,
             update_only=update_only,
+            skip_unchanged=skip_unchanged,
+            replace_all=replace_all,
+            force=force,
         )
         return publish_to_topic(
             self.instance, self.name, self.config.message_type, messages, merge_publish_options(options, given)
+        )
+
+    @check_keywords
+    def publish_file(
+        self,
+        file: str | os.PathLike[str],
+        options: PublishOptions | None = None,
+        *,
+        input_format: str | None = None,
+        types: Mapping[str, str] | None = None,
+        all_text: bool = False,
+        delimiter: str | None = None,
+        null_texts: Collection[str] = (),
+        headers: bool = True,
+        columns: Collection[str] = (),
+        table: str | None = None,
+    ) -> PublishReport:
+        """Publish the rows of a file; they are durable when this returns. ``options`` are those of :meth:`publish`.
+
+        * input_format: csv, tsv, json, ndjson, parquet, arrow, msgpack or sqlite; default: by the end of the file name
+        * types: types of columns of csv and tsv: text, integer, number, boolean or json; default: detected
+        * all_text: read the other columns of csv and tsv as text
+        * delimiter: cell delimiter of csv and tsv; default: detected in the header
+        * null_texts: texts that mean null in csv and tsv, besides the empty cell
+        * headers: the first row of csv and tsv has the names of the columns
+        * columns: names of the columns of csv and tsv without a header
+        * table: table of an SQLite database; default: the one with the name of the topic, or the only one
+
+        ``inputs`` of the report has the types that columns were read as. Raises as :meth:`publish`, InputError
+        ``SOW-EXC-012`` for a file that cannot be read as its format, UsageError for an unknown format or column.
+        """
+        from sowctl.arrow.input_formats import DelimitedOptions, InputOptions
+
+        delimited = DelimitedOptions(
+            types or {}, all_text, delimiter, [*null_texts], headers and not columns, [*columns]
+        )
+        return publish_file_to_topic(
+            self.instance,
+            self.name,
+            self.config.message_type,
+            os.fspath(file),
+            InputOptions(input_format, delimited, table),
+            options or PublishOptions(),
         )
 
     @check_keywords
@@ -512,23 +567,25 @@ class TopicHandle:
         unknown: UnknownFieldPolicy = "ignore",
         meta: bool = False,
         overwrite: bool = False,
+        add: bool = False,
         changes: bool = False,
         since: datetime | str | None = None,
         bookmark_not_found: str | None = None,
     ) -> ExportReport:
         """Write the records to a file, whose ending selects the format, as the command ``export`` does.
 
-        Endings are .parquet, .arrow, .arrows, .csv, .tsv, .ndjson, .json, .msgpack and .sqlite; text formats may have
-        .gz or .zst after it. The file appears complete or not at all. ``meta`` adds columns such as ``_sow_key``; the
-        other options are those of :meth:`query`.
+        Endings are .parquet, .arrow, .arrows, .csv, .tsv, .ndjson, .json, .msgpack, .sqlite and .duckdb; text formats
+        may have .gz or .zst after it. The file appears complete or not at all. ``meta`` adds columns such as
+        ``_sow_key``; ``add`` adds the table to a database that exists, and replaces one of its name only with
+        ``overwrite``; the other options are those of :meth:`query`.
 
         With ``changes``, the file has what happened to the records after the position ``since`` (:meth:`changes`), and
         the report the position at which the next export continues; ``at``, ``fresh``, an order and limits do not apply.
 
-        Raises RefusedError ``SOW-CLI-011`` where the file exists, unless ``overwrite``, and UsageError ``SOW-EXC-002``
-        for an unknown ending.
+        Raises RefusedError ``SOW-CLI-011`` where the file exists, ``SOW-EXC-027`` where the table does, unless
+        ``overwrite``, and UsageError ``SOW-EXC-002`` for an unknown ending.
         """
-        from sowctl.engine.api.export_file import export_changes, export_records
+        from sowctl.engine.api.export_file import ExportOptions, export_changes, export_records
 
         options = QueryOptions(
             filter=require_text("filter", filter),
@@ -557,9 +614,8 @@ class TopicHandle:
             )
         if since is not None or bookmark_not_found is not None:
             raise TypeError("export() takes since and bookmark_not_found only with changes=True")
-        return export_records(
-            self.instance, self.target, self.name, Path(path), options, meta=meta, overwrite=overwrite
-        )
+        writing = ExportOptions(meta=meta, overwrite=overwrite, add=add)
+        return export_records(self.instance, self.target, self.name, Path(path), options, writing)
 
     @check_keywords
     def changes(
@@ -616,7 +672,7 @@ class TopicHandle:
     @check_keywords
     def diff(
         self,
-        other: TopicHandle | None = None,
+        other: TopicHandle | Messages | None = None,
         filter: str | None = None,
         *,
         at: At | None = None,
@@ -631,7 +687,8 @@ class TopicHandle:
     ) -> Differences:
         """Compare this topic, now or as of ``at``, with ``other`` (default: this one), now or as of ``other_at``.
 
-        ``other`` may be a topic of another instance. Times are as :meth:`get` takes them.
+        ``other`` may be a topic of another instance, or messages as :meth:`publish` takes them: then it is the state
+        that publishing them to the empty topic would make. Times are as :meth:`get` takes them.
 
         * filter: compare a record if either side meets this condition
         * keys: compare only the records with these keys
@@ -647,7 +704,6 @@ class TopicHandle:
         from sowctl.engine.api.differences import Differences
         from sowctl.engine.verbs.inspect.diff import DiffSide, compare_sides
 
-        second = self if other is None else other
         options = DiffOptions(
             filter=require_text("filter", filter),
             keys=format_keys("keys", keys, "diff(keys=[key])"),
@@ -661,19 +717,42 @@ class TopicHandle:
         before = DiffSide(
             self.instance, self.target, _format_side_name(self.name, at), parse_instant(self.instance, at)
         )
-        after = DiffSide(
-            second.instance,
-            second.target,
-            _format_side_name(second.name, other_at),
-            parse_instant(second.instance, other_at),
-        )
-        if (before.instance, before.target, before.at) == (after.instance, after.target, after.at):
-            raise UsageError(
-                "SOW-DIF-005",
-                "diff() requires something to compare with",
-                hint="pass another topic, or a time: diff(at='-1h')",
-            )
-        return Differences(compare_sides(before, after, options))
+        with ExitStack() as held:
+            if other is None or isinstance(other, TopicHandle):
+                second = self if other is None else other
+                after = DiffSide(
+                    second.instance,
+                    second.target,
+                    _format_side_name(second.name, other_at),
+                    parse_instant(second.instance, other_at),
+                )
+            else:
+                after = self._open_messages(other, other_at, held)
+            if (before.instance, before.target, before.at) == (after.instance, after.target, after.at):
+                raise UsageError(
+                    "SOW-DIF-005",
+                    "diff() requires something to compare with",
+                    hint="pass another topic, or a time: diff(at='-1h')",
+                )
+            return Differences(compare_sides(before, after, options), held.pop_all())
+
+    def _open_messages(self, messages: Messages, at: At | None, held: ExitStack) -> DiffSide:
+        """The state that messages make of the empty topic, as a side of a comparison; ``held`` closes it."""
+        from sowctl.engine.verbs.inspect.diff import DiffSide
+        from sowctl.engine.verbs.publish import publish_messages
+        from sowctl.engine.writing.input_state import open_input_state
+
+        if at is not None:
+            raise UsageError("SOW-DIF-005", "diff(other_at=) requires a topic: messages have no other time")
+        topic = self.config
+        options = PublishOptions()
+
+        def load(copy: Instance) -> PublishReport:
+            source = build_message_source(copy, topic, messages, options)
+            return publish_messages(copy, topic.label, [("messages", source)], options, message_type=topic.message_type)
+
+        state = held.enter_context(open_input_state(self.instance, topic, load))
+        return DiffSide(state.instance, Target(topic=state.topic), "messages")
 
     @check_keywords
     def delete(
@@ -831,6 +910,24 @@ def merge_publish_options(options: PublishOptions | None, given: PublishOptions)
     )
 
 
+def build_message_source(
+    instance: Instance, config: TopicConfig, messages: Messages, chosen: PublishOptions
+) -> MessageSource:
+    """Build the source of messages that a program gives. Raises TypeError for what has none."""
+    from sowctl.engine.writing.batches import ListSource
+
+    kind = instance.find_message_type(config.message_type)
+    if hasattr(messages, "__arrow_c_stream__") or hasattr(messages, "__arrow_c_array__"):
+        from sowctl.arrow.table_source import open_frame_source
+        from sowctl.engine.writing.row_target import build_row_target
+
+        return open_frame_source("rows", messages, build_row_target(instance, config.label, config.message_type))
+    if hasattr(messages, "collect") and not isinstance(messages, Iterable):
+        # A lazy frame, of Polars for example, is a query: its own error would be that it has no items.
+        raise TypeError(f"{type(messages).__name__} has no rows yet: publish its result, publish(frame.collect())")
+    return ListSource(messages, chosen.batch, encode=build_encoder(kind))
+
+
 def publish_to_topic(
     instance: Instance,
     topic: str,
@@ -840,31 +937,55 @@ def publish_to_topic(
 ) -> PublishReport:
     """Publish messages to the topic of this name, as :meth:`TopicHandle.publish` does."""
     from sowctl.engine.topics.targets import find_publish_topic
-    from sowctl.engine.verbs.publish import publish_messages
-    from sowctl.engine.writing.batches import ListSource
 
     config = find_publish_topic(instance, topic, message_type)
-    kind = instance.find_message_type(config.message_type)
-    source: MessageSource
-    if hasattr(messages, "__arrow_c_stream__") or hasattr(messages, "__arrow_c_array__"):
-        from sowctl.arrow.message_encoder import find_root
-        from sowctl.arrow.table_source import RowTarget, open_frame_source
+    source = build_message_source(instance, config, messages, chosen)
+    return _publish_source(instance, topic, message_type, "messages", source, chosen)
 
-        source = open_frame_source(
-            "rows", messages, RowTarget(kind, find_root(config), by_user=config.key_mode == "user")
-        )
-    elif hasattr(messages, "collect") and not isinstance(messages, Iterable):
-        # A lazy frame, of Polars for example, is a query: its own error would be that it has no items.
-        raise TypeError(f"{type(messages).__name__} has no rows yet: publish its result, publish(frame.collect())")
+
+def _publish_source(
+    instance: Instance,
+    topic: str,
+    message_type: str | None,
+    name: str,
+    source: MessageSource,
+    chosen: PublishOptions,
+) -> PublishReport:
+    """Publish a source, or make the topic equal to it; rebuild indexes that became useless."""
+    from sowctl.engine.verbs.publish import publish_messages
+    from sowctl.engine.verbs.replace import replace_records
+
+    def load(copy: Instance, options: PublishOptions) -> PublishReport:
+        return publish_messages(copy, topic, [(name, source)], options, message_type=message_type)
+
+    if chosen.replace_all:
+        report = replace_records(instance, topic, load, chosen, message_type=message_type)
     else:
-        source = ListSource(messages, chosen.batch, encode=build_encoder(kind))
-    report = publish_messages(instance, topic, [("messages", source)], chosen, message_type=message_type)
+        report = load(instance, chosen)
+    _reindex_if_needed(instance, report)
+    return report
+
+
+def publish_file_to_topic(
+    instance: Instance, topic: str, message_type: str | None, name: str, reading: InputOptions, chosen: PublishOptions
+) -> PublishReport:
+    """Publish the rows of a file to the topic of this name, as :meth:`TopicHandle.publish_file` does."""
+    from sowctl.arrow.row_inputs import open_row_input
+    from sowctl.engine.writing.row_target import build_row_target
+
+    target = build_row_target(instance, topic, message_type)
+    with open_row_input(name, target, reading) as found:
+        report = _publish_source(instance, topic, message_type, name, found.source, chosen)
+        report.inputs = [found.facts]
+    return report
+
+
+def _reindex_if_needed(instance: Instance, report: PublishReport) -> None:
     loaded = [(row.topic, row.message_type, row.inserted + row.updated) for row in report.topics]
-    if not chosen.dry_run and needs_reindex(loaded):
+    if not report.dry_run and needs_reindex(loaded):
         from sowctl.engine.verbs.reindex import reindex_loaded
 
         reindex_loaded(instance, loaded)
-    return report
 
 
 def _format_side_name(name: str, at: At | None) -> str:

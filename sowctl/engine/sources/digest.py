@@ -7,7 +7,9 @@ nothing is behind it and nothing hidden; else it is corrected, or, for a state o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
 
 
+DIGEST_DIGITS = 32
+"""Hexadecimal digits of a digest."""
+
+
 class Digest(Struct, frozen=True):
     """A digest of one topic. ``note`` says where it may differ from another store's though nothing is wrong."""
 
@@ -40,6 +46,25 @@ class Digest(Struct, frozen=True):
     versions: int
     txid: int
     note: str | None = None
+
+
+class CombinedDigest(Struct, frozen=True):
+    """The digest over several topics, and the digests of each."""
+
+    digest: str
+    topics: list[Digest]
+
+
+def combine_digests(named: Sequence[tuple[str, Digest]]) -> CombinedDigest:
+    """Combine the digests of topics, each with its name: SHA-256, cut to 32 digits, of sorted lines.
+
+    A line is the name, a dot, the message type, a space and the digest, as sowctl-hash(1) says, so that
+    others can compute it. It does not depend on the order of the topics.
+    """
+    lines = sorted(
+        f"{name}.{one.message_type} {one.digest}\n".encode("utf-8", "surrogateescape") for name, one in named
+    )
+    return CombinedDigest(sha256(b"".join(lines)).hexdigest()[:DIGEST_DIGITS], [one for _, one in named])
 
 
 def compute_digest(
@@ -86,7 +111,7 @@ def compute_current_digest(source: CurrentSource, target: Target, now: int) -> D
 
 def format_digest(total: int) -> str:
     """Return the digest as 32 hexadecimal digits."""
-    return f"{total % DIGEST_MODULUS:032x}"
+    return f"{total % DIGEST_MODULUS:0{DIGEST_DIGITS}x}"
 
 
 def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sowctl.engine.records import RecordBatch, build_record_batch
@@ -13,6 +14,10 @@ from sowctl.engine.views.openers import open_target
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+
+KEYS_TOGETHER = 1000
+"""Keys that are looked up at once."""
 
 
 def get_records(
@@ -25,15 +30,43 @@ def get_records(
     :func:`~sowctl.engine.search.keytext.resolve_key_texts`, and what reading raises.
     """
     with closing(open_target(instance, target, at)) as source:
-        meant = resolve_key_texts(texts, target, source.definition, fields=fields)
-        found = dict(zip(*source.find_records([key for keys in meant for key in keys]), strict=True))
-        present: list[bytes] = []
-        missing: list[str] = []
-        for text, keys in zip(texts, meant, strict=True):
-            key = next((key for key in keys if key in found), None)
-            if key is None:
-                missing.append(text)
-            else:
-                present.append(key)
-        kind = instance.find_message_type(source.message_type)
-        return build_record_batch(source.topic, kind, present, [found[key] for key in present]), missing
+        return _look_up(instance, source, target, texts, fields=fields)
+
+
+def iterate_key_records(
+    instance: Instance,
+    target: Target,
+    texts: Iterable[str],
+    *,
+    fields: bool = False,
+    at: int | None = None,
+    note_missing: Callable[[str], None],
+) -> Iterator[RecordBatch]:
+    """Yield the records of keys as :func:`get_records`, of any number of keys, all from one state.
+
+    ``note_missing`` is told of each text that names no record.
+    """
+    with closing(open_target(instance, target, at)) as source:
+        waiting = iter(texts)
+        while some := list(islice(waiting, KEYS_TOGETHER)):
+            batch, missing = _look_up(instance, source, target, some, fields=fields)
+            for text in missing:
+                note_missing(text)
+            yield batch
+
+
+def _look_up(
+    instance: Instance, source: Source, target: Target, texts: Sequence[str], *, fields: bool
+) -> tuple[RecordBatch, list[str]]:
+    meant = resolve_key_texts(texts, target, source.definition, fields=fields)
+    found = dict(zip(*source.find_records([key for keys in meant for key in keys]), strict=True))
+    present: list[bytes] = []
+    missing: list[str] = []
+    for text, keys in zip(texts, meant, strict=True):
+        key = next((key for key in keys if key in found), None)
+        if key is None:
+            missing.append(text)
+        else:
+            present.append(key)
+    kind = instance.find_message_type(source.message_type)
+    return build_record_batch(source.topic, kind, present, [found[key] for key in present]), missing

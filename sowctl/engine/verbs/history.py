@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from sowctl.engine.search.keyhistory import VersionRecord, read_versions
@@ -80,6 +81,31 @@ def compare_versions(batch: VersionBatch) -> Iterator[VersionChange]:
         else:
             fields = compare_views(view(old.payload), view(version.payload))
             yield VersionChange("changed", version, fields)
+
+
+KEYS_TOGETHER = 10_000
+"""Keys whose versions are read at once: with the journal, each time is a pass over it."""
+
+
+def iterate_key_versions(
+    instance: Instance,
+    target: Target,
+    texts: Iterable[str],
+    *,
+    fields: bool = False,
+    journal: bool = False,
+    note_missing: Callable[[str], None],
+) -> Iterator[VersionBatch]:
+    """Yield the versions of keys as :func:`read_key_versions`, of any number of keys.
+
+    ``note_missing`` is told of each text for which nothing is known.
+    """
+    waiting = iter(texts)
+    while some := list(islice(waiting, KEYS_TOGETHER)):
+        batch, missing = read_key_versions(instance, target, some, fields=fields, journal=journal)
+        for text in missing:
+            note_missing(text)
+        yield batch
 
 
 def read_key_versions(

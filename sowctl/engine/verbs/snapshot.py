@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sowctl.config.model import format_file_name
 from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.openers import open_filtered_target
@@ -45,8 +48,7 @@ def write_snapshot(
     Raises RefusedError ``SOW-SNP-001`` where ``path`` exists (unless ``force``), and what reading the past raises.
     """
     then = instance.now if at is None else at
-    if path.exists() and not force:
-        raise RefusedError("SOW-SNP-001", "the file exists", place=str(path), hint="--force replaces it")
+    _refuse_existing(path, force=force)
     source = open_filtered_target(instance, target, at, filter)
     with (
         closing(source),
@@ -72,6 +74,51 @@ def write_snapshot(
     return SnapshotReport(
         source.topic, source.message_type, str(path), meta.records, meta.payload_bytes, then, f"{meta.digest:032x}"
     )
+
+
+def write_snapshots(
+    instance: Instance,
+    targets: Sequence[Target],
+    at: int | None,
+    directory: Path,
+    *,
+    filter: str | None = None,
+    force: bool = False,
+) -> list[SnapshotReport]:
+    """Write the states of several targets as of one instant into new store files ``NAME.TYPE.sow`` in ``directory``.
+
+    The directory is made if it does not exist. If one of the files cannot be written, those that are new are removed.
+    Raises as :func:`write_snapshot`, before anything is written where one of the files exists.
+    """
+    then = instance.now if at is None else at
+    paths = [directory / _name_file(target) for target in targets]
+    for path in paths:
+        _refuse_existing(path, force=force)
+    present = {path for path in paths if path.exists()}
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        return [
+            write_snapshot(instance, target, then, path, filter=filter, force=force)
+            for target, path in zip(targets, paths, strict=True)
+        ]
+    except BaseException:
+        for path in paths:
+            # With the files that a store has beside it.
+            for made in () if path in present else directory.glob(f"{escape(path.name)}*"):
+                made.unlink(missing_ok=True)
+        raise
+
+
+def _name_file(target: Target) -> str:
+    if target.topic is None:
+        assert target.path is not None
+        return target.path.name
+    return format_file_name("%n.sow", target.topic.label, target.topic.message_type)
+
+
+def _refuse_existing(path: Path, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise RefusedError("SOW-SNP-001", "the file exists", place=str(path), hint="--force replaces it")
 
 
 def _build_definition(instance: Instance, target: Target, source: Source) -> Definition:

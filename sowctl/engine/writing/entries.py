@@ -19,6 +19,7 @@ from sowctl.engine.topics.expiration import count_expired
 from sowctl.engine.writing.outcome import (
     NO_RECORD_REASON,
     WRITTEN_STATUSES,
+    Content,
     Lifetime,
     Reason,
     Status,
@@ -28,6 +29,7 @@ from sowctl.engine.writing.outcome import (
     decide_outcomes,
     describe_collision,
     describe_too_old,
+    find_identical,
     find_unchanged,
 )
 from sowctl.journal.format import UNKEYED_FLAG
@@ -50,10 +52,10 @@ class TopicEntries(DescribedStruct):
 
     ``places`` are indexes into the batch. ``gone`` says which entries are deletions, None for none. ``statuses`` are
     outcomes of messages, or ``journalled`` in a topic that keeps no records. ``duplicates`` counts messages that were
-    published before, ``missing`` deletions of keys without a record, ``already_expired`` entries that were over when
-    they were written. ``chains`` learn of the entries once these are written. ``columns`` stand for ``keys`` and
-    ``checks``, which are empty then, and go into the memtable as they are; ``stored`` are the payloads as the blocks of
-    a journal store them, where that is known.
+    published before, ``skipped`` messages that are not written because they would change nothing, ``missing`` deletions
+    of keys without a record, ``already_expired`` entries that were over when they were written. ``chains`` learn of the
+    entries once these are written. ``columns`` stand for ``keys`` and ``checks``, which are empty then, and go into the
+    memtable as they are; ``stored`` are the payloads as the blocks of a journal store them, where that is known.
     """
 
     writer: TopicWriter
@@ -70,6 +72,7 @@ class TopicEntries(DescribedStruct):
     logicals: list[bytes | None] | None = None
     gone: list[bool] | None = None
     duplicates: int = 0
+    skipped: int = 0
     missing: int = 0
     already_expired: int = 0
     chains: ChainKeeper | None = None
@@ -94,6 +97,7 @@ class TopicEntries(DescribedStruct):
     def count_outcomes(self) -> dict[str, int]:
         """Count messages by outcome, under the names that reports have for them."""
         found = {status: self.statuses.count(status) for status in (*WRITTEN_STATUSES, "deleted", "journalled")}
+        found["unchanged"] += self.skipped
         others = {"missing": self.missing, "duplicates": self.duplicates, "already_expired": self.already_expired}
         return found | others
 
@@ -167,12 +171,51 @@ class _EntryBuilder:
         # Times come first of all: enrichment, lifetimes and the retention of versions take them from here.
         self.times, older = assign_times(ready.times, len(ready.places), now, writer.last_time)
         self.keep: Sequence[int] = range(len(ready.places))
+        self.skipped = 0
         if older and duplicates:
             # What was published before is left out, and not refused for being older than what it was followed by.
             older = [index for index in older if ready.places[index] not in duplicates]
+        if older and preparer.options.skip_unchanged:
+            older = self._skip_older(older)
         if older:
             # The time before a message that is too old is the topic's last one at its turn: it has not raised it.
             self._refuse_messages(older, lambda index: describe_too_old(self.times[index]))
+
+    def _skip_older(self, older: list[int]) -> list[int]:
+        """Leave out those of the messages that are too old which are their records already; returns the others."""
+        ready = self.ready
+        # What these make is not the message as it came, so it is not known yet.
+        if ready.deltas is not None or ready.deletes is not None or self.preparer.enrichment is not None:
+            return older
+        keys = [digest[:8] for digest in ready.digests]
+        first = {key: index for index, key in reversed(list(enumerate(keys)))}
+        # A message behind another one of its key meets that one, and not the record.
+        asked = [index for index in older if first[keys[index]] == index]
+        stored = self.writer.read_live_values([keys[index] for index in asked], self.now)
+        befores = [stored.get(keys[index]) for index in asked]
+        identical = find_identical(befores, self._collect_contents(asked))
+        skipped = {index for index, same in zip(asked, identical, strict=True) if same}
+        self.skipped += len(skipped)
+        self.keep = [index for index in self.keep if index not in skipped]
+        return [index for index in older if index not in skipped]
+
+    def _collect_contents(self, indexes: Sequence[int]) -> list[Content]:
+        """What these messages would make of their records, but for time and txid."""
+        ready = self.ready
+        lifetimes = None if ready.lifetimes is None else [ready.lifetimes[index] for index in indexes]
+        times = [self.times[index] for index in indexes]
+        expirations = compute_expirations(times, lifetimes, self.preparer.default_lifetime)
+        users, correlations, logicals = ready.user_keys, ready.correlation_ids, ready.logicals
+        return [
+            Content(
+                ready.payloads[index],
+                expiration,
+                None if users is None else users[index],
+                None if correlations is None else correlations[index],
+                None if logicals is None else logicals[index],
+            )
+            for index, expiration in zip(indexes, expirations, strict=True)
+        ]
 
     def build_keyed_entries(
         self, duplicates: Set[int], without: Set[int] = frozenset()
@@ -185,7 +228,11 @@ class _EntryBuilder:
         chains = preparer.keys.chains
         if chains is not None:
             self._assign_chain_keys(chains)
-        elif self._is_plain() and (columned := writer.get_column_writer(len(ready.payloads))) is not None:
+        elif (
+            self._is_plain()
+            and not preparer.options.skip_unchanged
+            and (columned := writer.get_column_writer(len(ready.payloads))) is not None
+        ):
             from sowctl.engine.writing.batch_outcomes import decide_batch
 
             decided = decide_batch(columned, ready.digests, ready.payloads)
@@ -214,7 +261,7 @@ class _EntryBuilder:
             entries.correlation_ids = pick(ready.correlation_ids)
         if ready.logicals is not None:
             entries.logicals = [*pick(ready.logicals)]
-        entries.missing = missing
+        entries.missing, entries.skipped = missing, self.skipped
         if ready.deletes is not None and "deleted" in statuses:
             _convert_to_deletions(entries, pick(ready.deletes))
         entries.flags = compute_entry_flags(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
@@ -288,10 +335,15 @@ class _EntryBuilder:
         befores = list(map(stored.get, mine))
         # Without a stored record nothing is compared: a first load inserts every key.
         same = find_unchanged(befores, payloads) if stored else None
+        contents: Sequence[object] = payloads
+        if self.preparer.options.skip_unchanged:
+            # What is not written must change nothing at all, so more than the payload is compared.
+            contents = compared = self._collect_contents(self.keep)
+            same = find_identical(befores, compared) if stored else None
         deletes = pick(self.ready.deletes) if self.ready.deletes is not None else None
         if deletes is not None and self.ready.times is not None:
             self._find_expired_records(mine, deletes, befores)
-        decided = decide_outcomes(mine, pick(checks), payloads, befores, same, deletes)
+        decided = decide_outcomes(mine, pick(checks), contents, befores, same, deletes)
         statuses: Sequence[str] = decided.statuses
         places = list(self.keep)
         for index, check in decided.removed.items():
@@ -301,6 +353,11 @@ class _EntryBuilder:
             # A key that is not there is no error (behaviour C30), and nothing is written.
             self.keep = [index for index, status in zip(self.keep, statuses, strict=True) if status != "missing"]
             statuses = [status for status in statuses if status != "missing"]
+        if self.preparer.options.skip_unchanged and "unchanged" in statuses:
+            # The record stays as it is, so the next message of this key has met the same as if this one were written.
+            self.skipped += statuses.count("unchanged")
+            self.keep = [index for index, status in zip(self.keep, statuses, strict=True) if status != "unchanged"]
+            statuses = [status for status in statuses if status != "unchanged"]
         if "collided" in statuses:
             gone = [index for index, status in zip(self.keep, statuses, strict=True) if status == "collided"]
             self._refuse_messages(gone, lambda index: describe_collision(int.from_bytes(keys[index], "big")))

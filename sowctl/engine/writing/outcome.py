@@ -15,7 +15,14 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sowctl.engine.topics.expiration import NO_EXPIRATION
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED_FLAG
-from sowctl.store.codec import HEADER_SIZE, KEY_CHECK_SLICE, PLAIN_PREFIX, VALUE_OVERHEAD_BYTES, has_payload
+from sowctl.store.codec import (
+    HEADER_SIZE,
+    KEY_CHECK_SLICE,
+    PLAIN_PREFIX,
+    VALUE_OVERHEAD_BYTES,
+    has_content,
+    has_payload,
+)
 from sowctl.values.times import MICROS_PER_SECOND, Micros, compute_expiry, format_time
 
 Status = Literal["inserted", "updated", "unchanged", "deleted", "missing", "collided"]
@@ -107,6 +114,27 @@ def find_unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -
     ]
 
 
+class Content(NamedTuple):
+    """All that a message makes of its record but the time and the txid: payload, expiration and optional parts."""
+
+    payload: bytes
+    expiration: Micros
+    user_key: bytes | None = None
+    correlation_id: bytes | None = None
+    logical_topic: bytes | None = None
+
+
+def find_identical(befores: Sequence[bytes | None], contents: Sequence[Content]) -> list[bool]:
+    """Return for each stored value whether the message beside it would change nothing but its time and txid.
+
+    Narrower than :func:`find_unchanged`: a message that would give its record another lifetime or correlation id
+    changes it.
+    """
+    return [
+        before is not None and has_content(before, *content) for before, content in zip(befores, contents, strict=True)
+    ]
+
+
 class Decisions(NamedTuple):
     """The outcomes of messages; ``removed`` is the check word of the record that a deletion removes, by index."""
 
@@ -126,7 +154,8 @@ def decide_outcomes(
 
     ``befores`` are the stored values that the keys have before all these messages, None for none, and ``same`` says
     whether each has the content of the message beside it (None: there are no stored values). A message whose key came
-    before is compared with that one: for it ``contents`` counts, the payload or a digest of it. ``deletes`` says which
+    before is compared with that one: for it ``contents`` counts, the payload or a digest of it, or all that is to be
+    equal. ``deletes`` says which
     messages are deletions, None for none.
     """
     repeats = _find_repeated_keys(keys)

@@ -21,7 +21,7 @@ from sowctl.engine.keys.modes import build_key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.expiration import choose_default_lifetime, compute_lifetime
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, Reason
-from sowctl.errors import InputError, SowError
+from sowctl.errors import InputError, SowError, UsageError
 from sowctl.identity.keys import concatenate_digests, parse_sow_key
 from sowctl.messages.base import REPLACEMENT_CHARACTER, KeyTexts, MessageType
 from sowctl.values.fields import Number, Refusal, Slot
@@ -94,6 +94,13 @@ class Preparer:
         self.expiration = options.expiration
         self.options = options
         self.keys: KeyMaker = build_key_maker(instance, topic, self.type, options)
+        if options.skip_unchanged and (topic.key_mode == "none" or self.keys.chains is not None):
+            why = "has no SOW" if topic.key_mode == "none" else "has keys from chains"
+            raise UsageError(
+                "SOW-PUB-030",
+                f"topic {topic.name!r} {why}, so unchanged messages cannot be skipped",
+                hint="remove --skip-unchanged",
+            )
         self.preprocessing: EnrichmentPhase | None = None
         self.enrichment: EnrichmentPhase | None = None
         if topic.preprocessing or topic.enrichment:

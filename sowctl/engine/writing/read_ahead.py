@@ -228,12 +228,23 @@ def _encode_batch(batch: PublishBatch, preparer: Preparer) -> tuple[_BatchFacts,
     if begins is None or batch.refused:
         places = None
         if begins is None:
-            found = [batch.locate_message(index) for index in range(len(payloads))]
-            places = [line for line, _ in found], [offset for _, offset in found]
+            places = _list_places(batch)
         rest = pickle.dumps((None, places, batch.refused))
     facts = len(payloads), batch.blank, _find_batch_end(batch), begins, [*map(len, stored)], digests is not None, rest
     sizes = array("I", list(map(len, payloads))).tobytes()
     return facts, [sizes, digests or b"", *stored, *payloads]
+
+
+def _list_places(batch: PublishBatch) -> Places:
+    """Lines and offsets of all messages of a batch."""
+    lines: list[int] = []
+    offsets: list[int] = []
+    ends = [first for first, _, _ in batch.parts[1:]] + [len(batch.payloads)]
+    for (first, chunk, start), end in zip(batch.parts, ends, strict=True):
+        whole = slice(start, start + end - first)
+        lines += chunk.places[0][whole]
+        offsets += chunk.places[1][whole]
+    return lines, offsets
 
 
 def _locate_message_start(chunk: Chunk, start: int) -> tuple[int, int] | None:

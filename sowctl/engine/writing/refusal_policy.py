@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _ON_ERROR_HINT = "--on-error skip --rejects FILE skips invalid messages and saves them"
+_REPLACE_HINT = "--replace-all takes the whole input or nothing: correct the message"
 _REFUSAL_HINTS = {
     "SOW-PUB-001": f"increase SlabSize of the topic, to 1GB at most; {_ON_ERROR_HINT}",
     "SOW-PUB-006": "to use the time of the run, omit --timestamp, --timestamp-field and envelopes: sowctl publish "
@@ -34,6 +35,7 @@ class RefusalPolicy:
         self, options: PublishOptions, report: PublishReport, on_reject: Callable[[Rejected], None] | None
     ) -> None:
         self._on_error = options.on_error
+        self._replaces = options.replace_all
         self._limit = options.max_errors
         self._report = report
         self._on_reject = on_reject
@@ -131,9 +133,9 @@ class RefusalPolicy:
     def _build_stop_error(self, one: Rejected) -> InputError:
         return InputError(
             one.code,
-            f"{one.message}. Nothing was published." if self._on_error == "abort" else one.message,
+            f"{one.message}. Nothing was published." if self._on_error == "abort" or self._replaces else one.message,
             place=one.place,
-            hint=_REFUSAL_HINTS.get(one.code, _ON_ERROR_HINT),
+            hint=_REPLACE_HINT if self._replaces else _REFUSAL_HINTS.get(one.code, _ON_ERROR_HINT),
             line=one.line,
             column=one.column,
             byte=one.offset,

@@ -18,6 +18,7 @@ TOO_LONG_CODE = "SOW-INP-001"
 TRUNCATED_CODE = "SOW-INP-002"
 FRAME_TOO_LONG_CODE = "SOW-INP-003"
 RETURNS_ALONE_CODE = "SOW-INP-007"
+INVALID_JSON_CODE = "SOW-INP-008"
 
 Places = tuple[Sequence[int], Sequence[int]]
 """Line (or message) numbers from 1, and byte offsets in the input."""
@@ -94,7 +95,15 @@ class Chunk:
 class Cutter(Protocol):
     """Cuts what arrives into messages; keeps what is incomplete. One per framing."""
 
-    error: SowError | None
+    @property
+    def error(self) -> SowError | None:
+        """The error that ends the input."""
+        ...
+
+    @property
+    def by_lines(self) -> bool:
+        """True where each message is a line."""
+        ...
 
     def feed(self, data: bytes) -> Chunk | None:
         """Take ``data``; empty means the end of the input. Returns what became complete. ``error`` ends the input."""

@@ -18,6 +18,7 @@ from sowctl.messages.framing.chunks import (
     TOO_LONG_CODE,
     TRUNCATED_CODE,
     Chunk,
+    Cutter,
     Places,
     RefusedFrame,
 )
@@ -40,6 +41,7 @@ class SeparatedCutter:
     """Messages that end with one separating byte. Subclasses say what of the pieces between separators is a message."""
 
     separator = b"\n"
+    by_lines = False
 
     def __init__(self, max_message: int, start: int = 0, number: int = 1) -> None:
         """``start``: the offset in the input at which feeding begins; ``number``: that of the first message."""
@@ -161,6 +163,8 @@ class LineCutter(SeparatedCutter):
     them, and all that stands behind the first, for a value.
     """
 
+    by_lines = True
+
     def __init__(self, max_message: int, start: int = 0, number: int = 1, *, refuses_returns: bool = False) -> None:
         super().__init__(max_message, start, number)
         self._refuses_returns = refuses_returns
@@ -209,6 +213,8 @@ class LineCutter(SeparatedCutter):
 
 class LengthCutter:
     """Messages behind their length: 4 bytes, big-endian."""
+
+    by_lines = False
 
     def __init__(self, max_message: int) -> None:
         self.error: SowError | None = None
@@ -285,17 +291,25 @@ class LengthCutter:
 
 
 class EnvelopeCutter:
-    """Lines, opened. A line may be longer than its message: Base64 and metadata take room."""
+    """Envelopes, which are the messages that ``objects`` cuts, opened."""
 
-    def __init__(self, max_message: int) -> None:
+    def __init__(self, max_message: int, objects: Cutter) -> None:
         self.max_message = max_message
-        # Base64 takes four bytes for three, and the metadata takes room, too.
-        self._lines = LineCutter(2 * max_message + (1 << 16))
-        self.error: SowError | None = None
+        self._objects = objects
+
+    @property
+    def error(self) -> SowError | None:
+        """The error that ends the input."""
+        return self._objects.error
+
+    @property
+    def by_lines(self) -> bool:
+        """True where each envelope is a line."""
+        return self._objects.by_lines
 
     def feed(self, data: bytes) -> Chunk | None:
         """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
-        chunk = self._lines.feed(data)
+        chunk = self._objects.feed(data)
         return None if chunk is None else _open_chunk(chunk, self.max_message)
 
 

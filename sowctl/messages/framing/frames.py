@@ -4,9 +4,11 @@
 ``lines``      a message a line; one CR before the LF goes, a UTF-8 BOM at the start of the input is skipped, and so
                are blank lines (empty, or spaces and tabs alone); the last line needs no line break; a CR alone ends
                no line
+``json``       as ``lines``, or the elements of arrays, or objects over several lines: by how the input begins
+               (:mod:`sowctl.messages.framing.json_values`)
 ``nul``        messages end with a zero byte; the last one needs none; empty messages count
 ``length``     4 bytes, big-endian: the length of the message that follows
-``envelope``   lines of JSON objects that carry the message and its metadata (:mod:`sowctl.messages.framing.envelope`)
+``envelope``   as ``json``: objects with the message and its metadata (:mod:`sowctl.messages.framing.envelope`)
 =============  ====================================================================================================
 
 :class:`FrameReader` hands out a :class:`~sowctl.messages.framing.chunks.Chunk` at a time: everything complete so far.
@@ -28,7 +30,7 @@ from sowctl.messages.base import MAX_MESSAGE_BYTES
 from sowctl.messages.framing.chunks import Chunk, Cutter
 from sowctl.messages.framing.encodings import HEAD_BYTES, UTF8_BOM, WRONG_ENCODING, refuse_encoding
 
-FRAMINGS = ("lines", "nul", "length", "envelope")
+FRAMINGS = ("lines", "json", "nul", "length", "envelope")
 READ_CHUNK_BYTES = 1 << 20
 TAGGED_KINDS = frozenset({"fix", "nvfix"})
 """Kinds of message types that take any bytes for names and values, so that nothing else refuses a wrong encoding."""
@@ -93,6 +95,11 @@ class FrameReader:
             _make_descriptor_poller(source, chunk) if isinstance(source, int) else _make_stream_reader(source, chunk)
         )
 
+    @property
+    def by_lines(self) -> bool:
+        """True where each message has a line, so that an input can be read again from a line on."""
+        return self._cutter.by_lines
+
     def poll(self, timeout: float | None = None) -> Chunk | None:
         """Return the messages complete by now; None at the end or if none was complete within ``timeout`` seconds.
 
@@ -104,8 +111,11 @@ class FrameReader:
         # An error waits until everything before it has been handed out.
         if self._cutter.error is not None:
             self.ended = True
-            # The cutter knows the offset alone, the reader whose it is.
-            self._cutter.error.place = f"{self._name}@{self._cutter.error.facts['offset']}"
+            # The cutter knows the place in the input alone, the reader whose it is.
+            facts = self._cutter.error.facts
+            self._cutter.error.place = (
+                f"{self._name}:{facts['line']}" if "line" in facts else f"{self._name}@{facts['offset']}"
+            )
             raise self._cutter.error
         if self.ended:
             return None
@@ -156,12 +166,17 @@ def _make_cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
 
     if framing == "lines":
         return cutters.LineCutter(max_message, refuses_returns=kind in TAGGED_KINDS)
+    if framing in ("json", "envelope"):
+        from sowctl.messages.framing.json_values import JsonCutter
+
+        if framing == "json":
+            return JsonCutter(max_message)
+        # Base64 takes four bytes for three, and the metadata takes room, too.
+        return cutters.EnvelopeCutter(max_message, JsonCutter(2 * max_message + (1 << 16)))
     if framing == "nul":
         return cutters.NulCutter(max_message)
     if framing == "length":
         return cutters.LengthCutter(max_message)
-    if framing == "envelope":
-        return cutters.EnvelopeCutter(max_message)
     raise UsageError(UNKNOWN_FRAMING, f"unknown framing {framing!r}", hint="framings: " + ", ".join(FRAMINGS))
 
 

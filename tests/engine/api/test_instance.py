@@ -109,7 +109,8 @@ def test_dir_shows_public_names_alone(lab: Lab) -> None:
     instance = lab.open()
     topic = instance.topic("t")
     assert dir(instance) == [
-        *("check", "close", "config", "place", "publish", "queue", "sql", "subscribe", "topic"),
+        *("check", "close", "config", "digest", "export", "place", "publish", "queue", "snapshot", "sql"),
+        *("subscribe", "topic"),
     ]
     assert [name for name in dir(topic) if name.startswith("_")] == []
     assert {"query", "count", "history", "publish", "name"} <= set(dir(topic))

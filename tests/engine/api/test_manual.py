@@ -50,7 +50,9 @@ def test_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
         assert "SOW-ENG-012 did you mean orders?" in printed
         assert instance.queue("work").depth().pending == 0
         pytest.importorskip("pyarrow")
+        program.handing_on(instance)
         pytest.importorskip("duckdb")
+        Path("fills.csv").write_text("orderId,qty\n10,200\n")
         program.asking_sql(instance)
         assert "IBM 200" in capsys.readouterr().out
         pytest.importorskip("pandas")

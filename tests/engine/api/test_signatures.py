@@ -39,11 +39,19 @@ def test_a_signature_has_every_option_with_its_default(
         assert one.annotation is not one.empty
 
 
-@pytest.mark.parametrize("name", ["publish", "query", "subscribe", "diff", "replay"])
+@pytest.mark.parametrize("name", ["publish", "publish_file", "query", "subscribe", "diff", "replay"])
 def test_help_explains_every_keyword(name: str) -> None:
     method = getattr(TopicHandle, name)
     explained: set[str] = set()
     for line in re.findall(r"^\* (.*?)(?: \(|:)", inspect.getdoc(method) or "", re.MULTILINE):
         explained.update(re.split(r", | or ", line))
-    wanted = set(inspect.signature(method).parameters) - {"self", "messages", "options", "other", "at", "other_at"}
+    wanted = set(inspect.signature(method).parameters) - {
+        "self",
+        "messages",
+        "file",
+        "options",
+        "other",
+        "at",
+        "other_at",
+    }
     assert wanted - explained == set()

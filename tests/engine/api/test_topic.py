@@ -22,7 +22,7 @@ from sowctl.engine.api import InstanceHandle, TopicHandle
 from sowctl.engine.api.arguments import At, build_encoder
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.errors import SowError
+from sowctl.errors import SowError, UsageError
 from sowctl.messages.native_values import build_message
 from sowctl.messages.types import get_type
 from sowctl.values.differences import MISSING
@@ -385,3 +385,21 @@ def test_no_number_ends_in_an_error_without_a_code(lab: Lab, number: int) -> Non
 def test_a_time_as_a_number_is_refused_by_type(topic: TopicHandle) -> None:
     with pytest.raises(TypeError, match="not int"):
         topic.publish([{"id": 1}], timestamp=1767600000000000)  # type: ignore[arg-type]
+
+
+def test_messages_are_compared_with_a_topic_and_replace_it(lab: Lab) -> None:
+    lab.publish("t", message(id=1, v=1), message(id=2), message(id=3))
+    topic = lab.open().topic("t")
+    golden = [{"id": 1, "v": 2}, {"id": 3}, {"id": 4}]
+    with topic.diff(golden) as differences:
+        assert {(change.kind, change.key) for change in differences} == {
+            ("changed", "1"), ("removed", "2"), ("added", "4")
+        }  # fmt: skip
+    assert differences.counts.equal == 1
+    planned = topic.publish(golden, replace_all=True, dry_run=True).first_changes
+    assert {(one.change, one.key) for one in planned} == {("updated", "1"), ("deleted", "2"), ("inserted", "4")}
+    assert topic.publish(golden, replace_all=True).published == 3
+    with topic.diff(golden) as differences:
+        assert list(differences) == []
+    with pytest.raises(UsageError):
+        topic.diff(golden, other_at="-1h")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from sowctl.cli.context import Invocation
@@ -19,6 +20,7 @@ from sowctl.output.display import escape_line
 from sowctl.output.options import Terminal
 
 if TYPE_CHECKING:
+    from sowctl.engine.search.keyhistory import VersionRecord
     from sowctl.engine.verbs.history import VersionBatch
     from sowctl.engine.verbs.inspect.diff import Comparison, DiffCounts
 
@@ -39,30 +41,46 @@ def _choose_output(invocation: Invocation, format: str) -> BinaryIO:
     return invocation.streams.painted_stdout if format == "text" else invocation.streams.stdout
 
 
-def show_versions(invocation: Invocation, batch: VersionBatch, format: str | None) -> None:
-    """Print every version of a batch beside the one before it: for people, or with ndjson or json as objects."""
-    from sowctl.engine.verbs.history import compare_versions
-    from sowctl.output.records import build_metadata
+def show_versions(invocation: Invocation, batches: Iterable[VersionBatch], format: str | None) -> None:
+    """Print every version beside the one before it: for people, or with ndjson or json as objects.
 
-    text, view, key = _make_text(invocation), batch.kind.view, b""
-    several = len({record.key for record in batch.records}) > 1
-    lines: list[str] = []
-    for change in compare_versions(batch):
-        version = change.version
-        if format is not None:
-            lines.append(encode_version(change, build_metadata(batch, version), view))
-            continue
-        if several and version.key != key:
-            key = version.key
-            lines += text.format_title(f"{batch.topic} {version.user_key or version.sow_key}")
-        lines += text.format_version(change, view)
-    if format == "json":
-        lines = ["[" + ",\n".join(lines) + "]"]
+    A batch has all versions of its keys.
+    """
+    text, key = _make_text(invocation), b""
+    # An array is opened by its first element, and closed also where it has none.
+    opening, separator = ("[", ",\n") if format == "json" else ("", "")
     if format is None:
         invocation.start_paging()
     out = _choose_output(invocation, format or "text")
-    out.write("".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace"))
+    several: bool | None = None
+    for batch in batches:
+        if several is None:
+            several = len({record.key for record in batch.records}) > 1
+        for version, rows in _format_versions(batch, format, text):
+            if format is None and several and version.key != key:
+                key = version.key
+                rows = [*text.format_title(f"{batch.topic} {version.user_key or version.sow_key}"), *rows]
+            end = "" if format == "json" else "\n"
+            out.write("".join(opening + row + end for row in rows).encode("utf-8", "backslashreplace"))
+            opening = separator
+    if format == "json":
+        out.write((("[" if opening == "[" else "") + "]\n").encode())
     out.flush()
+
+
+def _format_versions(
+    batch: VersionBatch, format: str | None, text: DiffText
+) -> Iterator[tuple[VersionRecord, list[str]]]:
+    from sowctl.engine.verbs.history import compare_versions
+    from sowctl.output.records import build_metadata
+
+    view = batch.kind.view
+    for change in compare_versions(batch):
+        version = change.version
+        if format is not None:
+            yield version, [encode_version(change, build_metadata(batch, version), view)]
+        else:
+            yield version, list(text.format_version(change, view))
 
 
 class DiffPrinter:

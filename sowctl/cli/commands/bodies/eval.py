@@ -21,7 +21,8 @@ from sowctl.expressions.remarks import list_remarks
 from sowctl.messages.base import MessageType
 from sowctl.messages.framing.encodings import HEAD_BYTES, refuse_encoding
 from sowctl.messages.framing.frames import UTF8_KINDS, FrameReader
-from sowctl.messages.types import get_type, list_type_names
+from sowctl.messages.framing.json_values import is_line_framed
+from sowctl.messages.types import choose_framing, get_type, list_type_names
 from sowctl.output.display import escape_json, escape_lines
 
 _FIRST_BYTES = 1 << 20
@@ -45,8 +46,8 @@ def evaluate_inputs(
     must be lines of JSON (UsageError ``SOW-CLI-012``).
     """
     kind = _find_type(invocation, message_type)
-    framing = framing or ("lines" if kind.line_framed else "length")
-    if as_json and matches and (kind.kind != "json" or framing != "lines"):
+    framing = framing or choose_framing(kind.kind)
+    if as_json and matches and (kind.kind != "json" or framing not in ("lines", "json")):
         message = f"--json and --filter exclude each other for {kind.kind} messages with framing {framing}"
         raise UsageError("SOW-CLI-012", message, hint="remove --json, which requires one JSON message per line")
     evaluator = Evaluator(
@@ -107,7 +108,11 @@ def _evaluate_parts(
 ) -> Generator[EvalPart]:
     for name, stream in open_inputs(invocation, files):
         descriptor = _find_descriptor(stream)
-        span = _find_span(descriptor) if descriptor is not None and framing == "lines" else None
+        span = None if descriptor is None or framing not in ("lines", "json") else _find_span(descriptor)
+        if descriptor is not None and span is not None and framing == "json":
+            head = os.pread(descriptor, _FIRST_BYTES, span[0])
+            # A file in which each line is a message can be cut anywhere between two of them.
+            span = span if is_line_framed(head, ended=len(head) < _FIRST_BYTES) else None
         count = count_processes(span[1] - span[0]) if span is not None else 1
         # One process tells what is no text of lines.
         if descriptor is not None and span is not None and b"\n" not in os.pread(descriptor, _FIRST_BYTES, span[0]):

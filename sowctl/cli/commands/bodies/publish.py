@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
+from sowctl.arrow.input_formats import choose_format
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.report_output import RefusedWarnings, show_report
-from sowctl.cli.io.row_files import DELIMITED_ENDINGS, JSON_LINES_ENDINGS, RowOptions, find_format, open_row_sources
 from sowctl.cli.io.sources import (
     STDIN_NAME,
     explain_refusal,
     find_framing,
     find_kind,
-    is_compressed,
     open_frame_readers,
+    open_inputs,
     refuse_unreadable,
     suggest_conversion,
 )
 from sowctl.cli.progress import ProgressMeter
 from sowctl.engine.reports import InputRest
 from sowctl.engine.writing.rejects import format_reject_line
-from sowctl.errors import SowError, UsageError
-from sowctl.messages.framing.frames import frame_messages
-from sowctl.values.display import format_duration, format_rate
+from sowctl.errors import SowError
+from sowctl.messages.framing.frames import FrameReader, frame_messages
+from sowctl.messages.framing.input_files import is_compressed
+from sowctl.output.display import escape_line
+from sowctl.values.display import format_count, format_duration, format_rate
 
 if TYPE_CHECKING:
+    from sowctl.arrow.input_formats import InputFacts, InputOptions
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
-    from sowctl.engine.reports import Rejected
+    from sowctl.engine.reports import PublishReport, Rejected
     from sowctl.engine.writing.batches import MessageSource
     from sowctl.engine.writing.commit import AcknowledgedBatch
     from sowctl.messages.base import MessageType
-    from sowctl.messages.framing.frames import FrameReader
 
 _DRAW_INTERVAL_SECONDS = 0.2
 """Seconds between two drawings of the progress line."""
@@ -59,17 +61,26 @@ def split_operands(
     return topic, files
 
 
+def find_row_names(names: Sequence[str], format: str | None, kind: str | None, framing: str | None) -> frozenset[str]:
+    """The inputs that have rows: the files whose names say so; all if a ``format`` is given, none with a framing, or
+    where messages of ``kind`` cannot be made of columns."""
+    from sowctl.arrow.input_formats import find_format
+    from sowctl.messages.types import UNCONSTRUCTIBLE_TYPES
+
+    if format is not None:
+        return frozenset(names)
+    if framing is not None or kind in UNCONSTRUCTIBLE_TYPES:
+        return frozenset()
+    return frozenset(name for name in names if find_format(name) not in (None, "json", "ndjson"))
+
+
 def _build_file_hint(name: str) -> str:
     """The command that publishes a file whose name was given in the place of the topic."""
     from shlex import quote
 
-    try:
-        rows = find_format(name) not in JSON_LINES_ENDINGS
-    except UsageError:
-        if name.endswith(".zip"):
-            return f"unpack the file: unzip -p {quote(name)} | sowctl publish TOPIC"
-        rows = False
-    return f"the topic comes before the file: sowctl publish TOPIC {'--from ' if rows else ''}{quote(name)}"
+    if name.endswith(".zip"):
+        return f"unpack the file: unzip -p {quote(name)} | sowctl publish TOPIC"
+    return f"the topic comes before the file: sowctl publish TOPIC {quote(name)}"
 
 
 class PublishRun:
@@ -95,7 +106,11 @@ class PublishRun:
         self.published = 0
         self._options = options
         self._names: Sequence[str] = ()
-        self._rows = False
+        self._row_names: frozenset[str] = frozenset()
+        self.inputs: list[InputFacts] = []
+        """What the inputs of rows were read as, those that were opened."""
+        self._reader: FrameReader | None = None
+        """The reader of the current input, unless it is one of rows."""
         self._path = rejects
         self._file: BinaryIO | None = None
         self._warnings = RefusedWarnings(invocation, "--rejects FILE saves them; --verbose prints all messages")
@@ -126,44 +141,94 @@ class PublishRun:
         self.framing = self.framing or find_framing(instance, topic, message_type)
         self.kind = find_kind(instance, topic, message_type) if self.framing != "envelope" else None
 
-    def open_inputs(self, names: Sequence[str]) -> Iterator[tuple[str, FrameReader]]:
-        """The inputs, opened in turn. Raises OSError at once where one of them cannot be opened."""
-        refuse_unreadable(names)
-        self._names = names
-        # Places in a packed file count what comes out of it, of which nobody knows how much there is.
-        if len(names) == 1 and names[0] != "-" and Path(names[0]).is_file() and not is_compressed(names[0]):
-            self._size = Path(names[0]).stat().st_size
-        return open_frame_readers(self.invocation, names, self.framing or "lines", self.kind)
-
-    def open_rows(
+    def open_sources(
         self,
         instance: Instance,
         topic: str | None,
         message_type: str | None,
         names: Sequence[str],
-        reading: RowOptions,
+        options: InputOptions,
+        row_names: frozenset[str],
     ) -> Iterator[tuple[str, MessageSource]]:
-        """The files of rows, opened in turn. Raises UsageError and OSError at once for what cannot be read."""
-        if topic is None:
-            raise UsageError("SOW-EXC-010", "--from requires a topic", hint="give TOPIC")
-        for name in names:
-            find_format(name)
+        """The inputs, opened in turn; ``row_names`` are those of rows. Raises UsageError and OSError at once for what
+        cannot be read."""
+        for name in row_names:
+            # Of several, the last is not refused when the first are published already.
+            choose_format(name, options.format)
         refuse_unreadable(names)
-        self._names, self._rows = names, True
-        return open_row_sources(instance, topic, message_type, names, reading)
+        self._names, self._row_names = names, row_names
+        # Places in a packed file count what comes out of it, of which nobody knows how much there is; those of rows
+        # are numbers.
+        if len(names) == 1 and not row_names and Path(names[0]).is_file() and not is_compressed(names[0]):
+            self._size = Path(names[0]).stat().st_size
+        return self._iterate_sources(instance, topic, message_type, options)
+
+    def _iterate_sources(
+        self, instance: Instance, topic: str | None, message_type: str | None, options: InputOptions
+    ) -> Iterator[tuple[str, MessageSource]]:
+        for name in self._names:
+            if name in self._row_names:
+                assert topic is not None
+                self._reader = None
+                yield from self._open_rows(instance, topic, message_type, name, options)
+            else:
+                for label, reader in open_frame_readers(self.invocation, [name], self.framing or "lines", self.kind):
+                    self._reader = reader
+                    yield label, reader
+
+    def _open_rows(
+        self, instance: Instance, topic: str, message_type: str | None, name: str, options: InputOptions
+    ) -> Iterator[tuple[str, MessageSource]]:
+        from sowctl.arrow.row_inputs import open_row_input
+        from sowctl.engine.writing.row_target import build_row_target
+
+        target = build_row_target(instance, topic, message_type)
+        label, stream = next(open_inputs(self.invocation, ["-"])) if name == "-" else (name, None)
+        with open_row_input(name, target, options, stream=stream, label=label) as found:
+            self.inputs.append(found.facts)
+            if isinstance(found.source, FrameReader):
+                self._reader = found.source
+            yield found.name, found.source
+
+    def _counts_rows(self, name: str) -> bool:
+        """True where the places of an input are numbers of rows or lines, without offsets."""
+        return any(one.name == name and one.format not in ("json", "ndjson") for one in self.inputs)
 
     def watch_instance(self, instance: Instance) -> Instance:
-        """The instance of a dry run, which acknowledges nothing: it tells how far the reading has come."""
+        """The instance of a dry run or a replacement, which acknowledge nothing while they read: it tells how far the
+        reading has come."""
         mode, shown = self.invocation.settings.progress, self.invocation.shows_progress()
-        if not self._options.dry_run or not (shown or mode == "json"):
+        if not (self._options.dry_run or self._options.replace_all) or not (shown or mode == "json"):
             return instance
         self.invocation.meter = meter = ProgressMeter(self.invocation.streams, "publish", mode, shown=shown)
 
         def tell(what: str, done: int, total: int) -> None:
             # Of rows the place is the number of the next one.
-            meter.show_progress("rows" if self._rows else "bytes", done, 0 if self._rows else self._size)
+            if what == "bytes":
+                meter.show_progress("rows" if self._row_names else "bytes", done, 0 if self._row_names else self._size)
+            else:
+                meter.show_progress(what, done, total)
 
         return replace(instance, watch=tell)
+
+    def build_load(
+        self, topic: str, sources: Iterable[tuple[str, MessageSource]], message_type: str | None
+    ) -> Callable[[Instance, PublishOptions], PublishReport]:
+        """Build what publishes the inputs where a replacement says, and tells its instance how far the reading is."""
+        from sowctl.engine.verbs.publish import publish_messages
+
+        def load(instance: Instance, options: PublishOptions) -> PublishReport:
+            return publish_messages(
+                instance,
+                topic,
+                sources,
+                options,
+                message_type=message_type,
+                on_acknowledged=lambda batch: instance.watch("bytes", batch.end_offset, 0),
+                on_reject=self.note_rejected,
+            )
+
+        return load
 
     def note_acknowledged(self, batch: AcknowledgedBatch) -> None:
         """Count a durable batch; with --tee write its messages."""
@@ -188,8 +253,7 @@ class PublishRun:
         self._last = refused
         if self._file is not None:
             # A row of a table has a line alone.
-            rows = self._rows and find_format(refused.source) not in JSON_LINES_ENDINGS
-            self._file.write(format_reject_line(refused, offset=not rows))
+            self._file.write(format_reject_line(refused, offset=not self._counts_rows(refused.source)))
             # One by one, so that the file is complete wherever the run ends.
             self._file.flush()
         elif self._options.on_error == "skip":
@@ -200,8 +264,25 @@ class PublishRun:
         for name in sorted(kind.name for kind in kinds if not kind.mergeable):
             self.invocation.warn(f"{name} messages cannot be merged: each delta replaced its record")
 
-    def print_report(self, report: object, summary: str | None) -> None:
-        """The report at the end."""
+    def warn_exceptions(self) -> None:
+        """Say of which columns some cells are text although their types were detected as others."""
+        for facts in self.inputs:
+            for column in facts.columns:
+                if column.exceptions:
+                    cells = format_count(column.exceptions, "value")
+                    self.invocation.warn(
+                        f"{facts.name}: column {column.name} was detected as {column.type} from the beginning of the "
+                        f"input; {cells} of another type, the first in line {column.first_exception}, became text; "
+                        f"--type {column.name}=text makes all of them text"
+                    )
+
+    def print_report(self, report: PublishReport, summary: str | None) -> None:
+        """The report at the end; of a dry run that would replace all records, behind the first changes."""
+        if summary != "json" and report.first_changes:
+            marks = {"inserted": "+", "updated": "~", "deleted": "-"}
+            more = report.published - len(report.first_changes)
+            lines = [f"{marks[one.change]} {escape_line(one.key)}" for one in report.first_changes]
+            self.invocation.note(*lines, *([f"  {more:,} more"] if more else []))
         show_report(self.invocation, report, summary)
 
     def note_resume(self, rest: InputRest) -> None:
@@ -221,17 +302,23 @@ class PublishRun:
             self.invocation.resume = "the complete input was published"
             return
         later = ", then " + " ".join(names[1:]) if names[1:] else ""
-        if self._rows and rest.offset:
-            what = (
-                "line" if find_format(self._names[rest.input]) in (*DELIMITED_ENDINGS, *JSON_LINES_ENDINGS) else "row"
-            )
+        facts = next((one for one in self.inputs if one.name in (names[0], self._names[rest.input])), None)
+        if facts is not None and rest.offset:
+            what = "line" if facts.format in ("csv", "tsv", "json", "ndjson") else "row"
             words = f"the rest begins at {what} {rest.line} of {names[0]}{later}"
         elif not rest.offset:
             words = f"the rest begins with {names[0]}{later}"
         else:
-            by_lines = self.framing in ("lines", "envelope")
+            by_lines = self._reader is not None and self._reader.by_lines
+            is_array = self.framing in ("json", "envelope") and not by_lines
             words = f"the rest begins at {f'line {rest.line}' if by_lines else f'byte {rest.offset}'}"
-            if names[0] == STDIN_NAME or not Path(self._names[rest.input]).is_file() or is_compressed(names[0]):
+            # What follows an element of an array is no array.
+            if (
+                is_array
+                or names[0] == STDIN_NAME
+                or not Path(self._names[rest.input]).is_file()
+                or is_compressed(names[0])
+            ):
                 # what came through a pipe, or is packed, is not there for tail(1) to read
                 words += f" of {names[0]}{later}"
             else:
@@ -245,7 +332,12 @@ class PublishRun:
     def _is_end(self, rest: InputRest) -> bool:
         """True where nothing of its file follows a place."""
         path = Path(self._names[rest.input])
-        return not self._rows and path.is_file() and not is_compressed(str(path)) and rest.offset >= path.stat().st_size
+        return (
+            not self._row_names
+            and path.is_file()
+            and not is_compressed(str(path))
+            and rest.offset >= path.stat().st_size
+        )
 
     def _explain_error(self, error: SowError) -> None:
         """Add to an error what is published, and the line that it is about."""

@@ -1,0 +1,113 @@
+"""Types of columns of text, detected from their values (sowctl-types(7), CSV and TSV).
+
+A type is detected only where the value as a number, truth value or JSON is written like the cell, character by
+character. So no digit is lost, and a key field has the same text, and with it the same SOW key, as without detection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from sowctl.arrow.rows import Cell, RowBlock
+
+_INTEGER_PATTERN = re.compile(r"(?:(?:-?[1-9][0-9]{0,17}|0)\n)*+")
+_LONG_INTEGER_PATTERN = re.compile(r"(?:(?:-?[1-9][0-9]{0,18}|0)\n)*+")
+_NUMBER_PATTERN = re.compile(r"(?:(?:-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,20}|-?[1-9][0-9]{0,17}|0)\n)*+")
+_BOOLEAN_PATTERN = re.compile(r"(?:(?:true|false)\n)*+")
+_decode = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def are_integers(joined: str, values: Sequence[str]) -> bool:
+    """True for values, joined as lines, that are 64-bit integers as JSON writes them."""
+    if _INTEGER_PATTERN.fullmatch(joined) is not None:
+        return True
+    # 19 digits may be more than 64 bits hold.
+    if _LONG_INTEGER_PATTERN.fullmatch(joined) is None:
+        return False
+    return all(-(1 << 63) <= int(value) < 1 << 63 for value in values)
+
+
+def are_numbers(joined: str, values: Sequence[str]) -> bool:
+    """True for values, joined as lines, that are numbers of at most 38 digits, without exponents."""
+    return _NUMBER_PATTERN.fullmatch(joined) is not None
+
+
+def are_booleans(joined: str, values: Sequence[str]) -> bool:
+    """True for values, joined as lines, that are ``true`` or ``false``."""
+    return _BOOLEAN_PATTERN.fullmatch(joined) is not None
+
+
+def are_json(joined: str, values: Sequence[str]) -> bool:
+    """True for values that are JSON objects or arrays."""
+    return all(value[:1] in ("{", "[") and _is_json(value) for value in values)
+
+
+def _is_json(value: str) -> bool:
+    try:
+        _decode(value.encode())
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+CHECKS = {"integer": are_integers, "number": are_numbers, "boolean": are_booleans, "json": are_json}
+"""Of each type but text: whether all of some values, none of them null, are written as it is."""
+
+
+def fits_type(kind: str, values: Sequence[str]) -> bool:
+    """True where all of these values have the type ``kind`` as it is detected."""
+    joined = "\n".join(values) + "\n"
+    # A value of several lines is none of a simple type.
+    if kind != "json" and joined.count("\n") != len(values):
+        return False
+    return CHECKS[kind](joined, values)
+
+
+class TypeDetector:
+    """The types of columns so far. ``allowed`` has those that each column may have, without text; none for a column
+    whose type is not detected. ``quotes_text``: a column with cells in quotation marks is text, or JSON."""
+
+    def __init__(self, allowed: Sequence[Sequence[str]], *, quotes_text: bool) -> None:
+        self._allowed = allowed
+        self._quotes_text = quotes_text
+        self._kinds: list[str | None] = [None if kinds else "text" for kinds in allowed]
+
+    @property
+    def is_decided(self) -> bool:
+        """True where no further row can change a type."""
+        return all(kind == "text" for kind in self._kinds)
+
+    def add_block(self, block: RowBlock) -> None:
+        """Take the values of some rows into account."""
+        for index, kind in enumerate(self._kinds):
+            if kind == "text":
+                continue
+            values = list_values(block.columns[index])
+            if not values:
+                continue
+            found = self._find_kind(values, kind, self._allowed[index])
+            # Only JSON may need the quotation marks: who put them around a number means a text.
+            is_quoted = self._quotes_text and index in block.quoted and found != "json"
+            self._kinds[index] = "text" if is_quoted else found
+
+    @staticmethod
+    def _find_kind(values: Sequence[str], kind: str | None, allowed: Sequence[str]) -> str:
+        # What a column has been so far is what it most likely is.
+        if kind is not None and fits_type(kind, values):
+            return kind
+        found = next((one for one in allowed if fits_type(one, values)), "text")
+        if kind is None or kind == found:
+            return found
+        return "number" if {kind, found} == {"integer", "number"} and "number" in allowed else "text"
+
+    def list_types(self) -> list[str]:
+        """The type of each column; text for one without values."""
+        return [kind or "text" for kind in self._kinds]
+
+
+def list_values(cells: Sequence[Cell]) -> Sequence[str]:
+    """The cells that are not null."""
+    return [cell for cell in cells if cell is not None] if None in cells else cells  # type: ignore[return-value]

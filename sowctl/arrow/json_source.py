@@ -1,0 +1,59 @@
+"""JSON objects as messages of other types than json: their members become fields, as those of MessagePack do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from sowctl.arrow.delimited_source import RowTarget, build_refused_frame
+from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
+from sowctl.arrow.rows import parse_integer, parse_number
+from sowctl.messages.framing.chunks import Chunk, Places, RefusedFrame
+from sowctl.messages.framing.frames import FrameReader
+from sowctl.messages.native_values import Form
+from sowctl.values.jsontree import NumberText, parse_json
+
+
+def iterate_json_chunks(reader: FrameReader, target: RowTarget) -> Iterator[Chunk]:
+    """The messages of the objects that ``reader`` finds. Of equal members the first one counts; numbers keep their
+    digits where the type has room for them."""
+
+    def encode(data: bytes) -> bytes:
+        try:
+            members = parse_json(data.decode())
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        if not isinstance(members, dict):
+            raise ValueError("it is no JSON object")
+        encoder = MessageEncoder(target.kind, [*members], target.root)
+        return encoder.encode({name: _convert_value(value, encoder.form) for name, value in members.items()})
+
+    for chunk in reader:
+        payloads: list[bytes] = []
+        kept: list[int] = []
+        refused: list[RefusedFrame] = chunk.refused
+        for index, data in enumerate(chunk.payloads):
+            try:
+                payloads.append(encode(data))
+            except (*UNWRITABLE_ERRORS, KeyError) as problem:
+                refused.append(build_refused_frame(chunk.find_line(index), problem, data, chunk.find_offset(index)))
+            else:
+                kept.append(index)
+        refused.sort(key=lambda frame: frame.offset)
+        places = [chunk.places[0][index] for index in kept], [chunk.places[1][index] for index in kept]
+        yield Chunk(payloads, partial(_get_places, places), chunk.end, refused, chunk.blank)
+
+
+def _get_places(places: Places) -> Places:
+    return places
+
+
+def _convert_value(value: Any, form: Form) -> Any:
+    """A value as a member of a message: numbers as decimals, unless they are 64-bit integers."""
+    if isinstance(value, NumberText):
+        is_integer = not value.strip("-0123456789")
+        return parse_integer(value, form.decimal) if is_integer else form.decimal(parse_number(value))
+    if isinstance(value, dict):
+        return {name: _convert_value(inner, form) for name, inner in value.items()}
+    return [_convert_value(inner, form) for inner in value] if isinstance(value, list) else value

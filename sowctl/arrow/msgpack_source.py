@@ -1,0 +1,76 @@
+"""Streams of MessagePack maps as messages, also those that ``export`` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from sowctl.arrow.delimited_source import RowTarget
+from sowctl.arrow.message_encoder import MessageEncoder
+from sowctl.arrow.table_source import chunk_messages
+from sowctl.errors import InputError
+from sowctl.messages.base import MAX_MESSAGE_BYTES
+from sowctl.messages.framing.chunks import Chunk
+from sowctl.messages.framing.envelope import Envelope
+from sowctl.messages.native_values import convert_untyped
+
+_READ_BYTES = 1 << 18
+_ENVELOPE_MEMBERS = frozenset({"topic", "message_type", "timestamp", "data"})
+"""Members that every map with --meta has."""
+
+
+def iterate_msgpack_chunks(name: str, stream: BinaryIO, target: RowTarget) -> Iterator[Chunk]:
+    """The messages of a stream of maps. In messages of type msgpack each map keeps its bytes.
+
+    Raises InputError ``SOW-EXC-012`` for what is no MessagePack.
+    """
+    keeps_bytes = target.kind.kind == "msgpack"
+
+    def message(raw: bytes) -> tuple[bytes, Envelope | None]:
+        import msgpack
+
+        members: Any = msgpack.unpackb(raw, unicode_errors="surrogateescape")
+        if not isinstance(members, dict):
+            raise ValueError("it is no map")
+        data = members.get("data")
+        if isinstance(data, bytes) and members.keys() >= _ENVELOPE_MEMBERS:
+            key = members.get("sow_key") if target.by_user else None
+            return data, Envelope(sow_key=key, correlation_id=members.get("correlation_id"))
+        if keeps_bytes:
+            return raw, Envelope()
+        if not target.kind.constructible:
+            raise ValueError(f"messages of type {target.kind.name} cannot be constructed from members")
+        encoder = MessageEncoder(target.kind, [*map(str, members)], target.root)
+        return encoder.encode(
+            {str(key): convert_untyped(one, encoder.form) for key, one in members.items()}
+        ), Envelope()
+
+    yield from chunk_messages(_iterate_values(name, stream), message)
+
+
+def _iterate_values(name: str, stream: BinaryIO) -> Iterator[bytes]:
+    """The bytes of each value of a stream."""
+    import msgpack
+
+    read = getattr(stream, "read1", stream.read)
+    unpacker = msgpack.Unpacker(max_buffer_size=2 * MAX_MESSAGE_BYTES + _READ_BYTES)
+    held, begin = b"", 0
+    while data := read(_READ_BYTES):
+        try:
+            unpacker.feed(data)
+            held += data
+            at = begin
+            while True:
+                try:
+                    unpacker.skip()
+                except msgpack.OutOfData:
+                    break
+                end = unpacker.tell()
+                yield held[at - begin : end - begin]
+                at = end
+        except (ValueError, msgpack.UnpackException) as problem:
+            words = f"cannot read the file as MessagePack: {problem or type(problem).__name__}"
+            raise InputError("SOW-EXC-012", words, place=name) from None
+        held, begin = held[at - begin :], at
+    if held:
+        raise InputError("SOW-EXC-012", "cannot read the file as MessagePack: it ends within a value", place=name)

@@ -1,0 +1,89 @@
+"""Tables of several SQLite databases put into one: how an export of several topics makes its file, or adds to one."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from sowctl.arrow.sqlite import convert_errors, quote_identifier
+from sowctl.errors import RefusedError
+
+
+def build_database(path: Path, parts: Sequence[tuple[str, Path]]) -> None:
+    """Make the database ``path`` of tables, each with the database that has nothing else; these may be gone after it.
+
+    Raises OSError where it cannot be written.
+    """
+    if len(parts) == 1:
+        parts[0][1].rename(path)
+        return
+    with convert_errors(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
+        # The file is new, and thrown away where it is not finished: no journal is needed.
+        database.execute("PRAGMA journal_mode = OFF")
+        database.execute("PRAGMA synchronous = OFF")
+        for name, part in parts:
+            database.execute("ATTACH ? AS part", (str(part),))
+            _copy_table(database, name)
+            database.execute("DETACH part")
+
+
+def refuse_tables(path: Path, names: Sequence[str]) -> None:
+    """Raise RefusedError ``SOW-EXC-027`` where a database has one of these tables, ``SOW-EXC-028`` where it is none."""
+    with _open_database(path) as database:
+        _refuse_present(database, path, names)
+
+
+def add_tables(path: Path, made: Path, names: Sequence[str], *, overwrite: bool) -> None:
+    """Copy these tables of the database ``made`` into one that exists, in one transaction.
+
+    With ``overwrite``, tables of these names are replaced. Raises as :func:`refuse_tables`.
+    """
+    with _open_database(path) as database:
+        database.execute("ATTACH ? AS part", (str(made),))
+        database.execute("BEGIN IMMEDIATE")
+        if not overwrite:
+            _refuse_present(database, path, names)
+        for name in names:
+            database.execute(f"DROP TABLE IF EXISTS main.{quote_identifier(name)}")
+            _copy_table(database, name)
+        database.execute("COMMIT")
+
+
+def _copy_table(database: sqlite3.Connection, name: str) -> None:
+    """Copy a table of the attached database ``part``."""
+    (statement,) = database.execute("SELECT sql FROM part.sqlite_master WHERE name = ?", (name,)).fetchone()
+    # It makes the table in the database that was opened, as it names none.
+    database.execute(statement)
+    table = quote_identifier(name)
+    database.execute(f"INSERT INTO main.{table} SELECT * FROM part.{table}")
+
+
+@contextmanager
+def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database that exists. What is not committed is rolled back. Raises RefusedError ``SOW-EXC-028``."""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
+            yield database
+    except sqlite3.Error as problem:
+        raise RefusedError(
+            "SOW-EXC-028",
+            f"the tables cannot be written to the database: {problem}",
+            place=str(path),
+            hint="to replace the file, use --overwrite without --add",
+        ) from None
+
+
+def _refuse_present(database: sqlite3.Connection, path: Path, names: Sequence[str]) -> None:
+    present = {str(name).lower() for (name,) in database.execute("SELECT name FROM main.sqlite_master")}
+    for name in names:
+        if name.lower() in present:
+            raise make_present_error(path, name)
+
+
+def make_present_error(path: Path, name: str) -> RefusedError:
+    """Return the error for a database that has a table of this name."""
+    return RefusedError(
+        "SOW-EXC-027", f"the database has a table {name!r}", place=str(path), hint="--overwrite replaces the table"
+    )

@@ -1,0 +1,85 @@
+"""Database files of DuckDB: tables of Parquet files put into one, new or existing, as an export writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sowctl.arrow.sqlite_tables import make_present_error
+from sowctl.errors import RefusedError
+
+
+def build_database(path: Path, parts: Sequence[tuple[str, Path]]) -> None:
+    """Make the database ``path`` of tables, each with the Parquet file of its rows. Raises as :func:`add_tables`."""
+    with _open_database(path) as database:
+        for name, part in parts:
+            table = _quote_identifier(name)
+            if _has_columns(part):
+                database.execute(f"CREATE TABLE {table} AS FROM read_parquet({_quote_text(str(part))})")
+            else:
+                # A topic without records has no columns, which DuckDB does not support.
+                database.execute(f"CREATE TABLE {table} (nothing INTEGER)")
+
+
+def refuse_tables(path: Path, names: Sequence[str]) -> None:
+    """Raise RefusedError ``SOW-EXC-027`` where a database has one of these tables, ``SOW-EXC-028`` where it is none."""
+    with _open_database(path) as database:
+        _refuse_present(database, path, names)
+
+
+def add_tables(path: Path, made: Path, names: Sequence[str], *, overwrite: bool) -> None:
+    """Copy these tables of the database ``made`` into one that exists, in one transaction.
+
+    With ``overwrite``, tables of these names are replaced. Raises as :func:`refuse_tables`.
+    """
+    with _open_database(path) as database:
+        database.execute(f"ATTACH {_quote_text(str(made))} AS part (READ_ONLY)")
+        database.execute("BEGIN")
+        if not overwrite:
+            _refuse_present(database, path, names)
+        for name in names:
+            table = _quote_identifier(name)
+            database.execute(f"CREATE OR REPLACE TABLE {table} AS FROM part.main.{table}")
+        database.execute("COMMIT")
+
+
+def _has_columns(part: Path) -> bool:
+    import pyarrow.parquet
+
+    return bool(pyarrow.parquet.read_schema(part).names)
+
+
+@contextmanager
+def _open_database(path: Path) -> Iterator[Any]:
+    """Open a database; what is not committed is rolled back. Raises RefusedError ``SOW-EXC-028``."""
+    import duckdb
+
+    try:
+        with duckdb.connect(str(path)) as database:
+            yield database
+    except duckdb.Error as problem:
+        words = str(problem).partition("\n")[0]
+        raise RefusedError(
+            "SOW-EXC-028",
+            f"the tables cannot be written to the database: {words}",
+            place=str(path),
+            hint="to replace the file, use --overwrite without --add",
+        ) from None
+
+
+def _refuse_present(database: Any, path: Path, names: Sequence[str]) -> None:
+    rows = database.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'").fetchall()
+    present = {str(name).lower() for (name,) in rows}
+    for name in names:
+        if name.lower() in present:
+            raise make_present_error(path, name)
+
+
+def _quote_identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quote_text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,390 @@
+"""replace: a topic becomes equal to an input (``publish --replace-all``).
+
+The input is published to an empty copy of the topic (:mod:`sowctl.engine.writing.input_state`). Then the two states are
+compared in key order under the locks of the topic, and the differences, upserts and deletions, are one group of the
+journal. Memory holds parts of bounded size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from sowctl.engine.fold.apply import apply_to_transaction
+from sowctl.engine.fold.memtable import Memtable
+from sowctl.engine.fold.removal import remove_expired_batch
+from sowctl.engine.fold.spill import Spool
+from sowctl.engine.options import PublishOptions
+from sowctl.engine.reports import KeyChange, PublishReport, TopicCounts
+from sowctl.engine.search.keytext import build_key_formatter
+from sowctl.engine.sources.current import open_current_source
+from sowctl.engine.sources.logical_topics import narrow_source
+from sowctl.engine.sources.opener import open_empty_source
+from sowctl.engine.sources.state_pairs import RecordPair, pair_states
+from sowctl.engine.topics.positions import NO_STORE_CODE, add_replay_hint
+from sowctl.engine.topics.targets import find_publish_topic
+from sowctl.engine.writing.commit import build_group, encode_entry_values
+from sowctl.engine.writing.entries import TopicEntries
+from sowctl.engine.writing.input_state import InputState, open_input_state
+from sowctl.engine.writing.outcome import compute_entry_flags, describe_collision, describe_too_old
+from sowctl.engine.writing.publishers import Publisher
+from sowctl.engine.writing.session import WriteSession
+from sowctl.errors import InputError, MissingError, RefusedError, UsageError
+from sowctl.identity.hashes import hash_client_name
+from sowctl.interrupts import without_interrupts
+from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, has_same_content, read_logical_topic
+from sowctl.store.limits import STORE_LIMITS
+from sowctl.store.meta import NO_LINEAGE
+from sowctl.values.times import parse_instant
+
+if TYPE_CHECKING:
+    from sowctl.config.model import TopicConfig
+    from sowctl.engine.instance import Instance
+    from sowctl.engine.sources.source import Source
+    from sowctl.engine.writing.topicwriter import StoreWriter
+    from sowctl.store.write import WriteTxn
+
+Load = Callable[["Instance", PublishOptions], PublishReport]
+"""Publishes the input to the topic, in the instance and with the options that it is given."""
+
+
+class ReplaceLimits(Struct):
+    """Sizes of what a replacement holds at once; tests set smaller ones."""
+
+    part_records: int = 4096
+    """Changes that are kept, journalled and applied together: whole blocks of the journal."""
+    part_bytes: int = 4 << 20
+    listed_changes: int = 10
+    """Changes that the report of a dry run names."""
+
+
+REPLACE_LIMITS = ReplaceLimits()
+
+
+def replace_records(
+    instance: Instance,
+    name: str,
+    load: Load,
+    options: PublishOptions,
+    *,
+    message_type: str | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> PublishReport:
+    """Make the records of a topic, or of a logical topic, those that ``load`` would publish to it if it were empty.
+
+    Records that are equal but for txid and time are not written. Changed and new records and the deletions of all
+    others are one group with one time, that of the clock or ``options.timestamp``: after a crash all of it has happened
+    or nothing. A dry run counts, and names the first changes.
+
+    Raises UsageError ``SOW-PUB-032`` for options that do not fit, InputError (exit 3) at the first refused message,
+    RefusedError ``SOW-PUB-033`` for an input without records unless ``options.force``; nothing is written then.
+    """
+    started = monotonic()
+    _refuse_options(options)
+    topic = find_publish_topic(instance, name, message_type)
+    apart = replace(
+        options,
+        dry_run=False,
+        skip_unchanged=False,
+        force=False,
+        on_error="stop",
+        client=None,
+        timestamp=None,
+    )
+    with open_input_state(instance, topic, lambda copy: load(copy, apart)) as given:
+        # What was read stays in the report; what becomes of it is counted anew.
+        read = given.report
+        report = PublishReport(
+            [TopicCounts(topic.label, topic.message_type)],
+            messages=read.messages,
+            blank=read.blank,
+            dry_run=options.dry_run,
+            durable=not options.dry_run,
+            end=read.end,
+            last_line=read.last_line,
+            already_expired=read.already_expired,
+            lifetimes_ignored=read.lifetimes_ignored,
+        )
+        run = _Replacement(instance, topic, given, options, report)
+        if options.dry_run:
+            run.compare()
+        else:
+            run.write()
+        report.seconds = monotonic() - started
+        return report
+
+
+def _refuse_options(options: PublishOptions) -> None:
+    """Raises UsageError ``SOW-PUB-032``."""
+    chosen = {
+        "--on-error skip": options.on_error == "skip",
+        "--delta": options.delta,
+        "--sequence": options.sequence is not None,
+        "--timestamp-field": options.timestamp_field is not None,
+    }
+    if given := [word for word, is_given in chosen.items() if is_given]:
+        raise UsageError(
+            "SOW-PUB-032",
+            f"{given[0]} cannot be combined with --replace-all",
+            hint="a replacement takes complete messages, all or nothing, and has one time",
+        )
+
+
+class _Replacement:
+    """One replacement: what differs between the records of the topic and those of the input, and its writing."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        topic: TopicConfig,
+        given: InputState,
+        options: PublishOptions,
+        report: PublishReport,
+    ) -> None:
+        self.instance = instance
+        self.topic = topic
+        self.given = given
+        self.options = options
+        self.report = report
+        self._counts = report.topics[0]
+
+    def compare(self) -> None:
+        """Count what would be written; nothing is locked or opened for writing."""
+        with closing(_open_present(self.instance, self.topic)) as current:
+            kind = self.instance.find_message_type(self.topic.message_type)
+            format_keys = build_key_formatter(kind, current.definition)
+            for pairs in self._iterate_differences(current):
+                self._count(pairs)
+                room = REPLACE_LIMITS.listed_changes - len(self.report.first_changes)
+                values = [new if new is not None else old for _, old, new in pairs[:room]]
+                names = format_keys([key for key, _, _ in pairs[:room]], [one for one in values if one is not None])
+                self.report.first_changes += [
+                    KeyChange("inserted" if old is None else "deleted" if new is None else "updated", text)
+                    for text, (_, old, new) in zip(names, pairs, strict=False)
+                ]
+
+    def write(self) -> None:
+        """Compare and write under the locks of one batch, so that what was compared is what is replaced."""
+        with WriteSession(self.instance) as session:
+            writer = session.open_store(self.topic)
+            self.report.torn_tails = session.torn
+            with session.hold_batch_locks([writer]), Spool(Path(writer.store.path).parent) as parts:
+                now = self.instance.now
+                at = self._choose_time(writer, now)
+                with writer.open_source(now) as source:
+                    for pairs in self._iterate_differences(narrow_source(source, self.topic)):
+                        self._count(pairs)
+                        parts.add(_pack_changes(pairs, logical=self.topic.pattern is not None))
+                if not len(parts):
+                    return
+                publisher = self._find_publisher(session, writer)
+                # From the first append on, the store must get all of it, or none.
+                with without_interrupts():
+                    if writer.journalled:
+                        self._append(session, writer, parts, at, now, publisher)
+                    else:
+                        self._store(writer, parts, at, publisher)
+
+    def _choose_time(self, writer: StoreWriter, now: int) -> int:
+        """The time of all changes. Raises InputError ``SOW-PUB-006`` for one before the last time of the topic."""
+        if self.options.timestamp is None:
+            # Time within a topic never goes back (behaviour 11.41).
+            return max(now, writer.last_time)
+        at = parse_instant(self.options.timestamp, self.instance.clock)
+        if at < writer.last_time:
+            raise InputError(*describe_too_old(writer.last_time))
+        return at
+
+    def _find_publisher(self, session: WriteSession, writer: StoreWriter) -> Publisher | None:
+        """The client that is named, whose numbers go on behind its highest; the locks are held."""
+        client = self.options.client
+        if client is None:
+            return None
+        highest = session.find_highest_sequence(hash_client_name(client), [writer])
+        return Publisher(client, highest + 1, lambda _: highest)
+
+    def _iterate_differences(self, current: Source) -> Iterator[list[RecordPair]]:
+        """What differs, in key order, in parts of bounded size.
+
+        Raises RefusedError ``SOW-PUB-033`` where all records would be deleted, InputError ``SOW-PUB-007`` where a key
+        belongs to records with different key values.
+        """
+        size = STORE_LIMITS.read_batch_records
+        with closing(open_current_source(self.given.instance, self.given.topic.whole_topic)) as wanted:
+            if not self.options.force and not self.options.dry_run and not wanted.count_visible():
+                self._refuse_empty(current)
+            pairs: list[RecordPair] = []
+            held = 0
+            for stretch in pair_states(current.read_batches(size), wanted.read_batches(size), stamps=True):
+                self._counts.unchanged += stretch.equal
+                self.report.unchanged += stretch.equal
+                for pair in stretch.pairs:
+                    key, old, new = pair
+                    if old is not None and new is not None:
+                        if has_same_content(old, new):
+                            self._counts.unchanged += 1
+                            self.report.unchanged += 1
+                            continue
+                        if old[KEY_CHECK_SLICE] != new[KEY_CHECK_SLICE]:
+                            raise InputError(*describe_collision(int.from_bytes(key, "big")))
+                    pairs.append(pair)
+                    held += len(new or b"")
+                    if len(pairs) >= REPLACE_LIMITS.part_records or held >= REPLACE_LIMITS.part_bytes:
+                        yield pairs
+                        pairs, held = [], 0
+            if pairs:
+                yield pairs
+
+    def _refuse_empty(self, current: Source) -> None:
+        """Refuse an input without records: an empty file is more likely a fault than a wish to delete everything."""
+        if any(keys for keys, _ in current.read_batches(1)):
+            raise RefusedError(
+                "SOW-PUB-033",
+                f"the input has no records, so all records of topic {self.topic.label!r} would be deleted",
+                hint="use --force to delete them",
+                topic=self.topic.label,
+            )
+
+    def _count(self, pairs: Sequence[RecordPair]) -> None:
+        inserted = sum(old is None for _, old, _ in pairs)
+        deleted = sum(new is None for _, _, new in pairs)
+        counts = {"inserted": inserted, "updated": len(pairs) - inserted - deleted, "deleted": deleted}
+        self._counts.add_counts(counts)
+        self.report.add_counts(counts)
+        self.report.published += len(pairs)
+
+    def _append(
+        self,
+        session: WriteSession,
+        writer: StoreWriter,
+        parts: Spool,
+        at: int,
+        now: int,
+        publisher: Publisher | None,
+    ) -> None:
+        """Append all changes as one group, however large; then the store follows in transactions of bounded size."""
+        # The memtable is empty then, so memory holds no more than some parts of what is changed.
+        session.flush_memtables(force=True)
+        journal = session.journal
+        with session.guard_memtables():
+            txid = journal.last_txid
+            self.report.first_txid = txid + 1
+            done = 0
+            for number, part in enumerate(parts, 1):
+                entries = _unpack_changes(writer, part, at)
+                if publisher is not None:
+                    publisher.number_batch(len(entries), None)
+                # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and
+                # recovery take the whole group for one that was never written.
+                group, _ = build_group([entries], publisher)
+                journal.append_group(group, now, last=number == len(parts))
+                self.report.bytes += sum(map(len, entries.payloads))
+                done += len(entries)
+                self.instance.watch("changes to journal", done, self.report.published)
+            journal.sync()
+            self.report.last_txid = journal.last_txid
+            # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
+            # writer goes on from there.
+            for part in parts:
+                txid = _put_changes(writer.memtable, _unpack_changes(writer, part, at), txid)
+                if writer.is_full():
+                    writer.apply(journal.lineage, txid)
+        session.flush_memtables(force=True)
+
+    def _store(self, writer: StoreWriter, parts: Spool, at: int, publisher: Publisher | None) -> None:
+        """One transaction: without a journal, that is what makes a replacement all or nothing."""
+        base, expired_at, count = writer.last_txid, writer.remove_expired_at, self.report.published
+        if publisher is not None:
+            publisher.number_batch(count, None)
+
+        # It is run once more where the file has to grow, so it changes nothing outside of itself.
+        def run(txn: WriteTxn) -> None:
+            # The store's writer lock is held, so these txids are not given twice.
+            txid = base
+            for part in parts:
+                memtable = Memtable(history=writer.rule is not None)
+                txid = _put_changes(memtable, _unpack_changes(writer, part, at), txid)
+                apply_to_transaction(txn, memtable, base, writer.rule)
+            txn.set_applied_position(NO_LINEAGE, txid)
+            txn.raise_last_time(at)
+            if publisher is not None:
+                txn.set_sequence(publisher.identity[0], max(publisher.list_sequences(range(count))))
+            if expired_at is not None:
+                remove_expired_batch(txn, expired_at)
+
+        with add_replay_hint(writer.config):
+            writer.store.write(run)
+        writer.remove_expired_at = None
+        writer.reload()
+        self.report.first_txid, self.report.last_txid = base + 1, writer.last_txid
+        self.report.bytes = sum(len(payload) for part in parts for payload in part[0])
+
+
+def _open_present(instance: Instance, topic: TopicConfig) -> Source:
+    """The present records of a topic, or of a logical topic; none where nothing was published to it."""
+    try:
+        return narrow_source(open_current_source(instance, topic.whole_topic), topic)
+    except MissingError as error:
+        if error.code != NO_STORE_CODE:
+            raise
+        return open_empty_source(instance, topic, error)
+
+
+def _pack_changes(pairs: Sequence[RecordPair], *, logical: bool) -> tuple[Any, ...]:
+    """The changes as columns of plain values: payloads, keys, check words, expirations, statuses, which are deletions,
+    user keys, correlation ids, and the names of logical topics where the topic has such."""
+    # A deletion has key, check word, time and logical topic, nothing else.
+    rows = [
+        (b"", old[KEY_CHECK_SLICE], 0, None, None, read_logical_topic(old))
+        if new is None and old is not None
+        else _split_value(key, new or b"")
+        for key, old, new in pairs
+    ]
+    payloads, checks, expirations, user_keys, correlation_ids, names = (
+        list(column) for column in zip(*rows, strict=True)
+    )
+    keys = [key for key, _, _ in pairs]
+    statuses = ["inserted" if old is None else "deleted" if new is None else "updated" for _, old, new in pairs]
+    gone = [status == "deleted" for status in statuses] if "deleted" in statuses else None
+    texts = [column if any(one is not None for one in column) else None for column in (user_keys, correlation_ids)]
+    return payloads, keys, checks, expirations, statuses, gone, *texts, names if logical else None
+
+
+def _split_value(key: bytes, value: bytes) -> tuple[object, ...]:
+    """Payload, check word, expiration and optional parts of a stored value."""
+    record = decode_record(key, value)
+    optional = record.user_key, record.correlation_id, record.logical_topic
+    return record.payload, record.check, record.expiration, *optional
+
+
+def _unpack_changes(writer: StoreWriter, part: tuple[Any, ...], at: int) -> TopicEntries:
+    """The entries of changes at the time ``at``."""
+    payloads, keys, checks, expirations, statuses, gone, user_keys, correlation_ids, names = part
+    return TopicEntries(
+        writer,
+        range(len(keys)),
+        payloads,
+        keys,
+        checks,
+        [at] * len(keys),
+        expirations,
+        compute_entry_flags(statuses, user_keys, correlation_ids, names),
+        statuses,
+        user_keys,
+        correlation_ids,
+        names,
+        gone,
+    )
+
+
+def _put_changes(memtable: Memtable, entries: TopicEntries, txid: int) -> int:
+    """Put entries, which have the txids behind ``txid``, into a memtable; returns the last one's txid."""
+    last = txid + len(entries)
+    memtable.add_entries(entries.keys, encode_entry_values(entries, range(txid + 1, last + 1)))
+    return last

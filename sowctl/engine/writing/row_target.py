@@ -1,0 +1,27 @@
+"""The messages that rows of files and frames become, by the topic that they are published to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sowctl.arrow.message_encoder import find_root
+from sowctl.engine.topics.targets import find_publish_topic
+
+if TYPE_CHECKING:
+    from sowctl.arrow.delimited_source import RowTarget
+    from sowctl.engine.instance import Instance
+
+
+def build_row_target(instance: Instance, topic: str, message_type: str | None = None) -> RowTarget:
+    """Return what rows for a topic become. Raises as :func:`find_publish_topic`."""
+    from sowctl.arrow.delimited_source import RowTarget
+
+    config = find_publish_topic(instance, topic, message_type)
+    return RowTarget(
+        instance.find_message_type(config.message_type),
+        find_root(config),
+        by_user=config.key_mode == "user",
+        topic=config.name,
+        keys=frozenset(key.names[0] for key in config.keys),
+        requires_keys=bool(config.keys) and not config.preprocessing,
+    )
