@@ -98,6 +98,7 @@ def iterate_delimited_chunks(
     fields = _find_fields(name, heading.names, options, target)
     skipped = width - len(fields)
     detector = _build_detector(fields, skipped, target, options, quotes_text=not heading.is_quoted)
+    reader.marks_quotes = not heading.is_quoted
     if detector.is_decided:
         pass
     elif begin is not None:
@@ -108,10 +109,13 @@ def iterate_delimited_chunks(
     elif reopen is not None:
         with reopen() as again:
             other = DelimitedReader(name, again, reader.dialect)
+            other.marks_quotes = reader.marks_quotes
             heading.skip(other)
             _detect_types(other.read_blocks(width), detector)
     else:
         _detect_types(reader.read_sample(width, SAMPLE_BYTES), detector)
+    # Types are known now.
+    reader.marks_quotes = False
     types = detector.list_types()[skipped:]
     facts.columns = [
         InputColumn(one, options.types.get(one, kind), one not in options.types)

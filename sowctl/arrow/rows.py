@@ -7,10 +7,11 @@ end in a line feed, a carriage return and a line feed, or, where those of the he
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
@@ -38,6 +39,7 @@ SEPARATORS = (",", ";", "\t", "|")
 """What separates the cells of files that are called csv."""
 _QUOTED_PATTERN = re.compile(rb'"(?:[^"]|"")*"')
 _QUOTED_TEXT_PATTERN = re.compile(r'"(?:[^"]|"")*"')
+_QUOTED_SCALAR_PATTERN = re.compile(r'"(?:-?[0-9.]+|true|false)"')
 _LINE_PATTERN = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
 MAX_EXPONENT = 400
 """The largest power of ten of a number that becomes a message's."""
@@ -61,8 +63,8 @@ class Row(Struct, frozen=True):
 class RowBlock(Struct, frozen=True):
     """Rows that were read together, by columns: ``lines`` has the line of each, ``texts`` what it is cut from.
 
-    ``quoted`` are the columns that have cells in quotation marks; ``refused`` are rows without cells, or with more or
-    fewer than the others; ``end`` is the line behind the block.
+    ``quoted`` are the columns that have numbers or truth values in quotation marks, perhaps others, too; ``refused``
+    are rows without cells, or with more or fewer than the others; ``end`` is the line behind the block.
     """
 
     columns: Sequence[Sequence[Cell]]
@@ -117,6 +119,8 @@ class DelimitedReader:
     def __init__(self, name: str, stream: BinaryIO, dialect: Dialect) -> None:
         self.dialect = dialect
         self.name = name
+        self.marks_quotes = dialect.quotes
+        """Whether blocks say which columns have numbers or truth values in quotation marks."""
         self._read = getattr(stream, "read1", stream.read)
         self._rest = b""
         self._line = 1
@@ -200,7 +204,8 @@ class DelimitedReader:
             if block.count(b"\r") != block.count(b"\r\n"):
                 return None
             block = block.replace(b"\r\n", b"\n")
-        if (b'"' if dialect.quotes else b"\\") in block:
+        is_quoted = dialect.quotes and b'"' in block
+        if not dialect.quotes and b"\\" in block:
             return None
         try:
             lines = block.decode().removesuffix("\n").split("\n")
@@ -209,13 +214,40 @@ class DelimitedReader:
         if min(lines)[:1] <= " " and not all(line.strip(" \t") for line in lines):
             return None
         separator, nulls = dialect.separator, dialect.nulls
-        if {*map(str.count, lines, repeat(separator))} != {width - 1}:
+        if is_quoted:
+            cells = self._cut_quoted(lines, width)
+            if cells is None:
+                return None
+        elif {*map(str.count, lines, repeat(separator))} != {width - 1}:
             return None
-        columns = _PlainColumns(separator.join(lines).split(separator), width, nulls)
+        else:
+            cells = separator.join(lines).split(separator)
+        columns = _PlainColumns(cells, width, nulls)
         numbers = range(self._line, self._line + len(lines))
         self._rest = self._rest[end:]
         self._line = numbers.stop
         return RowBlock(columns, numbers, lines, frozenset(), (), numbers.stop)
+
+    def _cut_quoted(self, lines: list[str], width: int) -> list[str] | None:
+        """The cells of lines with quotation marks, row after row, by Python's reader; None where it would read them
+        otherwise than :func:`cut_cells`, or the marks of single cells count."""
+        separator = re.escape(self.dialect.separator)
+        text = "\n".join(("", *lines, ""))
+        whole = rf'(?:(?:"(?:[^"\n]|"")*+"|[^"\n{separator}]*+)[\n{separator}])*+'
+        if len(self.dialect.nulls) > 1 or re.fullmatch(whole, text) is None:
+            return None
+        # An empty text, which is no null. The search is for the two marks, so what is before them is looked at last.
+        if re.search(rf'""(?<=[\n{separator}]"")(?=[\n{separator}])', text) is not None:
+            return None
+        if self.marks_quotes and _QUOTED_SCALAR_PATTERN.search(text) is not None:
+            return None
+        try:
+            rows = list(csv.reader(lines, delimiter=self.dialect.separator, strict=True))
+        except csv.Error:
+            return None
+        if {*map(len, rows)} != {width}:
+            return None
+        return list(chain.from_iterable(rows))
 
     def _read_exact(self, width: int, cut: Callable[[str], tuple[list[Cell], list[int]]]) -> RowBlock | None:
         """The complete rows that are there; None if there is none."""
@@ -302,7 +334,8 @@ def _has_bare_return(line: bytes) -> bool:
     """True where a carriage return outside quotation marks ends no line with a line feed."""
     if b"\r" not in line:
         return False
-    return b"\r" in _QUOTED_PATTERN.sub(b"", line).removesuffix(b"\r\n")
+    # Marks stay in the place of what they enclose, so that nothing becomes a neighbour of a line feed.
+    return b"\r" in _QUOTED_PATTERN.sub(b'""', line).removesuffix(b"\r\n")
 
 
 def find_separator(heading: bytes, separator: str) -> tuple[str, int, int] | None:

@@ -19,9 +19,10 @@ import pyarrow as pa
 from pyarrow import ipc, lib, parquet
 
 from sowctl.arrow.columnvalues import EXTENSION_RULES, PARQUET_RULES, TYPE_RULES
+from sowctl.arrow.delimited_source import RowTarget
 from sowctl.arrow.rowmessages import MessageMaker, build_struct_array
 from sowctl.arrow.rows import TEXT_KINDS
-from sowctl.arrow.table_source import RowTarget, open_column_source
+from sowctl.arrow.table_source import iterate_column_chunks
 from sowctl.errors import InputError
 from sowctl.messages.types import get_type
 from tests.arrow.samples import (
@@ -143,14 +144,11 @@ WAYS: dict[str, Callable[[pa.Table], bytes]] = {"parquet": as_parquet, "file": a
 def rows_of(data: bytes, way: str, kind: str = "json", root: str | None = None) -> list[bytes | Refused]:
     """What ``publish --from`` makes of a file: for each row a message, or why there is none."""
     made = RowTarget(get_type(kind), root, by_user=False)
-    source = open_column_source("x", io.BytesIO(data), made, parquet=way == "parquet")
     found: dict[int, bytes | Refused] = {}
-    while not source.ended:
-        chunk = source.poll()
-        if chunk is not None:
-            found |= {chunk.find_line(place): payload for place, payload in enumerate(chunk.payloads)}
-            found |= {one.line: Refused(one.message) for one in chunk.refused}
-            assert all(one.code == "SOW-EXC-011" for one in chunk.refused)
+    for chunk in iterate_column_chunks("x", io.BytesIO(data), made, parquet=way == "parquet"):
+        found |= {chunk.find_line(place): payload for place, payload in enumerate(chunk.payloads)}
+        found |= {one.line: Refused(one.message) for one in chunk.refused}
+        assert all(one.code == "SOW-EXC-011" for one in chunk.refused)
     assert sorted(found) == list(range(1, len(found) + 1))
     return [found[row] for row in sorted(found)]
 

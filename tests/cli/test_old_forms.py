@@ -75,10 +75,10 @@ def test_lines_of_any_ends_are_those_of_the_text(parts: list[str], size: int) ->
 
     # The heading has a carriage return alone, so each of them ends a line; quotes are cells' own where none are read.
     text = "".join(parts)
-    reader = DelimitedReader("x", Pieces(b"a\r" + text.encode()), Dialect("\t", quotes=False))
+    reader = DelimitedReader("x", Pieces(b"a\rb\r" + text.encode()), Dialect("\t", quotes=False))
     assert reader.read_first() == b"a"
     found = [line for block in reader.read_blocks(1) for line in block.texts]
-    assert found == [line for line in text.splitlines() if line]
+    assert found == ["b", *(line for line in text.splitlines() if line)]
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -105,6 +105,27 @@ def test_rows_do_not_depend_on_the_pieces_in_which_they_come(parts: list[str], s
         return sorted(found, key=str)
 
     assert read(size) == read(1 << 20)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.sampled_from(["1", "a", ",", '"', '"q"', '"a ""b"""', '"x,y"', '""', "\n", "\r\n", '\n"1",2\n'])))
+def test_cells_in_quotes_are_read_alike_in_both_ways(parts: list[str]) -> None:
+    import io
+
+    from sowctl.arrow.rows import DelimitedReader, Dialect
+
+    def read(nulls: frozenset[str]) -> object:
+        reader = DelimitedReader("x", io.BytesIO(b"a,b\n" + "".join(parts).encode()), Dialect(nulls=nulls))
+        reader.read_first()
+        reader.marks_quotes = False
+        blocks = [*reader.read_blocks(2)]
+        rows = [
+            (line, *row) for one in blocks for line, row in zip(one.lines, zip(*one.columns, strict=True), strict=True)
+        ]
+        return rows, [(row.line, row.raw, row.problem) for one in blocks for row in one.refused]
+
+    # With two words for null each row is cut by itself.
+    assert read(frozenset({""})) == read(frozenset({"", "no cell has this text"}))
 
 
 @pytest.mark.parametrize(("separator", "option"), [(";", ";"), ("|", "|"), ("\t", "tab"), ("\t", "\\t"), ("~", "~")])

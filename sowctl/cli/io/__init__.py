@@ -1,7 +1,7 @@
 """Input of messages, output of records and reports, for all commands.
 
 * ``sources``: files and pipes named on the command line.
-* ``row_files``: files of rows for ``publish --from``: the format of each, and its messages.
+* ``row_files``: options of inputs of rows.
 * ``output_sink``: records to the requested format and place.
 * ``json_array``: an array whose elements come one after the other.
 * ``rows``: facts about an instance as rows of output.

@@ -1,5 +1,6 @@
 """Publishing: from an input to acknowledged entries. In the order of processing:
 
+* ``row_target``: what rows of files and frames become, by their topic.
 * ``batches``: messages of the inputs, collected into batches.
 * ``limits``: sizes of batches.
 * ``read_ahead``: a second process that reads large inputs and makes keys.

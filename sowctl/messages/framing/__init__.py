@@ -1,8 +1,10 @@
 """A stream of bytes split into messages (``sowctl(1)``, INPUT), in the order in which bytes pass.
 
+* ``input_files``: files that are inputs, decompressed; temporary copies of pipes.
 * ``frames``: reading the stream, and returning complete messages.
 * ``encodings``: detecting inputs that are not UTF-8.
 * ``cutters``: one class per framing.
+* ``json_values``: JSON arrays, and objects over several lines.
 * ``envelope``: lines with a message and its metadata.
 * ``chunks``: the result: messages, their positions, and refusals.
 """
