@@ -18,6 +18,7 @@ The types of the columns made of messages are those of sowctl-spark(7), MESSAGES
 * ``files``: record batches to Parquet and Arrow files and streams.
 * ``tables``: blocks of messages as a table in memory.
 * ``sqlite``: record batches to a table of an SQLite database.
+* ``sqlite_tables``: tables of several SQLite databases put into one.
 
 From rows to messages:
 

@@ -13,7 +13,7 @@ from sowctl.cli.parsing import application
 from sowctl.cli.parsing.dispatch import split_argv
 from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
 from sowctl.cli.parsing.loader import load_command
-from sowctl.cli.parsing.options import EVENT_FORMATS, FORMATS
+from sowctl.cli.parsing.options import EVENT_FORMATS, FORMATS, INPUT_FORMATS
 from sowctl.cli.parsing.overview import EXAMPLES
 from sowctl.cli.parsing.table import COMMANDS, GROUPS, Command, find_command, split_command
 from sowctl.cli.settings import GLOBAL_PANEL
@@ -117,7 +117,7 @@ def test_shared_options_are_spelled_alike(command: Command) -> None:
         assert isinstance(parameter.declared, Option)
         assert spelled[parameter.declared.names[0]] is parameter.declared
     if "--format" in spelled and "ndjson" in spelled["--format"].choices:
-        assert spelled["--format"].choices in (FORMATS, EVENT_FORMATS)
+        assert spelled["--format"].choices in (FORMATS, EVENT_FORMATS, INPUT_FORMATS)
 
 
 @every

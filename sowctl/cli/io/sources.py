@@ -44,7 +44,10 @@ def read_keys(invocation: Invocation, keys: Sequence[str], name: str | None) -> 
     Raises UsageError ``SOW-CLI-003`` where neither is given, and what opening the file raises, before the first key.
     """
     if not keys and name is None:
-        raise UsageError("SOW-CLI-003", "no KEY is given", hint="give keys, or --keys-from FILE")
+        from sowctl.cli.parsing.synonyms import MISSING_ADVICE
+
+        advice = MISSING_ADVICE[invocation.command, "KEY"]
+        raise UsageError("SOW-CLI-003", "no KEY is given", hint=f"{advice}; --keys-from FILE reads keys from a file")
     if name is not None:
         refuse_unreadable([name])
     return chain(keys, _iterate_file_keys(invocation, name) if name is not None else ())

@@ -3,6 +3,7 @@
 No verb imports another; what two of them share is in a package below. In the order of a record's life:
 
 * ``publish``: publish messages; acknowledged when they are in the journal and synced.
+* ``replace``: make a topic equal to an input.
 * ``key``: the SOW keys that messages would get.
 * ``eval``: an expression over messages, without an instance.
 * ``query``: records by filter.

@@ -18,6 +18,7 @@
 * ``delta_merge``: enrichment with the previous record, and delta merge, under the locks.
 * ``outcome``: the outcome of each message, its time and lifetime; used by bulk writes too.
 * ``batch_outcomes``: the same for a large batch, by columns.
+* ``input_state``: an input as the state of a topic, in a temporary directory.
 * ``entries``: the entries of one topic in a batch, from prepared messages and their outcomes.
 * ``commit``: entries into journal and memtables, as one group.
 * ``rekey``: records moved to the keys that their topic makes now, as one group.
