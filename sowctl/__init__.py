@@ -148,6 +148,7 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
     notify: Callable[[str], None] | None = None,
     holder: str = "sowctl",
     limits: EvaluationLimits | None = None,
+    client: str | None = None,
 ) -> InstanceHandle:
     """Open an instance by its configuration file, or by its directory with a sowctl.xml, amps.xml or config.xml.
 
@@ -156,7 +157,8 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
     ``holder`` is the name that others read who wait for a lock, and ``limits`` bound what filters and other expressions
     may cost (:class:`EvaluationLimits`; default: the bounds of sowctl-expressions(7)). ``clock`` gives microseconds
     since 1970 UTC, ``random(n)`` gives n random bytes, and ``seam`` makes the calls to the operating system: tests
-    replace these.
+    replace these. ``client`` is recorded with what is published and deleted where no client is named; it takes no part
+    in the detection of duplicates.
 
     Whatever sowctl refuses is raised as a :class:`SowError` with code, exit status, place and hint.
     """
@@ -172,6 +174,7 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
         lock_wait=lock_wait,
         holder=holder,
         limits=limits,
+        client=client,
         **given,  # type: ignore[arg-type]  # each has the type of its parameter, which a dict cannot say
     )
 
@@ -190,6 +193,7 @@ def create(
     notify: Callable[[str], None] | None = None,
     holder: str = "sowctl",
     limits: EvaluationLimits | None = None,
+    client: str | None = None,
 ) -> InstanceHandle:
     """Create an instance in a directory, and open it: write its first configuration, ``sowctl.xml``.
 
@@ -220,6 +224,7 @@ def create(
             notify=notify,
             holder=holder,
             limits=limits,
+            client=client,
         )
     except ConfigError as error:
         if is_new:

@@ -35,6 +35,7 @@ From rows to messages:
 * ``msgpack_source``: streams of MessagePack as messages.
 * ``json_source``: JSON objects as messages of other types.
 * ``row_inputs``: the one function that opens a file or stream of rows of any of these formats.
+* ``partitions``: directories of files, their order, and the partition columns in their paths.
 
 For both directions:
 

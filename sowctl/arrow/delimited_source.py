@@ -35,6 +35,7 @@ from sowctl.messages.framing.envelope import Envelope
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
+    from sowctl.arrow.partitions import PartitionValues
     from sowctl.messages.base import MessageType
 
 REFUSED_ROW_CODE = "SOW-EXC-011"
@@ -78,8 +79,10 @@ def iterate_delimited_chunks(
     target: RowTarget,
     options: DelimitedOptions,
     reopen: Callable[[], AbstractContextManager[BinaryIO]] | None = None,
+    partitions: PartitionValues | None = None,
 ) -> Iterator[Chunk]:
-    """The messages of CSV or TSV, the first of which are read at once; ``facts`` is completed.
+    """The messages of CSV or TSV, the first of which are read at once; ``facts`` is completed. ``partitions`` are
+    columns that have one value in all rows.
 
     Types are detected from all rows, if ``stream`` can be moved or ``reopen`` opens it again, otherwise from the first
     :data:`SAMPLE_BYTES`. Raises InputError ``SOW-EXC-012`` for a heading that names no columns, UsageError
@@ -121,10 +124,15 @@ def iterate_delimited_chunks(
         InputColumn(one, options.types.get(one, kind), one not in options.types)
         for one, kind in zip(fields, types, strict=True)
     ]
+    more = {one: value for one, value in (partitions or {}).items() if one not in fields}
+    facts.columns += [
+        InputColumn(one, "integer" if isinstance(value, int) else "text", False) for one, value in more.items()
+    ]
+    constants = [None if value is None else str(value) for value in more.values()]
     encoder = _BlockEncoder(target, facts.columns)
     key_at = FRONT_COLUMNS.index("sow_key") if skipped and target.by_user else None
     for block in reader.read_blocks(width):
-        yield _build_block_chunk(block, encoder, skipped, key_at)
+        yield _build_block_chunk(block, encoder, skipped, key_at, constants)
 
 
 class _Heading:
@@ -345,8 +353,11 @@ def _build_cell_error(column: InputColumn, cell: str, problem: Exception) -> Val
     return ValueError(f"column {column.name}: {shown!r} {problem}")
 
 
-def _build_block_chunk(block: RowBlock, encoder: _BlockEncoder, skipped: int, key_at: int | None) -> Chunk:
-    found = encoder.encode_rows(block.columns[skipped:], block.lines)
+def _build_block_chunk(
+    block: RowBlock, encoder: _BlockEncoder, skipped: int, key_at: int | None, constants: Sequence[Cell]
+) -> Chunk:
+    columns = [*block.columns[skipped:], *([cell] * len(block.lines) for cell in constants)]
+    found = encoder.encode_rows(columns, block.lines)
     refused = [_refuse_row(one) for one in block.refused]
     payloads = [one for one in found if isinstance(one, bytes)]
     lines = block.lines

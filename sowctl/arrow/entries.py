@@ -146,14 +146,12 @@ def build_entry_column(name: str, entries: EntryColumns, owner: int) -> pyarrow.
     if name == "_bookmark":
         return pa.array(_bookmark_array(entries, owner), pa.string())
     if name == "_sequence":
-        return arrays.build_nullable_longs(
-            entries.join_numbers("sequences"), entries.join_numbers("publishers") != NO_PUBLISHER
-        )
+        return arrays.build_nullable_longs(entries.join_numbers("sequences"), entries.join_numbers("sequences") != 0)
     return arrays.build_texts(entries.join_texts(_TEXT_COLUMNS[name]), entries.count)
 
 
 def _bookmark_array(entries: EntryColumns, owner: int) -> list[str]:
-    # Entries without a client have a bookmark of their instance (behaviour 11.54).
+    # Entries without a client's number have a bookmark of their instance (behaviour 11.54).
     clients, places = entries.clients
     ids = {place: hash_client_name(client) for place, client in enumerate(clients)}
     rows = zip(places.tolist(), entries.join_numbers("sequences").tolist(), entries.txids.tolist(), strict=True)

@@ -32,6 +32,8 @@ ENDINGS: Mapping[str, str] = {
 """The format that the end of a file's name stands for."""
 INPUT_FORMATS = ("csv", "tsv", "json", "ndjson", "parquet", "arrow", "msgpack", "sqlite")
 DELIMITED_FORMATS = ("csv", "tsv")
+PARTITIONED_FORMATS = ("csv", "tsv", "parquet", "arrow")
+"""Formats whose rows get the partition columns of their directories; messages of the others stay as they are."""
 TEXT_FORMATS = ("csv", "tsv", "json", "ndjson")
 """Formats of files that may be packed, and whose rows have lines."""
 _COMPRESSION_ENDINGS = ("gz", "zst")

@@ -30,6 +30,7 @@ from sowctl.messages.framing.frames import FrameReader
 from sowctl.messages.framing.input_files import copy_to_path, copy_unseekable, open_input, peek_input
 
 if TYPE_CHECKING:
+    from sowctl.arrow.partitions import PartitionValues
     from sowctl.messages.framing.chunks import Chunk
 
 
@@ -49,11 +50,13 @@ def open_row_input(
     *,
     stream: BinaryIO | None = None,
     label: str | None = None,
+    partitions: PartitionValues | None = None,
 ) -> Iterator[RowInput]:
     """Open a file of rows, or a ``stream`` that is given, as messages of ``target``.
 
-    ``label`` is its name in reports. Raises UsageError ``SOW-EXC-002`` for an unknown format and ``SOW-EXC-010`` for
-    messages that cannot be made of rows, ConfigError ``SOW-EXC-001``, and what opening and reading raise.
+    ``label`` is its name in reports. ``partitions`` are columns that all rows of the file have besides its own, in the
+    formats that have them. Raises UsageError ``SOW-EXC-002`` for an unknown format and ``SOW-EXC-010`` for messages
+    that cannot be made of rows, ConfigError ``SOW-EXC-001``, and what opening and reading raise.
     """
     chosen = choose_format(name, options.format)
     shown = label or name
@@ -77,7 +80,7 @@ def open_row_input(
             return
         # What is packed cannot be moved, but is there a second time.
         reopen = partial(open_input, name) if stream is None and Path(name).is_file() else None
-        chunks = _iterate_chunks(facts, opened, target, options, reopen)
+        chunks = _iterate_chunks(facts, opened, target, options, reopen, partitions)
         stack.callback(chunks.close)
         yield RowInput(shown, TableSource(chunks), facts)
 
@@ -96,10 +99,11 @@ def _iterate_chunks(
     target: RowTarget,
     options: InputOptions,
     reopen: Callable[[], AbstractContextManager[BinaryIO]] | None,
+    partitions: PartitionValues | None,
 ) -> Generator[Chunk, None, None]:
     name = facts.name
     if facts.format in DELIMITED_FORMATS:
-        yield from iterate_delimited_chunks(facts, stream, target, options.delimited, reopen)
+        yield from iterate_delimited_chunks(facts, stream, target, options.delimited, reopen, partitions)
     elif facts.format == "msgpack":
         from sowctl.arrow.msgpack_source import iterate_msgpack_chunks
 
@@ -115,6 +119,7 @@ def _iterate_chunks(
         # A stream of Arrow alone is read from its beginning to its end.
         if facts.format == "parquet" or head == ARROW_FILE_MAGIC:
             with copy_unseekable(name, stream) as copy:
-                yield from iterate_column_chunks(name, copy, target, parquet=facts.format == "parquet")
+                is_parquet = facts.format == "parquet"
+                yield from iterate_column_chunks(name, copy, target, parquet=is_parquet, partitions=partitions)
         else:
-            yield from iterate_column_chunks(name, stream, target, parquet=False)
+            yield from iterate_column_chunks(name, stream, target, parquet=False, partitions=partitions)

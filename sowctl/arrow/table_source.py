@@ -15,6 +15,7 @@ from sowctl.arrow.columnfiles import PANDAS_INDEX_PATTERN, ColumnFile, open_colu
 from sowctl.arrow.columnvalues import ReaderContext, build_value_reader, group_leaves, is_nested, is_text
 from sowctl.arrow.delimited_source import RowTarget, build_refused_frame
 from sowctl.arrow.metadata import DEFAULT_COLUMNS
+from sowctl.arrow.partitions import append_partitions, build_partition_fields
 from sowctl.arrow.rowmessages import (
     MessageMaker,
     TextCell,
@@ -31,6 +32,7 @@ from sowctl.messages.native_values import Form
 if TYPE_CHECKING:
     import pyarrow
 
+    from sowctl.arrow.partitions import PartitionValues
 
 CHUNK_ROWS = 1000
 PAYLOAD_COLUMN = "payload"
@@ -62,9 +64,25 @@ class TableSource:
             raise
 
 
-def iterate_column_chunks(name: str, stream: BinaryIO, made: RowTarget, *, parquet: bool) -> Iterator[Chunk]:
-    """The messages of a Parquet or Arrow file, of the types that it has."""
-    yield from _column_chunks(name, open_columns(name, stream, parquet=parquet), made)
+def iterate_column_chunks(
+    name: str, stream: BinaryIO, made: RowTarget, *, parquet: bool, partitions: PartitionValues | None = None
+) -> Iterator[Chunk]:
+    """The messages of a Parquet or Arrow file, of the types that it has, with the columns of ``partitions``."""
+    file = open_columns(name, stream, parquet=parquet)
+    yield from _column_chunks(name, _add_partitions(file, partitions) if partitions else file, made)
+
+
+def _add_partitions(file: ColumnFile, partitions: PartitionValues) -> ColumnFile:
+    names = file.schema.names
+    more = {name: value for name, value in partitions.items() if name not in names}
+    # A message that is there as a whole gets no field more.
+    if not more or [name for name in names if name not in METADATA_COLUMNS] == [PAYLOAD_COLUMN]:
+        return file
+    schema = file.schema
+    for field in build_partition_fields(more):
+        schema = schema.append(field)
+    leaves = [*file.leaves, *[None] * len(more)] if file.leaves else file.leaves
+    return ColumnFile(schema, leaves, (append_partitions(batch, more) for batch in file.batches))
 
 
 def open_frame_source(name: str, frame: object, made: RowTarget) -> TableSource:

@@ -180,6 +180,7 @@ class Invocation:
                 notify=self.note_once,
                 holder=f"sowctl {self.command}",
                 tell_more=self.note_detail,
+                client=self.environ.get("SOWCTL_CLIENT") or None,
             )
         instance = Instance.open(
             path,
@@ -190,6 +191,7 @@ class Invocation:
             lock_wait=self.lock_wait,
             notify=self.note_once,
             holder=f"sowctl {self.command}",
+            client=self.environ.get("SOWCTL_CLIENT") or None,
         )
         return replace(instance, tell_more=self.note_detail)
 

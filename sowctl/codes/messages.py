@@ -87,13 +87,15 @@ CODES: dict[str, str] = {
         """,
     "SOW-INP-010": """3 invalid envelope
 
-        Why: With ``--framing envelope``, every line must be a JSON object with a message and its metadata.
-        Do: Correct the line, or choose another ``--framing``.
+        Why: With ``--framing envelope`` or ``--envelope``, every line must be a JSON object with a message and its
+        metadata. Of debezium, it must be a change event with an ``op``.
+        Do: Correct the line, or choose another ``--framing`` or ``--envelope``.
         """,
     "SOW-INP-011": """3 unknown member of an envelope
 
         Why: An envelope has an unknown member, which could be a misspelled name.
-        Do: Use the names in the message.
+        Do: Use the names in the message. ``--ignore-unknown-members`` ignores other members; ``--envelope kafka``
+        and ``--envelope debezium`` read the envelopes of these systems.
         """,
     "SOW-INP-012": """3 duplicate member of an envelope
 
@@ -114,6 +116,20 @@ CODES: dict[str, str] = {
 
         Why: The member ``data_base64`` of an envelope cannot be decoded.
         Do: Encode the bytes of the message in Base64.
+        """,
+    "SOW-INP-016": """3 unsupported change event
+
+        Why: The ``op`` of a change event of Debezium is not ``c``, ``r``, ``u`` or ``d``: ``t`` empties a table,
+        ``m`` is a message of the database's log.
+        Do: Empty the topic with ``sowctl delete TOPIC --filter '1 = 1'``; skip other events with ``--on-error skip``.
+        See: sowctl-publish(1)
+        """,
+    "SOW-INP-017": """2 envelope option without envelopes
+
+        Why: ``--ignore-unknown-members`` and ``--timestamp-unit`` control how the own envelopes are read, but the
+        input is read as messages, or as envelopes of another form, whose times have fixed units.
+        Do: Add ``--framing envelope``, or remove the option.
+        See: sowctl-publish(1)
         """,
     "SOW-MSG-001": """3 message is not UTF-8
 

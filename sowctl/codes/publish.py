@@ -152,8 +152,9 @@ CODES: dict[str, str] = {
         """,
     "SOW-PUB-028": """3 record cannot be deleted by an envelope
 
-        Why: A ``sow_delete`` deletes the record with the key of its message. A topic that exists only in the
-        transaction log has no records, and in a topic with chains the key of a message is ambiguous.
+        Why: A ``sow_delete`` deletes the record with the key of its message, and a record of Kafka with a null
+        message the one of its key. A topic that exists only in the transaction log has no records, in a topic with
+        chains the key of a message is ambiguous, and the key of Kafka must have the key fields of the topic.
         Do: Delete by SOW key: ``sowctl delete TOPIC --sow-key KEY``.
         See: sowctl-delete(1)
         """,

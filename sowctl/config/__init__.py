@@ -24,6 +24,8 @@ order in which a file is processed:
 * ``topic_patterns``: topic names as patterns.
 * ``instance``: from a document to the model.
 * ``rules``: rules about more than one value.
+* ``directives``: what comments for sowctl begin with.
+* ``recorded_client``: the comment that names the client to record.
 * ``suppressions``: comments that switch rules off.
 * ``problems``: a rule and a place to a finding, or to the error that stops a command.
 * ``validate``: all errors of a configuration.

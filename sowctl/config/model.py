@@ -268,6 +268,13 @@ class InstanceConfig(Configured, frozen=True, eq=False):
         return tuple(entry for entry in self.sow if isinstance(entry, TopicConfig))
 
     @property
+    def recorded_client(self) -> str | None:
+        """The client to record where none is named, as the main file says it; None for none."""
+        from sowctl.config.recorded_client import parse_recorded_client
+
+        return parse_recorded_client(self.document.sources[0].text) if self.document.sources else None
+
+    @property
     def modules(self) -> tuple[ModuleConfig, ...]:
         """The modules that a server would load, in file order."""
         from sowctl.config.actions import read_modules

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from sowctl.config.directives import DIRECTIVE_START_PATTERN
 from sowctl.config.document import SourceFile
 from sowctl.config.problems import UNKNOWN_WORD_CODE, UNUSED_WORD_CODE
-from sowctl.config.rules.facts import ASSUME_HINT, DIRECTIVE_START_PATTERN, find_comment_faults
+from sowctl.config.recorded_client import CLIENT_HINT, find_client_fault
+from sowctl.config.rules.facts import ASSUME_HINT, find_comment_faults
 from sowctl.config.rules.table import select_rules
 from sowctl.errors import UsageError
 from sowctl.findings import Finding, Level
@@ -26,6 +28,7 @@ _PIECE_PATTERN = re.compile(
 _DIRECTIVE_PATTERN = re.compile(rf"(?s){DIRECTIVE_START_PATTERN}([a-z]+)\b(.*)")
 _IGNORE_HINT = "write <!-- sowctl: ignore RULE, RULE -->"
 _ELSEWHERE_MESSAGE = "assumptions are read only in the main file, but this is an included file"
+_CLIENT_ELSEWHERE_MESSAGE = "the client to record is read only in the main file, but this is an included file"
 _MOVE_HINT = "move the comment to the main file"
 _WORDS_PATTERN = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
 
@@ -98,6 +101,11 @@ def _read_suppressions(source: SourceFile, *, main: bool) -> Iterator[Suppressio
                     yield _build_finding(
                         source, start, UNKNOWN_WORD_CODE, Level.WARNING, message, ASSUME_HINT if main else _MOVE_HINT
                     )
+            elif words is not None and words[1] == "client":
+                fault = find_client_fault(words[2]) if main else _CLIENT_ELSEWHERE_MESSAGE
+                if fault is not None:
+                    hint = CLIENT_HINT if main else _MOVE_HINT
+                    yield _build_finding(source, start, UNKNOWN_WORD_CODE, Level.WARNING, fault, hint)
             elif words is not None:
                 message = f"unknown word '{words[1]}' in a comment for sowctl"
                 yield _build_finding(source, start, UNKNOWN_WORD_CODE, Level.WARNING, message, _IGNORE_HINT)

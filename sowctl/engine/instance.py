@@ -66,6 +66,27 @@ def _find_no_topic(_: TopicConfig) -> OpenTopic | None:
     return None
 
 
+def _build_client_name(setting: str, program: str) -> str:
+    """The client by the setting of an instance, in which the words user, host and program stand for those of the
+    process (``sow-config(5)``, Clients). The user is the owner of the process, whatever its environment says."""
+    import re
+    import socket
+    from pwd import getpwuid
+
+    def find_user() -> str:
+        try:
+            return getpwuid(os.geteuid()).pw_name
+        except KeyError:
+            return str(os.geteuid())
+
+    values: dict[str, Callable[[], str]] = {
+        "user": find_user,
+        "host": socket.gethostname,
+        "program": lambda: program.replace(" ", "-"),
+    }
+    return re.sub(r"\b(user|host|program)\b", lambda word: values[word[1]](), setting)
+
+
 class Instance(DescribedStruct, frozen=True):
     """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
 
@@ -74,7 +95,7 @@ class Instance(DescribedStruct, frozen=True):
     ``noted`` has what was remarked once and need not be again (:meth:`notify_once`). ``watch`` is told how far a long
     reading has come: of what, how many, of how many. ``tell_more`` takes what explains a remark. ``lasting``: it is a
     program's, which asks again and again, not a command's, which asks once. ``limits`` bound what expressions may
-    cost, None for the usual bounds.
+    cost, None for the usual bounds. ``client``: recorded where no client is named (:meth:`find_recorded_client`).
     """
 
     lasting: ClassVar[bool] = False
@@ -92,6 +113,7 @@ class Instance(DescribedStruct, frozen=True):
     watch: Callable[[str, int, int], None] = ignore_progress
     tell_more: Callable[[str], None] = _ignore_remark
     limits: EvaluationLimits | None = None
+    client: str | None = None
 
     @classmethod
     def open(
@@ -108,11 +130,13 @@ class Instance(DescribedStruct, frozen=True):
         notify: Callable[[str], None] = _ignore_remark,
         holder: str = "sowctl",
         limits: EvaluationLimits | None = None,
+        client: str | None = None,
     ) -> Self:
         """Load ``config_path``, a file or the directory of an instance (paths in it count from its directory, or from
         ``root``).
 
-        ``environment`` (default: the process's) fills ``${VAR}``, ``defines`` before it. Raises ConfigError (exit 4).
+        ``client`` is recorded where no client is named (default: as the configuration says). ``environment`` (default:
+        the process's) fills ``${VAR}``, ``defines`` before it. Raises ConfigError (exit 4).
         """
         from sowctl.config.default_config import find_config_file
         from sowctl.config.instance import load_instance
@@ -137,7 +161,14 @@ class Instance(DescribedStruct, frozen=True):
             if path.suffix == ".sow" and path.is_file():
                 problem.hint = "the file is a store; name the configuration with its topic"
             raise
-        return cls(config, clock, seam, lock_wait, random, notify, holder, limits=limits)
+        return cls(config, clock, seam, lock_wait, random, notify, holder, limits=limits, client=client)
+
+    def find_recorded_client(self) -> str | None:
+        """The client that is recorded with what is written where none is named: that of the instance, else as the
+        configuration says; None for none."""
+        if self.client is not None or self.config is None or (setting := self.config.recorded_client) is None:
+            return self.client
+        return _build_client_name(setting, self.holder)
 
     def with_archive(self, archive: Place | None) -> Self:
         """The same with another archive of its journal, a directory or a URL. Raises ConfigError ``SOW-ENG-020``

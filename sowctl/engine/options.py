@@ -151,7 +151,11 @@ class PublishOptions(Struct, frozen=True):
     ] = None
     client: Annotated[
         str | None,
-        declare_option("--client", help="Client name of the publisher, for duplicate detection.", metavar="NAME"),
+        declare_option(
+            "--client",
+            help="Client name of the publisher, for duplicate detection. Default: $SOWCTL_CLIENT, without detection.",
+            metavar="NAME",
+        ),
     ] = None
     sequence: Annotated[
         int | None,

@@ -29,9 +29,9 @@ NOW = Bookmark(0, 1)
 
 
 def build_bookmark(publisher: int | None, sequence: int, txid: int, owner: int) -> Bookmark:
-    """The bookmark of a journal entry. One without a publisher is counted by its instance: ``owner`` is the hash of the
-    instance's name as if it were a client, the number is the entry's txid."""
-    return Bookmark(owner, txid) if publisher is None else Bookmark(publisher, sequence)
+    """The bookmark of a journal entry. One that no publisher has numbered, named or not, is counted by its instance:
+    ``owner`` is the hash of the instance's name as if it were a client, the number is the entry's txid."""
+    return Bookmark(publisher, sequence) if publisher is not None and sequence else Bookmark(owner, txid)
 
 
 def parse_bookmark(text: str) -> Bookmark:

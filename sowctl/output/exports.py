@@ -91,6 +91,9 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
         )
 
 
+_ENVELOPE_FORMATS = frozenset({"ndjson", "json"})
+
+
 class FileFormat(Struct, frozen=True):
     """The ending of a file's name, and ``gz`` or ``zst`` behind it; None where it has none of these."""
 
@@ -106,6 +109,11 @@ class FileFormat(Struct, frozen=True):
             made.table = table
         renderer: Renderer = made
         return renderer
+
+
+def can_publish(format: str, *, meta: bool) -> bool:
+    """Return whether records in this format are envelopes, which can be published elsewhere."""
+    return meta and format in _ENVELOPE_FORMATS
 
 
 def find_file_format(name: str) -> FileFormat:

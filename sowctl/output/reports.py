@@ -58,6 +58,8 @@ def encode_report(report: Any) -> str:
     return format_json_line(as_dict(report))
 
 
+_MAX_INPUTS = 10
+"""Files whose types a report for people lists; a directory may have thousands."""
 _UNSHARED_FIELDS = ("action", "path", "note", "digest", "moved", "applied", "incomplete")
 """Facts of one report, which a total has only where they are those of all."""
 
@@ -133,7 +135,10 @@ def _format_row(report: Mapping[str, Any]) -> str:
         names = Counter(share["topic"] for share in shares)
         shares = [_label_row(share, names) for share in shares]
         lines += [f"  {escape_line(str(share['topic']))}: {', '.join(_format_counts(share))}" for share in shares]
-    lines += [f"  {_format_input(one)}" for one in row.get("inputs") or () if one["columns"]]
+    inputs = [one for one in row.get("inputs") or () if one["columns"]]
+    lines += [f"  {_format_input(one)}" for one in inputs[:_MAX_INPUTS]]
+    if len(inputs) > _MAX_INPUTS:
+        lines.append(f"  and {format_count(len(inputs) - _MAX_INPUTS, 'more file')}")
     return "\n".join(lines)
 
 

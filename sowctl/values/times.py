@@ -37,6 +37,8 @@ _UNIT_MICROS = {
 _UNIT_MICROS["w"] = 7 * _UNIT_MICROS["d"]
 EPOCH_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 """Units of numbers since 1970, and what they are called."""
+_MAX_PLAIN_DIGITS = 19
+"""Digits of an integer that is an instant in any unit."""
 _UNIT_DECIMAL_SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
 """The power of ten that makes microseconds of a unit."""
 _FRACTION_PATTERN = r"[.,](\d{1,12})"
@@ -279,6 +281,11 @@ def parse_epoch(text: str, unit: str) -> Micros:
     What is less than a microsecond is cut. Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-010`` for what is no
     number, ``SOW-VAL-020`` outside the years 1 to 9999.
     """
+    # Most are integers, which need no decimals: this takes a fifth of the time.
+    if len(text) <= _MAX_PLAIN_DIGITS and text.isascii() and text.isdecimal():
+        shift = _UNIT_DECIMAL_SHIFTS[unit]
+        number_us = int(text) * 10**shift if shift >= 0 else int(text) // 10**-shift
+        return require_time_in_range(number_us, text)
     # Decimals and not doubles: as a double an instant of today in nanoseconds loses its last digits.
     from decimal import Context, Decimal, InvalidOperation
 

@@ -61,6 +61,7 @@ FILES = {
     "fills.ndjson": '{"orderId":10001,"status":"filled"}\n',
     "in.ndjson": '{"orderId":10001}\nnonsense\n',
     "golden.ndjson": '{"customerId":"C0001"}\n',
+    "lake/day=2026-01-01/part-0.csv": "orderId,qty\n10001,100\n",
     "fills.csv": "orderId,status,qty\n10001,filled,100\n",
     "fills.json": '[\n  {"orderId": 10001, "qty": 100}\n]\n',
     "done.ndjson": '{"orderId":10002}\n',
@@ -71,6 +72,7 @@ FILES = {
     "load-lines": "#!/bin/sh\nexec cat\n",
     "load.py": "import pathlib, sys\npathlib.Path(sys.argv[1]).read_text()\n",
     "bin/producer": "#!/bin/sh\necho '{\"orderId\":1}'\n",
+    "bin/kcat": '#!/bin/sh\necho \'{"topic":"orders","ts":1,"value":{"orderId":1}}\'\n',
     "bin/sowctl": f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m sowctl "$@"\n',
 }
 
@@ -87,7 +89,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config.replace(">sow/", ">sow2/").replace(">journal<", ">journal2<"), encoding="utf-8"
     )
     for name, text in FILES.items():
-        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).parent.mkdir(exist_ok=True, parents=True)
         (place / name).write_text(text)
         (place / name).chmod(0o755)
     (place / "fills.csv.gz").write_bytes(gzip.compress(FILES["fills.csv"].encode()))

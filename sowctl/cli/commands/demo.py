@@ -37,6 +37,8 @@ def run(invocation: Invocation, arguments: DemoArguments) -> int:
     """
     from pathlib import Path
 
+    from msgspec.structs import replace
+
     from sowctl.cli.commands.bodies import demo
     from sowctl.cli.io.report_output import show_report
     from sowctl.engine.instance import Instance
@@ -58,7 +60,8 @@ def run(invocation: Invocation, arguments: DemoArguments) -> int:
         for topic in demo.TOPIC_GENERATORS:
             with (place / f"{topic}.ndjson").open("rb") as stream:
                 source = topic + ".ndjson", FrameReader(stream, "lines")
-                report = publish_messages(instance, topic, [source], PublishOptions(timestamp_field="/time"))
+                publisher = replace(instance, client=demo.CLIENTS[topic])
+                report = publish_messages(publisher, topic, [source], PublishOptions(timestamp_field="/time"))
             reports.append(as_dict(report))
             show_report(invocation, report, None)
     if arguments.json:

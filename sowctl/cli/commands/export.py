@@ -94,6 +94,9 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     at most 2,000 columns, whose names must differ in more than case. For the conversion of each type, including NaN,
     see sowctl-types(7).
 
+    With --meta, .ndjson and .json have envelopes for publish: of a pattern, views, conflated topics and queues, which
+    follow from other topics, are left out with a note.
+
     csv and tsv have a column for every member of any record, with numbers as originally written. If a message has
     duplicate members, csv and tsv use the first value, as filters do; Parquet, Arrow and SQLite use the last; ndjson
     and json keep both. publish reads all of these files again, except .duckdb.
@@ -119,9 +122,9 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
         is_directory,
         select_exported,
     )
-    from sowctl.engine.topics.targets import resolve_targets
+    from sowctl.engine.topics.targets import resolve_targets, select_publishable_targets
     from sowctl.engine.verbs.query import start_query
-    from sowctl.output.exports import Export, refuse_mixed_topics
+    from sowctl.output.exports import Export, can_publish, find_file_format, refuse_mixed_topics
     from sowctl.output_file import FORCE_HINT, open_whole_file, refuse_existing
 
     path = Path(arguments.file)
@@ -157,6 +160,9 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
             instance, arguments.target, arguments.message_type, literal=arguments.literal_topic, derived=True
         )
         targets = select_exported(instance, targets, when.resolve_time(instance))
+        ending = find_file_format(arguments.file).ending
+        if ending is not None and can_publish(ending.format, meta=arguments.meta):
+            targets = select_publishable_targets(instance, targets)
         labels = [one.topic.label for one in targets if one.topic is not None]
         # One topic alone is written without a copy of the whole database.
         if apart or (is_database(path) and (len(targets) > 1 or arguments.add or path.suffix == ".duckdb")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated
 
 from msgspec import Struct
@@ -50,8 +51,9 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
     whether it is a deletion, which has no message. For a topic with History, these are the retained versions within the
     History window, at least a Granularity apart; lossy means that versions between this one and the next were not
     retained. With --journal, all entries in the journals are printed; an expired record was current until its
-    expiration. --meta adds the metadata of record envelopes. --keys-from reads any number of keys from a file, of which
-    10,000 are looked up at a time.
+    expiration. A version has the client that published it, if the journals still hold its entry and it has one. --meta
+    adds the metadata of record envelopes. --keys-from reads any number of keys from a file, of which 10,000 are looked
+    up at a time.
 
     With --diff, each version is a line with a mark: + new, ~ changed, with the changed fields below, = unchanged, -
     deleted, * first version still in the journals; with --format ndjson, one object per line. The exit status is 1 if a
@@ -63,7 +65,7 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.sources import MissingKeyNotes, read_keys
     from sowctl.cli.lookup import resolve_one_target
-    from sowctl.engine.verbs.history import SHORT_METADATA_FIELDS, iterate_key_versions
+    from sowctl.engine.verbs.history import SHORT_CLIENT_FIELDS, SHORT_METADATA_FIELDS, iterate_key_versions
 
     output = arguments.output
     plain = replace(output, format=None, meta=False, force=False)
@@ -89,14 +91,24 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
             journal=arguments.journal,
             note_missing=missing.note,
         )
-        if sink is None:
-            shown = (replace(batch, shown=SHORT_METADATA_FIELDS) for batch in batches)
-            show_versions(invocation, shown, output.format)
-        elif output.meta or output.columns or output.template:
+        if sink is not None and (output.meta or output.columns or output.template):
             sink.write(batches, fit=_TABLE_FIT)
+            return missing.finish()
+        first = next(batches, None)
+        named = first is not None and any(record.client is not None for record in first.records)
+        names = SHORT_CLIENT_FIELDS if named else SHORT_METADATA_FIELDS
+        # A person who asked for one record knows its key.
+        known = (
+            sink is not None and sink.is_for_person and arguments.keys_from is None and len(arguments.keys or ()) == 1
+        )
+        shown = (
+            replace(batch, shown=names[1:] if known else names)
+            for batch in chain(() if first is None else (first,), batches)
+        )
+        if sink is None:
+            show_versions(invocation, shown, output.format)
         else:
-            # A person who asked for one record knows its key.
-            known = sink.is_for_person and arguments.keys_from is None and len(arguments.keys or ()) == 1
-            names = SHORT_METADATA_FIELDS[1:] if known else SHORT_METADATA_FIELDS
-            sink.write((replace(batch, shown=names) for batch in batches), fit=_TABLE_FIT)
+            if named:
+                sink.choose_front(SHORT_CLIENT_FIELDS)
+            sink.write(shown, fit=_TABLE_FIT)
     return missing.finish()

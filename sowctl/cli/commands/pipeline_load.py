@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "sowctl pipeline load orders fills.ndjson",
+    "sowctl pipeline load orders lake/",
     "sowctl pipeline load orders 'o*.ndjson' --on-error skip --rejects bad.ndjson",
     "sowctl pipeline load orders day.csv --reader inferSchema=true --client loader --sequence 7",
 )
@@ -87,7 +88,10 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
 
     Each line of NDJSON is a message. NDJSON files are split among tasks; a file compressed with gzip or zstd is read by
     one task, and a note is printed if it is larger than 32 MiB. Rows of CSV, Parquet and ORC become messages of the
-    type of the topic, or have the message in a column named payload. Messages are ordered by file and position in the
+    type of the topic, or have the message in a column named payload. Directories are read recursively, without files
+    whose names begin with . or _; directories above a file that are called NAME=VALUE are columns of its rows, of the
+    types that sowctl publish gives them. Files of a directory or a pattern are ordered by path, in which numbers in
+    names count as numbers, others as given. Messages are ordered by file and position in the
     file, regardless of the task: of several messages with one key, the last wins. With --client and --sequence, a
     repeated load is not written again. The exit status is 3 if messages were rejected.
     """

@@ -11,9 +11,13 @@ from sowctl.cli.parsing.options import INPUT_FORMATS, Framing, MessageType, Null
 from sowctl.declarations import Argument, declare_option
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import UsageError
+from sowctl.values.times import EPOCH_UNITS
+
+ENVELOPE_FORMS = ("sowctl", "kafka", "debezium")
 
 if TYPE_CHECKING:
     from sowctl.arrow.input_formats import InputOptions
+    from sowctl.arrow.partitions import PartitionValues
 
 EXAMPLES = (
     "sowctl publish orders fills.ndjson",
@@ -27,6 +31,8 @@ EXAMPLES = (
     "sowctl publish orders fills.json",
     "sowctl query orders --meta | sowctl -c other.xml publish --framing envelope",
     "sowctl journal dump | sowctl -c other.xml publish --framing envelope",
+    "sowctl publish orders --from lake/",
+    "kcat -b localhost -t orders -C -e -J | sowctl publish --envelope kafka",
 )
 COMMON_OPTIONS = ("rows", "type", "framing", "delta", "on_error", "rejects", "expiration", "dry_run")
 
@@ -45,7 +51,7 @@ class PublishArguments(Struct, frozen=True, kw_only=True):
         list[str] | None,
         declare_option(
             "--from",
-            help="Convert each row of FILE to a message, also if FILE is - for standard input.",
+            help="Convert each row of FILE, or of the files of a directory, to a message; - is standard input.",
             metavar="FILE",
         ),
     ] = None
@@ -106,6 +112,26 @@ class PublishArguments(Struct, frozen=True, kw_only=True):
     message_type: MessageType = None
     framing: Framing = None
     null: NullFraming = False
+    envelope: Annotated[
+        str | None,
+        declare_option(
+            "--envelope",
+            help="Read envelopes: those of sowctl, records of kafka, or change events of debezium.",
+            choices=ENVELOPE_FORMS,
+        ),
+    ] = None
+    ignore_unknown_members: Annotated[
+        bool,
+        declare_option("--ignore-unknown-members", help="Ignore unknown members of envelopes instead of rejecting."),
+    ] = False
+    timestamp_unit: Annotated[
+        str | None,
+        declare_option(
+            "--timestamp-unit",
+            help="Unit of envelope timestamps that are numbers since 1970. Default: ms.",
+            choices=tuple(EPOCH_UNITS),
+        ),
+    ] = None
     publish: PublishOptions
     rejects: Annotated[
         str | None,
@@ -148,6 +174,11 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     with commas and more of these is rejected unless --delimiter is given. Quoted cells are never null, regardless of
     --null-text. Lines may end in a carriage return alone.
 
+    The files of a directory are read recursively, in the order of their paths, in which numbers in names count as
+    numbers; names that begin with . or _ are not read. Directories above a file that are called NAME=VALUE are columns
+    of its rows, unless it has such a column: numbers if all values are integers, text otherwise or with --type
+    NAME=text. JSON lines and rows with a payload get no such columns.
+
     A lifetime that ends after the year 9999 counts as none. Messages that have expired already are counted as such. A
     note is printed for a timestamp more than a day in the future: all later messages of the topic get it, too.
 
@@ -170,13 +201,30 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     are printed. The input is kept in a temporary directory meanwhile, with about twice its size; memory use is that of
     other publishes.
 
+    --envelope kafka reads the records that kcat -J and Kafka Connect write: the message is payload or value, ts or
+    timestamp counts milliseconds, and a record whose message is null deletes the record with its key, which is a JSON
+    object with the key fields, or the value of the only one. With --client, topic, partition and offset identify a
+    record: each partition is a publisher of its own, so records that were published before are duplicates.
+    --envelope debezium reads change events, also within records of kafka: before, after and op; an event of a deletion
+    deletes the record of before. The topic is TOPIC, or the table of the event. Both ignore unknown members, and a time
+    before the latest of its topic is raised to that. Timestamps of other envelopes may be numbers in --timestamp-unit.
+
     Envelopes may name a command: publish, delta_publish, or sow_delete, which deletes the record with the key of the
     message; missing records are counted. Output of journal dump is published as recorded, including deletions; entries
     keep their client names and sequence numbers, so entries that were published before are detected as duplicates.
     Queue entries are rejected. Envelopes with a txid, as in the output of --meta and journal dump, but without an
     expiration never expire. The journal contains the final message, after preprocessing, enrichment and merging.
     """
-    from sowctl.cli.commands.bodies.publish import PublishRun, find_row_names, split_operands
+    from msgspec.structs import replace
+
+    from sowctl.cli.commands.bodies.publish import (
+        PublishRun,
+        choose_envelope_format,
+        expand_directories,
+        find_row_names,
+        read_input_partitions,
+        split_operands,
+    )
     from sowctl.cli.io.bulk_load import update_indexes
     from sowctl.engine.verbs.publish import publish_messages
     from sowctl.engine.verbs.replace import replace_records
@@ -184,14 +232,29 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     topic = arguments.topic
     files = arguments.files
     framing = "nul" if arguments.null else arguments.framing
+    options = arguments.publish
+    if options.sequence is not None and options.client is None:
+        # Named for a number, the client of the environment is one like any other.
+        options = replace(options, client=invocation.environ.get("SOWCTL_CLIENT") or None)
+    form = choose_envelope_format(
+        arguments.envelope,
+        framing,
+        ignores_unknown=arguments.ignore_unknown_members,
+        time_unit=arguments.timestamp_unit,
+        client=options.client if options.sequence is None else None,
+    )
+    enveloped = form is not None
+    framing = "envelope" if enveloped else framing
     if arguments.rows and (files or framing):
         raise UsageError("SOW-EXC-010", "--from cannot be combined with other files or a framing", hint="repeat --from")
     if arguments.input_format and framing:
         raise UsageError("SOW-EXC-010", "--format cannot be combined with a framing", hint="leave out --framing")
     reading = _parse_input_options(arguments)
+    if form is not None and form.client is not None:
+        # Each partition is a publisher of its own, so that the run has no single client.
+        options = replace(options, client=None)
     # An envelope says for itself whether it is a delta.
-    options = arguments.publish
-    deltas = options.delta or arguments.framing == "envelope"
+    deltas = options.delta or enveloped
     if not deltas and (options.update_only or options.delta_null != "ignore"):
         raise UsageError(
             "SOW-CLI-040",
@@ -202,20 +265,25 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
         raise UsageError("SOW-PUB-032", "--force requires --replace-all")
     if options.replace_all and arguments.tee:
         raise UsageError("SOW-PUB-032", "--tee cannot be combined with --replace-all")
-    watcher = PublishRun(invocation, framing, arguments.rejects, options, tee=arguments.tee)
+    watcher = PublishRun(invocation, framing, arguments.rejects, options, tee=arguments.tee, form=form)
     with watcher, invocation.open_instance() as instance:
-        if arguments.framing == "envelope":
+        if enveloped:
             topic, files = split_operands(instance, topic, arguments.message_type, files or [])
         if options.replace_all and topic is None:
             raise UsageError("SOW-PUB-032", "--replace-all requires a topic", hint="name it before the files")
         watcher.prepare(instance, topic, arguments.message_type)
-        names = arguments.rows or files or ["-"]
+        names, directories = expand_directories(
+            arguments.rows or files or ["-"], framed=bool(framing or arguments.input_format)
+        )
         if arguments.rows:
             rows = frozenset(names)
         else:
             rows = find_row_names(names, arguments.input_format, watcher.kind, framing)
+        partitions: dict[str, PartitionValues] = {}
+        if rows or directories:
+            partitions, reading = read_input_partitions(names, directories, reading)
         _refuse_options(arguments, reading, rows, topic)
-        sources = watcher.open_sources(instance, topic, arguments.message_type, names, reading, rows)
+        sources = watcher.open_sources(instance, topic, arguments.message_type, names, reading, rows, partitions)
         watched = watcher.watch_instance(instance)
         if options.replace_all and topic is not None:
             load = watcher.build_load(topic, sources, arguments.message_type)
@@ -272,7 +340,7 @@ def _refuse_options(
         reading,
         rows,
         (
-            ("--type", bool(arguments.type), delimited),
+            ("--type", bool(reading.delimited.types), delimited),
             ("--all-text", arguments.all_text, delimited),
             ("--delimiter", arguments.delimiter is not None, delimited),
             ("--null-text", bool(arguments.null_text), delimited),

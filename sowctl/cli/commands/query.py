@@ -106,6 +106,9 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     today, yesterday, 10:00 or -15m; see INSTANTS in sowctl-messages(7). If a topic has a History, its Granularity makes
     states as of a time coarser: they may lack the changes of up to one Granularity before it.
 
+    The records of a pattern with --meta, as ndjson or json, can be published into another instance: views, conflated
+    topics and queues, which follow from other topics, are left out with a note.
+
     --projection requires --grouping; an empty one, --grouping '', computes one message from all matching records. With
     --follow, the command keeps printing new matching messages; see sowctl subscribe for more options. A note is printed
     for a field that occurs in no record; in large stores, in none of the first 10,000 records.
@@ -117,6 +120,7 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
 
     from sowctl.cli.lookup import apply_unknown, resolve_read_targets
     from sowctl.cli.parsing.option_values import parse_at_option, refuse_file_order
+    from sowctl.engine.topics.targets import select_publishable_targets
     from sowctl.engine.verbs.query import start_query
 
     if arguments.analyze and not arguments.explain:
@@ -176,6 +180,9 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
             )
     with invocation.open_instance(*names, fix_names=arguments.fix_names) as instance:
         targets = resolve_read_targets(instance, names, arguments.message_type, literal=literal)
+        # Topics that are named one by one are all wanted.
+        if len(names) == 1 and sink is not None and not arguments.count and sink.writes_envelopes:
+            targets = select_publishable_targets(instance, targets)
         asked = replace(asked, at=when.resolve_time(instance))
         with closing(start_query(instance, targets, asked)) as result:
             if arguments.count or sink is None:

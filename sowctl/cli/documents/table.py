@@ -161,7 +161,7 @@ def _expire() -> Documents:
 
 def _history() -> Documents:
     version: dict[str, Any] = {"sow_key": str, "timestamp": str, "until": str | None | UnsetType, "txid": int}
-    version |= {"operation": str | UnsetType, "lossy": bool | UnsetType}
+    version |= {"client": str | UnsetType, "operation": str | UnsetType, "lossy": bool | UnsetType}
     data = {"data": Any | UnsetType, "data_base64": str | UnsetType}
     field = declare_object("FieldChange", path=_FIELD_PATH, **_COMPARISON)
     difference: dict[str, Any] = {"change": str, "fields": list[field] | UnsetType, "data": Any | UnsetType}  # type: ignore[valid-type]

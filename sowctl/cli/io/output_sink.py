@@ -16,7 +16,14 @@ from sowctl.cli.streams import is_terminal
 from sowctl.errors import UsageError
 from sowctl.output import formats
 from sowctl.output.display import escape_surrogates
-from sowctl.output.exports import FileFormat, find_file_format, open_compressed, refuse_compressed, refuse_mixed_topics
+from sowctl.output.exports import (
+    FileFormat,
+    can_publish,
+    find_file_format,
+    open_compressed,
+    refuse_compressed,
+    refuse_mixed_topics,
+)
 from sowctl.output.options import NO_FIT, OutputOptions, TableFit, Terminal, parse_columns, parse_delimiter
 from sowctl.output.records import Batch, OutputBatch, OutputRecord
 from sowctl.output_file import open_whole_file, refuse_existing
@@ -97,6 +104,11 @@ class Sink:
         self.renderer = self.make_renderer(self.options)
         self._shaped = choice.format is not None or bool(_list_shaping_options(choice))
 
+    def choose_front(self, front: Sequence[str]) -> None:
+        """Name the columns of metadata, where that is known late."""
+        self.options = replace(self.options, front=tuple(front))
+        self.renderer = self.make_renderer(self.options)
+
     @property
     def is_arrow_file(self) -> bool:
         """True where the output is a file of Arrow's, not a stream."""
@@ -118,6 +130,11 @@ class Sink:
             open_compressed(stream, self._file.packing) as inner,
         ):
             yield inner
+
+    @property
+    def writes_envelopes(self) -> bool:
+        """True where the output can be published elsewhere."""
+        return can_publish(self.format, meta=self.options.meta)
 
     @property
     def is_for_person(self) -> bool:

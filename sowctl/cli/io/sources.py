@@ -18,6 +18,7 @@ from sowctl.messages.types import choose_framing
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.engine.reports import Rejected
+    from sowctl.messages.framing.envelope import EnvelopeFormat
 
 MAX_MISSING_NOTES = 10
 """Missing keys that are named one by one."""
@@ -83,14 +84,14 @@ class MissingKeyNotes:
 
 
 def open_frame_readers(
-    invocation: Invocation, names: Sequence[str], framing: str, kind: str | None
+    invocation: Invocation, names: Sequence[str], framing: str, kind: str | None, form: EnvelopeFormat | None = None
 ) -> Iterator[tuple[str, FrameReader]]:
     """Name and reader of each input in turn. A real file is read by its descriptor, which can be waited for.
 
-    ``kind`` is that of the messages' type, None where it is not known.
+    ``kind`` is that of the messages' type, None where it is not known; ``form`` that of envelopes.
     """
     for name, stream in open_inputs(invocation, names):
-        yield name, FrameReader(_find_descriptor(stream), framing, name=name, kind=kind)
+        yield name, FrameReader(_find_descriptor(stream), framing, name=name, kind=kind, form=form)
 
 
 def read_messages(invocation: Invocation, name: str, framing: str, kind: str | None) -> tuple[bytes, ...]:
@@ -188,24 +189,42 @@ def suggest_conversion(refused: Rejected, kind: str | None, command: str) -> str
     text = data.lstrip()
     import shlex
 
-    if refused.code == "SOW-PUB-002" and is_envelope(text):
+    if refused.code in _ENVELOPE_REFUSALS and (form := guess_form(text)) is not None:
         source = "" if refused.source == STDIN_NAME else f" < {shlex.quote(refused.source)}"
-        return f"these look like envelopes, as printed by --meta: sowctl {command} --framing envelope{source}"
+        return f"{_FORM_WORDS[form]}: sowctl {command} {FORM_OPTIONS[form]}{source}"
+    if refused.code == "SOW-INP-011":
+        return "--ignore-unknown-members ignores such members"
     if b"," in text and text[:1] not in b'{"':
         return "if this is CSV, sowctl publish --format csv converts each row to a message"
     return None
 
 
-def is_envelope(text: bytes) -> bool:
-    """True where a JSON object has the members of an envelope: topic, data, and another one of those in all of them."""
-    import json
+_ENVELOPE_REFUSALS = ("SOW-PUB-002", "SOW-INP-011", "SOW-INP-014")
+"""Codes of lines that may be envelopes of another form."""
+_FORM_WORDS = {
+    "sowctl": "these look like envelopes, as printed by --meta",
+    "kafka": "these look like records of Kafka",
+    "debezium": "these look like change events of Debezium",
+}
+FORM_OPTIONS = {"sowctl": "--framing envelope", "kafka": "--envelope kafka", "debezium": "--envelope debezium"}
+"""The options that read envelopes of a form."""
+_MAX_FIRST_LINE_BYTES = 1 << 20
 
+
+def read_first_line(name: str) -> bytes:
+    """The first line of a file, for hints; empty where it cannot be read."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    members = found.keys() if isinstance(found, dict) else set()
-    return {"topic", "data"} <= members and not members.isdisjoint({"sow_key", "command", "operation", "message_type"})
+        with open_input(name) as stream:
+            return stream.readline(_MAX_FIRST_LINE_BYTES)
+    except (OSError, SowError):
+        return b""
+
+
+def guess_form(text: bytes) -> str | None:
+    """The form of envelopes that a line has, as far as its members tell; None for other lines."""
+    from sowctl.messages.framing.foreign_envelope import guess_envelope_form
+
+    return guess_envelope_form(text)
 
 
 def _format_pipeline(refused: Rejected, tool: str, command: str, operator: str = "") -> str:

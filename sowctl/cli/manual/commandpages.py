@@ -35,6 +35,11 @@ ENVIRONMENT_ITEMS = (
         (name, f"The value of --{option.replace('_', '-')}, where it is not given.")
         for option, name in GLOBAL_VARIABLES.items()
     ),
+    (
+        "SOWCTL_CLIENT",
+        "The client that is recorded with what is published and deleted where no client is named; it has no sequence "
+        "numbers. With publish --sequence, the value of --client.",
+    ),
     ("NO_COLOR", "If not empty: no colours. TERM=dumb does the same."),
     ("CLICOLOR_FORCE, FORCE_COLOR", "If neither empty nor 0: colours also where there is no terminal."),
     (

@@ -12,11 +12,10 @@ import re
 
 from msgspec import Struct
 
+from sowctl.config.directives import DIRECTIVE_START_PATTERN
 from sowctl.values.units import parse_count, parse_size
 
 ASSUME_HINT = "write <!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->"
-DIRECTIVE_START_PATTERN = r"\s*sowctl(?:-lint)?\s*(?::\s*|\s)"
-"""What a comment for lint begins with; one word that says what it is about follows."""
 _COMMENT_PATTERN = rf"<!--{DIRECTIVE_START_PATTERN}assume\b(.*?)-->"
 _READERS = {"largest-message": parse_size, "cores": parse_count, "memory": parse_size}
 _MAX_FACT_VALUE = 1 << 62

@@ -247,6 +247,8 @@ class _StagedCommit:
         # The memtable is empty then, so that memory holds only this run's entries while the store catches up.
         session.flush_memtables(force=True)
         journal, size, waiting = session.journal, 0, None
+        name = self.instance.find_recorded_client()
+        recorded = None if name is None else (hash_client_name(name), name)
         # The journal's lock is held, so the group gets the txids from here on without a gap.
         first = journal.last_txid + 1
         for entries in self._build_entries(writer.last_time):
@@ -254,7 +256,7 @@ class _StagedCommit:
                 # One block waits, because only the last one may be marked as the end of the group. Until that mark is
                 # on disk, readers and recovery take the whole group for one that was never written.
                 journal.append_group(waiting, self.now, last=False)
-            waiting = build_staged_group(entries, writer.ref, self.identity, self.sequence)
+            waiting = build_staged_group(entries, writer.ref, self.identity or recorded, self.sequence)
             size += sum(map(len, entries.payloads))
         self._count_outcomes(self.outcomes.codes, size)
         if waiting is None:

@@ -267,21 +267,22 @@ def build_deletions(keys: Sequence[bytes], values: Sequence[bytes], *, logical: 
     return Deletions(b"".join(keys), checks, [read_logical_topic(value) for value in values] if logical else None)
 
 
-def build_deletion_group(topic: TopicRef, gone: Deletions, at: int) -> Group:
-    """The journal's group that deletes records at the instant ``at``."""
+def build_deletion_group(topic: TopicRef, gone: Deletions, at: int, client: str | None = None) -> Group:
+    """The journal's group that deletes records at the instant ``at``; ``client`` is recorded, without a number."""
+    from sowctl.identity.hashes import hash_client_name
     from sowctl.journal.group import Group
 
     count = len(gone)
     return Group(
         topic_refs=[topic],
-        publishers=[],
+        publishers=[] if client is None else [(hash_client_name(client), client)],
         operations=bytes((DELETE,)) * count,
         topic=0,
         keys=gone.keys,
         checks=gone.checks,
         times=at,
         expirations=0,
-        publisher=NO_PUBLISHER,
+        publisher=NO_PUBLISHER if client is None else 0,
         sequences=None,
         flags=HAS_LOGICAL_TOPIC if gone.logical_topics is not None else 0,
         payloads=[b""] * count,

@@ -23,7 +23,7 @@ from sowctl.engine.queues.settlement import (
 from sowctl.engine.search.matcher import evaluate_places, name_entry
 from sowctl.journal.block import Position
 from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
-from sowctl.journal.format import ACK, BEGIN, NO_PUBLISHER, PUBLISH, QUEUE_OPERATIONS, REQUEUE
+from sowctl.journal.format import ACK, BEGIN, PUBLISH, QUEUE_OPERATIONS, REQUEUE
 from sowctl.store.queue.page import BARRIER, PAGE_MESSAGES, READY
 from sowctl.store.queue.values import Barrier
 
@@ -193,11 +193,12 @@ class Backlog:
                     rows.put_barrier(first + places[index], Barrier())
         if self._queue.expiration_us is not None or any(columns.expirations):
             made["expirations"] = self._compute_expirations(columns, places)
-        if any(who != NO_PUBLISHER for who in columns.publishers):
+        if any(columns.sequences):
             known = [number for number, _ in block.publishers]
-            who = columns.publishers
-            made["publishers"] = [0 if who[place] == NO_PUBLISHER else known[who[place]] for place in places]
-            made["sequences"] = [0 if who[place] == NO_PUBLISHER else columns.sequences[place] for place in places]
+            who, counts = columns.publishers, columns.sequences
+            # What no client numbered has the bookmark of the instance, whether a client is named or not.
+            made["publishers"] = [known[who[place]] if counts[place] else 0 for place in places]
+            made["sequences"] = [counts[place] for place in places]
             pairs = zip(made["publishers"], made["sequences"], places, strict=True)
             named = [((one, sequence), first + place) for one, sequence, place in pairs if sequence]
             rows.put_names([name for name, _ in named], [txid for _, txid in named])

@@ -8,8 +8,9 @@ granularity has dropped.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +20,12 @@ from sowctl.engine.search.keytext import make_key_error, resolve_key_texts
 from sowctl.engine.sources.opener import open_empty_source, open_present_source
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import is_expired
-from sowctl.engine.topics.positions import NO_STORE_CODE, add_replay_hint, open_whole_log
+from sowctl.engine.topics.positions import NO_STORE_CODE, add_replay_hint, has_log, open_log, open_whole_log
 from sowctl.engine.topics.retention import Version, build_retention, decode_version, encode_version, prune_versions
-from sowctl.errors import MissingError, UsageError
+from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.identity.bookmarks import build_bookmark
-from sowctl.journal.format import INSERTED_FLAG, UNKEYED_FLAG
-from sowctl.store.codec import TOMBSTONE_FLAG, read_expiration
+from sowctl.journal.format import INSERTED_FLAG, NO_PUBLISHER, UNKEYED_FLAG
+from sowctl.store.codec import KEY_SIZE, TOMBSTONE_FLAG, read_expiration
 from sowctl.values.times import format_time, to_datetime
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class VersionRecord(StoredRecord):
     before ``until``. ``owner``: the publisher id of the instance whose journal the entry is from.
     """
 
-    __slots__ = ("_entry", "_owner", "lossy", "until")
+    __slots__ = ("_entry", "_owner", "client", "lossy", "until")
 
     def __init__(
         self, key: bytes, value: bytes, until: int | None, lossy: bool, entry: Entry | None = None, owner: int = 0
@@ -54,6 +55,8 @@ class VersionRecord(StoredRecord):
         self.lossy = lossy
         self._entry = entry
         self._owner = owner
+        self.client = None if entry is None else entry.client
+        """The name of its publisher, where the journal has its entry and that has one."""
 
     @property
     def valid_until(self) -> datetime | None:
@@ -69,11 +72,6 @@ class VersionRecord(StoredRecord):
     def inserted(self) -> bool | None:
         """True if no record was before it, by its journal entry; None for a version that a store keeps."""
         return None if self._entry is None else bool(self._entry.flags & INSERTED_FLAG)
-
-    @property
-    def client(self) -> str | None:
-        """The name of its publisher, where its journal entry has one."""
-        return None if self._entry is None else self._entry.client
 
     @property
     def has_data(self) -> bool:
@@ -98,7 +96,9 @@ class VersionRecord(StoredRecord):
             "lossy": self.lossy,
         }
         if self._entry is not None:
-            facts |= {"client": self._entry.client, "sequence": self._entry.sequence or None}
+            facts |= {"client": self.client, "sequence": self._entry.sequence or None}
+        elif self.client is not None:
+            facts["client"] = self.client
         return facts
 
 
@@ -159,6 +159,10 @@ def _read_store_versions(instance: Instance, target: Target, texts: Sequence[str
                 # Whether a writer has pruned yet must not show: the answer depends on the entries and the clock alone.
                 kept = prune_versions(kept, instance.now, rule.window)
             found[key] = _build_retained_records(key, kept)
+        if topic is not None and topic.journalled:
+            # A store does not know its publishers; where the journal cannot be read, neither does the answer.
+            with suppress(SowError, OSError):
+                _find_clients(instance, topic, [record for records in found.values() for record in records])
         return KeyVersions(source.topic, source.message_type, found, named)
 
 
@@ -181,6 +185,30 @@ def _build_retained_records(key: bytes, kept: Sequence[Version]) -> list[Version
         for version, following in pairwise([*kept, None])
         if version is not None
     ]
+
+
+def _find_clients(instance: Instance, topic: TopicConfig, records: Sequence[VersionRecord]) -> None:
+    """Set the clients of versions whose entries the journals still hold. Raises what reading these raises."""
+    wanted = {record.txid: record for record in records}
+    if not wanted or not has_log(instance):
+        return
+    with open_log(instance) as log:
+        if not log.refresh_state().publishers:
+            return
+        txids = sorted(wanted)
+        for ref in log.iter_block_refs(after=txids[0] - 1):
+            first, last = ref.header.first_txid, ref.header.last_txid
+            here = txids[bisect_left(txids, first) : bisect_right(txids, last)]
+            if here and ref.read_map().publishers and ref.read_map().has_topic(topic.ref):
+                block = ref.load()
+                columns = block.decode_columns()
+                for txid in here:
+                    place, record = txid - block.first_txid, wanted[txid]
+                    who = columns.publishers[place]
+                    if who != NO_PUBLISHER and bytes(columns.keys[KEY_SIZE * place :][:KEY_SIZE]) == record.key:
+                        record.client = block.publishers[who][1]
+            if last >= txids[-1]:
+                return
 
 
 def _read_journal_versions(instance: Instance, target: Target, texts: Sequence[str], fields: bool) -> KeyVersions:

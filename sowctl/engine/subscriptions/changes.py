@@ -12,7 +12,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import find_entry_places, read_values_at
-from sowctl.journal.format import NO_PUBLISHER
 from sowctl.store.codec import KEY_SIZE
 from sowctl.structs import DescribedStruct
 
@@ -91,14 +90,13 @@ def _build_changes(block: Block, topic: TopicRef, places: Sequence[int], owner: 
     keys, values = read_values_at(block, places)
     columns, first = block.decode_columns(), block.first_txid
     whole = len(places) == len(block)
-    index = columns.publishers.tolist() if whole else [columns.publishers[place] for place in places]
-    if set(index) == {NO_PUBLISHER}:
+    numbers = columns.sequences.tolist() if whole else [columns.sequences[place] for place in places]
+    if not any(numbers):
         # What no client numbered is counted by its instance: its txid is its number.
         return TopicChanges(topic, keys, values, [owner] * len(places), [first + place for place in places])
-    hashes = {number: who for number, (who, _) in enumerate(block.publishers)}
-    publishers = [hashes.get(number, owner) for number in index]
-    sequences = [
-        first + place if number == NO_PUBLISHER else columns.sequences[place]
-        for number, place in zip(index, places, strict=True)
+    hashes = [who for who, _ in block.publishers]
+    publishers = [
+        hashes[columns.publishers[place]] if number else owner for number, place in zip(numbers, places, strict=True)
     ]
+    sequences = [number or first + place for number, place in zip(numbers, places, strict=True)]
     return TopicChanges(topic, keys, values, publishers, sequences)

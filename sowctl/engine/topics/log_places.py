@@ -128,11 +128,11 @@ def note_later_entries(instance: Instance, name: str, place: LogPlace) -> None:
 def find_last_entry(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | None:
     """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none.
 
-    A bookmark of the instance itself names an entry without a publisher by its txid. A client that has the instance's
-    name, too, comes first: its sequence numbers are its own.
+    A bookmark of the instance itself names an entry without a publisher's number by its txid. A client that has the
+    instance's name, too, comes first: its sequence numbers are its own.
     """
     found = None
-    # An entry without a client has the instance's hash and its txid for a bookmark (decision 54).
+    # An entry without a client's number has the instance's hash and its txid for a bookmark (decision 54).
     if bookmark.publisher == instance.publisher_id:
         # No client has the instance's name, so no block needs to be searched for its numbers.
         if not log.find_highest_sequence(bookmark.publisher):
@@ -150,14 +150,14 @@ def find_last_entry(log: Journal, bookmark: Bookmark, instance: Instance) -> Log
 
 
 def _find_entry_at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
-    """The entry with a txid; with ``own`` only one without a publisher."""
+    """The entry with a txid; with ``own`` only one without a publisher's number."""
     if not log.first_txid <= txid <= log.read_last_txid():
         return None
     if (ended := find_undoing_history(log, txid)) is not None:
         raise make_undone_place_error(f"txid {txid}", ended, log)
     for block in log.iter_blocks(after=txid - 1, until=txid):
         for entry in block.iter_entries():
-            if entry.txid == txid and not (own and entry.publisher is not None):
+            if entry.txid == txid and not (own and entry.sequence):
                 return LogPlace(txid, entry.time)
     return None
 

@@ -409,6 +409,22 @@ def select_readable_targets(
     return found or targets
 
 
+def select_publishable_targets(instance: Instance, targets: list[Target]) -> list[Target]:
+    """Return the targets of a pattern whose records can be published elsewhere; all where none can, or for one.
+
+    Views, conflated topics and queues follow from these: published, too, a queue would bring deleted records of its
+    source back. A note names those that are left out.
+    """
+    derived = [
+        target.topic.label for target in targets if target.topic is not None and target.topic.derived is not None
+    ]
+    if not 0 < len(derived) < len(targets):
+        return targets
+    names = ", ".join(derived)
+    instance.notify(f"derived topics were left out, because envelopes are for publishing: {names}; name one to read it")
+    return [target for target in targets if target.topic is None or target.topic.derived is None]
+
+
 def _is_readable(instance: Instance, topic: TopicConfig) -> bool:
     if topic.file is None and not topic.journalled:
         # What is kept nowhere lives as long as the session that it was published in.

@@ -235,10 +235,11 @@ def _append_deletions(
     with session.guard_memtables():
         # The journal's lock is held, so the group gets the txids from here on without a gap.
         txid = journal.last_txid
+        client = session.instance.find_recorded_client()
         for number, part in enumerate(selected, 1):
             # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and recovery
             # take the whole group for one that was never written.
-            group = build_deletion_group(writer.ref, Deletions(*part), at)
+            group = build_deletion_group(writer.ref, Deletions(*part), at, client)
             journal.append_group(group, now, last=number == len(selected))
             done = min(number * DELETE_LIMITS.part_records, count)
             session.instance.watch("deletions to journal", done, count)

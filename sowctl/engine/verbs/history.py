@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SHORT_METADATA_FIELDS = ("sow_key", "timestamp", "until", "txid", "operation", "lossy")
 """The facts of a version that matter most, in this order."""
+SHORT_CLIENT_FIELDS = ("sow_key", "timestamp", "until", "txid", "client", "operation", "lossy")
+"""Those where a version has a client."""
 
 
 class VersionBatch(DescribedStruct, frozen=True):

@@ -265,9 +265,16 @@ def _get_envelope(chunk: Chunk, index: int) -> Envelope | None:
 def _get_entry_publisher(envelope: Envelope | None) -> tuple[str | None] | None:
     """Return the publisher of an entry of a journal in a tuple, ``(None,)`` if it has none; None for any other message.
 
-    Entries keep their publishers, each with numbers of its own, so that a batch has those of one.
+    Entries keep their publishers, each with numbers of its own, so that a batch has those of one; and so do records of
+    Kafka whose partitions are publishers.
     """
-    return None if envelope is None or envelope.operation is None else (envelope.client,)
+    return None if envelope is None or not has_own_publisher(envelope) else (envelope.client,)
+
+
+def has_own_publisher(envelope: Envelope) -> bool:
+    """Return whether a message keeps its publisher, so that a run may have several: an entry of a journal, or a record
+    that is numbered by its partition."""
+    return envelope.operation is not None or getattr(envelope, "is_numbered", False)
 
 
 def _fill_batch(batch: PublishBatch, chunk: Chunk, start: int, count: int, size: int) -> int:

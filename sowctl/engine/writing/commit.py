@@ -114,8 +114,9 @@ def _write_without_journal(
     txids = range(first, first + len(part))
     apply_to_memtable(part, txids, [] if part.columns is not None else encode_entry_values(part, txids))
     sequences = None
-    if publisher is not None:
-        sequences = {publisher.identity[0]: max(publisher.list_sequences(part.places))}
+    # A client that is only recorded leaves nothing in a store: there are no entries that could name it.
+    if publisher is not None and (highest := max(publisher.list_sequences(part.places))):
+        sequences = {publisher.identity[0]: highest}
     if part.chains is not None:
         part.chains.save_links()  # before the records: what the file knows beyond the store's position does not count
     # The store was opened to sync each commit, so these entries are durable when this returns. Records and the

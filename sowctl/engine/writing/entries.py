@@ -172,6 +172,8 @@ class _EntryBuilder:
         self.times, older = assign_times(ready.times, len(ready.places), now, writer.last_time)
         self.keep: Sequence[int] = range(len(ready.places))
         self.skipped = 0
+        if preparer.raises_times:
+            older = []
         if older and duplicates:
             # What was published before is left out, and not refused for being older than what it was followed by.
             older = [index for index in older if ready.places[index] not in duplicates]

@@ -22,8 +22,16 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.expiration import choose_default_lifetime, compute_lifetime
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, Reason
 from sowctl.errors import InputError, SowError, UsageError
-from sowctl.identity.keys import concatenate_digests, parse_sow_key
+from sowctl.identity.keys import (
+    build_domain_prefix,
+    compute_key_digest,
+    compute_user_key_digest,
+    concatenate_digests,
+    encode_key_text,
+    parse_sow_key,
+)
 from sowctl.messages.base import REPLACEMENT_CHARACTER, KeyTexts, MessageType
+from sowctl.messages.types import get_type
 from sowctl.values.fields import Number, Refusal, Slot
 from sowctl.values.paths import parse_path
 from sowctl.values.times import EPOCH_UNITS, Micros, parse_epoch, parse_instant, parse_time
@@ -109,6 +117,8 @@ class Preparer:
             # Compiled once for the run; a topic without them does not load the expression language.
             self.preprocessing, self.enrichment = compile_phases(instance, topic, self.type, options.client)
         self._fixed_time = parse_instant(options.timestamp, clock) if options.timestamp is not None else None
+        self.raises_times = False
+        """Whether a time before that of the topic's latest message is raised to it, instead of refused."""
         self._time_of, self._time_unit = None, None
         if options.timestamp_field:
             path, self._time_unit = split_time_unit(options.timestamp_field)
@@ -128,6 +138,8 @@ class Preparer:
         """
         refused: dict[int, Refusal] = {}
         given = payloads
+        # Another system orders its records by partition, not by time. An input has envelopes of one form.
+        self.raises_times = envelopes is not None and any(map(is_foreign_envelope, envelopes[:1]))
         if logicals is None and self.topic.pattern is not None:
             from sowctl.engine.sources.logical_topics import resolve_logical_names
 
@@ -202,7 +214,42 @@ class Preparer:
                 user_keys[index] = made.user_keys[at]
             if texts is not None and made.texts is not None:
                 texts[index] = made.texts[at]
+        for index in gone:
+            if index not in refused and is_tombstone(envelopes[index]):
+                self._name_record(Keys(digests, user_keys, texts), index, envelopes[index], refused)
         return Keys(digests, user_keys, texts)
+
+    def _name_record(self, keys: Keys, index: int, envelope: Envelope, refused: dict[int, Refusal]) -> None:
+        """Put into ``keys`` the key of the record that a tombstone deletes."""
+        from sowctl.messages.framing.foreign_envelope import find_key_members, find_key_text
+
+        text: str = getattr(envelope, "record_key")  # noqa: B009  # only of foreign envelopes
+        if self.topic.key_mode == "user":
+            key = encode_key_text(find_key_text(text))
+            if keys.user_keys is not None:
+                keys.user_keys[index] = key
+            keys.digests[index] = compute_user_key_digest(key)  # type: ignore[index]  # a list, made above
+            return
+        if self.topic.key_mode == "none":
+            return
+        if self.topic.key_mode != "fields" or keys.texts is None:
+            words = "the topic generates its keys, so the key of a tombstone does not identify a record"
+            refused[index] = Refusal(index, "SOW-PUB-028", words)
+            return
+        members = find_key_members(text)
+        row: KeyTexts = (encode_key_text(find_key_text(text)),)
+        if members is not None:
+            rows, refusals = get_type("json").build_key_extractor(self.topic.keys)([members])
+            row = (None,) if refusals else rows[0]
+        if len(row) != len(self.topic.keys) or None in row:
+            fields = ", ".join(map(str, self.topic.keys))
+            words = f"the key of the tombstone, {text[:80]!r}, does not have the key fields {fields}"
+            refused[index] = Refusal(index, "SOW-PUB-028", words)
+            return
+        keys.texts[index] = row
+        keys.digests[index] = compute_key_digest(  # type: ignore[index]  # a list, made above
+            build_domain_prefix(self.topic.key_domain), row
+        )
 
     def _name_digests(
         self, digests: Sequence[bytes], envelopes: Sequence[Envelope], gone: Set[int], refused: dict[int, Refusal]
@@ -409,10 +456,20 @@ def _is_stored_envelope(envelope: Envelope) -> bool:
 
 
 def _find_deleted_entries(envelopes: Sequence[Envelope] | None) -> Set[int]:
-    """The indexes of entries of a journal that are no message: those that delete, and those of queues."""
+    """The indexes of envelopes without a message: deleting entries of a journal, those of queues, and tombstones."""
     if envelopes is None:
         return frozenset()
-    return {index for index, one in enumerate(envelopes) if one.operation not in (None, "publish")}
+    return {index for index, one in enumerate(envelopes) if one.operation not in (None, "publish") or is_tombstone(one)}
+
+
+def is_foreign_envelope(envelope: Envelope) -> bool:
+    """Return whether an envelope is a record of another system."""
+    return hasattr(envelope, "record_key")
+
+
+def is_tombstone(envelope: Envelope) -> bool:
+    """Return whether an envelope is a record without a message, whose key names the record to delete."""
+    return envelope.command == DELETE_COMMAND and getattr(envelope, "record_key", None) is not None
 
 
 def split_time_unit(field: str) -> tuple[str, str | None]:

@@ -15,10 +15,19 @@ class Publisher:
 
     With ``first`` the messages of the input are numbered from there on, and one at or below the highest is a duplicate;
     without it they go on behind the highest. Numbers that messages bring themselves win. ``dumped``: they are entries
-    of a journal, where those that were committed together may have one number.
+    of a journal, where those that were committed together may have one number, and some may have none. Not
+    ``numbered``: the name is recorded and nothing else, so that no message is a duplicate.
     """
 
-    def __init__(self, client: str, first: int | None, highest: Callable[[int], int], *, dumped: bool = False) -> None:
+    def __init__(
+        self,
+        client: str,
+        first: int | None,
+        highest: Callable[[int], int],
+        *,
+        dumped: bool = False,
+        numbered: bool = True,
+    ) -> None:
         if first is not None and not 1 <= first <= MAX_U64:
             raise UsageError("SOW-PUB-012", f"sequence {first} must be a number from 1 to {MAX_U64}")
         try:
@@ -30,6 +39,7 @@ class Publisher:
         self._base = 0
         self._numbers: dict[int, int] = {}
         self._dumped = dumped
+        self._numbered = numbered
         self._admitted = 0
         """The last number that was no duplicate."""
 
@@ -46,6 +56,8 @@ class Publisher:
                 self._numbers[place] = given
             elif self._first is not None:
                 self._numbers[place] = self._check_sequence_bound(self._first + self._base + place)
+            elif self._dumped or not self._numbered:
+                self._numbers[place] = 0
         self._base += count
 
     def admit_messages(self, logs: list[tuple[list[int], int]]) -> set[int]:
@@ -55,14 +67,19 @@ class Publisher:
         known there: a run that died between the two is repeated, and only what was written is a duplicate. Raises
         LimitError ``SOW-PUB-029`` as :meth:`number_batch` does.
         """
+        if not self._numbered:
+            return set()
         last = self._highest(self.identity[0])
         for place in sorted(place for places, _ in logs for place in places):
-            # Numbers are given in input order over all topics, so they rise with the txids.
+            # Numbers are given in input order over all topics, so they rise with the txids. An entry of a journal that
+            # has none stays without.
             last = max(last, self._check_sequence_bound(self._numbers.setdefault(place, last + 1)))
         duplicates = set()
         for places, highest in logs:
             for place in sorted(places):
                 number = self._numbers[place]
+                if not number and self._dumped:
+                    continue
                 if is_duplicate(number, highest) and not (self._dumped and number == self._admitted):
                     duplicates.add(place)
                 else:

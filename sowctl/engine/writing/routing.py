@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.targets import find_publish_topic
+from sowctl.engine.writing.batches import has_own_publisher
 from sowctl.engine.writing.prepare import PreparedMessages, Preparer
 from sowctl.engine.writing.publishers import Publisher
 from sowctl.errors import SowError, UsageError
@@ -62,8 +63,9 @@ class Router:
         self._opened: dict[TopicReference, tuple[TopicWriter, Preparer, bytes | None]] = {}
         self._writers: dict[TopicRef, tuple[TopicWriter, Preparer]] = {}
         self._publisher: Publisher | None = None
+        self._recorded: Publisher | None = None
         self._dumped: dict[str, Publisher] = {}
-        """The publishers of entries of a journal, which keep their numbers."""
+        """The publishers of entries of a journal and of partitions, which keep their numbers."""
 
     def open_target(self, name: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer, bytes | None]:
         """The topic of a message, opened when first met, and its logical topic where that is one.
@@ -169,13 +171,14 @@ class Router:
             own = [envelope.sequence for envelope in batch.envelopes]
         client = self._find_client(batch)
         # Without a client nothing tells a repeated message from a new one: such batches have no sequence numbers at
-        # all.
+        # all, and the name that the instance records is only for people.
         if client is None:
-            return None
-        if _is_journal_dump(batch) and self._options.client is None:
+            return self._prepare_recorded(batch)
+        if _has_own_publisher(batch) and self._options.client is None:
             publisher = self._dumped.get(client)
             if publisher is None:
-                publisher = Publisher(client, None, self._session.find_highest_sequence, dumped=True)
+                dumped = _is_journal_dump(batch)
+                publisher = Publisher(client, None, self._session.find_highest_sequence, dumped=dumped)
                 self._dumped[client] = publisher
             publisher.number_batch(len(batch.payloads), own)
             return publisher
@@ -185,11 +188,23 @@ class Router:
         self._publisher.number_batch(len(batch.payloads), own)
         return self._publisher
 
+    def _prepare_recorded(self, batch: PublishBatch) -> Publisher | None:
+        """The client that the instance records where none is named; entries of a journal stay as they were."""
+        if _is_journal_dump(batch):
+            return None
+        if self._recorded is None:
+            name = self._session.instance.find_recorded_client()
+            if name is None:
+                return None
+            self._recorded = Publisher(name, None, self._session.find_highest_sequence, numbered=False)
+        self._recorded.number_batch(len(batch.payloads), None)
+        return self._recorded
+
     def _find_client(self, batch: PublishBatch) -> str | None:
         """The client of the command, of the run so far, or the first that an envelope names."""
         if self._options.client is not None:
             return self._options.client
-        if _is_journal_dump(batch):
+        if _has_own_publisher(batch):
             assert batch.envelopes is not None
             return batch.envelopes[0].client
         if self._publisher is not None:
@@ -201,13 +216,13 @@ class Router:
         if batch.envelopes is None or self._options.client is not None:
             return []
         client = self._find_client(batch)
-        if _is_journal_dump(batch):
+        if _has_own_publisher(batch):
             # A run that is all or nothing is one batch, and that has the numbers of one publisher.
             words = "its publisher differs from that of earlier entries, which --on-error abort does not support"
             return [
                 Refusal(place, "SOW-PUB-008", words)
                 for place, envelope in enumerate(batch.envelopes)
-                if envelope.client != client or envelope.operation is None
+                if envelope.client != client or not has_own_publisher(envelope)
             ]
         text = (
             "its client {} differs from that of the run, {}; publish each client separately, or give one with --client"
@@ -233,6 +248,11 @@ class Router:
             )
             for group in groups
         ]
+
+
+def _has_own_publisher(batch: PublishBatch) -> bool:
+    """Return whether the messages of a batch keep their publisher."""
+    return bool(batch.envelopes) and has_own_publisher(batch.envelopes[0])  # type: ignore[index]  # asked before
 
 
 def _is_journal_dump(batch: PublishBatch) -> bool:

@@ -6,5 +6,6 @@
 * ``cutters``: one class per framing.
 * ``json_values``: JSON arrays, and objects over several lines.
 * ``envelope``: lines with a message and its metadata.
+* ``foreign_envelope``: lines with records of Kafka or change events of Debezium.
 * ``chunks``: the result: messages, their positions, and refusals.
 """

@@ -26,7 +26,7 @@ from sowctl.messages.framing.encodings import UTF8_BOM
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
-    from sowctl.messages.framing.envelope import Envelope
+    from sowctl.messages.framing.envelope import Envelope, EnvelopeFormat
 
 BYTE_ORDER_MARK = UTF8_BOM
 RETURNS_WORDS = "the input has carriage returns but no line feed, so it would be one message"
@@ -293,8 +293,9 @@ class LengthCutter:
 class EnvelopeCutter:
     """Envelopes, which are the messages that ``objects`` cuts, opened."""
 
-    def __init__(self, max_message: int, objects: Cutter) -> None:
+    def __init__(self, max_message: int, objects: Cutter, form: EnvelopeFormat | None = None) -> None:
         self.max_message = max_message
+        self.form = form
         self._objects = objects
 
     @property
@@ -310,20 +311,39 @@ class EnvelopeCutter:
     def feed(self, data: bytes) -> Chunk | None:
         """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         chunk = self._objects.feed(data)
-        return None if chunk is None else _open_chunk(chunk, self.max_message)
+        return None if chunk is None else _open_chunk(chunk, self.max_message, self.form)
 
 
-def _open_chunk(chunk: Chunk, max_message: int) -> Chunk:
-    from sowctl.messages.framing.envelope import EnvelopeRefused, open_envelope  # msgspec loads for envelopes alone
+def _choose_opener(form: EnvelopeFormat | None) -> Callable[[bytes], tuple[bytes, Envelope] | None]:
+    """The function that opens lines of a form; without one, of sowctl's own."""
+    from sowctl.messages.framing.envelope import open_envelope  # msgspec loads for envelopes alone
 
+    if form is None:
+        return open_envelope
+    if form.name == "sowctl":
+        return lambda line: open_envelope(line, form)
+    from sowctl.messages.framing.foreign_envelope import open_foreign_envelope
+
+    return lambda line: open_foreign_envelope(line, form)
+
+
+def _open_chunk(chunk: Chunk, max_message: int, form: EnvelopeFormat | None) -> Chunk:
+    from sowctl.messages.framing.envelope import EnvelopeRefused
+
+    open_line = _choose_opener(form)
     payloads: list[bytes] = []
     envelopes: list[Envelope] = []
     kept: list[int] = []
     refused = chunk.refused
+    blank = chunk.blank
     for index, line in enumerate(chunk.payloads):
         try:
             # The line had room for Base64; the limit is asked of the message inside.
-            payload, envelope = open_envelope(line)
+            found = open_line(line)
+            if found is None:
+                blank += 1
+                continue
+            payload, envelope = found
             if len(payload) > max_message:
                 raise EnvelopeRefused(TOO_LONG_CODE, f"the message has more than {max_message:,} bytes")
         except EnvelopeRefused as problem:
@@ -339,7 +359,7 @@ def _open_chunk(chunk: Chunk, max_message: int) -> Chunk:
 
     # Lines that were too long and envelopes that were refused, in the order of the input.
     refused.sort(key=lambda frame: frame.offset)
-    return Chunk(payloads, places, chunk.end, refused, chunk.blank, envelopes)
+    return Chunk(payloads, places, chunk.end, refused, blank, envelopes)
 
 
 def number_places(first: int, starts: Sequence[int]) -> Places:

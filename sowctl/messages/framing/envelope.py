@@ -1,10 +1,11 @@
 """Framing ``envelope``: one JSON object a line that carries a message and its metadata (``sowctl(1)``, INPUT).
 
-Members, all but the data optional, null as good as absent: ``topic message_type sow_key timestamp correlation_id
-client bookmark command operation message_bookmark`` (strings), ``sequence txid`` (whole numbers), ``expiration`` (a
-number of seconds, or a string with an instant), and either ``data`` (any JSON: the message is its exact bytes) or
-``data_base64``. An ``operation`` says that the line is an entry of a journal; one that is no publish has no data. Other
-members, members given twice and other kinds of values refuse the line. What a string means is for its user to find out.
+Members, all but the data optional, null as good as absent: ``topic message_type sow_key correlation_id client bookmark
+command operation message_bookmark`` (strings), ``sequence txid`` (whole numbers), ``timestamp`` (a string, or a number
+since 1970), ``expiration`` (a number of seconds, or a string with an instant), and either ``data`` (any JSON: its
+exact bytes are the message) or ``data_base64``. An ``operation`` says that the line is an entry of a journal; one that
+is no publish has no data. Other members refuse the line unless they are ignored; members given twice and other kinds of
+values refuse it. What a string means is for its user to find out.
 
 Lines are decoded fast where that is provably exact; whatever is doubtful goes through the exact JSON reader.
 """
@@ -15,12 +16,15 @@ import binascii
 import re
 from math import isfinite
 from operator import attrgetter
+from typing import Literal
 
 import msgspec
 
+from sowctl.errors import SowError
 from sowctl.messages.base import MAX_DEPTH, SURROGATE_CODE, SURROGATE_WORDS
 from sowctl.messages.json.exact_reader import JsonRefused, SpannedValue, is_deep, parse_members, replace_surrogates
 from sowctl.values.fields import Number
+from sowctl.values.times import format_time, parse_epoch
 
 NOT_AN_ENVELOPE = "SOW-INP-010"
 UNKNOWN_MEMBER = "SOW-INP-011"
@@ -30,6 +34,19 @@ NO_DATA = "SOW-INP-014"
 BAD_BASE64 = "SOW-INP-015"
 
 _UINT64_RANGE = 1 << 64
+
+
+class EnvelopeFormat(msgspec.Struct, frozen=True):
+    """How envelopes are read. ``time_unit``: that of numbers as times. ``client``: whose publishers the partitions of
+    Kafka are; None where offsets are not used."""
+
+    name: Literal["sowctl", "kafka", "debezium"] = "sowctl"
+    ignores_unknown: bool = False
+    time_unit: str = "ms"
+    client: str | None = None
+
+
+OWN_FORMAT = EnvelopeFormat()
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -53,11 +70,16 @@ class Envelope(msgspec.Struct, gc=False):
     message_bookmark: str | None = None
 
 
-class _EnvelopeLine(Envelope, gc=False, forbid_unknown_fields=True):
-    """A whole line."""
+class _AnyLine(Envelope, gc=False):
+    """A whole line. Members that are not known are ignored."""
 
+    timestamp: str | int | None = None  # type: ignore[assignment]  # a number becomes a text before anybody sees it
     data: msgspec.Raw = msgspec.Raw(b"")
     data_base64: str | None = None
+
+
+class _EnvelopeLine(_AnyLine, gc=False, forbid_unknown_fields=True):
+    """A whole line of known members."""
 
 
 _METADATA_FIELDS = Envelope.__struct_fields__
@@ -69,6 +91,7 @@ _CONTAINER_OPENERS = (b"{", b"[")
 """First bytes of data that cannot be taken for a member name when the data is cut out of its line."""
 _COUNT_FIELDS = ("sequence", "txid")
 _decode_line = msgspec.json.Decoder(_EnvelopeLine).decode
+_decode_any_line = msgspec.json.Decoder(_AnyLine).decode
 
 
 class EnvelopeRefused(ValueError):
@@ -81,20 +104,28 @@ class EnvelopeRefused(ValueError):
         self.offset = offset
 
 
-def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
+def format_epoch(number: str, unit: str) -> str:
+    """The text of a time that is a number since 1970. Raises :class:`EnvelopeRefused` outside the years 1 to 9999."""
+    try:
+        return format_time(parse_epoch(number, unit))
+    except SowError as problem:
+        raise EnvelopeRefused(WRONG_KIND, f"invalid time of an envelope: {problem.message}") from None
+
+
+def open_envelope(line: bytes, form: EnvelopeFormat = OWN_FORMAT) -> tuple[bytes, Envelope]:
     """The message in ``line`` and its metadata (without the data). Raises :class:`EnvelopeRefused`."""
     try:
-        whole = _decode_line(line)
+        whole = _decode_any_line(line) if form.ignores_unknown else _decode_line(line)
         # msgspec does not look at the encoding of what it hands over raw, so the line is decoded once more.
         if not line.isascii():
             line.decode()
     except (ValueError, RecursionError):
-        return open_envelope_exactly(line)
+        return open_envelope_exactly(line, form)
     # Only an object or array is surely told from a member name below; any other data, and data that may be nested too
     # deeply, is read exactly.
     payload = bytes(whole.data)
     if payload[:1] not in _CONTAINER_OPENERS or whole.data_base64 is not None or is_deep(payload):
-        return open_envelope_exactly(line)
+        return open_envelope_exactly(line, form)
     # Mostly the data is the last member and stands right before the closing brace; else it is searched from the right.
     at = len(line) - len(payload) - 1
     if line[at:-1] != payload:
@@ -104,13 +135,15 @@ def open_envelope(line: bytes) -> tuple[bytes, Envelope]:
     rest = line[:at] + line[at + len(payload) :]
     names = _MEMBER_PATTERN.findall(rest)
     if b"\\" in rest or len(set(names)) != len(names):
-        return open_envelope_exactly(line)
+        return open_envelope_exactly(line, form)
     if not (0 <= (whole.sequence or 0) < _UINT64_RANGE and 0 <= (whole.txid or 0) < _UINT64_RANGE):
-        return open_envelope_exactly(line)
+        return open_envelope_exactly(line, form)
+    if isinstance(whole.timestamp, int):
+        whole.timestamp = format_epoch(str(whole.timestamp), form.time_unit)
     return payload, Envelope(*_get_metadata(whole))
 
 
-def open_envelope_exactly(line: bytes) -> tuple[bytes, Envelope]:
+def open_envelope_exactly(line: bytes, form: EnvelopeFormat = OWN_FORMAT) -> tuple[bytes, Envelope]:
     """Payload and metadata of an envelope, by the exact reader, with a reason for every refusal."""
     try:
         # The envelope is one level around the data, which may itself be as deep as any message.
@@ -120,14 +153,17 @@ def open_envelope_exactly(line: bytes) -> tuple[bytes, Envelope]:
     if not isinstance(root.value, dict):
         raise EnvelopeRefused(NOT_AN_ENVELOPE, "an envelope must be a JSON object")
     members: dict[str, SpannedValue] = root.value
-    for name in members:
-        if name not in _MEMBER_NAMES:
-            known = " ".join(_MEMBER_NAMES)
-            raise EnvelopeRefused(UNKNOWN_MEMBER, f"unknown member {name!r} of an envelope; valid members: {known}")
+    unknown = [name for name in members if name not in _MEMBER_NAMES]
+    if unknown and not form.ignores_unknown:
+        known = " ".join(_MEMBER_NAMES)
+        raise EnvelopeRefused(UNKNOWN_MEMBER, f"unknown member {unknown[0]!r} of an envelope; valid members: {known}")
+    for name in unknown:
+        del members[name]
+    repeated = [name for name in repeated if name in _MEMBER_NAMES]
     if repeated:
         raise EnvelopeRefused(REPEATED_MEMBER, f"duplicate member {repeated[0]!r} of an envelope")
     values = {
-        name: _check_metadata_value(name, member.value)
+        name: _check_metadata_value(name, member.value, form)
         for name, member in members.items()
         if name != "data" and member.value is not None
     }
@@ -139,7 +175,7 @@ def open_envelope_exactly(line: bytes) -> tuple[bytes, Envelope]:
     return payload, Envelope(*[values.get(name) for name in _METADATA_FIELDS])  # type: ignore[arg-type]  # _value saw to the kinds
 
 
-def _check_metadata_value(name: str, value: object) -> str | int | float:
+def _check_metadata_value(name: str, value: object, form: EnvelopeFormat) -> str | int | float:
     # Two halves that differ read alike, so metadata that holds one would stand for several texts.
     if isinstance(value, str) and name not in _COUNT_FIELDS:
         if replace_surrogates(value) != value:
@@ -148,9 +184,14 @@ def _check_metadata_value(name: str, value: object) -> str | int | float:
     if isinstance(value, Number):
         if name == "expiration" and isfinite(value.value):
             return value.value
+        if name == "timestamp":
+            return format_epoch(value.text.decode(), form.time_unit)
         if name in _COUNT_FIELDS and isinstance(value.value, int) and value.value >= 0:
             return value.value
-    wanted = {"expiration": "a number of seconds or a string"} | dict.fromkeys(_COUNT_FIELDS, "an integer, at least 0")
+    wanted = {
+        "expiration": "a number of seconds or a string",
+        "timestamp": "a string or a number since 1970",
+    } | dict.fromkeys(_COUNT_FIELDS, "an integer, at least 0")
     raise EnvelopeRefused(WRONG_KIND, f"the member {name!r} of an envelope must be {wanted.get(name, 'a string')}")
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
@@ -29,6 +29,9 @@ from sowctl.errors import InputError, StorageError, UsageError
 from sowctl.messages.base import MAX_MESSAGE_BYTES
 from sowctl.messages.framing.chunks import Chunk, Cutter
 from sowctl.messages.framing.encodings import HEAD_BYTES, UTF8_BOM, WRONG_ENCODING, refuse_encoding
+
+if TYPE_CHECKING:
+    from sowctl.messages.framing.envelope import EnvelopeFormat
 
 FRAMINGS = ("lines", "json", "nul", "length", "envelope")
 READ_CHUNK_BYTES = 1 << 20
@@ -66,8 +69,8 @@ class FrameReader:
 
     ``max_message``: bytes of the longest message; a longer line is refused and skipped, a longer length-prefixed frame
     ends the input with an error. ``chunk``: bytes to read ahead at most. ``name`` is the input's in errors. ``kind`` is
-    that of the message type, None where it is not known: what is read as text must be UTF-8. Raises UsageError
-    ``SOW-INP-004`` for an unknown framing.
+    that of the message type, None where it is not known: what is read as text must be UTF-8. ``form``: that of
+    envelopes, None for sowctl's own. Raises UsageError ``SOW-INP-004`` for an unknown framing.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class FrameReader:
         chunk: int = READ_CHUNK_BYTES,
         name: str = "input",
         kind: str | None = None,
+        form: EnvelopeFormat | None = None,
     ) -> None:
         self._name = name
         self._head = b""
@@ -90,7 +94,7 @@ class FrameReader:
         self.descriptor = source if isinstance(source, int) else None
         """What is read, where that is a file descriptor."""
         self._chunk = chunk
-        self._cutter = _make_cutter(framing, max_message, kind)
+        self._cutter = _make_cutter(framing, max_message, kind, form)
         self._read = (
             _make_descriptor_poller(source, chunk) if isinstance(source, int) else _make_stream_reader(source, chunk)
         )
@@ -161,7 +165,7 @@ class FrameReader:
                 return
 
 
-def _make_cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
+def _make_cutter(framing: str, max_message: int, kind: str | None, form: EnvelopeFormat | None) -> Cutter:
     from sowctl.messages.framing import cutters
 
     if framing == "lines":
@@ -172,7 +176,7 @@ def _make_cutter(framing: str, max_message: int, kind: str | None) -> Cutter:
         if framing == "json":
             return JsonCutter(max_message)
         # Base64 takes four bytes for three, and the metadata takes room, too.
-        return cutters.EnvelopeCutter(max_message, JsonCutter(2 * max_message + (1 << 16)))
+        return cutters.EnvelopeCutter(max_message, JsonCutter(2 * max_message + (1 << 16)), form)
     if framing == "nul":
         return cutters.NulCutter(max_message)
     if framing == "length":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sowctl.arrow.partitions import build_order_key, is_hidden, list_directory_files
 from sowctl.engine.reports import Rejected
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.decompression import StreamDecompressor
@@ -28,7 +29,8 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
 def expand_paths(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
-    """The files of paths and patterns, in their order, those of a pattern or a directory by name.
+    """The files of paths and patterns, in their order; those of a pattern, or below a directory, in the order of their
+    paths (:mod:`sowctl.arrow.partitions`).
 
     ``through_door``: URLs are looked at here; otherwise Spark does that when it reads.
     """
@@ -41,19 +43,24 @@ def expand_paths(paths: Sequence[str], *, through_door: bool = False) -> list[st
         if Path(plain).is_file():
             found.append(plain)
             continue
-        pattern = f"{plain}/*" if Path(plain).is_dir() else plain
-        some = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - the pattern may be absolute
-        # Spark and Hadoop mark what is no data by such a beginning: ``_SUCCESS``, ``.part-00000.crc``.
-        some = [name for name in some if Path(name).is_file() and Path(name).name[0] not in "._"]
+        if Path(plain).is_dir():
+            some = list_directory_files(plain)
+        else:
+            some = glob.glob(plain, recursive=True)  # noqa: PTH207 - the pattern may be absolute
+            some = sorted((name for name in some if _is_data_file(name)), key=build_order_key)
         if not some:
-            hint = "give paths of files, or quoted patterns"
+            hint = "give paths of files or directories, or quoted patterns"
             what = "the file does not exist"
             if Path(plain).is_dir():
                 what = "the directory has no files"
-                hint = f"subdirectories are not searched: give a pattern, such as '{path.rstrip('/')}/*/*'"
+                hint = "files whose names begin with . or _ are not read"
             raise MissingError("SOW-SPK-040", what, place=path, hint=hint)
         found += some
     return found
+
+
+def _is_data_file(name: str) -> bool:
+    return Path(name).is_file() and not is_hidden(Path(name).name)
 
 
 def _list_url_files(url: str) -> list[str]:
@@ -66,14 +73,15 @@ def _list_url_files(url: str) -> list[str]:
         return [url]
     parts = place.path.split("/")
     root = place if wild is None else replace(place, path="/".join(parts[:wild]))
-    some = [one.place for one in list_files(root, below=wild is not None)]
+    some = [one.place for one in list_files(root, below=True)]
     if wild is not None:
         some = [one for one in some if fnmatchcase(one.path, place.path) and one.path.count("/") == len(parts) - 1]
-    some = [one for one in some if one.name[0] not in "._"]
+    above = root.path.rstrip("/").count("/") + 1
+    some = [one for one in some if not any(map(is_hidden, one.path.split("/")[above:]))]
     if not some:
         hint = "give URLs of files or directories, or quoted patterns"
         raise MissingError("SOW-SPK-040", "the file does not exist", place=str(place), hint=hint)
-    return [one.url for one in some]
+    return [one.url for one in sorted(some, key=lambda one: build_order_key(one.path))]
 
 
 class InputSplit(Struct, frozen=True):

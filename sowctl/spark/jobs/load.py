@@ -4,7 +4,8 @@
 NDJSON files are cut at line breaks by byte ranges, and a line is a message as it stands; those that gzip or zstd have
 packed are unpacked, each by one task. Rows of CSV, Parquet and ORC
 become messages of the topic's type, or give theirs in a column ``payload``. The order of the messages is (file,
-position), whichever task had them: files in the order given, those of a pattern by name.
+position), whichever task had them: files in the order given, those of a pattern or below a directory in the order of
+their paths. Partition columns come from the paths, not from Spark, so that their types are those of ``publish --from``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
+from sowctl.arrow.partitions import (
+    PartitionValues,
+    append_partitions,
+    build_order_key,
+    list_partition_names,
+    read_partitions,
+)
 from sowctl.engine.bulk.commit import commit_run
 from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, hold_staging_area
 from sowctl.engine.bulk.task import StageTask
@@ -100,11 +108,10 @@ def load(
     report = JobReport("load", (topic.name,))
     # With a base path, Spark reads these columns from the names of the directories; its options have no letter case.
     has_base = any(name.lower() == "basepath" for name in options.reader)
-    if kind != "ndjson" and not has_base and (partitions := list_partition_columns(files)):
-        instance.notify(
-            f"the columns of partition directories are not loaded: {', '.join(partitions)}; to "
-            "load them, give the directory above them as --reader basePath=DIR"
-        )
+    roots = [path if is_remote(path) else str(parse_local_path(path)) for path in paths]
+    if kind == "ndjson" and (columns := list_partition_names(read_partitions(files, roots))):
+        # Said before anything is loaded: these columns are nowhere else.
+        instance.notify(f"partition columns are not added to ndjson messages: {', '.join(columns)}")
     with hold_staging_area(instance, topic, directory=staging_directory) as area:
         require_visibility(spark, instance, area.place)
         plan = area.build_plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
@@ -117,10 +124,11 @@ def load(
                 report.details["uncut"] = whole
             done = run_tasks(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
         else:
+            # Directories at URLs become their files: in them Spark finds no partition columns of its own types.
+            files = files if ours else _list_spark_files(spark, files)
             here = fetch_files(spark, files, area) if ours else files
-            if not ours:
-                files = _list_spark_files(spark, files)
-            done = _stage_rows(spark, here, kind, plan, options.reader, f"load {topic.name}")
+            partitions = [] if has_base or kind == "ndjson" else read_partitions(files, roots)
+            done = _stage_rows(spark, here, kind, plan, options.reader, f"load {topic.name}", partitions)
         late: list[Rejected] = []
         try:
             # Nothing is in the topic before this line, which publishes everything or nothing.
@@ -137,12 +145,6 @@ def load(
             if options.rejects is not None:
                 _keep_rejects(Path(options.rejects), area.directory, done, late)
     return _fill_report(report, made, len(done), monotonic() - started)
-
-
-def list_partition_columns(files: Sequence[str]) -> list[str]:
-    """The names of columns that the directories of files give, as ``day`` of ``day=2026-01-01``."""
-    parts = (part for file in files for part in file.split("/")[:-1])
-    return list(dict.fromkeys(part.partition("=")[0] for part in parts if "=" in part.strip("=")))
 
 
 def _fill_report(report: JobReport, made: CommitReport, partitions: int, seconds: float) -> JobReport:
@@ -186,9 +188,15 @@ def stage_lines(plan: StagePlan, split: InputSplit) -> StagedAttempt:
 
 
 def _stage_rows(
-    spark: SparkSession, files: Sequence[str], kind: str, plan: StagePlan, reader: Mapping[str, str], what: str
+    spark: SparkSession,
+    files: Sequence[str],
+    kind: str,
+    plan: StagePlan,
+    reader: Mapping[str, str],
+    what: str,
+    partitions: Sequence[PartitionValues],
 ) -> list[StagedAttempt]:
-    """Stage rows that Spark reads."""
+    """Stage rows that Spark reads; ``partitions`` are columns that the rows of each file get, empty for none."""
     from pyspark.sql import functions as f
 
     # The names in the first line are the fields of the messages; an option of the caller may say otherwise.
@@ -203,7 +211,7 @@ def _stage_rows(
     frame = frame.withColumn(_FILE, f.col("_metadata.file_path"))
     frame = frame.withColumn(_BLOCK, f.col("_metadata.file_block_start")).drop("_metadata")
     describe_stages(spark, what)
-    stage = _RowStage(plan, numbers, verbatim=kind == "ndjson")
+    stage = _RowStage(plan, numbers, partitions, verbatim=kind == "ndjson")
     return collect_frame(frame, stage)
 
 
@@ -223,9 +231,10 @@ def _number_files(files: Sequence[str]) -> dict[str, int]:
 
 def _list_spark_files(spark: SparkSession, files: Sequence[str]) -> list[str]:
     """The files as Spark names them: of a directory or a pattern at a URL, which Spark reads itself, each by name."""
-    return [
-        name for file in files for name in (sorted(spark.read.text(file).inputFiles()) if is_remote(file) else [file])
-    ]
+    found: list[str] = []
+    for file in files:
+        found += sorted(spark.read.text(file).inputFiles(), key=build_order_key) if is_remote(file) else [file]
+    return found
 
 
 def _path_of(text: str) -> str:
@@ -243,9 +252,12 @@ def _path_of(text: str) -> str:
 class _RowStage:
     """Stages the rows of one task, and says what it has staged."""
 
-    def __init__(self, plan: StagePlan, numbers: Mapping[str, int], *, verbatim: bool) -> None:
+    def __init__(
+        self, plan: StagePlan, numbers: Mapping[str, int], partitions: Sequence[PartitionValues], *, verbatim: bool
+    ) -> None:
         self.plan = plan
         self.numbers = numbers
+        self.partitions = partitions
         self.verbatim = verbatim
 
     def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[StagedAttempt]:
@@ -282,6 +294,8 @@ class _RowStage:
     def _add(
         self, task: StageTask, builder: Any, part: pyarrow.RecordBatch, number: int, positions: range, path: str
     ) -> None:
+        if self.partitions and self.partitions[number] and part.schema.names != [PAYLOAD_COLUMN]:
+            part = append_partitions(part, self.partitions[number])
         payloads, envelopes, refused = builder.build_messages(part)
         kept = [place for place, payload in enumerate(payloads) if payload is not None]
         for place, code, message in refused:

@@ -36,6 +36,8 @@ EXAMPLES = [
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = make_demo(tmp_path_factory.mktemp("pipeline"))
     (place / "day.csv").write_text("orderId,qty,status\n1,10,new\n2,,new\n")
+    (place / "lake" / "day=2026-01-01").mkdir(parents=True)
+    shutil.copy(place / "day.csv", place / "lake" / "day=2026-01-01" / "part-0.csv")
     (place / "bad.ndjson.in").write_text('{"orderId":1}\nnonsense\n')
     return place
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 from sowctl.engine.options import PublishOptions
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.spark.jobs.inputs import expand_paths, read_lines, split_files
-from sowctl.spark.jobs.load import DEFAULT_OPTIONS, list_partition_columns, load
+from sowctl.spark.jobs.load import DEFAULT_OPTIONS, load
 from tests.support.instances import Lab, config_xml, message, topic_xml, verified
 
 if TYPE_CHECKING:
@@ -193,26 +195,86 @@ def test_several_files_by_every_way_to_write_a_path(
     assert caught.value.code == "SOW-SPK-049"
 
 
-def test_a_lake_with_partition_directories(tmp_path: Path) -> None:
-    """What is there is not called missing, and columns that are not loaded have names to be told by."""
-    (tmp_path / "lake" / "day=1" / "hour=2").mkdir(parents=True)
-    (tmp_path / "lake" / "day=1" / "hour=2" / "a.parquet").touch()
-    with pytest.raises(MissingError, match="lake") as caught:
-        expand_paths([str(tmp_path / "lake")])
-    assert "lake/*/*" in str(caught.value.hint)
-    files = expand_paths([f"{tmp_path}/lake/*/*/*.parquet"])
-    assert list_partition_columns(files) == ["day", "hour"]
-    assert list_partition_columns(["a=b.parquet", "x/y.csv"]) == []
+def test_files_of_a_directory_come_in_a_stable_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "day=9/b",
+        "day=10/a",
+        "day=9/a",
+        "day=9/_SUCCESS",
+        "day=9/.a.crc",
+        "_temporary/x",
+        "part-10",
+        "part-9",
+    ):
+        (tmp_path / "lake" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "lake" / name).touch()
+    wanted = ["day=9/a", "day=9/b", "day=10/a", "part-9", "part-10"]
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    (tmp_path / "lake" / "day=9" / "loop").symlink_to(tmp_path / "lake")
+    monkeypatch.chdir(tmp_path / "lake")
+    for way in (f"{tmp_path}/lake", "../lake", "../link", "."):
+        assert [os.path.relpath(name, way) for name in expand_paths([way])] == wanted, way
+    assert expand_paths(["day*/a"]) == ["day=9/a", "day=10/a"]
+    (tmp_path / "lake" / "empty").mkdir()
+    with pytest.raises(MissingError):
+        expand_paths(["empty"])
 
 
-def test_a_base_path_loads_the_columns_of_partition_directories(spark: SparkSession, tmp_path: Path) -> None:
-    """Nothing is said to be missing then; without it the note names the columns and the option."""
-    spark.range(2).selectExpr("id", "7 AS day").coalesce(1).write.partitionBy("day").parquet(f"{tmp_path}/lake")
-    said: list[str] = []
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_partition_columns_are_loaded(
+    spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a directory, of one of its partitions, and of a pattern, with the types of publish --from."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    from sowctl.cli.main import main
+
+    for number, (day, hour) in enumerate((("2026-01-01", "9"), ("2026-01-01", "10"), ("2026-01-02", "07"))):
+        place = tmp_path / "lake" / f"day={day}" / f"hour={hour}"
+        place.mkdir(parents=True)
+        table = pa.table({"id": [number, 9], "v": [number, number]})
+        if kind == "csv":
+            csv.write_csv(table, place / "part-0.csv")
+        else:
+            parquet.write_table(table, place / "part-0.parquet")
+    (tmp_path / "lake" / "_SUCCESS").touch()
+    reader = {"inferSchema": "true"} if kind == "csv" else {}
+    monkeypatch.chdir(tmp_path)
+    whole = [
+        message(id=0, v=0, day="2026-01-01", hour=9),
+        message(id=1, v=1, day="2026-01-01", hour=10),
+        message(id=2, v=2, day="2026-01-02", hour=7),
+        message(id=9, v=2, day="2026-01-02", hour=7),
+    ]
+    part = [message(id=0, v=0, day="2026-01-01", hour=9), message(id=1, v=1, day="2026-01-01", hour=10)]
+    part.append(message(id=9, v=1, day="2026-01-01", hour=10))
+    ways = (("lake", whole), ("./lake/day=2026-01-01", part), (f"lake/*/*/*.{kind}", whole))
+    for number, (way, wanted) in enumerate(ways):
+        with verified(Lab(tmp_path / f"lab{number}", XML)) as lab:
+            report(spark, lab, "log", way, reader=reader)
+            assert sorted(map(json.loads, lab.query("log")), key=str) == sorted(map(json.loads, wanted), key=str), way
+        if "*" not in way:
+            with verified(Lab(tmp_path / f"own{number}", XML)) as lab:
+                words = ["publish", "log", "--from", way, "-c", str(lab.config), "--quiet"]
+                assert main(words, environ={}, stdin=io.BytesIO(), stdout=io.BytesIO(), stderr=io.BytesIO()) == 0
+                assert sorted(map(json.loads, lab.query("log")), key=str) == sorted(map(json.loads, wanted), key=str)
+
+
+def test_a_base_path_leaves_the_partition_columns_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(2).selectExpr("id", "'07' AS day").coalesce(1).write.partitionBy("day").parquet(f"{tmp_path}/lake")
     for number, reader in enumerate(({"basePath": f"{tmp_path}/lake"}, {})):
         with verified(Lab(tmp_path / f"lab{number}", XML)) as lab:
-            instance = replace(lab.open(), notify=said.append)
-            options = replace(DEFAULT_OPTIONS, reader=reader)
-            load(spark, instance, instance.topic("log").config, [f"{tmp_path}/lake/*/*.parquet"], options)
-            assert ['"day"' in record for record in lab.query("log")] == [bool(reader)] * 2
-            assert any("basePath" in text and "day" in text for text in said) is not bool(reader)
+            report(spark, lab, "log", f"{tmp_path}/lake/*/*.parquet", reader=reader)
+            assert [json.loads(record)["day"] for record in lab.query("log")] == [7, 7]
+
+
+def test_messages_of_lines_get_no_columns_and_a_note_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "lake" / "day=1").mkdir(parents=True)
+    (tmp_path / "lake" / "day=1" / "a.ndjson").write_text(message(id=1) + "\n")
+    said: list[str] = []
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        instance = replace(lab.open(), notify=said.append)
+        load(spark, instance, instance.topic("log").config, [f"{tmp_path}/lake"])
+        assert lab.query("log") == [message(id=1)]
+    assert any("day" in text for text in said)

@@ -232,6 +232,8 @@ def generate_quotes(rng: random.Random) -> Iterator[dict[str, Any]]:
         }
 
 
+CLIENTS = {"orders": "order-gateway", "customers": "crm", "quotes": "market-data"}
+"""The clients that are recorded with the messages of each topic."""
 TOPIC_GENERATORS: dict[str, Callable[[random.Random], Iterator[dict[str, Any]]]] = {
     "customers": generate_customers,
     "orders": generate_orders,

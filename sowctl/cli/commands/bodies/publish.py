@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
-from sowctl.arrow.input_formats import choose_format
+from sowctl.arrow.input_formats import PARTITIONED_FORMATS, choose_format
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.report_output import RefusedWarnings, show_report
 from sowctl.cli.io.sources import (
+    FORM_OPTIONS,
     STDIN_NAME,
     explain_refusal,
     find_framing,
     find_kind,
+    guess_form,
     open_frame_readers,
     open_inputs,
+    read_first_line,
     refuse_unreadable,
     suggest_conversion,
 )
 from sowctl.cli.progress import ProgressMeter
 from sowctl.engine.reports import InputRest
 from sowctl.engine.writing.rejects import format_reject_line
-from sowctl.errors import SowError
+from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.messages.framing.frames import FrameReader, frame_messages
 from sowctl.messages.framing.input_files import is_compressed
 from sowctl.output.display import escape_line
@@ -34,15 +37,46 @@ from sowctl.values.display import format_count, format_duration, format_rate
 
 if TYPE_CHECKING:
     from sowctl.arrow.input_formats import InputFacts, InputOptions
+    from sowctl.arrow.partitions import PartitionValues
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.reports import PublishReport, Rejected
     from sowctl.engine.writing.batches import MessageSource
     from sowctl.engine.writing.commit import AcknowledgedBatch
     from sowctl.messages.base import MessageType
+    from sowctl.messages.framing.envelope import EnvelopeFormat
 
+_MAX_NAMES = 10
+"""Files that the words about the rest of an input name; a directory may have thousands."""
 _DRAW_INTERVAL_SECONDS = 0.2
 """Seconds between two drawings of the progress line."""
+
+
+def choose_envelope_format(
+    form: str | None, framing: str | None, *, ignores_unknown: bool, time_unit: str | None, client: str | None
+) -> EnvelopeFormat | None:
+    """The form of the envelopes to read; None where messages come in no envelopes.
+
+    Raises UsageError ``SOW-CLI-012`` for a form with another framing, ``SOW-INP-017`` for options without envelopes.
+    """
+    name = form or ("sowctl" if framing == "envelope" else None)
+    if form is not None and framing not in (None, "envelope"):
+        raise UsageError("SOW-CLI-012", "--envelope and another framing exclude each other", hint="omit --framing")
+    if name is None:
+        if ignores_unknown or time_unit is not None:
+            told = "--ignore-unknown-members" if ignores_unknown else "--timestamp-unit"
+            raise UsageError("SOW-INP-017", f"{told} requires envelopes", hint="add --framing envelope")
+        return None
+    if name != "sowctl" and time_unit is not None:
+        raise UsageError("SOW-INP-017", f"--timestamp-unit has no effect on {name} envelopes", hint="omit it")
+    from sowctl.messages.framing.envelope import EnvelopeFormat
+
+    return EnvelopeFormat(
+        name,  # type: ignore[arg-type]  # one of the choices
+        ignores_unknown,
+        time_unit or "ms",
+        client if name != "sowctl" else None,
+    )
 
 
 def split_operands(
@@ -52,13 +86,54 @@ def split_operands(
     file, or standard input, and no topic is the first of the files."""
     from sowctl.engine.topics.targets import find_publish_topic
 
-    if topic is None or not (topic == "-" or Path(topic).is_file()):
+    if topic is None or not (topic == "-" or Path(topic).exists()):
         return topic, files
     try:
         find_publish_topic(instance, topic, message_type)
     except SowError:
         return None, [topic, *files]
     return topic, files
+
+
+def expand_directories(names: Sequence[str], *, framed: bool) -> tuple[list[str], list[str]]:
+    """The inputs, with the files of each directory in its place, and the directories.
+
+    Raises MissingError ``SOW-CLI-062`` for a directory without files, OSError for one that cannot be read, and, unless
+    ``framed`` says what is in the files, UsageError ``SOW-EXC-002`` for a file whose name does not.
+    """
+    roots = [name for name in names if name != "-" and Path(name).is_dir()]
+    if not roots:
+        return list(names), []
+    from sowctl.arrow.partitions import list_directory_files
+
+    found: list[str] = []
+    for name in names:
+        files = list_directory_files(name) if name in roots else [name]
+        if not files:
+            hint = "files whose names begin with . or _ are not read"
+            raise MissingError("SOW-CLI-062", "the directory has no files", place=name, hint=hint)
+        if name in roots and not framed:
+            for file in files:
+                choose_format(file)
+        found += files
+    return found, roots
+
+
+def read_input_partitions(
+    names: Sequence[str], directories: Sequence[str], options: InputOptions
+) -> tuple[dict[str, PartitionValues], InputOptions]:
+    """The partition columns in the paths of inputs, of those that have any; and the options, without types of these."""
+    from sowctl.arrow.partitions import list_partition_names, read_partitions
+
+    files = [name for name in names if name != "-"]
+    types = options.delimited.types
+    rows = read_partitions(
+        files, directories, is_text=lambda name: options.delimited.all_text or types.get(name) == "text"
+    )
+    columns = list_partition_names(rows)
+    rest = {name: kind for name, kind in types.items() if not (name in columns and kind == "text")}
+    options = replace(options, delimited=replace(options.delimited, types=rest))
+    return {name: row for name, row in zip(files, rows, strict=True) if row}, options
 
 
 def find_row_names(names: Sequence[str], format: str | None, kind: str | None, framing: str | None) -> frozenset[str]:
@@ -78,6 +153,9 @@ def _build_file_hint(name: str) -> str:
     """The command that publishes a file whose name was given in the place of the topic."""
     from shlex import quote
 
+    form = guess_form(read_first_line(name))
+    if form is not None:
+        return f"the file has envelopes: sowctl publish {FORM_OPTIONS[form]} {quote(name)}"
     if name.endswith(".zip"):
         return f"unpack the file: unzip -p {quote(name)} | sowctl publish TOPIC"
     return f"the topic comes before the file: sowctl publish TOPIC {quote(name)}"
@@ -98,8 +176,10 @@ class PublishRun:
         options: PublishOptions,
         *,
         tee: bool,
+        form: EnvelopeFormat | None = None,
     ) -> None:
         self.invocation = invocation
+        self._form = form
         self.framing = framing
         self.kind: str | None = None
         self.tee = tee
@@ -107,6 +187,7 @@ class PublishRun:
         self._options = options
         self._names: Sequence[str] = ()
         self._row_names: frozenset[str] = frozenset()
+        self._partitions: Mapping[str, PartitionValues] = {}
         self.inputs: list[InputFacts] = []
         """What the inputs of rows were read as, those that were opened."""
         self._reader: FrameReader | None = None
@@ -149,14 +230,17 @@ class PublishRun:
         names: Sequence[str],
         options: InputOptions,
         row_names: frozenset[str],
+        partitions: Mapping[str, PartitionValues],
     ) -> Iterator[tuple[str, MessageSource]]:
-        """The inputs, opened in turn; ``row_names`` are those of rows. Raises UsageError and OSError at once for what
-        cannot be read."""
+        """The inputs, opened in turn; ``row_names`` are those of rows, ``partitions`` the columns of their paths.
+
+        Raises UsageError and OSError at once for what cannot be read.
+        """
         for name in row_names:
             # Of several, the last is not refused when the first are published already.
             choose_format(name, options.format)
         refuse_unreadable(names)
-        self._names, self._row_names = names, row_names
+        self._names, self._row_names, self._partitions = names, row_names, partitions
         # Places in a packed file count what comes out of it, of which nobody knows how much there is; those of rows
         # are numbers.
         if len(names) == 1 and not row_names and Path(names[0]).is_file() and not is_compressed(names[0]):
@@ -172,7 +256,11 @@ class PublishRun:
                 self._reader = None
                 yield from self._open_rows(instance, topic, message_type, name, options)
             else:
-                for label, reader in open_frame_readers(self.invocation, [name], self.framing or "lines", self.kind):
+                if partitions := self._partitions.get(name):
+                    self._note_partitions(partitions, self.framing or "lines")
+                for label, reader in open_frame_readers(
+                    self.invocation, [name], self.framing or "lines", self.kind, self._form
+                ):
                     self._reader = reader
                     yield label, reader
 
@@ -184,11 +272,19 @@ class PublishRun:
 
         target = build_row_target(instance, topic, message_type)
         label, stream = next(open_inputs(self.invocation, ["-"])) if name == "-" else (name, None)
-        with open_row_input(name, target, options, stream=stream, label=label) as found:
+        partitions = self._partitions.get(name)
+        with open_row_input(name, target, options, stream=stream, label=label, partitions=partitions) as found:
+            if partitions and found.facts.format not in PARTITIONED_FORMATS:
+                self._note_partitions(partitions, found.facts.format)
             self.inputs.append(found.facts)
             if isinstance(found.source, FrameReader):
                 self._reader = found.source
             yield found.name, found.source
+
+    def _note_partitions(self, partitions: PartitionValues, format: str) -> None:
+        """Say that messages of a format do not get the columns of their directories."""
+        words = f"partition columns are not added to {format} messages: {', '.join(partitions)}"
+        self.invocation.note_once(words)
 
     def _counts_rows(self, name: str) -> bool:
         """True where the places of an input are numbers of rows or lines, without offsets."""
@@ -301,7 +397,9 @@ class PublishRun:
         if not names:
             self.invocation.resume = "the complete input was published"
             return
-        later = ", then " + " ".join(names[1:]) if names[1:] else ""
+        later = ", then " + " ".join(names[1 : _MAX_NAMES + 1]) if names[1:] else ""
+        if len(names) > _MAX_NAMES + 1:
+            later += f" and {len(names) - _MAX_NAMES - 1:,} more files"
         facts = next((one for one in self.inputs if one.name in (names[0], self._names[rest.input])), None)
         if facts is not None and rest.offset:
             what = "line" if facts.format in ("csv", "tsv", "json", "ndjson") else "row"
@@ -346,7 +444,7 @@ class PublishRun:
         if self._last is not None:
             explain_refusal(error, [self._last], self.kind, self.invocation.command)
         name = error.facts.get("topic")
-        if error.code == "SOW-ENG-012" and isinstance(name, str) and Path(name).is_file():
+        if error.code == "SOW-ENG-012" and isinstance(name, str) and Path(name).exists():
             error.hint = _build_file_hint(name)
 
     def _draw_progress(self, place: int) -> None:

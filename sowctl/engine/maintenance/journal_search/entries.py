@@ -68,7 +68,7 @@ class EntryRecord:
 
     @property
     def bookmark(self) -> str:
-        """The publisher's, or the instance's where there is no publisher (``behaviour`` 11.54)."""
+        """The publisher's, or the instance's where no publisher numbered it (``behaviour`` 11.54)."""
         entry = self.entry
         return str(build_bookmark(entry.publisher, entry.sequence, entry.txid, self._owner))
 
@@ -96,7 +96,7 @@ class EntryRecord:
             row["unkeyed"] = True
         if entry.publisher is not None:
             row["client"] = entry.client
-            row["sequence"] = entry.sequence
+            row["sequence"] = entry.sequence or None
         return row
 
 

@@ -1,0 +1,173 @@
+"""``publish --envelope``: records of Kafka and change events of Debezium, and the hints that name them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sowctl.cli.main import main
+from tests.support.instances import config_xml, topic_xml
+
+AT = 1_767_607_200_000
+
+
+class Shop:
+    """An instance with topics of several kinds of keys."""
+
+    def __init__(self, root: Path) -> None:
+        self.config = root / "sowctl.xml"
+        topics = (
+            topic_xml("t")
+            + topic_xml("two", "<Key>/b</Key>", key="/a")
+            + topic_xml("mine", key=None)
+            + topic_xml("patterned", "<Pattern>^P[.]</Pattern>", file="sow/patterned.sow")
+        )
+        self.config.write_text(config_xml(topics, ("t", "two", "mine", "patterned", "log")))
+
+    def run(self, *argv: str, rows: list[Any] | None = None, status: int = 0) -> tuple[str, str]:
+        data = b"".join(json.dumps(row).encode() + b"\n" for row in rows or ())
+        out, err = io.BytesIO(), io.BytesIO()
+        words = [*argv, "-c", str(self.config), "--now", "2026-02-01T00:00:00Z"]
+        found = main(words, environ={}, stdin=io.BytesIO(data), stdout=out, stderr=err)
+        assert found == status, (argv, found, err.getvalue().decode())
+        return out.getvalue().decode(), err.getvalue().decode()
+
+    def report(self, *argv: str, rows: list[Any], status: int = 0) -> dict[str, Any]:
+        return dict(json.loads(self.run("publish", *argv, "--json", rows=rows, status=status)[0]))
+
+    def records(self, topic: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.run("query", topic)[0].splitlines()]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+def record(topic: str, key: Any, value: Any, offset: int = 0, partition: int = 0, at: int = AT) -> dict[str, Any]:
+    """A line of ``kcat -J``."""
+    text = None if value is None else json.dumps(value)
+    rest = {"tstype": "create", "ts": at, "broker": 0, "key": key, "payload": text}
+    return {"topic": topic, "partition": partition, "offset": offset, **rest}
+
+
+def test_records_of_several_topics(shop: Shop) -> None:
+    rows = [
+        record("t", "1", {"id": 1}),
+        record("two", None, {"a": 1, "b": "x"}),
+        record("mine", "C1", {"v": 1}),
+        record("P.a", "9", {"id": 9}),
+    ]
+    found = shop.report("--envelope", "kafka", rows=rows)
+    assert (found["published"], found["inserted"]) == (4, 4)
+    assert json.loads(shop.run("query", "t", "--meta")[0])["timestamp"] == "2026-01-05T10:00:00.000000Z"
+    assert json.loads(shop.run("query", "mine", "--meta")[0])["sow_key"] == "C1"
+
+
+@pytest.mark.parametrize(
+    ("topic", "message", "key"),
+    [
+        ("t", {"id": 7}, "7"),
+        ("t", {"id": 7}, '"7"'),
+        ("t", {"id": "x y"}, "x y"),
+        ("t", {"id": 7}, {"id": 7, "more": 1}),
+        ("t", {"id": 7}, '{"schema":{},"payload":{"id":7}}'),
+        ("two", {"a": 1, "b": "x"}, {"b": "x", "a": 1}),
+        ("mine", {"v": 1}, "C1"),
+        ("P.a", {"id": 9}, "9"),
+    ],
+)
+def test_tombstones_delete(shop: Shop, topic: str, message: dict[str, Any], key: Any) -> None:
+    rows = [record(topic, key, message), record(topic, key, None, 1)]
+    assert shop.report("--envelope", "kafka", rows=rows[:1])["inserted"] == 1
+    assert shop.report("--envelope", "kafka", rows=rows[1:])["deleted"] == 1
+    assert shop.records(topic) == []
+    assert shop.report("--envelope", "kafka", rows=rows[1:])["missing"] == 1
+    assert shop.report("--envelope", "kafka", rows=rows)["deleted"] == 1, "in one batch"
+
+
+@pytest.mark.parametrize(("topic", "key"), [("two", "1"), ("two", {"a": 1}), ("t", {"ID": 1}), ("log", "1")])
+def test_keys_that_name_no_record_are_refused(shop: Shop, topic: str, key: Any) -> None:
+    assert "SOW-PUB-028" in shop.run("publish", "--envelope", "kafka", rows=[record(topic, key, None)], status=3)[1]
+
+
+def test_times_that_go_back_are_raised(shop: Shop) -> None:
+    rows = [record("t", None, {"id": 1}, at=AT), record("t", None, {"id": 2}, partition=1, at=AT - 5000)]
+    shop.report("--envelope", "kafka", rows=rows)
+    meta = [json.loads(line) for line in shop.run("query", "t", "--meta")[0].splitlines()]
+    assert {row["timestamp"] for row in meta} == {"2026-01-05T10:00:00.000000Z"}
+
+
+def test_offsets_of_partitions_detect_duplicates_with_a_client(shop: Shop) -> None:
+    rows = [record("t", None, {"id": n}, offset=n // 2, partition=n % 2) for n in range(8)]
+    options = ("--envelope", "kafka", "--client", "prod")
+    assert shop.report(*options, rows=rows[:5])["published"] == 5
+    again = shop.report(*options, rows=rows)
+    assert (again["published"], again["duplicates"]) == (3, 5)
+    clients = {json.loads(line)["client"] for line in shop.run("journal", "dump")[0].splitlines()}
+    assert clients == {"prod/t-0", "prod/t-1"}
+    assert shop.report("--envelope", "kafka", rows=rows)["duplicates"] == 0
+
+
+def test_change_events(shop: Shop) -> None:
+    def event(op: str, before: Any, after: Any) -> dict[str, Any]:
+        return {"before": before, "after": after, "op": op, "source": {"table": "t", "ts_ms": AT}, "ts_ms": AT}
+
+    rows = [
+        event("r", None, {"id": 1}),
+        {"schema": {}, "payload": event("c", None, {"id": 2})},
+        event("u", {"id": 1}, {"id": 1, "qty": 5}),
+        event("d", {"id": 2}, None),
+        None,
+    ]
+    found = shop.report("--envelope", "debezium", rows=rows)
+    assert (found["inserted"], found["updated"], found["deleted"], found["blank"]) == (2, 1, 1, 1)
+    assert shop.records("t") == [{"id": 1, "qty": 5}]
+    assert shop.report("mine", "--envelope", "debezium", "--sow-key", "C1", rows=rows[:1])["inserted"] == 1
+
+
+def test_own_envelopes_with_other_members_and_numbers(shop: Shop) -> None:
+    row = {"topic": "t", "partition": 3, "timestamp": AT // 1000, "data": {"id": 1}}
+    error = shop.run("publish", "--framing", "envelope", rows=[row], status=3)[1]
+    assert "SOW-INP-011" in error and "--ignore-unknown-members" in error
+    options = ("--ignore-unknown-members", "--timestamp-unit", "s")
+    shop.report("--envelope", "sowctl", *options, rows=[row])
+    assert json.loads(shop.run("query", "t", "--meta")[0])["timestamp"] == "2026-01-05T10:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("row", "option"),
+    [
+        (record("t", "1", {"id": 1}), "--envelope kafka"),
+        ({"op": "c", "before": None, "after": {"id": 1}}, "--envelope debezium"),
+        ({"topic": "t", "sow_key": "1", "data": {"id": 1}}, "--framing envelope"),
+    ],
+)
+def test_hints_name_the_form(shop: Shop, tmp_path: Path, row: dict[str, Any], option: str) -> None:
+    for words in (("t",), ("t", "--on-error", "skip")):
+        assert option in shop.run("publish", *words, rows=[row], status=3)[1]
+    file = tmp_path / "dump.ndjson"
+    file.write_text(json.dumps(row) + "\n")
+    assert option in shop.run("publish", str(file), status=10)[1]
+    if option != "--framing envelope":
+        assert option in shop.run("publish", "--framing", "envelope", rows=[row], status=3)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--envelope", "kafka", "--framing", "lines"), "SOW-CLI-012"),
+        (("--envelope", "kafka", "-0"), "SOW-CLI-012"),
+        (("--envelope", "avro"), "SOW-CLI-003"),
+        (("--ignore-unknown-members",), "SOW-INP-017"),
+        (("--timestamp-unit", "ms"), "SOW-INP-017"),
+        (("--envelope", "kafka", "--timestamp-unit", "ms"), "SOW-INP-017"),
+        (("--envelope", "kafka", "--from", "x.csv"), "SOW-EXC-010"),
+    ],
+)
+def test_options_that_do_not_fit(shop: Shop, words: tuple[str, ...], code: str) -> None:
+    assert code in shop.run("publish", "t", *words, rows=[], status=2)[1]
