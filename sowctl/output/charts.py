@@ -190,8 +190,9 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
             "peak": [f"{row['peak']:,}" for row in rows],
         }
         widths_by_head = {head: max(map(measure_width, (head, *column))) for head, column in texts_by_head.items()}
-        # Where not all have room, the clients give way first if no message has one.
-        spare = ["peak", "messages"] if any(row["client"] for row in rows) else ["client", "peak", "messages"]
+        # Where not all have room, the clients give way first if no message has one, and last if one has.
+        named = any(row["client"] for row in rows)
+        spare = ["peak", "messages", "client"] if named else ["client", "peak", "messages"]
         while spare and sum(widths_by_head.values()) + 2 * (len(widths_by_head) - 1) > page.columns:
             del widths_by_head[spare.pop(0)]
         heads, widths = tuple(widths_by_head), list(widths_by_head.values())

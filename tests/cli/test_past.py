@@ -139,7 +139,9 @@ def test_replay_and_dump_take_bookmarks(shop: Cli) -> None:
 def test_history(shop: Cli) -> None:
     done = shop("history", "h", "1", environ=now(30))
     rows = [json.loads(line) for line in done.out.splitlines()]
-    assert [list(row) for row in rows[:1]] == [["sow_key", "timestamp", "until", "txid", "operation", "lossy", "data"]]
+    assert [list(row) for row in rows[:1]] == [
+        ["sow_key", "timestamp", "until", "txid", "client", "operation", "lossy", "data"]
+    ]
     assert [(row["data"]["v"], row["timestamp"][11:16], row.get("until", "T-----")[11:16]) for row in rows] == [
         ("a", "12:00", "12:10"),
         ("b", "12:10", "12:20"),
@@ -153,7 +155,7 @@ def test_history(shop: Cli) -> None:
 def test_history_in_other_formats(shop: Cli) -> None:
     shop("delete", "h", "--filter", "1=1", "--yes", environ=now(25))
     table = shop("history", "h", "1", "--format", "table", environ=now(30)).out.splitlines()
-    assert table[0].split() == ["sow_key", "timestamp", "until", "txid", "operation", "lossy", "id", "v", "n"]
+    assert table[0].split() == ["sow_key", "timestamp", "until", "txid", "client", "operation", "lossy", "id", "v", "n"]
     assert len(table) == 5
     chosen = shop("history", "h", "1", "--columns", "/v,operation,bookmark", "--format", "csv", environ=now(30)).out
     assert chosen.splitlines()[1:] == ["a,publish,", "b,publish,", "c,publish,", ",delete,"]

@@ -310,7 +310,7 @@ def test_journal(shop: Cli) -> None:
         (entry,) = shop("journal", "dump", *arguments).out.splitlines()
         assert json.loads(entry)["data"] == {"id": 2, "symbol": "SAP", "price": 241.90}
     for text in ("\u0661", "\u00b2", "x", str(1 << 64)):
-        refused = shop("journal", "dump", "--key", text)
+        refused = shop("journal", "dump", "orders", "--key", text)
         assert (refused.status, refused.out) == (2, "") and "SOW-CLI-025" in refused.err
     assert "SAP" not in shop("journal", "dump", "--no-data").out
     assert shop("journal", "dump", "--topic", "quotes").out == ""

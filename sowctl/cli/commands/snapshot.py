@@ -70,7 +70,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
 
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_report
-    from sowctl.cli.lookup import resolve_one_target
+    from sowctl.cli.lookup import apply_unknown, resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.options import QueryOptions
     from sowctl.engine.verbs.query import start_query
@@ -86,7 +86,10 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
 
         def asked(instance: Instance) -> QueryOptions:
             # In the order of updates, so that envelopes can be published again.
-            return QueryOptions(filter=arguments.filter, at=when.resolve_time(instance), by_time=arguments.records.meta)
+            found = QueryOptions(
+                filter=arguments.filter, at=when.resolve_time(instance), by_time=arguments.records.meta
+            )
+            return apply_unknown(invocation, found, arguments.records.columns, strict=False)
 
         with (
             invocation.open_instance(arguments.target, fix_names=arguments.fix_names) as instance,

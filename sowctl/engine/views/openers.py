@@ -100,6 +100,7 @@ def open_filtered_target(instance: Instance, target: Target, at: int | None, fil
     if filter is None or not filter.strip():
         return source
     from sowctl.engine.extensions.functions import load_functions
+    from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.search.matcher import FilteredSource, Matcher, build_environment
 
     try:
@@ -111,6 +112,7 @@ def open_filtered_target(instance: Instance, target: Target, at: int | None, fil
             seen=source.definition.key_mode == "fields",
             functions=load_functions(instance),
         )
+        note_filter(instance, filter)
         return FilteredSource(source, matcher)
     except BaseException:
         source.close()

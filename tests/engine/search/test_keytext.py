@@ -74,11 +74,9 @@ def test_every_verb_takes_the_text_of_a_key_alike(lab: Lab, topic: str) -> None:
                 assert missing == [text] * (expected is None)
 
 
-def test_keys_of_publishers_are_no_key_fields_and_the_hint_names_the_option_for_them(lab: Lab) -> None:
+def test_keys_of_publishers_are_keys_in_both_ways(lab: Lab) -> None:
     topic = lab.open().topic("own")
-    with pytest.raises(UsageError) as caught:
-        list(topic.query(keys=("k7",)).records())
-    assert (caught.value.code, "--sow-key" in (caught.value.hint or "")) == ("SOW-QRY-005", True)
+    assert [record.user_key for record in topic.query(keys=("k7",)).records()] == ["k7"]
     assert [record.user_key for record in topic.query(sow_keys=("k7",)).records()] == ["k7"]
 
 
