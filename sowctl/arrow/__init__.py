@@ -22,20 +22,8 @@ The types of the columns made of messages are those of sowctl-spark(7), MESSAGES
 
 From rows to messages:
 
-* ``columnvalues``: values of Arrow columns as members of messages: the table of types of sowctl-types(7).
-* ``rowmessages``: rows of typed tables to messages.
 * ``message_encoder``: members to messages of each message type.
-* ``input_formats``: formats of inputs of rows, their options, and what an input was read as.
-* ``rows``: rows of CSV and TSV files.
-* ``columntypes``: types of their columns, detected from the values.
-* ``delimited_source``: their rows as messages.
-* ``columnfiles``: rows of Parquet and Arrow files and of data frames.
-* ``table_source``: the rows of a file as a source of messages for publishing.
-* ``sqlite_source``: tables of SQLite databases as messages.
-* ``msgpack_source``: streams of MessagePack as messages.
-* ``json_source``: JSON objects as messages of other types.
-* ``row_inputs``: the one function that opens a file or stream of rows of any of these formats.
-* ``partitions``: directories of files, their order, and the partition columns in their paths.
+* ``inputs``: files, streams and frames of rows as messages.
 
 For both directions:
 

@@ -1,5 +1,5 @@
 """Members to messages of each type, and results of SQL to JSON. What the columns of typed tables become is the matter
-of :mod:`sowctl.arrow.columnvalues`.
+of :mod:`sowctl.arrow.inputs.columnvalues`.
 """
 
 from __future__ import annotations

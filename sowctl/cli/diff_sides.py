@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.arrow.input_formats import DelimitedOptions, InputOptions, find_format
+from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputOptions, find_format
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.row_files import parse_types, refuse_foreign_options
 from sowctl.cli.io.sources import refuse_unreadable
@@ -244,7 +244,7 @@ def open_file_state(
     Raises MissingError ``SOW-CLI-062`` where there is no file, InputError for a message that would be refused, and
     UsageError ``SOW-PUB-031`` for a topic that is not published to.
     """
-    from sowctl.arrow.row_inputs import open_row_input
+    from sowctl.arrow.inputs.row_inputs import open_row_input
     from sowctl.engine.verbs.publish import publish_messages
     from sowctl.engine.writing.input_state import open_input_state
     from sowctl.engine.writing.row_target import build_row_target

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from sowctl.arrow.input_formats import InputFacts
+from sowctl.arrow.inputs.input_formats import InputFacts
 from sowctl.values.times import to_datetime
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.arrow.columnfiles import check_batch
-from sowctl.arrow.rowmessages import MessageMaker, build_struct_array
+from sowctl.arrow.inputs.columnfiles import check_batch
+from sowctl.arrow.inputs.rowmessages import MessageMaker, build_struct_array
 from sowctl.messages.types import get_type
 from tests.support.examples import examples
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pyarrow import ipc, parquet
 
 import sowctl
-from sowctl.arrow import input_formats
+from sowctl.arrow.inputs import input_formats
 from sowctl.cli.parsing.options import INPUT_FORMATS
 from sowctl.engine.api import InstanceHandle
 from sowctl.messages.framing.input_files import copy_unseekable
@@ -126,7 +126,7 @@ def test_a_header_that_is_not_there(shop: Cli) -> None:
 
 
 def test_values_that_come_later_in_a_pipe_are_never_rejected(shop: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sowctl.arrow.delimited_source.SAMPLE_BYTES", 200)
+    monkeypatch.setattr("sowctl.arrow.inputs.delimited_source.SAMPLE_BYTES", 200)
     data = b"id,n,m\n" + b"".join(b"%d,%d,%d.5\n" % (one, one, one) for one in range(100)) + b"100,n/a,7\n101,007,1\n"
 
     class Pipe(io.BytesIO):
@@ -136,7 +136,7 @@ def test_values_that_come_later_in_a_pipe_are_never_rejected(shop: Cli, monkeypa
         def read1(self, size: int | None = -1) -> bytes:
             return super().read1(min(size or 0, 100))
 
-    from sowctl.arrow.row_inputs import open_row_input
+    from sowctl.arrow.inputs.row_inputs import open_row_input
     from sowctl.engine.writing.row_target import build_row_target
 
     instance = InstanceHandle.open(Path("sowctl.xml"))

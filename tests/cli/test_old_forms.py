@@ -67,7 +67,7 @@ def test_cells_in_quotes_keep_their_carriage_returns_and_bare_ones_are_refused(s
 def test_lines_of_any_ends_are_those_of_the_text(parts: list[str], size: int) -> None:
     import io
 
-    from sowctl.arrow.rows import DelimitedReader, Dialect
+    from sowctl.arrow.inputs.rows import DelimitedReader, Dialect
 
     class Pieces(io.BytesIO):
         def read1(self, _: int | None = -1) -> bytes:
@@ -89,7 +89,7 @@ def test_lines_of_any_ends_are_those_of_the_text(parts: list[str], size: int) ->
 def test_rows_do_not_depend_on_the_pieces_in_which_they_come(parts: list[str], size: int) -> None:
     import io
 
-    from sowctl.arrow.rows import DelimitedReader, Dialect
+    from sowctl.arrow.inputs.rows import DelimitedReader, Dialect
 
     def read(size: int) -> list[object]:
         class Pieces(io.BytesIO):
@@ -112,7 +112,7 @@ def test_rows_do_not_depend_on_the_pieces_in_which_they_come(parts: list[str], s
 def test_cells_in_quotes_are_read_alike_in_both_ways(parts: list[str]) -> None:
     import io
 
-    from sowctl.arrow.rows import DelimitedReader, Dialect
+    from sowctl.arrow.inputs.rows import DelimitedReader, Dialect
 
     def read(nulls: frozenset[str]) -> object:
         reader = DelimitedReader("x", io.BytesIO(b"a,b\n" + "".join(parts).encode()), Dialect(nulls=nulls))

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, ipc, parquet
 
-from sowctl.arrow.input_formats import find_format
+from sowctl.arrow.inputs.input_formats import find_format
 from sowctl.engine.api import InstanceHandle
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.verbs.query import start_query

@@ -16,8 +16,8 @@ from sowctl.values.times import EPOCH_UNITS
 ENVELOPE_FORMS = ("sowctl", "kafka", "debezium")
 
 if TYPE_CHECKING:
-    from sowctl.arrow.input_formats import InputOptions
-    from sowctl.arrow.partitions import PartitionValues
+    from sowctl.arrow.inputs.input_formats import InputOptions
+    from sowctl.arrow.inputs.partitions import PartitionValues
 
 EXAMPLES = (
     "sowctl publish orders fills.ndjson",
@@ -313,7 +313,7 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
 
 def _parse_input_options(arguments: PublishArguments) -> InputOptions:
     """How inputs of rows are read. Raises UsageError ``SOW-EXC-010``."""
-    from sowctl.arrow.input_formats import DelimitedOptions, InputOptions
+    from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputOptions
     from sowctl.cli.io.row_files import parse_delimiter, parse_types
 
     delimited = DelimitedOptions(

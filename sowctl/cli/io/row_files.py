@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from sowctl.arrow.input_formats import InputOptions
+    from sowctl.arrow.inputs.input_formats import InputOptions
 
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 """Words for characters that a command line does not like."""
@@ -17,7 +17,7 @@ _FORBIDDEN_DELIMITERS = frozenset('"\\\r\n\0\ufeff')
 
 def parse_types(texts: Sequence[str]) -> dict[str, str]:
     """Parse ``--type COLUMN=KIND``. Raises UsageError ``SOW-EXC-010``."""
-    from sowctl.arrow.rows import TEXT_KINDS
+    from sowctl.arrow.inputs.rows import TEXT_KINDS
     from sowctl.cli.parsing.synonyms import TYPE_SYNONYMS
 
     found: dict[str, str] = {}
@@ -51,7 +51,7 @@ def refuse_foreign_options(options: InputOptions, names: Iterable[str], given: S
 
     Raises UsageError ``SOW-EXC-010``.
     """
-    from sowctl.arrow.input_formats import choose_format
+    from sowctl.arrow.inputs.input_formats import choose_format
 
     formats = [choose_format(name, options.format) for name in names]
     for option, is_given, takes in given:

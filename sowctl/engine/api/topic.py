@@ -43,7 +43,7 @@ from sowctl.values.jsontree import convert_numbers
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sowctl.arrow.input_formats import InputOptions
+    from sowctl.arrow.inputs.input_formats import InputOptions
     from sowctl.config.model import TopicConfig
     from sowctl.engine.api.arguments import At, Interval, Key, Message, Messages
     from sowctl.engine.api.differences import Differences
@@ -226,7 +226,7 @@ class TopicHandle:
         ``inputs`` of the report has the types that columns were read as. Raises as :meth:`publish`, InputError
         ``SOW-EXC-012`` for a file that cannot be read as its format, UsageError for an unknown format or column.
         """
-        from sowctl.arrow.input_formats import DelimitedOptions, InputOptions
+        from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputOptions
 
         delimited = DelimitedOptions(
             types or {}, all_text, delimiter, [*null_texts], headers and not columns, [*columns]
@@ -918,7 +918,7 @@ def build_message_source(
 
     kind = instance.find_message_type(config.message_type)
     if hasattr(messages, "__arrow_c_stream__") or hasattr(messages, "__arrow_c_array__"):
-        from sowctl.arrow.table_source import open_frame_source
+        from sowctl.arrow.inputs.table_source import open_frame_source
         from sowctl.engine.writing.row_target import build_row_target
 
         return open_frame_source("rows", messages, build_row_target(instance, config.label, config.message_type))
@@ -970,7 +970,7 @@ def publish_file_to_topic(
     instance: Instance, topic: str, message_type: str | None, name: str, reading: InputOptions, chosen: PublishOptions
 ) -> PublishReport:
     """Publish the rows of a file to the topic of this name, as :meth:`TopicHandle.publish_file` does."""
-    from sowctl.arrow.row_inputs import open_row_input
+    from sowctl.arrow.inputs.row_inputs import open_row_input
     from sowctl.engine.writing.row_target import build_row_target
 
     target = build_row_target(instance, topic, message_type)

@@ -8,13 +8,13 @@ from sowctl.arrow.message_encoder import find_root
 from sowctl.engine.topics.targets import find_publish_topic
 
 if TYPE_CHECKING:
-    from sowctl.arrow.delimited_source import RowTarget
+    from sowctl.arrow.inputs.delimited_source import RowTarget
     from sowctl.engine.instance import Instance
 
 
 def build_row_target(instance: Instance, topic: str, message_type: str | None = None) -> RowTarget:
     """Return what rows for a topic become. Raises as :func:`find_publish_topic`."""
-    from sowctl.arrow.delimited_source import RowTarget
+    from sowctl.arrow.inputs.delimited_source import RowTarget
 
     config = find_publish_topic(instance, topic, message_type)
     return RowTarget(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sowctl.arrow.partitions import build_order_key, is_hidden, list_directory_files
+from sowctl.arrow.inputs.partitions import build_order_key, is_hidden, list_directory_files
 from sowctl.engine.reports import Rejected
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.decompression import StreamDecompressor
@@ -30,7 +30,7 @@ COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 def expand_paths(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
     """The files of paths and patterns, in their order; those of a pattern, or below a directory, in the order of their
-    paths (:mod:`sowctl.arrow.partitions`).
+    paths (:mod:`sowctl.arrow.inputs.partitions`).
 
     ``through_door``: URLs are looked at here; otherwise Spark does that when it reads.
     """

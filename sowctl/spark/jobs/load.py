@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from msgspec import Struct, field
 from msgspec.structs import asdict
 
-from sowctl.arrow.partitions import (
+from sowctl.arrow.inputs.partitions import (
     PartitionValues,
     append_partitions,
     build_order_key,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sowctl.arrow.inputs.rowmessages import MessageMaker, TextCell, build_struct_array, build_text_reader
 from sowctl.arrow.message_encoder import find_root
-from sowctl.arrow.rowmessages import MessageMaker, TextCell, build_struct_array, build_text_reader
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from sowctl.arrow.inputs.rowmessages import MessageMaker, build_struct_array, build_text_reader
 from sowctl.arrow.message_encoder import find_wrapping_root
-from sowctl.arrow.rowmessages import MessageMaker, build_struct_array, build_text_reader
 from sowctl.errors import UsageError
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.spark.schema import PAYLOAD_COLUMN, check_row_fields

@@ -15,8 +15,8 @@ import msgpack
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from sowctl.arrow.inputs.rowmessages import MessageMaker
 from sowctl.arrow.message_encoder import find_root
-from sowctl.arrow.rowmessages import MessageMaker
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.errors import UsageError
 from sowctl.messages.types import get_type

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec.structs import replace
 
-from sowctl.arrow.input_formats import PARTITIONED_FORMATS, choose_format
+from sowctl.arrow.inputs.input_formats import PARTITIONED_FORMATS, choose_format
 from sowctl.cli.context import Invocation
 from sowctl.cli.io.report_output import RefusedWarnings, show_report
 from sowctl.cli.io.sources import (
@@ -36,8 +36,8 @@ from sowctl.output.display import escape_line
 from sowctl.values.display import format_count, format_duration, format_rate
 
 if TYPE_CHECKING:
-    from sowctl.arrow.input_formats import InputFacts, InputOptions
-    from sowctl.arrow.partitions import PartitionValues
+    from sowctl.arrow.inputs.input_formats import InputFacts, InputOptions
+    from sowctl.arrow.inputs.partitions import PartitionValues
     from sowctl.engine.instance import Instance
     from sowctl.engine.options import PublishOptions
     from sowctl.engine.reports import PublishReport, Rejected
@@ -104,7 +104,7 @@ def expand_directories(names: Sequence[str], *, framed: bool) -> tuple[list[str]
     roots = [name for name in names if name != "-" and Path(name).is_dir()]
     if not roots:
         return list(names), []
-    from sowctl.arrow.partitions import list_directory_files
+    from sowctl.arrow.inputs.partitions import list_directory_files
 
     found: list[str] = []
     for name in names:
@@ -123,7 +123,7 @@ def read_input_partitions(
     names: Sequence[str], directories: Sequence[str], options: InputOptions
 ) -> tuple[dict[str, PartitionValues], InputOptions]:
     """The partition columns in the paths of inputs, of those that have any; and the options, without types of these."""
-    from sowctl.arrow.partitions import list_partition_names, read_partitions
+    from sowctl.arrow.inputs.partitions import list_partition_names, read_partitions
 
     files = [name for name in names if name != "-"]
     types = options.delimited.types
@@ -139,7 +139,7 @@ def read_input_partitions(
 def find_row_names(names: Sequence[str], format: str | None, kind: str | None, framing: str | None) -> frozenset[str]:
     """The inputs that have rows: the files whose names say so; all if a ``format`` is given, none with a framing, or
     where messages of ``kind`` cannot be made of columns."""
-    from sowctl.arrow.input_formats import find_format
+    from sowctl.arrow.inputs.input_formats import find_format
     from sowctl.messages.types import UNCONSTRUCTIBLE_TYPES
 
     if format is not None:
@@ -267,7 +267,7 @@ class PublishRun:
     def _open_rows(
         self, instance: Instance, topic: str, message_type: str | None, name: str, options: InputOptions
     ) -> Iterator[tuple[str, MessageSource]]:
-        from sowctl.arrow.row_inputs import open_row_input
+        from sowctl.arrow.inputs.row_inputs import open_row_input
         from sowctl.engine.writing.row_target import build_row_target
 
         target = build_row_target(instance, topic, message_type)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.arrow.partitions import build_order_key, list_directory_files, read_partitions
+from sowctl.arrow.inputs.partitions import build_order_key, list_directory_files, read_partitions
 from tests.support.examples import examples
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sowctl.arrow.columnvalues import ReaderContext, build_name_reader, build_value_reader, find_repeated_name
+from sowctl.arrow.inputs.columnvalues import ReaderContext, build_name_reader, build_value_reader, find_repeated_name
+from sowctl.arrow.inputs.rows import RowRefused
 from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
-from sowctl.arrow.rows import RowRefused
 from sowctl.errors import InputError
 from sowctl.messages.native_values import JSON_FORM
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from sowctl.arrow.columntypes import TypeDetector, fits_type, list_values
-from sowctl.arrow.input_formats import DelimitedOptions, InputColumn, InputFacts
-from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
-from sowctl.arrow.rows import (
+from sowctl.arrow.inputs.columntypes import TypeDetector, fits_type, list_values
+from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputColumn, InputFacts
+from sowctl.arrow.inputs.rows import (
     TEXT_KINDS,
     Cell,
     DelimitedReader,
@@ -29,13 +28,14 @@ from sowctl.arrow.rows import (
     cut_cells,
     find_separator,
 )
+from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
-    from sowctl.arrow.partitions import PartitionValues
+    from sowctl.arrow.inputs.partitions import PartitionValues
     from sowctl.messages.base import MessageType
 
 REFUSED_ROW_CODE = "SOW-EXC-011"

@@ -15,8 +15,8 @@ import duckdb
 import pyarrow as pa
 
 from sowctl.errors import InputError
+from tests.arrow.inputs.test_columnvalues import as_file, as_stream, check, rows_of
 from tests.arrow.samples import Number, Refused
-from tests.arrow.test_columnvalues import as_file, as_stream, check, rows_of
 
 YEARS = Refused("outside the years 1 to 9999")
 DUCKS = "\U0001f986" * 6

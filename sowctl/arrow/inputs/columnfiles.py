@@ -1,4 +1,4 @@
-"""Rows of Parquet and Arrow files and of data frames, batch by batch, for :mod:`sowctl.arrow.table_source`."""
+"""Rows of Parquet and Arrow files and of data frames, batch by batch, for :mod:`sowctl.arrow.inputs.table_source`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
 
-from sowctl.arrow.input_formats import ARROW_FILE_MAGIC
+from sowctl.arrow.inputs.input_formats import ARROW_FILE_MAGIC
 from sowctl.errors import InputError
 from sowctl.messages.framing.input_files import peek_input
 

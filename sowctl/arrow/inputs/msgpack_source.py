@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from sowctl.arrow.delimited_source import RowTarget
+from sowctl.arrow.inputs.delimited_source import RowTarget
+from sowctl.arrow.inputs.table_source import chunk_messages
 from sowctl.arrow.message_encoder import MessageEncoder
-from sowctl.arrow.table_source import chunk_messages
 from sowctl.errors import InputError
 from sowctl.messages.base import MAX_MESSAGE_BYTES
 from sowctl.messages.framing.chunks import Chunk

@@ -18,11 +18,11 @@ import msgpack
 import pyarrow as pa
 from pyarrow import ipc, lib, parquet
 
-from sowctl.arrow.columnvalues import EXTENSION_RULES, PARQUET_RULES, TYPE_RULES
-from sowctl.arrow.delimited_source import RowTarget
-from sowctl.arrow.rowmessages import MessageMaker, build_struct_array
-from sowctl.arrow.rows import TEXT_KINDS
-from sowctl.arrow.table_source import iterate_column_chunks
+from sowctl.arrow.inputs.columnvalues import EXTENSION_RULES, PARQUET_RULES, TYPE_RULES
+from sowctl.arrow.inputs.delimited_source import RowTarget
+from sowctl.arrow.inputs.rowmessages import MessageMaker, build_struct_array
+from sowctl.arrow.inputs.rows import TEXT_KINDS
+from sowctl.arrow.inputs.table_source import iterate_column_chunks
 from sowctl.errors import InputError
 from sowctl.messages.types import get_type
 from tests.arrow.samples import (
@@ -41,7 +41,7 @@ from tests.arrow.samples import (
     samples,
 )
 
-PAGE = Path(__file__).parents[2] / "man" / "sowctl-types.7"
+PAGE = Path(__file__).parents[3] / "man" / "sowctl-types.7"
 SAMPLES = samples()
 NAMES = [one.name for one in SAMPLES]
 NO_TYPES = {"Type_MAX_ID"}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
-from sowctl.arrow.delimited_source import RowTarget, iterate_delimited_chunks
-from sowctl.arrow.input_formats import (
+from sowctl.arrow.inputs.delimited_source import RowTarget, iterate_delimited_chunks
+from sowctl.arrow.inputs.input_formats import (
     ARROW_FILE_MAGIC,
     DELIMITED_FORMATS,
     HEAD_BYTES,
@@ -23,14 +23,14 @@ from sowctl.arrow.input_formats import (
     choose_format,
     detect_format,
 )
+from sowctl.arrow.inputs.table_source import TableSource, iterate_column_chunks
 from sowctl.arrow.requirements import require_packages
-from sowctl.arrow.table_source import TableSource, iterate_column_chunks
 from sowctl.errors import UsageError
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.messages.framing.input_files import copy_to_path, copy_unseekable, open_input, peek_input
 
 if TYPE_CHECKING:
-    from sowctl.arrow.partitions import PartitionValues
+    from sowctl.arrow.inputs.partitions import PartitionValues
     from sowctl.messages.framing.chunks import Chunk
 
 
@@ -74,7 +74,7 @@ def open_row_input(
             if target.kind.json_text:
                 yield RowInput(shown, reader, facts)
             else:
-                from sowctl.arrow.json_source import iterate_json_chunks
+                from sowctl.arrow.inputs.json_source import iterate_json_chunks
 
                 yield RowInput(shown, TableSource(iterate_json_chunks(reader, target)), facts)
             return
@@ -105,11 +105,11 @@ def _iterate_chunks(
     if facts.format in DELIMITED_FORMATS:
         yield from iterate_delimited_chunks(facts, stream, target, options.delimited, reopen, partitions)
     elif facts.format == "msgpack":
-        from sowctl.arrow.msgpack_source import iterate_msgpack_chunks
+        from sowctl.arrow.inputs.msgpack_source import iterate_msgpack_chunks
 
         yield from iterate_msgpack_chunks(name, stream, target)
     elif facts.format == "sqlite":
-        from sowctl.arrow.sqlite_source import iterate_sqlite_chunks
+        from sowctl.arrow.inputs.sqlite_source import iterate_sqlite_chunks
 
         with copy_to_path(name, stream) as path:
             yield from iterate_sqlite_chunks(name, path, target, options.table)

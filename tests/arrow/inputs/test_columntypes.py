@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.arrow.columntypes import TypeDetector, fits_type
-from sowctl.arrow.delimited_source import RowTarget, iterate_delimited_chunks
-from sowctl.arrow.input_formats import DelimitedOptions, InputFacts
+from sowctl.arrow.inputs.columntypes import TypeDetector, fits_type
+from sowctl.arrow.inputs.delimited_source import RowTarget, iterate_delimited_chunks
+from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputFacts
+from sowctl.arrow.inputs.rows import build_converter
 from sowctl.arrow.message_encoder import MessageEncoder
-from sowctl.arrow.rows import build_converter
 from sowctl.messages.types import get_type
 from tests.support.examples import examples
 
@@ -189,6 +189,6 @@ def test_a_type_is_decided_over_blocks() -> None:
 
 
 def _block(cells: tuple[str | None, ...]) -> Any:
-    from sowctl.arrow.rows import RowBlock
+    from sowctl.arrow.inputs.rows import RowBlock
 
     return RowBlock([cells], range(len(cells)), [], frozenset(), (), 0)

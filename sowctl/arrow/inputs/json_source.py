@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from sowctl.arrow.delimited_source import RowTarget, build_refused_frame
+from sowctl.arrow.inputs.delimited_source import RowTarget, build_refused_frame
+from sowctl.arrow.inputs.rows import parse_integer, parse_number
 from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
-from sowctl.arrow.rows import parse_integer, parse_number
 from sowctl.messages.framing.chunks import Chunk, Places, RefusedFrame
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.messages.native_values import Form

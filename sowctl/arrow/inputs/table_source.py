@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from sowctl.arrow.columnfiles import PANDAS_INDEX_PATTERN, ColumnFile, open_columns, open_frame
-from sowctl.arrow.columnvalues import ReaderContext, build_value_reader, group_leaves, is_nested, is_text
-from sowctl.arrow.delimited_source import RowTarget, build_refused_frame
-from sowctl.arrow.metadata import DEFAULT_COLUMNS
-from sowctl.arrow.partitions import append_partitions, build_partition_fields
-from sowctl.arrow.rowmessages import (
+from sowctl.arrow.inputs.columnfiles import PANDAS_INDEX_PATTERN, ColumnFile, open_columns, open_frame
+from sowctl.arrow.inputs.columnvalues import ReaderContext, build_value_reader, group_leaves, is_nested, is_text
+from sowctl.arrow.inputs.delimited_source import RowTarget, build_refused_frame
+from sowctl.arrow.inputs.partitions import append_partitions, build_partition_fields
+from sowctl.arrow.inputs.rowmessages import (
     MessageMaker,
     TextCell,
     build_struct_array,
     build_text_reader,
     refuse_repeated_names,
 )
-from sowctl.arrow.rows import RowRefused
+from sowctl.arrow.inputs.rows import RowRefused
+from sowctl.arrow.metadata import DEFAULT_COLUMNS
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
@@ -32,7 +32,7 @@ from sowctl.messages.native_values import Form
 if TYPE_CHECKING:
     import pyarrow
 
-    from sowctl.arrow.partitions import PartitionValues
+    from sowctl.arrow.inputs.partitions import PartitionValues
 
 CHUNK_ROWS = 1000
 PAYLOAD_COLUMN = "payload"

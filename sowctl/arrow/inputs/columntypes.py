@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from sowctl.arrow.rows import Cell, RowBlock
+from sowctl.arrow.inputs.rows import Cell, RowBlock
 
 _INTEGER_PATTERN = re.compile(r"(?:(?:-?[1-9][0-9]{0,17}|0)\n)*+")
 _LONG_INTEGER_PATTERN = re.compile(r"(?:(?:-?[1-9][0-9]{0,18}|0)\n)*+")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sowctl.arrow.columntypes import are_json
-from sowctl.arrow.delimited_source import RowTarget
+from sowctl.arrow.inputs.columntypes import are_json
+from sowctl.arrow.inputs.delimited_source import RowTarget
+from sowctl.arrow.inputs.rows import parse_json
+from sowctl.arrow.inputs.table_source import CHUNK_ROWS, MARKER_COLUMNS, METADATA_COLUMNS, chunk_messages
 from sowctl.arrow.message_encoder import MessageEncoder
-from sowctl.arrow.rows import parse_json
-from sowctl.arrow.table_source import CHUNK_ROWS, MARKER_COLUMNS, METADATA_COLUMNS, chunk_messages
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.chunks import Chunk
 from sowctl.messages.framing.envelope import Envelope

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow", reason="the extra 'arrow' is not installed")
 import pyarrow as pa
 from pyarrow import parquet
 
-from sowctl.arrow.columnfiles import open_columns
+from sowctl.arrow.inputs.columnfiles import open_columns
 
 CODED = pa.array([1_000, 2_500, None, -1], pa.duration("ms")).dictionary_encode()
 COUNTED = pa.array([1, 2, None, 3]).dictionary_encode()
