@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from sowctl.store.queue.rows import StateRows
 
 FINDING_CODE = "SOW-QUE-020"
+FaultKind: TypeAlias = Literal[
+    "page-order", "incomplete-lease", "due-index", "lease-index", "bookmark-index", "deferral-index", "ready-index",
+    "state-counters", "dead-counter", "oldest-barrier", "holder-counter", "unknown-holder",
+    "missing-message", "extra-message", "dead-message", "ahead-of-journal",
+]  # fmt: skip
+"""The member ``kind`` of a finding, as ``sow-queue(5)`` lists them."""
 _MAX_SHOWN_TXIDS = 5
 _AHEAD_MESSAGE = "the queue has read up to txid {}, but the journal ends at txid {}"
 _AHEAD_HINT = (
@@ -52,14 +58,14 @@ class _Looked(Exception):
 class _Fault(NamedTuple):
     """A fault of a state: its ``kind`` (``sow-queue(5)``), and what it is."""
 
-    kind: str
+    kind: FaultKind
     message: str
 
 
 class _Difference(NamedTuple):
     """Messages, by their txids, in which a state and the journal differ; ``words`` say how, with {} for these."""
 
-    kind: str
+    kind: FaultKind
     words: str
     txids: Collection[int]
 
