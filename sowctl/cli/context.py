@@ -109,7 +109,8 @@ class Invocation:
         raise ConfigError(
             "SOW-CLI-005",
             f"no configuration found: {Path.cwd()} has none of {', '.join(CONFIG_NAMES)}",
-            hint="use --config FILE or set SOWCTL_CONFIG; 'sowctl demo' creates a demo instance",
+            hint="use --config FILE or set SOWCTL_CONFIG; 'sowctl config init' creates a configuration, 'sowctl demo' "
+            "a demo instance",
         )
 
     def open_instance(self, *targets: str, fix_names: bool = False) -> Instance:

@@ -151,7 +151,7 @@ class Export:
         self._format = find_file_format(name)
         ending, self.packing = self._format.ending, self._format.packing
         if ending is None:
-            known = ", ".join("." + name for one in ENDINGS for name in one.names)
+            known = ", ".join("." + name for one in ENDINGS for name in one.names) + ", .duckdb"
             raise UsageError(
                 "SOW-EXC-002",
                 f"{name!r} does not end with a known format",

@@ -114,7 +114,10 @@ def _format_row(report: Mapping[str, Any]) -> str:
     topic = f"{escape_line(str(row['topic']))}: " if row.get("topic") else ""
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
     done = f"{row['action']}: " if row.get("action") else ""
-    counts = ", ".join(_format_counts(row)) or ("" if row.get("note") and done else "nothing to do")
+    # Messages equal to their records are written all the same, unless they are skipped, and not published then.
+    others = sum(report.get(name) or 0 for name in ("inserted", "updated", "deleted", "journalled"))
+    rewrites = not report.get("dry_run") and report.get("unchanged", 0) > 0 and report.get("published", 0) > others
+    counts = ", ".join(_format_counts(row, rewrites=rewrites)) or ("" if row.get("note") and done else "nothing to do")
     # The store's position is a txid, and no number of entries that were applied.
     applied = f"applied up to txid {row['applied']}" if row.get("action") and row.get("applied") else ""
     parts = [
@@ -134,7 +137,9 @@ def _format_row(report: Mapping[str, Any]) -> str:
     if len(shares) > 1:
         names = Counter(share["topic"] for share in shares)
         shares = [_label_row(share, names) for share in shares]
-        lines += [f"  {escape_line(str(share['topic']))}: {', '.join(_format_counts(share))}" for share in shares]
+        for share in shares:
+            told = ", ".join(_format_counts(share, rewrites=rewrites))
+            lines.append(f"  {escape_line(str(share['topic']))}: {told}")
     inputs = [one for one in row.get("inputs") or () if one["columns"]]
     lines += [f"  {_format_input(one)}" for one in inputs[:_MAX_INPUTS]]
     if len(inputs) > _MAX_INPUTS:
@@ -164,7 +169,8 @@ def _format_input(facts: Mapping[str, Any]) -> str:
     return f"{escape_line(facts['name'])}: {what}; {'; '.join(parts)}"
 
 
-def _format_counts(row: Mapping[str, Any]) -> list[str]:
+def _format_counts(row: Mapping[str, Any], *, rewrites: bool = False) -> list[str]:
+    """``rewrites``: messages that changed nothing were written."""
     counted = {name: row[name] for name in _COUNT_FIELDS if type(row.get(name)) is int}
     always: Sequence[str] = (
         _QUERY_FIELDS
@@ -178,8 +184,13 @@ def _format_counts(row: Mapping[str, Any]) -> list[str]:
     if "inserted" in counted:
         # Most publishers delete nothing, and are not told so.
         always = [name for name in always if name != "deleted"]
+    words = {"unchanged": "written unchanged"} if rewrites else {}
     return [
-        format_count(count, _SINGULARS.get(name, name).replace("_", " "), name.replace("_", " "))
+        format_count(
+            count,
+            words.get(name, _SINGULARS.get(name, name).replace("_", " ")),
+            words.get(name, name.replace("_", " ")),
+        )
         for name, count in counted.items()
         if count or name in always
     ]

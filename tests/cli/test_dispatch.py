@@ -375,6 +375,9 @@ def test_common_options_exist() -> None:
         ("sql --join x", {"sowctl sql"}),
         ("query orders --reverse", {"DESC"}),
         ("query orders --last 5", {"--order-by", "--top-n"}),
+        ("tail orders -n 3", {"--max"}),
+        ("delete orders --since yesterday", {"filter", "/time"}),
+        ("stats --journal --by topic", {"--by-topic"}),
         ("query orders --sum qty", {"--projection", "--grouping"}),
         ("query orders --nl", {"--format ndjson"}),
         ("publish orders --nl", {"--format ndjson"}),
@@ -419,3 +422,12 @@ def test_the_types_of_other_tools_lead_on(cli: Cli) -> None:
     for other, own in (("float", "number"), ("int", "integer"), ("string", "text"), ("bool", "boolean")):
         done = cli("publish", "orders", "--from", "x.csv", "--type", f"price={other}")
         assert (done.status, f"--type price={own}?" in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [("publish orders --format kafka", "--envelope kafka"), ("schema orders --format ddl", "--ddl prints")],
+)
+def test_values_of_other_tools_lead_on(line: str, told: str, cli: Cli) -> None:
+    done = cli(*line.split())
+    assert done.status == 2 and told in done.err

@@ -171,3 +171,12 @@ def test_history_of_what_is_not_there(shop: Cli) -> None:
     assert shop("history", "t", "1").status == 2
     assert shop("history", "alone", "1", "--journal").status == 10
     assert shop("history", "nothing", "1").status == 10
+
+
+def test_a_time_that_has_not_come_is_noted(shop: Cli) -> None:
+    for words in (("query", "h"), ("get", "h", "1"), ("snapshot", "h"), ("hash", "h")):
+        said = shop(*words, "--at", "2100-01-01T00:00:00Z", environ=now(30))
+        assert said.status == 0 and "2100-01-01T00:00:00.000000Z" in said.err, words
+        assert shop(*words, "--at", "2100-01-01T00:00:00Z", "--quiet", environ=now(30)).err == ""
+    assert "2100" in shop("diff", "h@2100-01-01T00:00:00Z", "h", environ=now(30)).err
+    assert shop("query", "h", "--at", "now", environ=now(30)).err == ""

@@ -51,7 +51,7 @@ def shop(cli: Cli) -> Cli:
 
 def test_publish_reports(shop: Cli) -> None:
     again = shop("publish", "orders", stdin=ORDERS + b'{"id":4}\n')
-    assert re.match(r"orders: 1 inserted, 0 updated, 3 unchanged;.* txid 4-7, durable\n", again.err)
+    assert re.match(r"orders: 1 inserted, 0 updated, 3 written unchanged;.* txid 4-7, durable\n", again.err)
     report = json.loads(shop("publish", "orders", "-q", "--summary", "json", stdin=ORDERS).out)
     assert (report["published"], report["last_txid"], report["durable"]) == (3, 10, True)
 

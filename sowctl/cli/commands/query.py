@@ -190,6 +190,8 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
             else:
                 sink.write(result, targets)
                 total = sum(numbers.returned for numbers in result.statistics)
+                if not total and sink.is_for_person:
+                    invocation.note("no record matches" if asked.filter else "no records")
     if arguments.count and row_format is None:
         if to_file is not None:
             to_file.write_text(f"{total}\n")

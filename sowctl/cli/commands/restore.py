@@ -59,7 +59,7 @@ def run(invocation: Invocation, arguments: RestoreArguments) -> int:
     sowctl-messages(7), INSTANTS.
 
     The journal is cut only between groups. A batch of publish is one group, and a whole run of publish may be one
-    batch. --txid includes the whole group of its txid, as query --at does. --at never restores part of a group: it ends
+    batch. --txid includes the whole group of its txid. --at never restores part of a group: it ends
     before the first group with an entry after TIME. Earlier entries in that group or after it are excluded; the command
     then prints their number per topic and the --txid that would include them, and exits with status 3. It refuses to
     restore if all entries of a topic would be excluded, unless --force is given.

@@ -23,6 +23,7 @@ from sowctl.cli.parsing.synonyms import (
     MISSING_ADVICE,
     OPTION_ADVICE,
     OPTION_SYNONYMS,
+    VALUE_ADVICE,
     VALUE_SYNONYMS,
     find_near,
 )
@@ -116,7 +117,9 @@ def _choose_parser(parameter: Parameter) -> Callable[[str], Any] | None:
             # What another tool calls so comes before a word that is spelled alike: jsonl is ndjson, and not json.
             told = VALUE_SYNONYMS.get(text.lower())
             meant = [told] if told in choices else get_close_matches(text, choices, n=1)
-            known = f"did you mean {meant[0]}?" if meant else f"use one of {', '.join(choices)}"
+            known = VALUE_ADVICE.get(text.lower()) or (
+                f"did you mean {meant[0]}?" if meant else f"use one of {', '.join(choices)}"
+            )
             raise typer.BadParameter(f"'{text}'; {known}")
 
         return choose

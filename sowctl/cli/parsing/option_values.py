@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sowctl.engine.topics.log_places import Moment
 
 T = TypeVar("T")
+FUTURE_TOLERANCE_US = 1_000_000
+"""Microseconds by which clocks of machines that share files may differ without a note."""
 
 
 class LogPosition(Struct, frozen=True):
@@ -41,10 +43,15 @@ class LogPosition(Struct, frozen=True):
 
 
 def parse_at_option(invocation: Invocation, text: str | None) -> Moment:
-    """Parse ``--at``. Raises UsageError."""
+    """Parse ``--at``; a time that has not come yet is noted, as its state is the present one. Raises UsageError."""
     from sowctl.engine.topics.log_places import parse_moment
 
-    return parse_moment(text, invocation.clock)
+    found = parse_moment(text, invocation.clock)
+    if found.time is not None and found.time > invocation.clock() + FUTURE_TOLERANCE_US:
+        from sowctl.values.times import format_time
+
+        invocation.note_once(f"{text} is {format_time(found.time)}, which has not come yet: this is the current state")
+    return found
 
 
 def parse_position(invocation: Invocation, text: str | None) -> LogPosition:

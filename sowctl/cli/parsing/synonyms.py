@@ -71,6 +71,9 @@ OPTION_SYNONYMS: Mapping[str, str] = {
 
 COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "delete": {"--all": "--filter '1 = 1'"},
+    "tail": {"-n": "--max", "--limit": "--max", "--top-n": "--max"},
+    "journal dump": {"-n": "--limit", "--top-n": "--limit"},
+    "stats": {"--by": "--by-topic"},
     "get": {"--field": "--columns"},
     "config add topic": {"--retention": "--history", "--window": "--history", "--id": "--key", "--pk": "--key"},
     "config add view": {
@@ -102,6 +105,10 @@ OPTION_ADVICE: Mapping[str, str] = {
     "--sum": "aggregate with --projection 'SUM(/qty) AS /qty' --grouping /symbol",
     "--avg": "aggregate with --projection 'AVG(/qty) AS /qty' --grouping /symbol",
     "--exclude": "name the fields to print with --select",
+    "--expect": "assert with sowctl hash --expect, or compare with a file: sowctl diff TOPIC FILE",
+    "--since": "give a filter on a field with the time, such as \"/time >= '2026-01-05T10:00:00Z'\"",
+    "--until": "give a filter on a field with the time, such as \"/time < '2026-01-05T10:00:00Z'\"",
+    "--limit": "reverse and cut the output, such as | tail -n 5",
     "--pk": "the configuration has the key fields: sowctl config add topic NAME=/key",
     "--detect-types": "rows of files are read with --from FILE",
     "--nl": "JSON messages, one a line, are read without an option",
@@ -266,6 +273,17 @@ VALUE_SYNONYMS: Mapping[str, str] = {
     "text": "table",
 }
 """By a value of an option of other tools, that of an option here."""
+
+VALUE_ADVICE: Mapping[str, str] = {
+    "kafka": "records of Kafka are read with --envelope kafka",
+    "debezium": "change events of Debezium are read with --envelope debezium",
+    "ddl": "--ddl prints the fields as a Spark schema",
+    "json-schema": "--json-schema prints a JSON Schema",
+    "jsonschema": "--json-schema prints a JSON Schema",
+    "sqlite": "sowctl export writes SQLite and DuckDB files",
+    "duckdb": "sowctl export writes SQLite and DuckDB files",
+}
+"""By a value that an option does not have, what is meant by it."""
 
 
 TYPE_SYNONYMS: Mapping[str, str] = {

@@ -79,7 +79,8 @@ def compile_search(pattern: str) -> Callable[[str], bool]:
     try:
         return compile_topic_search(pattern)
     except ConfigError as error:
-        raise UsageError("SOW-ENG-033", error.message, hint=error.hint) from None
+        hint = "all topics: '.*'" if pattern.strip() == "*" else error.hint
+        raise UsageError("SOW-ENG-033", error.message, hint=hint) from None
 
 
 def matches_topic_name(instance: Instance, pattern: str, message_type: str | None) -> bool:

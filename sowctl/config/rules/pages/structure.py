@@ -14,7 +14,8 @@ PAGES: dict[str, str] = {
         Why: usually a misspelling; it has no effect. Names that are not documented but occur in running instances
         (LeaseTimeout, ReuseAddr, AccessControlAllowOrigin, BatchSize) are a warning.
         Example: ``<Filename>`` for ``<FileName>``; names are case-sensitive.
-        Instead: write the name that the message suggests, or remove the element.
+        Instead: write the name that the message suggests, if it has one; else remove the element. sowctl config schema
+        lists the elements.
         """,
     "S003": """What: an element that may appear once appears again.
 
