@@ -18,8 +18,8 @@ CODES: dict[str, str] = {
         """,
     "SOW-CFG-060": """2 invalid topic or name
 
-        Why: An argument of ``config init`` does not have the form ``NAME=/key,/key``, is not printable, or is a
-        name that is invalid in file names.
+        Why: An argument of ``config init`` does not have the form ``NAME=/key,/key``, has a key field without a
+        slash, is not printable, or is a name that is invalid in file names.
         Do: Use printable characters, without slash, backslash, ``$`` and ``~`` in names.
         See: sowctl-config-init(1)
         """,

@@ -35,9 +35,10 @@ CODES: dict[str, str] = {
     "SOW-EXC-012": """3 file of rows cannot be read
 
         Why: The file does not have the format that its name or ``--format`` says, is damaged, has a missing header or a
-        duplicate column name, a struct with duplicate fields, or a column of a type that messages do not support.
+        duplicate column name, a struct with duplicate fields, or a column of a type that messages do not support. Or a
+        partition directory NAME=VALUE above the file has no value, or its name is not UTF-8.
         Do: Correct the file, rename its columns, or give its format with ``--format``; ``--columns`` names the columns
-        of a file without a header.
+        of a file without a header. Rename the directory.
         See: sowctl-types(7)
         """,
     "SOW-EXC-013": """2 rows of several topics in one table

@@ -77,12 +77,22 @@ def split_topic(text: str, message_type: str = "json") -> InitialTopic:
     return InitialTopic(match["typed"] or match["name"], match["type"] or message_type, keys)
 
 
+def refuse_missing_slash(text: str, topic: InitialTopic) -> None:
+    """Raise UsageError ``SOW-CFG-060`` for the text of a new ``topic`` that looks like ``NAME=key``; in brackets a name
+    may have an equals sign."""
+    name, sign, key = topic.name.partition("=")
+    if sign and name and key and not topic.keys and not text.strip().startswith("["):
+        hint = f"write {name}=/{key} for the key field /{key}, or [{topic.message_type}].[{topic.name}] for the name"
+        raise UsageError("SOW-CFG-060", f"{text!r} has a key field without a slash", hint=hint)
+
+
 def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ()) -> InitialTopic:
     """A topic as :func:`split_topic` reads it; ``keys`` are those of a text that names none.
 
     Raises UsageError ``SOW-CFG-060``, and as :func:`check_topic` does.
     """
     topic = split_topic(text, message_type)
+    refuse_missing_slash(text, topic)
     return check_topic(topic if topic.keys else replace(topic, keys=tuple(keys)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import shlex
 from pathlib import Path
@@ -176,3 +177,36 @@ def test_prune_notes_a_number_without_a_unit(shop: Cli) -> None:
     assert "7 seconds" in shop("journal", "prune", "--keep-for", "7", "--dry-run").err
     for clear in ("7d", "7s", "0"):
         assert "seconds" not in shop("journal", "prune", "--keep-for", clear, "--dry-run").err
+
+
+@pytest.mark.parametrize("kind", ["bson", "msgpack", "bflat", "nvfix", "fix"])
+@pytest.mark.parametrize(("name", "text"), [("x.ndjson", '{"11":7}\n'), ("x.json", '[{"11":7}]\n')])
+def test_the_hint_for_json_in_a_topic_of_another_type_works(cli: Cli, kind: str, name: str, text: str) -> None:
+    Path(name).write_text(text)
+    assert cli("config", "init", "--topic", "t=/11", "--message-type", kind).status == 0
+    for words in ((name,), ("-",)):
+        done = cli("publish", "t", *words, stdin=text.encode())
+        assert done.status not in (0, 2)
+        command = shlex.split(done.err.partition("sowctl ")[2].splitlines()[0])
+        assert command[:3] == ["publish", "TOPIC", "--format"]
+        assert cli("publish", "t", *command[2:], *words, stdin=text.encode()).status == 0
+
+
+@pytest.mark.parametrize("words", [("--format", "csv"), ("--from", "-")])
+def test_compressed_rows_from_a_pipe(shop: Cli, words: tuple[str, ...]) -> None:
+    done = shop("publish", "t", *words, stdin=gzip.compress(b"id,v\n1,2\n"))
+    assert (done.status, "zcat" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("option", [("--envelope", "kafka"), ("--framing", "lines"), ("--null",)])
+def test_a_format_and_a_framing(shop: Cli, option: tuple[str, ...]) -> None:
+    done = shop("publish", "t", "--format", "csv", *option)
+    assert done.status == 2
+    assert [one for one in ("--envelope", "--framing", "--null") if one in done.err] == [option[0]]
+
+
+def test_a_new_topic_without_the_slash_of_its_key(cli: Cli) -> None:
+    for words in (("config", "init", "--topic", "o=id"), ("config", "add", "topic", "o=id")):
+        done = cli(*words)
+        assert done.status == 2 and "o=/id" in done.err
+        assert cli("config", "init", "--topic", "o=/id").status in (0, 8)

@@ -113,6 +113,18 @@ def test_offsets_of_partitions_detect_duplicates_with_a_client(shop: Shop) -> No
     assert shop.report("--envelope", "kafka", rows=rows)["duplicates"] == 0
 
 
+def test_offsets_that_go_back_are_said(shop: Shop) -> None:
+    rows = [record("t", None, {"id": n}, offset=n, partition=1) for n in (5, 6, 3, 4, 7)]
+    options = ("publish", "--envelope", "kafka", "--client", "prod")
+    notes = shop.run(*options, rows=rows)[1]
+    assert "prod/t-1: offset 3 came after offset 6" in " ".join(notes.split())
+    assert notes.count("came after") == 1
+    # What was published before, and what comes twice, is a duplicate that nobody misses.
+    again = [record("t", None, {"id": n}, offset=n, partition=1) for n in (5, 6, 7, 7, 8)]
+    assert "came after" not in shop.run(*options, rows=again)[1]
+    assert "came after" not in shop.run("publish", "--envelope", "kafka", rows=rows)[1]
+
+
 def test_change_events(shop: Shop) -> None:
     def event(op: str, before: Any, after: Any) -> dict[str, Any]:
         return {"before": before, "after": after, "op": op, "source": {"table": "t", "ts_ms": AT}, "ts_ms": AT}
@@ -155,6 +167,13 @@ def test_hints_name_the_form(shop: Shop, tmp_path: Path, row: dict[str, Any], op
     assert option in shop.run("publish", str(file), status=10)[1]
     if option != "--framing envelope":
         assert option in shop.run("publish", "--framing", "envelope", rows=[row], status=3)[1]
+
+
+@pytest.mark.parametrize("event", [{"op": "c"}, {"op": "c", "before": None, "after": None}])
+def test_hints_do_not_name_the_form_that_is_read(shop: Shop, event: dict[str, Any]) -> None:
+    for words in ((), ("--on-error", "skip")):
+        shown = shop.run("publish", "t", "--envelope", "debezium", *words, rows=[event], status=3)[1]
+        assert "SOW-INP-014" in shown and "--envelope" not in shown
 
 
 @pytest.mark.parametrize(

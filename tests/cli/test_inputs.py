@@ -161,6 +161,22 @@ def test_a_late_value_of_a_pipe_is_a_warning(shop: Cli) -> None:
     assert shop("query", "t", "/id = 120000").out == '{"id":120000,"n":"x"}\n'
 
 
+@pytest.mark.parametrize("options", [[], ["--null-text", "NA"]])
+def test_a_late_value_in_quotes_is_a_text(options: list[str], shop: Cli) -> None:
+    rows = b"".join(b"%d,%d,[1]\n" % (one, one) for one in range(120_000))
+    late = b'"120000","5","[2]"\n120001,6,[3]\n'
+    done = run("publish", "t", "--format", "csv", *options, stdin=b"id,n,j\n" + rows + late)
+    assert done.returncode == 0
+    assert b"warning: " in done.stderr and b"column n" in done.stderr and b"120002" in done.stderr
+    assert shop("query", "t", "/n = 5 and /id > 10").out == '{"id":"120000","n":"5","j":[2]}\n'
+    assert shop("query", "t", "/id = 120001").out == '{"id":120001,"n":6,"j":[3]}\n'
+    # A type that is given wins over the marks, and so does a header in quotes.
+    for head, more in ((b"id,n,j", ["--type", "n=integer"]), (b'"id","n","j"', [])):
+        done = run("publish", "t", "--format", "csv", *more, stdin=head + b"\n" + rows + late)
+        assert done.returncode == 0 and b"column n" not in done.stderr
+        assert '"n":5' in shop("query", "t", "/id = 120000").out
+
+
 def test_a_json_array_is_its_messages(shop: Cli) -> None:
     for form in (None, 2):
         for argv in (["t"], ["t", "--format", "json"], ["t", "--from", "-"]):

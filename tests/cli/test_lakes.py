@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sowctl.cli.main import main
+from sowctl.errors import UsageError
 from tests.support.instances import config_xml, topic_xml
 
 
@@ -120,3 +123,56 @@ def test_envelopes_of_a_directory(shop: Shop) -> None:
     write("dump/a.ndjson", {"topic": "t", "data": {"id": 1}})
     shop.run("publish", "--framing", "envelope", "dump")
     assert shop.records() == [{"id": 1}]
+
+
+@pytest.mark.parametrize("name", [b"m=\xff", b"m=%FF", b"m="])
+@pytest.mark.parametrize("command", ["publish", "pipeline load"])
+def test_a_partition_without_a_text_is_refused_before_anything_is_published(
+    shop: Shop, name: bytes, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("lake/m=1/a.csv", {"id": 1})
+    directory = Path(os.fsdecode(b"lake/" + name))
+    directory.mkdir()
+    shutil.copy("lake/m=1/a.csv", directory)
+    if command == "pipeline load":
+        pytest.importorskip("pyspark")
+        monkeypatch.setattr("sowctl.cli.commands.bodies.pipeline.open_job_session", None)
+    shop.run(*command.split(), "t", "lake", status=3)
+    assert "SOW-EXC-012" in shop.notes and "hint" in shop.notes
+    assert shop.records() == []
+
+
+def test_types_of_columns_that_not_every_file_has(shop: Shop) -> None:
+    write("lake/a.csv", {"id": 1, "v": 5})
+    write("lake/b.csv", {"id": 2, "w": 6})
+    Path("lake/c.csv").touch()
+    shop.run("publish", "t", "lake", "--type", "v=text", "--type", "x=integer", status=2)
+    assert "SOW-EXC-010" in shop.notes and "id, v, w" in shop.notes
+    assert shop.records() == []
+    for words in (("lake",), ("--from", "lake/a.csv", "--from", "lake/b.csv")):
+        shop.run("publish", "t", *words, "--type", "v=text")
+        assert shop.records() == [{"id": 1, "v": "5"}, {"id": 2, "w": 6}]
+    shop.run("publish", "t", "lake/b.csv", "--type", "v=text", status=2)
+
+
+@pytest.mark.parametrize("command", ["publish", "pipeline load"])
+def test_what_is_no_file_is_noted(shop: Shop, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("lake/day=1/a.csv", {"id": 1})
+    Path("lake/day=1/gone.csv").symlink_to("nowhere")
+    os.mkfifo("lake/pipe.csv")
+    os.mkfifo("lake/.hidden")
+    if command == "publish":
+        shop.run("publish", "t", "lake")
+        assert shop.records() == [{"id": 1, "day": 1}]
+        shop.run("publish", "t", "lake")
+    else:
+        pytest.importorskip("pyspark")
+
+        def refuse(*_: object, **__: object) -> None:
+            raise UsageError("SOW-EXC-010", "no Spark here")
+
+        monkeypatch.setattr("sowctl.cli.commands.bodies.pipeline.open_job_session", refuse)
+        shop.run(*command.split(), "t", "lake", status=2)
+    shown = " ".join(shop.notes.split())
+    assert "lake/day=1/gone.csv" in shown and "lake/pipe.csv" in shown and ".hidden" not in shown
+    assert shown.count("skipped") == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -32,6 +32,7 @@ from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
+from sowctl.messages.framing.input_files import COMPRESSION_TOOLS
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
@@ -88,11 +89,9 @@ def iterate_delimited_chunks(
     :data:`SAMPLE_BYTES`. Raises InputError ``SOW-EXC-012`` for a heading that names no columns, UsageError
     ``SOW-EXC-010`` for a type of a column that is not there.
     """
-    name, is_csv = facts.name, facts.format == "csv"
-    nulls = frozenset(("", *options.nulls))
-    dialect = Dialect(options.delimiter or ("," if is_csv else "\t"), is_csv, nulls)
+    name = facts.name
     begin = stream.tell() if stream.seekable() else None
-    reader = DelimitedReader(name, stream, dialect)
+    reader = _build_reader(facts, stream, options)
     first = reader.read_first()
     if first is None:
         return
@@ -102,6 +101,7 @@ def iterate_delimited_chunks(
     skipped = width - len(fields)
     detector = _build_detector(fields, skipped, target, options, quotes_text=not heading.is_quoted)
     reader.marks_quotes = not heading.is_quoted
+    is_sample = False
     if detector.is_decided:
         pass
     elif begin is not None:
@@ -116,9 +116,10 @@ def iterate_delimited_chunks(
             heading.skip(other)
             _detect_types(other.read_blocks(width), detector)
     else:
+        is_sample = True
         _detect_types(reader.read_sample(width, SAMPLE_BYTES), detector)
-    # Types are known now.
-    reader.marks_quotes = False
+    # Types are known now; those of a sample leave out later values, whose quotation marks count, too.
+    reader.marks_quotes = is_sample and not heading.is_quoted and not detector.is_decided
     types = detector.list_types()[skipped:]
     facts.columns = [
         InputColumn(one, options.types.get(one, kind), one not in options.types)
@@ -129,10 +130,40 @@ def iterate_delimited_chunks(
         InputColumn(one, "integer" if isinstance(value, int) else "text", False) for one, value in more.items()
     ]
     constants = [None if value is None else str(value) for value in more.values()]
-    encoder = _BlockEncoder(target, facts.columns)
+    encoder = _BlockEncoder(target, facts.columns, quotes_text=not heading.is_quoted)
     key_at = FRONT_COLUMNS.index("sow_key") if skipped and target.by_user else None
     for block in reader.read_blocks(width):
         yield _build_block_chunk(block, encoder, skipped, key_at, constants)
+
+
+def read_columns(name: str, format: str, stream: BinaryIO, options: DelimitedOptions) -> list[str]:
+    """The columns of CSV or TSV, without those of metadata; of an empty input none. Raises InputError
+    ``SOW-EXC-012`` for a heading that names no columns."""
+    facts = InputFacts(name, format)
+    reader = _build_reader(facts, stream, options)
+    first = reader.read_first()
+    return [] if first is None else _list_fields(_Heading(facts, first, reader, options).names)
+
+
+def _build_reader(facts: InputFacts, stream: BinaryIO, options: DelimitedOptions) -> DelimitedReader:
+    is_csv = facts.format == "csv"
+    nulls = frozenset(("", *options.nulls))
+    return DelimitedReader(facts.name, stream, Dialect(options.delimiter or ("," if is_csv else "\t"), is_csv, nulls))
+
+
+def _list_fields(names: Sequence[str]) -> list[str]:
+    """The members that columns become, without those of metadata in front."""
+    skipped = len(FRONT_COLUMNS) if tuple(names[: len(FRONT_COLUMNS)]) == FRONT_COLUMNS else 0
+    # A field called like metadata has a slash in front of it.
+    return [one.removeprefix("/") for one in names[skipped:]]
+
+
+def refuse_unknown_types(name: str, fields: Sequence[str], options: DelimitedOptions) -> None:
+    """Raise UsageError ``SOW-EXC-010`` for a type of a column that is not among ``fields``, those of ``name``."""
+    unknown = next((one for one in options.types if one not in fields), None)
+    if unknown is not None:
+        hint = "its columns: " + ", ".join(fields)
+        raise UsageError("SOW-EXC-010", f"{name} has no column {unknown!r} for --type", hint=hint)
 
 
 class _Heading:
@@ -140,11 +171,15 @@ class _Heading:
 
     def __init__(self, facts: InputFacts, first: bytes, reader: DelimitedReader, options: DelimitedOptions) -> None:
         if _CONTROLS_PATTERN.search(first) is not None:
+            hint = "the ending of the name says how rows are written: .parquet and .arrow are read, too"
+            for magic, form, tool in COMPRESSION_TOOLS:
+                if first.startswith(magic):
+                    hint = f"this looks like {form}: ... | {tool} | sowctl publish ..."
             raise InputError(
                 "SOW-EXC-012",
                 "the header has control characters, so the file is probably not text",
                 place=facts.name,
-                hint="the ending of the name says how rows are written: .parquet and .arrow are read, too",
+                hint=hint,
             )
         if options.delimiter is None:
             _detect_separator(facts.name, first, reader)
@@ -180,7 +215,7 @@ class _Heading:
 
 
 def _is_all_quoted(heading: bytes, dialect: Dialect) -> bool:
-    parts = re.sub(r'"(?:[^"]|"")*"', "", heading.decode())
+    parts = re.sub(r'"(?:[^"]++|"")*+"', "", heading.decode())
     return not parts.replace(dialect.separator, "").strip()
 
 
@@ -205,20 +240,16 @@ def _detect_separator(name: str, heading: bytes, reader: DelimitedReader) -> Non
 
 
 def _find_fields(name: str, names: Sequence[str], options: DelimitedOptions, target: RowTarget) -> list[str]:
-    """The members that the columns become, without those of metadata in front."""
-    skipped = len(FRONT_COLUMNS) if tuple(names[: len(FRONT_COLUMNS)]) == FRONT_COLUMNS else 0
-    # A field called like metadata has a slash in front of it.
-    fields = [one.removeprefix("/") for one in names[skipped:]]
+    """The members that the columns become, without those of metadata in front, once all options fit them."""
+    fields = _list_fields(names)
     twice = next((one for one, count in Counter(fields).items() if count > 1), None)
     if twice is not None:
         raise InputError("SOW-EXC-012", f"duplicate column {twice!r} in the header", place=name)
     odd = next((kind for kind in options.types.values() if kind not in TEXT_KINDS), None)
     if odd is not None:
         raise UsageError("SOW-EXC-010", f"{odd!r} is no type", hint=f"types: {', '.join(TEXT_KINDS)}")
-    unknown = next((one for one in options.types if one not in fields), None)
-    if unknown is not None:
-        hint = "its columns: " + ", ".join(fields)
-        raise UsageError("SOW-EXC-010", f"{name} has no column {unknown!r} for --type", hint=hint)
+    if not options.shares_types:
+        refuse_unknown_types(name, fields, options)
     if "json" in options.types.values() and not target.kind.json_text:
         raise UsageError(
             "SOW-EXC-010", f"messages of type {target.kind.name} have no JSON values, so no column can have type json"
@@ -253,20 +284,31 @@ def _detect_types(blocks: Iterable[RowBlock], detector: TypeDetector) -> None:
 
 
 class _BlockEncoder:
-    """Makes the messages of blocks of rows."""
+    """Makes the messages of blocks of rows. ``quotes_text``: as :class:`TypeDetector` has it."""
 
-    def __init__(self, target: RowTarget, columns: Sequence[InputColumn]) -> None:
+    def __init__(self, target: RowTarget, columns: Sequence[InputColumn], *, quotes_text: bool) -> None:
         self._columns = columns
+        self._quotes_text = quotes_text
         self._encoder = MessageEncoder(target.kind, [one.name for one in columns], target.root)
         self._by_columns = target.kind.json_text
         self._cells = [build_converter(one.type, self._encoder.decimal) for one in columns]
         self._names = [f",{msgspec.json.encode(one.name).decode()}:" for one in columns]
+        self._marked: Mapping[int, frozenset[int]] = {}
+        """Of the block, the rows whose quotation marks say that they are texts, by column."""
         self._has_json = any(one.type == "json" for one in columns)
 
-    def encode_rows(self, columns: Sequence[Sequence[Cell]], lines: Sequence[int]) -> list[bytes | Exception]:
-        """The message of each row, or why there is none."""
+    def encode_rows(
+        self, columns: Sequence[Sequence[Cell]], lines: Sequence[int], quoted: Mapping[int, Sequence[int]]
+    ) -> list[bytes | Exception]:
+        """The message of each row, or why there is none; ``quoted`` has the rows in quotation marks by column."""
         if not lines:
             return []
+        # Only of a detected type that is not JSON the marks say that a value is a text.
+        self._marked = {
+            index: frozenset(rows)
+            for index, rows in quoted.items()
+            if self._quotes_text and self._columns[index].detected and self._columns[index].type not in ("text", "json")
+        }
         refused: dict[int, Exception] = {}
         if self._by_columns:
             return self._encode_texts(columns, lines, refused)
@@ -294,11 +336,14 @@ class _BlockEncoder:
         column, convert = self._columns[index], self._cells[index]
         if column.type == "text":
             return cells
+        marked = self._marked.get(index, ())
         values: list[Any] = []
         for row, cell in enumerate(cells):
             value: Any = None
             if cell is not None:
-                if column.detected and not self._fits(column, cell, lines[row]):
+                if column.detected and (row in marked or not self._fits(column, cell)):
+                    column.exceptions += 1
+                    column.first_exception = column.first_exception or lines[row]
                     value = cell
                 else:
                     try:
@@ -308,13 +353,10 @@ class _BlockEncoder:
             values.append(value)
         return values
 
-    def _fits(self, column: InputColumn, cell: str, line: int) -> bool:
+    @staticmethod
+    def _fits(column: InputColumn, cell: str) -> bool:
         """Whether a cell has the detected type of its column; one that came later may not, and stays text."""
-        if fits_type(column.type, (cell,)) or (column.type == "number" and fits_type("integer", (cell,))):
-            return True
-        column.exceptions += 1
-        column.first_exception = column.first_exception or line
-        return False
+        return fits_type(column.type, (cell,)) or (column.type == "number" and fits_type("integer", (cell,)))
 
     def _encode_texts(
         self, columns: Sequence[Sequence[Cell]], lines: Sequence[int], refused: dict[int, Exception]
@@ -339,7 +381,7 @@ class _BlockEncoder:
                 return ["" if cell is None else f'{name}"{cell}"' for cell in cells]
             encode = msgspec.json.encode
             return ["" if cell is None else name + encode(cell).decode() for cell in cells]
-        if not values or fits_type(column.type, values):
+        if not values or (index not in self._marked and fits_type(column.type, values)):
             if values is cells:
                 return [name + cell for cell in values]
             return ["" if cell is None else name + cell for cell in cells]
@@ -357,7 +399,8 @@ def _build_block_chunk(
     block: RowBlock, encoder: _BlockEncoder, skipped: int, key_at: int | None, constants: Sequence[Cell]
 ) -> Chunk:
     columns = [*block.columns[skipped:], *([cell] * len(block.lines) for cell in constants)]
-    found = encoder.encode_rows(columns, block.lines)
+    quoted = {index - skipped: rows for index, rows in block.quoted.items() if index >= skipped}
+    found = encoder.encode_rows(columns, block.lines, quoted)
     refused = [_refuse_row(one) for one in block.refused]
     payloads = [one for one in found if isinstance(one, bytes)]
     lines = block.lines

@@ -49,7 +49,7 @@ HEAD_BYTES = 4096
 class DelimitedOptions(Struct, frozen=True):
     """How CSV and TSV are read: ``types`` of columns, the others as detected unless ``all_text``; ``delimiter`` (None:
     as the heading has it); words that are ``nulls``; ``headers``: the first row names the columns; ``columns``: their
-    names, where it does not."""
+    names, where it does not; ``shares_types``: ``types`` may have columns that only other inputs of the run have."""
 
     types: Mapping[str, str] = {}
     all_text: bool = False
@@ -57,6 +57,7 @@ class DelimitedOptions(Struct, frozen=True):
     nulls: Sequence[str] = ()
     headers: bool = True
     columns: Sequence[str] = ()
+    shares_types: bool = False
 
 
 class InputOptions(Struct, frozen=True):

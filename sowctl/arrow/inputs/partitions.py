@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
+from sowctl.errors import InputError
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -21,18 +23,29 @@ PartitionValues: TypeAlias = "Mapping[str, int | str | None]"
 _NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The text that Hive writes for null."""
 _PARTITION_PATTERN = re.compile(r"([^=]+)=(.+)", re.DOTALL)
+_VALUELESS_PATTERN = re.compile(r"[^=]+=")
 _INTEGER_PATTERN = re.compile(r"-?[0-9]{1,18}")
+_MAX_NAMES = 10
+"""Skipped entries that are named; a directory may have thousands."""
 _DIGITS_PATTERN = re.compile(r"([0-9]+)")
 
 
-def list_directory_files(directory: str) -> list[str]:
-    """The paths of all files with data below a directory, in their order; links are followed. Raises OSError."""
+def list_directory_files(directory: str, notify: Callable[[str], None] = lambda text: None) -> list[str]:
+    """The paths of all files with data below a directory, in their order; links are followed. Raises OSError.
+
+    ``notify`` takes the remark that broken links, pipes and other entries that are not files are skipped.
+    """
     found: list[str] = []
-    _add_files(directory, (), found)
+    skipped: list[str] = []
+    _add_files(directory, (), found, skipped)
+    if skipped:
+        skipped.sort(key=build_order_key)
+        more = f" and {len(skipped) - _MAX_NAMES:,} more" if len(skipped) > _MAX_NAMES else ""
+        notify(f"skipped, neither files nor directories: {', '.join(skipped[:_MAX_NAMES])}{more}")
     return sorted(found, key=build_order_key)
 
 
-def _add_files(directory: str, above: tuple[str, ...], found: list[str]) -> None:
+def _add_files(directory: str, above: tuple[str, ...], found: list[str], skipped: list[str]) -> None:
     # A link to a directory above would be followed for ever.
     real = os.path.realpath(directory)
     if real in above:
@@ -42,9 +55,11 @@ def _add_files(directory: str, above: tuple[str, ...], found: list[str]) -> None
             if is_hidden(entry.name):
                 continue
             if entry.is_dir():
-                _add_files(entry.path, (*above, real), found)
+                _add_files(entry.path, (*above, real), found, skipped)
             elif entry.is_file():
                 found.append(entry.path)
+            else:
+                skipped.append(entry.path)
 
 
 def is_hidden(name: str) -> bool:
@@ -68,7 +83,8 @@ def read_partitions(
     These are the directories directly above a file whose names are ``NAME=VALUE``; below one of ``roots``, the
     directories that were named, other directories may stand between them and the file. A column whose values are all
     integers has integers, unless ``is_text`` says otherwise; any other one has texts. Paths are made absolute first, so
-    that it does not matter how a file was named; URLs stay as they are.
+    that it does not matter how a file was named; URLs stay as they are. Raises InputError ``SOW-EXC-012`` for a name
+    that is not UTF-8, also once it is decoded, and for ``NAME=`` in the place of a partition.
     """
     named = [path if _is_url(path) else os.path.abspath(path) for path in roots]  # noqa: PTH100 - ``..`` goes, links stay
     rows = [_split_path(path if _is_url(path) else os.path.abspath(path), named) for path in files]  # noqa: PTH100
@@ -97,10 +113,31 @@ def _split_path(path: str, roots: Sequence[str]) -> dict[str, str]:
         match = _PARTITION_PATTERN.fullmatch(names[place])
         if match is not None:
             # The innermost of two directories with one name counts.
-            found.setdefault(unquote(match[1]), unquote(match[2]))
+            found.setdefault(*(_decode_part(part, names[: place + 1]) for part in match.groups()))
+        elif _VALUELESS_PATTERN.fullmatch(names[place]) is not None:
+            # As an ordinary directory it would end the search: the columns above it would be lost without a word.
+            raise InputError(
+                "SOW-EXC-012",
+                "the partition directory has no value",
+                place="/".join(names[: place + 1]),
+                hint=f"rename the directory; a null value is written {_NULL_VALUE}",
+            )
         elif found or root is None or place < depth:
             break
     return dict(reversed(found.items()))
+
+
+def _decode_part(text: str, names: Sequence[str]) -> str:
+    """The name or value of the partition directory that is the last of ``names``. Raises InputError."""
+    try:
+        found = unquote(text, errors="strict")
+        # Bytes of a file name that are not UTF-8 are surrogates.
+        found.encode()
+    except UnicodeError:
+        words = "the name of the partition directory is not UTF-8"
+        hint = "rename the directory: the name and value of a column are UTF-8 text"
+        raise InputError("SOW-EXC-012", words, place="/".join(names), hint=hint) from None
+    return found
 
 
 def _convert_value(text: str, numeric: bool) -> int | str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import chain, repeat
 from typing import Any, BinaryIO, TypeAlias
@@ -37,8 +37,8 @@ _HEADING_BYTES = 1 << 20
 """Bytes in which the first line of a file ends, if it ends in a line feed."""
 SEPARATORS = (",", ";", "\t", "|")
 """What separates the cells of files that are called csv."""
-_QUOTED_PATTERN = re.compile(rb'"(?:[^"]|"")*"')
-_QUOTED_TEXT_PATTERN = re.compile(r'"(?:[^"]|"")*"')
+_QUOTED_PATTERN = re.compile(rb'"(?:[^"]++|"")*+"')
+_QUOTED_TEXT_PATTERN = re.compile(r'"(?:[^"]++|"")*+"')
 _QUOTED_SCALAR_PATTERN = re.compile(r'"(?:-?[0-9.]+|true|false)"')
 _LINE_PATTERN = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
 MAX_EXPONENT = 400
@@ -63,14 +63,15 @@ class Row(Struct, frozen=True):
 class RowBlock(Struct, frozen=True):
     """Rows that were read together, by columns: ``lines`` has the line of each, ``texts`` what it is cut from.
 
-    ``quoted`` are the columns that have numbers or truth values in quotation marks, perhaps others, too; ``refused``
-    are rows without cells, or with more or fewer than the others; ``end`` is the line behind the block.
+    ``quoted`` has the columns that have numbers or truth values in quotation marks, perhaps others, too, each with the
+    indexes of its rows in quotation marks; ``refused`` are rows without cells, or with more or fewer than the others;
+    ``end`` is the line behind the block.
     """
 
     columns: Sequence[Sequence[Cell]]
     lines: Sequence[int]
     texts: Sequence[str]
-    quoted: frozenset[int]
+    quoted: Mapping[int, Sequence[int]]
     refused: Sequence[Row]
     end: int
 
@@ -226,7 +227,7 @@ class DelimitedReader:
         numbers = range(self._line, self._line + len(lines))
         self._rest = self._rest[end:]
         self._line = numbers.stop
-        return RowBlock(columns, numbers, lines, frozenset(), (), numbers.stop)
+        return RowBlock(columns, numbers, lines, {}, (), numbers.stop)
 
     def _cut_quoted(self, lines: list[str], width: int) -> list[str] | None:
         """The cells of lines with quotation marks, row after row, by Python's reader; None where it would read them
@@ -255,7 +256,7 @@ class DelimitedReader:
         rows: list[Sequence[Cell]] = []
         lines: list[int] = []
         texts: list[str] = []
-        quoted: set[int] = set()
+        quoted: dict[int, list[int]] = {}
         refused: list[Row] = []
         for begin, raw, _ in found:
             if not raw.strip(b" \t"):
@@ -276,13 +277,14 @@ class DelimitedReader:
                 rows.append(cells)
                 lines.append(line)
                 texts.append(text)
-                quoted.update(marked)
+                for column in marked:
+                    quoted.setdefault(column, []).append(len(rows) - 1)
         self._rest = self._rest[used:]
         self._line += sum(count for _, _, count in found)
         if not found:
             return None
         columns = list(zip(*rows, strict=True)) if rows else [()] * width
-        return RowBlock(columns, lines, texts, frozenset(quoted), refused, self._line)
+        return RowBlock(columns, lines, texts, quoted, refused, self._line)
 
     def _join_lines(self, data: bytes, count: int | None = None) -> tuple[list[tuple[int, bytes, int]], int]:
         """Of each complete row, ``count`` of them at most, the lines before it, its bytes and its lines; and the bytes
@@ -360,7 +362,8 @@ def _build_cell_cutter(dialect: Dialect) -> Callable[[str], tuple[list[Cell], li
     """Return the function that cuts the text of a row into its cells, and says which are in quotation marks. It raises
     RowRefused."""
     separator, nulls = dialect.separator, dialect.nulls
-    cell = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|$)', re.DOTALL)
+    # Possessive: a cell of many MiB would need a hundred times as much memory for the places to return to.
+    cell = re.compile(rf'(?:"((?:[^"]++|"")*+)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|$)', re.DOTALL)
 
     def cut(text: str) -> tuple[list[Cell], list[int]]:
         if "\r" in text and "\r" in _QUOTED_TEXT_PATTERN.sub("", text):

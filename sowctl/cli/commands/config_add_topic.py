@@ -81,7 +81,7 @@ def run(invocation: Invocation, arguments: ConfigAddTopicArguments) -> int:
     """
     from sowctl.cli.commands.bodies.config_add import add_journal_part, open_config, write_addition
     from sowctl.config.additions import NewPart
-    from sowctl.config.initial_config import split_topic
+    from sowctl.config.initial_config import refuse_missing_slash, split_topic
     from sowctl.config.model import TopicConfig
     from sowctl.config.new_elements import DEFAULT_FILE_NAME, build_history, build_topic
 
@@ -90,6 +90,7 @@ def run(invocation: Invocation, arguments: ConfigAddTopicArguments) -> int:
     if arguments.transient and arguments.file_name is not None:
         raise UsageError("SOW-CLI-012", "--transient and --file-name exclude each other", hint="remove one of them")
     topic = split_topic(arguments.topic, arguments.message_type)
+    refuse_missing_slash(arguments.topic, topic)
     if topic.keys and arguments.key:
         raise UsageError("SOW-CLI-012", "the key fields are given twice", hint="remove --key")
     topic = replace(topic, keys=topic.keys or tuple(arguments.key or ()))

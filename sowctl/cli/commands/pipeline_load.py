@@ -95,6 +95,7 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
     file, regardless of the task: of several messages with one key, the last wins. With --client and --sequence, a
     repeated load is not written again. The exit status is 3 if messages were rejected.
     """
+    from sowctl.arrow.inputs.partitions import read_partitions
     from sowctl.cli.commands.bodies.pipeline import (
         count_file_bytes,
         open_job_session,
@@ -126,9 +127,11 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
     )
     with invocation.open_instance() as instance:
         wanted = resolve_topic(instance, arguments.topic, arguments.message_type)
-        # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too.
+        # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too,
+        # and a directory that names no column.
         require_loadable_topic(wanted)
-        found = expand_paths(arguments.files)
+        found = expand_paths(arguments.files, notify=invocation.note_once)
+        read_partitions(found, arguments.files)
         with open_job_session(invocation, arguments.spark, reads=count_file_bytes(found)) as spark:
             report = load(
                 spark,

@@ -168,7 +168,7 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     beyond 64 bits, and columns with different types stay text, and SOW keys are the same as with --all-text. Cells in
     quotes are text, unless the header is in quotes, too. From a pipe, types are detected from the first MiB, which is
     read before the first row is published; later values of another type become text, with a warning. --type sets the
-    type of a column; rows with other values are rejected.
+    type of a column, which not every file needs to have; rows with other values are rejected.
 
     The first row of csv and tsv names the columns. A header without a comma is split at semicolons, tabs or bars; one
     with commas and more of these is rejected unless --delimiter is given. Quoted cells are never null, regardless of
@@ -204,7 +204,9 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     --envelope kafka reads the records that kcat -J and Kafka Connect write: the message is payload or value, ts or
     timestamp counts milliseconds, and a record whose message is null deletes the record with its key, which is a JSON
     object with the key fields, or the value of the only one. With --client, topic, partition and offset identify a
-    record: each partition is a publisher of its own, so records that were published before are duplicates.
+    record: each partition is a publisher of its own, so records that were published before are duplicates. The records
+    of a partition must come in the order of their offsets: one that comes after a higher offset is a duplicate, with a
+    note if both are in one run. Rejected records are published again without --client.
     --envelope debezium reads change events, also within records of kafka: before, after and op; an event of a deletion
     deletes the record of before. The topic is TOPIC, or the table of the event. Both ignore unknown members, and a time
     before the latest of its topic is raised to that. Timestamps of other envelopes may be numbers in --timestamp-unit.
@@ -248,7 +250,8 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     if arguments.rows and (files or framing):
         raise UsageError("SOW-EXC-010", "--from cannot be combined with other files or a framing", hint="repeat --from")
     if arguments.input_format and framing:
-        raise UsageError("SOW-EXC-010", "--format cannot be combined with a framing", hint="leave out --framing")
+        given = "--envelope" if arguments.envelope else "--null" if arguments.null else "--framing"
+        raise UsageError("SOW-EXC-010", f"--format cannot be combined with {given}", hint=f"omit {given}")
     reading = _parse_input_options(arguments)
     if form is not None and form.client is not None:
         # Each partition is a publisher of its own, so that the run has no single client.
@@ -273,7 +276,9 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
             raise UsageError("SOW-PUB-032", "--replace-all requires a topic", hint="name it before the files")
         watcher.prepare(instance, topic, arguments.message_type)
         names, directories = expand_directories(
-            arguments.rows or files or ["-"], framed=bool(framing or arguments.input_format)
+            arguments.rows or files or ["-"],
+            framed=bool(framing or arguments.input_format),
+            notify=invocation.note_once,
         )
         if arguments.rows:
             rows = frozenset(names)

@@ -12,8 +12,8 @@ from sowctl.cli.streams import ClosedInput, is_terminal
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import RETURNS_ALONE_CODE
 from sowctl.messages.framing.frames import FrameReader
-from sowctl.messages.framing.input_files import GZIP_MAGIC, ZSTANDARD_MAGIC, open_file, open_input
-from sowctl.messages.types import choose_framing
+from sowctl.messages.framing.input_files import COMPRESSION_TOOLS, open_file, open_input
+from sowctl.messages.types import UNCONSTRUCTIBLE_TYPES, choose_framing
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -135,9 +135,12 @@ def find_framing(instance: Instance, topic: str | None, message_type: str | None
     return choose_framing(kind) if kind is not None else "lines"
 
 
-def explain_refusal(error: SowError, rejected: Sequence[Rejected], kind: str | None, command: str) -> None:
+def explain_refusal(
+    error: SowError, rejected: Sequence[Rejected], kind: str | None, command: str, form: str | None = None
+) -> None:
     """Show in ``error`` the line of the refused message that it is about, the last of ``rejected``, and say what to do
-    where the input is something else than messages of ``kind``; ``command`` is what reads them, such as publish."""
+    where the input is something else than messages of ``kind``; ``command`` is what reads them, such as publish, and
+    ``form`` that of the envelopes in which they come."""
     from sowctl.output.display import format_excerpt
 
     if not rejected or error.place != rejected[-1].place:
@@ -145,16 +148,10 @@ def explain_refusal(error: SowError, rejected: Sequence[Rejected], kind: str | N
     refused = rejected[-1]
     if refused.payload and b"\n" not in refused.payload:
         error.excerpt = error.excerpt or format_excerpt(refused.payload, refused.column)
-    error.hint = suggest_conversion(refused, kind, command) or error.hint
+    error.hint = suggest_conversion(refused, kind, command, form) or error.hint
 
 
-# The first bytes of such files, what they are called, and what unpacks them.
-_COMPRESSION_TOOLS = (
-    (GZIP_MAGIC, "gzip", "zcat"),
-    (ZSTANDARD_MAGIC, "Zstandard", "zstdcat"),
-    (b"BZh", "bzip2", "bzcat"),
-    (b"\xfd7zXZ", "xz", "xzcat"),
-)
+# The first bytes of such files, what they are called, and the format that reads them.
 _FILE_MAGICS = (
     (b"PAR1", "Parquet", "parquet"),
     (b"ARROW1", "Arrow", "arrow"),
@@ -166,32 +163,35 @@ _LINE_FEED_TOOL = r"tr '\r' '\n'"
 """What makes line feeds of carriage returns."""
 
 
-def suggest_conversion(refused: Rejected, kind: str | None, command: str) -> str | None:
+def suggest_conversion(refused: Rejected, kind: str | None, command: str, form: str | None = None) -> str | None:
     """The next step where the first message of an input was refused because the input is packed, or is a file of
-    another kind; None where it does not look so. ``kind`` is that of the message type, None for envelopes."""
+    another kind; None where it does not look so. ``kind`` is that of the message type, None for envelopes
+    of ``form``."""
     data = refused.payload
     # Rows were read as what they are; and only the first message shows what kind of file it is, behind a byte order
     # mark perhaps.
     if not data or refused.offset > _BOM_BYTES or refused.code == "SOW-EXC-011":
         return None
-    for magic, name, tool in _COMPRESSION_TOOLS:
+    for magic, name, tool in COMPRESSION_TOOLS:
         if data.startswith(magic):
             return f"this looks like {name}: {_format_pipeline(refused, tool, command)}"
-    for magic, name, form in _FILE_MAGICS:
+    for magic, name, chosen in _FILE_MAGICS:
         if data.startswith(magic):
-            if form is None:
+            if chosen is None:
                 return f"this looks like {name}; read it with sowctl pipeline load"
-            return f"this looks like {name}: sowctl publish TOPIC --format {form}"
+            return f"this looks like {name}: sowctl publish TOPIC --format {chosen}"
     if refused.code == RETURNS_ALONE_CODE or (kind in ("json", "xml", None) and b"\r" in data.strip()):
         return f"if lines end in carriage returns: {_format_pipeline(refused, _LINE_FEED_TOOL, command, '< ')}"
-    if kind not in ("json", None):
-        return None
     text = data.lstrip()
+    if kind not in ("json", None):
+        if text[:1] not in (b"{", b"[") or kind in UNCONSTRUCTIBLE_TYPES:
+            return None
+        return f"this looks like JSON: sowctl publish TOPIC --format {'json' if text[:1] == b'[' else 'ndjson'}"
     import shlex
 
-    if refused.code in _ENVELOPE_REFUSALS and (form := guess_form(text)) is not None:
+    if refused.code in _ENVELOPE_REFUSALS and (guess := guess_form(text)) not in (None, form):
         source = "" if refused.source == STDIN_NAME else f" < {shlex.quote(refused.source)}"
-        return f"{_FORM_WORDS[form]}: sowctl {command} {FORM_OPTIONS[form]}{source}"
+        return f"{_FORM_WORDS[guess]}: sowctl {command} {FORM_OPTIONS[guess]}{source}"
     if refused.code == "SOW-INP-011":
         return "--ignore-unknown-members ignores such members"
     if b"," in text and text[:1] not in b'{"':

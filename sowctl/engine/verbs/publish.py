@@ -390,6 +390,8 @@ class _PublishRun:
             if publisher is not None
             else set()
         )
+        if publisher is not None and duplicates:
+            self.router.note_overtaken(publisher)
         parts: list[TopicEntries] = []
         refusals: list[Refusal] = []
         for share in shares:

@@ -16,7 +16,8 @@ class Publisher:
     With ``first`` the messages of the input are numbered from there on, and one at or below the highest is a duplicate;
     without it they go on behind the highest. Numbers that messages bring themselves win. ``dumped``: they are entries
     of a journal, where those that were committed together may have one number, and some may have none. Not
-    ``numbered``: the name is recorded and nothing else, so that no message is a duplicate.
+    ``numbered``: the name is recorded and nothing else, so that no message is a duplicate. ``is_partition``: the
+    numbers are the offsets of a partition plus 1.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class Publisher:
         *,
         dumped: bool = False,
         numbered: bool = True,
+        is_partition: bool = False,
     ) -> None:
         if first is not None and not 1 <= first <= MAX_U64:
             raise UsageError("SOW-PUB-012", f"sequence {first} must be a number from 1 to {MAX_U64}")
@@ -40,8 +42,13 @@ class Publisher:
         self._numbers: dict[int, int] = {}
         self._dumped = dumped
         self._numbered = numbered
+        self.is_partition = is_partition
         self._admitted = 0
         """The last number that was no duplicate."""
+        self._latest = 0
+        self.overtaken: tuple[int, int] | None = None
+        """The first number that was a duplicate although a higher one came before it in this run, and that one: its
+        message may never have been published."""
 
     def number_batch(self, count: int, own: list[int | None] | None) -> None:
         """Number the ``count`` messages of the next batch; ``own`` are the numbers that they bring.
@@ -86,7 +93,17 @@ class Publisher:
                     self._admitted = number
                 # Within a batch, too: the second of two messages with one number is a duplicate of the first.
                 highest = max(highest, number)
+        if self.is_partition and self.overtaken is None:
+            self._find_overtaken(sorted(place for places, _ in logs for place in places), duplicates)
         return duplicates
+
+    def _find_overtaken(self, places: Sequence[int], duplicates: set[int]) -> None:
+        for place in places:
+            number = self._numbers[place]
+            if number < self._latest and place in duplicates:
+                self.overtaken = number, self._latest
+                return
+            self._latest = max(self._latest, number)
 
     def _check_sequence_bound(self, number: int) -> int:
         """A number that fits into 64 bits, as journals and stores hold it."""

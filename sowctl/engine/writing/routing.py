@@ -178,7 +178,9 @@ class Router:
             publisher = self._dumped.get(client)
             if publisher is None:
                 dumped = _is_journal_dump(batch)
-                publisher = Publisher(client, None, self._session.find_highest_sequence, dumped=dumped)
+                publisher = Publisher(
+                    client, None, self._session.find_highest_sequence, dumped=dumped, is_partition=not dumped
+                )
                 self._dumped[client] = publisher
             publisher.number_batch(len(batch.payloads), own)
             return publisher
@@ -187,6 +189,19 @@ class Router:
             self._publisher = Publisher(client, self._options.sequence, self._session.find_highest_sequence)
         self._publisher.number_batch(len(batch.payloads), own)
         return self._publisher
+
+    def note_overtaken(self, publisher: Publisher) -> None:
+        """Say of a partition, once, that an offset was dropped as a duplicate after a higher one of this run."""
+        if publisher.overtaken is None or not publisher.is_partition:
+            return
+        # Sequence numbers are offsets plus 1.
+        offset, higher = (number - 1 for number in publisher.overtaken)
+        name = publisher.identity[1]
+        self._session.instance.notify_once(
+            f"overtaken {name}",
+            f"{name}: offset {offset} came after offset {higher} and was dropped as a duplicate, perhaps others, too; "
+            "publish the records of a partition in the order of their offsets, missing ones without --client",
+        )
 
     def _prepare_recorded(self, batch: PublishBatch) -> Publisher | None:
         """The client that the instance records where none is named; entries of a journal stay as they were."""

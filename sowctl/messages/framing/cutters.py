@@ -212,13 +212,14 @@ class LineCutter(SeparatedCutter):
 
 
 class LengthCutter:
-    """Messages behind their length: 4 bytes, big-endian."""
+    """Messages behind their length: 4 bytes, big-endian. ``converts_json``: publish makes such messages of JSON."""
 
     by_lines = False
 
-    def __init__(self, max_message: int) -> None:
+    def __init__(self, max_message: int, *, converts_json: bool = False) -> None:
         self.error: SowError | None = None
         self.max_message = max_message
+        self.converts_json = converts_json
         self._parts: list[bytes] = []
         self._held = 0
         self._wanted = _LENGTH_PREFIX_BYTES
@@ -286,6 +287,9 @@ class LengthCutter:
         # Four printable characters are a length of more than 500 MB, and nearly always text.
         if prefix.isascii() and prefix.decode().isprintable():
             hint = f"the input looks like text ({prefix.decode()!r}), not like lengths; try --framing lines"
+            if self.converts_json and prefix[:1] in (b"{", b"["):
+                form = "json" if prefix[:1] == b"[" else "ndjson"
+                hint = f"the input looks like JSON ({prefix.decode()!r}): sowctl publish TOPIC --format {form}"
         words = f"a frame of {size:,} bytes, more than {self.max_message:,}"
         return LimitError(FRAME_TOO_LONG_CODE, words, hint=hint, offset=offset)
 

@@ -180,7 +180,7 @@ def _make_cutter(framing: str, max_message: int, kind: str | None, form: Envelop
     if framing == "nul":
         return cutters.NulCutter(max_message)
     if framing == "length":
-        return cutters.LengthCutter(max_message)
+        return cutters.LengthCutter(max_message, converts_json=kind in ("bson", "msgpack", "bflat"))
     raise UsageError(UNKNOWN_FRAMING, f"unknown framing {framing!r}", hint="framings: " + ", ".join(FRAMINGS))
 
 

@@ -14,6 +14,13 @@ from typing import Any, BinaryIO, cast
 from sowctl.errors import LimitError, MissingError, SowError
 
 GZIP_MAGIC, ZSTANDARD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+COMPRESSION_TOOLS = (
+    (GZIP_MAGIC, "gzip", "zcat"),
+    (ZSTANDARD_MAGIC, "Zstandard", "zstdcat"),
+    (b"BZh", "bzip2", "bzcat"),
+    (b"\xfd7zXZ", "xz", "xzcat"),
+)
+"""The first bytes of compressed data, what they are called, and what decompresses them."""
 _SKIPPABLE_MAGIC = b"\x50\x2a\x4d\x18"
 """How a frame of Zstandard begins that readers skip; the first byte goes up to 0x5f."""
 _GZIP_WINDOW_BITS = 31

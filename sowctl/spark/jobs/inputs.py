@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
@@ -28,11 +28,13 @@ READ_CHUNK_BYTES = 1 << 14
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
-def expand_paths(paths: Sequence[str], *, through_door: bool = False) -> list[str]:
+def expand_paths(
+    paths: Sequence[str], *, through_door: bool = False, notify: Callable[[str], None] = lambda text: None
+) -> list[str]:
     """The files of paths and patterns, in their order; those of a pattern, or below a directory, in the order of their
     paths (:mod:`sowctl.arrow.inputs.partitions`).
 
-    ``through_door``: URLs are looked at here; otherwise Spark does that when it reads.
+    ``through_door``: URLs are looked at here; otherwise Spark does that when it reads. ``notify`` takes remarks.
     """
     found: list[str] = []
     for path in paths:
@@ -44,7 +46,7 @@ def expand_paths(paths: Sequence[str], *, through_door: bool = False) -> list[st
             found.append(plain)
             continue
         if Path(plain).is_dir():
-            some = list_directory_files(plain)
+            some = list_directory_files(plain, notify)
         else:
             some = glob.glob(plain, recursive=True)  # noqa: PTH207 - the pattern may be absolute
             some = sorted((name for name in some if _is_data_file(name)), key=build_order_key)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.arrow.inputs.partitions import build_order_key, list_directory_files, read_partitions
+from sowctl.errors import InputError
 from tests.support.examples import examples
 
 
@@ -25,7 +26,7 @@ from tests.support.examples import examples
         ("/env=prod/lake/day=x/deep/er/a.csv", (), {}),
         ("/lake/a=b.csv", ("/lake",), {}),
         ("/lake/=x/a.csv", ("/lake",), {}),
-        ("/lake/x=/a.csv", ("/lake",), {}),
+        ("/x=/lake/day=1/a.csv", ("/x=/lake",), {"day": 1}),
         ("/lake/x=1/x=2/a.csv", ("/lake",), {"x": 2}),
         ("/lake/x=a=b/a.csv", (), {"x": "a=b"}),
         ("/lake/x=A%2FB/a.csv", (), {"x": "A/B"}),
@@ -37,6 +38,24 @@ from tests.support.examples import examples
 def test_values(path: str, roots: tuple[str, ...], found: dict[str, object]) -> None:
     assert read_partitions([path], roots) == [found]
     assert list(read_partitions([path], roots)[0]) == list(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/lake/x=/a.csv", "/lake/x="),
+        ("/lake/x=1/a=/m=2/a.csv", "/lake/x=1/a="),
+        ("/lake/m=\udcff/a.csv", "/lake/m=\udcff"),
+        ("/lake/\udcff=1/m=2/a.csv", "/lake/\udcff=1"),
+        ("/lake/m=%FF/a.csv", "/lake/m=%FF"),
+    ],
+)
+@pytest.mark.parametrize("roots", [(), ("/lake",)])
+def test_names_that_give_no_value_are_refused(path: str, place: str, roots: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        read_partitions(["/lake/m=1/a.csv", path], roots)
+    assert (caught.value.code, caught.value.place) == ("SOW-EXC-012", place)
+    assert caught.value.hint is not None
 
 
 def test_a_column_has_one_type() -> None:

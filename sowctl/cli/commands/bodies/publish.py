@@ -31,7 +31,7 @@ from sowctl.engine.reports import InputRest
 from sowctl.engine.writing.rejects import format_reject_line
 from sowctl.errors import MissingError, SowError, UsageError
 from sowctl.messages.framing.frames import FrameReader, frame_messages
-from sowctl.messages.framing.input_files import is_compressed
+from sowctl.messages.framing.input_files import is_compressed, open_input
 from sowctl.output.display import escape_line
 from sowctl.values.display import format_count, format_duration, format_rate
 
@@ -95,8 +95,10 @@ def split_operands(
     return topic, files
 
 
-def expand_directories(names: Sequence[str], *, framed: bool) -> tuple[list[str], list[str]]:
-    """The inputs, with the files of each directory in its place, and the directories.
+def expand_directories(
+    names: Sequence[str], *, framed: bool, notify: Callable[[str], None]
+) -> tuple[list[str], list[str]]:
+    """The inputs, with the files of each directory in its place, and the directories; ``notify`` takes remarks.
 
     Raises MissingError ``SOW-CLI-062`` for a directory without files, OSError for one that cannot be read, and, unless
     ``framed`` says what is in the files, UsageError ``SOW-EXC-002`` for a file whose name does not.
@@ -108,7 +110,7 @@ def expand_directories(names: Sequence[str], *, framed: bool) -> tuple[list[str]
 
     found: list[str] = []
     for name in names:
-        files = list_directory_files(name) if name in roots else [name]
+        files = list_directory_files(name, notify) if name in roots else [name]
         if not files:
             hint = "files whose names begin with . or _ are not read"
             raise MissingError("SOW-CLI-062", "the directory has no files", place=name, hint=hint)
@@ -149,6 +151,26 @@ def find_row_names(names: Sequence[str], format: str | None, kind: str | None, f
     return frozenset(name for name in names if find_format(name) not in (None, "json", "ndjson"))
 
 
+def _share_types(names: Sequence[str], options: InputOptions) -> InputOptions:
+    """The options of several inputs, whose types are those of columns that not every input has.
+
+    Raises UsageError ``SOW-EXC-010`` for a type of a column that none has, unless one is a pipe, whose columns are not
+    known before it is read, and what reading a header raises.
+    """
+    from sowctl.arrow.inputs.delimited_source import read_columns, refuse_unknown_types
+
+    fields: dict[str, None] = {}
+    for name in names:
+        chosen = choose_format(name, options.format)
+        if chosen is None or not Path(name).is_file():
+            break
+        with open_input(name) as stream:
+            fields |= dict.fromkeys(read_columns(name, chosen, stream, options.delimited))
+    else:
+        refuse_unknown_types(format_count(len(names), "file"), list(fields), options.delimited)
+    return replace(options, delimited=replace(options.delimited, shares_types=True))
+
+
 def _build_file_hint(name: str) -> str:
     """The command that publishes a file whose name was given in the place of the topic."""
     from shlex import quote
@@ -180,6 +202,7 @@ class PublishRun:
     ) -> None:
         self.invocation = invocation
         self._form = form
+        self._form_name = None if form is None else form.name
         self.framing = framing
         self.kind: str | None = None
         self.tee = tee
@@ -240,6 +263,8 @@ class PublishRun:
             # Of several, the last is not refused when the first are published already.
             choose_format(name, options.format)
         refuse_unreadable(names)
+        if options.delimited.types and len(row_names) > 1:
+            options = _share_types([name for name in names if name in row_names], options)
         self._names, self._row_names, self._partitions = names, row_names, partitions
         # Places in a packed file count what comes out of it, of which nobody knows how much there is; those of rows
         # are numbers.
@@ -353,7 +378,8 @@ class PublishRun:
             # One by one, so that the file is complete wherever the run ends.
             self._file.flush()
         elif self._options.on_error == "skip":
-            self._warnings.warn(refused, suggest_conversion(refused, self.kind, self.invocation.command))
+            hint = suggest_conversion(refused, self.kind, self.invocation.command, self._form_name)
+            self._warnings.warn(refused, hint)
 
     def warn_replaced(self, kinds: Iterable[MessageType]) -> None:
         """Say which of these types cannot be merged, so that their deltas took the place of records."""
@@ -442,7 +468,7 @@ class PublishRun:
         error.facts.pop("report", None)
         error.facts.setdefault("published", self.published)
         if self._last is not None:
-            explain_refusal(error, [self._last], self.kind, self.invocation.command)
+            explain_refusal(error, [self._last], self.kind, self.invocation.command, self._form_name)
         name = error.facts.get("topic")
         if error.code == "SOW-ENG-012" and isinstance(name, str) and Path(name).exists():
             error.hint = _build_file_hint(name)
