@@ -231,6 +231,42 @@ def test_a_message_that_dies_is_status_one_and_goes_to_the_dead_letters(shop: Cl
     assert [row["data"] for row in rows(shop("journal", "dump", "--topic", "failed").out)] == [{"id": 3}]
 
 
+def test_the_report_names_the_topic_of_dead_letters(shop: Cli) -> None:
+    command = "queue", "run", "work", "--until-empty", "--dead-letter", "failed", "--"
+    result = shop(*command, "grep", "-qv", "3", environ={"PATH": "/usr/bin:/bin"})
+    assert result.err.splitlines()[-1] == "5 delivered, 4 acknowledged, 1 dead, 1 published to failed"
+
+
+@pytest.mark.parametrize(("option", "is_document"), [(("--json",), True), (("--summary", "json"), False)])
+def test_json_of_a_worker_is_one_document(
+    shop: Cli, tmp_path: Path, option: tuple[str, ...], is_document: bool
+) -> None:
+    command = [sys.executable, "-m", "sowctl", "queue", "run", "work", "--until-empty", *option, "--", "echo", "hello"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    *before, last = done.stdout.splitlines()
+    assert json.loads(last)["acknowledged"] == 5
+    assert (before, done.stderr.count("hello\n")) == (([], 5) if is_document else (["hello"] * 5, 0))
+
+
+def worker_words(directory: Path, *options: str, ends: bool) -> str:
+    """What a worker says on standard error until its first line, or where it ``ends`` by itself, its end."""
+    command = [sys.executable, "-m", "sowctl", "queue", "run", "work", *options]
+    with subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.read() if ends else process.stderr.readline()
+        process.terminate()
+    return said
+
+
+def test_a_worker_without_an_end_says_that_it_waits(shop: Cli, tmp_path: Path) -> None:
+    # Five messages: the command of the first one ends the worker.
+    assert "--until-empty" not in worker_words(tmp_path, "--", "sh", "-c", "kill $PPID; sleep 60", ends=True)
+    shop("queue", "purge", "work", "--yes")
+    assert "--until-empty" in worker_words(tmp_path, "--", "true", ends=False)
+    assert "--until-empty" not in worker_words(tmp_path, "--until-empty", "--", "true", ends=True)
+    assert "--until-empty" not in worker_words(tmp_path, "--quiet", "--timeout", "2s", "--", "true", ends=True)
+
+
 def test_peek_shows_why_a_message_is_dead(shop: Cli) -> None:
     command = "queue", "run", "work", "--until-empty", "--worker", "w1", "--backoff", "0s", "--"
     script = 'read -r line; case $line in *3*) echo "no such customer" >&2; exit 9;; esac'
@@ -245,6 +281,16 @@ def test_peek_shows_why_a_message_is_dead(shop: Cli) -> None:
     # Where it goes to another topic, a note tells the same.
     moved = shop(*command[:4], "--dead-letter", "failed", *command[4:], "true")
     assert all(part in moved.err for part in ("max_cancels", "1 delivery", "w1", "exit status 9", "no such customer"))
+
+
+def test_requeue_without_messages_names_the_option_for_dead_ones(shop: Cli) -> None:
+    path = {"PATH": "/usr/bin:/bin"}
+    assert shop("queue", "run", "work", "--until-empty", "--", "false", environ=path).status == 1
+    result = shop("queue", "requeue", "work")
+    assert (result.status, "0 requeued" in result.err) == (0, True)
+    assert "--dead" in result.err and "5 dead messages" in result.err
+    assert shop("queue", "requeue", "work", "--quiet").err == ""
+    assert shop("queue", "requeue", "work", "--dead").err == "5 requeued\n"
 
 
 def test_dead_letters_do_not_go_back_into_the_queue(shop: Cli) -> None:

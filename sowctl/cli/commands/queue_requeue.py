@@ -9,6 +9,7 @@ from msgspec import Struct
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, Outcomes, QueueName
 from sowctl.declarations import Argument, declare_option
+from sowctl.values.display import format_count
 
 EXAMPLES = (
     "sowctl queue lease work > batch.ndjson; sowctl queue cancel work - --delay 1h < batch.ndjson; "
@@ -30,20 +31,25 @@ class QueueRequeueArguments(Struct, frozen=True, kw_only=True):
 def run(invocation: Invocation, arguments: QueueRequeueArguments) -> int:
     """Deliver messages again: dead messages restart with their counters at 0, delayed ones become ready immediately.
 
-    A requeued message returns to its original position. Messages are named as for queue ack.
+    A requeued message returns to its original position. Messages are named as for queue ack; --dead names all dead
+    messages. Without either, nothing is requeued.
     """
     from sowctl.cli.commands.bodies.queue import apply_batches, read_handles
-    from sowctl.engine.verbs.queue import open_queue
+    from sowctl.engine.verbs.queue import compute_depth, open_queue
     from sowctl.identity.bookmarks import Bookmark
 
     with invocation.open_instance() as instance, open_queue(instance, arguments.name, arguments.message_type) as queue:
         named = list(arguments.messages or ())
         if arguments.dead:
             named += [str(Bookmark(*one.name)) for one in queue.list_dead()]
-        return apply_batches(
+        status = apply_batches(
             invocation,
             read_handles(invocation, queue, named),
             lambda handles: queue.requeue([handle.name for handle in handles]),
             "requeued",
             as_json=arguments.json,
         )
+        if not arguments.messages and not arguments.dead:
+            dead = format_count(compute_depth(queue).dead, "dead message")
+            invocation.note(f"no message was named: give bookmarks or --dead; the queue has {dead}")
+        return status

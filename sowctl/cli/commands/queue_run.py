@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.parsing.options import MessageType, QueueName, Summary
-from sowctl.declarations import Argument, declare_option
+from sowctl.cli.parsing.options import MessageType, QueueName, SummaryAfterOutput
+from sowctl.declarations import DOCUMENT, Argument, declare_option
 from sowctl.errors import UsageError
 from sowctl.values.display import format_count
 
@@ -63,7 +63,7 @@ class QueueRunArguments(Struct, frozen=True, kw_only=True):
         str | None, declare_option("--worker", help="Name of the worker. Default: its process ID.", metavar="NAME")
     ] = None
     message_type: MessageType = None
-    summary: Summary = None
+    summary: SummaryAfterOutput = None
 
 
 def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
@@ -81,8 +81,9 @@ def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
     failed and the queue delivers at most once, so that its message is lost. A dead message that is rejected by the
     --dead-letter topic stays in the queue.
 
-    The standard error of the commands is passed on. The exit status and the last lines of the standard error of the
-    command that failed last are kept with a dead message, for sowctl queue peek --state dead.
+    The standard output and standard error of the commands are passed on; with --json, both go to standard error. The
+    exit status and the last lines of the standard error of the command that failed last are kept with a dead message,
+    for sowctl queue peek --state dead.
     """
     if not arguments.command:
         raise UsageError("SOW-QUE-012", "a command is required", hint="give it last: sowctl queue run NAME -- COMMAND")
@@ -106,7 +107,8 @@ def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
             pause,
             dict(invocation.environ),
             None if arguments.dead_letter is None else _make_publisher(instance, queue, arguments.dead_letter),
-            line.draw if (line := _StatusLine(invocation, queue)).is_shown else None,
+            (line := _StatusLine(invocation, queue, has_end=arguments.until_empty)).follow,
+            arguments.summary == DOCUMENT,
         )
         if arguments.batch > (most := queue.queue.max_per_subscription_backlog):
             invocation.note(f"--batch {arguments.batch:,} exceeds the MaxPerSubscriptionBacklog of {most:,}")
@@ -119,25 +121,37 @@ def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
             line.erase()
             # Also where a signal ends it: what was done until then is done.
             if is_done or work.report.delivered:
-                _show_report(invocation, work.report, arguments.summary)
+                _show_report(invocation, work.report, arguments.summary, arguments.dead_letter)
     return 1 if work.report.dead or work.report.failed else 0
 
 
-def _show_report(invocation: Invocation, report: WorkReport, summary: str | None) -> None:
+def _show_report(invocation: Invocation, report: WorkReport, summary: str | None, dead_letter: str | None) -> None:
     from sowctl.cli.io.report_output import show_report
 
-    if summary == "json":
-        show_report(invocation, report, summary)
+    if summary in ("json", DOCUMENT):
+        show_report(invocation, report, "json")
         return
-    counted = [(getattr(report, field), field) for field in report.__struct_fields__]
-    invocation.note(", ".join(f"{count:,} {field}" for count, field in counted if count) or "nothing was pending")
+    words = {"buried": f"published to {dead_letter}"}
+    counted = [(getattr(report, field), words.get(field, field)) for field in report.__struct_fields__]
+    invocation.note(", ".join(f"{count:,} {word}" for count, word in counted if count) or "nothing was pending")
 
 
 class _StatusLine:
-    """One line on standard error with what a worker has done and what waits, at most twice a second."""
+    """One line on standard error with what a worker has done and what waits, at most twice a second.
 
-    def __init__(self, invocation: Invocation, queue: OpenQueue, clock: Callable[[], float] = time.monotonic) -> None:
-        self._streams, self._queue, self._clock = invocation.streams, queue, clock
+    ``has_end``: the worker ends by itself. One that does not says so, if it finds no message when it begins.
+    """
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        queue: OpenQueue,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        has_end: bool = True,
+    ) -> None:
+        self._invocation, self._streams, self._queue, self._clock = invocation, invocation.streams, queue, clock
+        self._notes_waiting = not has_end
         self._next = clock() + STATUS_EVERY_SECONDS
         self._drawn = False
         self.is_shown = invocation.shows_progress()
@@ -149,6 +163,20 @@ class _StatusLine:
         if self._drawn:
             self._drawn = False
             self._streams.draw_line("")
+
+    def follow(self, report: WorkReport) -> None:
+        """Say after the first round that the worker waits, and draw the line where it is shown."""
+        from sowctl.engine.queues.reports import compute_depth
+
+        if self._notes_waiting:
+            self._notes_waiting = False
+            if not report.delivered and compute_depth(self._queue).pending == 0:
+                self._invocation.note(
+                    f"waiting for messages of queue {self._queue.queue.name!r} until interrupted; "
+                    "--until-empty ends the command when the queue is empty"
+                )
+        if self.is_shown:
+            self.draw(report)
 
     def draw(self, report: WorkReport) -> None:
         """Draw the line, unless it was drawn just now."""

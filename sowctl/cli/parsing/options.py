@@ -231,6 +231,16 @@ Summary: TypeAlias = Annotated[
         panel=OUTPUT_PANEL,
     ),
 ]
+SummaryAfterOutput: TypeAlias = Annotated[
+    str | None,
+    declare_option(
+        "--summary",
+        help="Output format of the final report; json is a line on standard output, after that of the commands.",
+        choices=("text", "json"),
+        panel=OUTPUT_PANEL,
+        document=True,
+    ),
+]
 EventFormat: TypeAlias = Annotated[
     str | None,
     declare_option(

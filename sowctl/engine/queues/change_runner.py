@@ -36,6 +36,7 @@ from sowctl.engine.queues.settlement import QueueEntry
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.queuestates import build_state_path, read_boot_id
 from sowctl.errors import StorageError
+from sowctl.interrupts import without_interrupts
 from sowctl.journal.format import BEGIN, HAS_CORRELATION_ID, NO_PUBLISHER, UNKEYED_FLAG
 from sowctl.store.queue.file import QueueFile
 
@@ -118,12 +119,14 @@ class ChangeRunner:
         ``journals``: it is expected to journal something. ``look``: whether workers live is looked up in any case.
         """
         while True:
-            try:
-                with self._open_change(journals, look) as turn:
-                    if turn is not None:
-                        return act(turn)
-            except NeedsJournal:
-                journals = True
+            # Around the locks of journal and state: a signal between taking one and noting that would leave it held.
+            with without_interrupts():
+                try:
+                    with self._open_change(journals, look) as turn:
+                        if turn is not None:
+                            return act(turn)
+                except NeedsJournal:
+                    journals = True
 
     def run_read(self, act: Callable[[QueueChange], T], *, look: bool = False) -> T:
         """As :meth:`run_change`, for an ``act`` that reads alone: where this process may not write the state or the

@@ -245,12 +245,13 @@ class OpenQueue:
         self._workers[number] = name, slots, room
         return Holder(name, True, os.getpid(), socket.gethostname(), turn.now, turn.now, slots, room)
 
-    def unregister_worker(self, number: int) -> None:
-        """End a worker: what it still has returns to the queue."""
+    def unregister_worker(self, number: int) -> list[Outcome]:
+        """End a worker: what it still has returns to the queue; the outcome of each of these messages."""
         from sowctl.engine.queues.returns import return_holder_leases
 
-        self.turns.run_change(lambda turn: return_holder_leases(turn, number))
+        outcomes = self.turns.run_change(lambda turn: return_holder_leases(turn, number))
         self.turns.presence.unregister_worker(number)
+        return outcomes
 
     # Looking
 

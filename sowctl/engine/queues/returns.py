@@ -21,7 +21,7 @@ from sowctl.journal.format import EXPIRE
 from sowctl.store.queue.page import DELAYED, DONE, LEASED, READY
 
 if TYPE_CHECKING:
-    from sowctl.engine.queues.handles import CommandFailure
+    from sowctl.engine.queues.handles import CommandFailure, Outcome
     from sowctl.engine.queues.queue_change import QueueChange
 
 MAX_CHANGE_PAGES = 256
@@ -53,15 +53,17 @@ def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
     rows.flush()
 
 
-def return_holder_leases(turn: QueueChange, holder: int) -> None:
-    """A holder has ended: return what it has, and forget it."""
+def return_holder_leases(turn: QueueChange, holder: int) -> list[Outcome]:
+    """A holder has ended: return what it has, and forget it; of each message, ``done`` or why it is dead."""
     rows = turn.rows
+    outcomes: list[Outcome] = []
     rows.verify_leases_of_holder(holder)
     for first in rows.list_lease_pages(holder):
         page = rows.load_page(first)
         for index, who in enumerate(page.holders):
             if who == holder and page.states[index] == LEASED:
-                return_message(turn, (first, page, index))
+                reason = return_message(turn, (first, page, index))
+                outcomes.append(reason or "done")  # type: ignore[arg-type]  # the reasons are outcomes
     rows.drop_holder(holder)
     # A barrier must not wait for a worker that has ended: it would block the queue forever.
     barrier = rows.find_first_barrier()
@@ -71,6 +73,7 @@ def return_holder_leases(turn: QueueChange, holder: int) -> None:
         row.waiting.remove(holder)
         rows.put_barrier(txid, row)
     rows.flush()
+    return outcomes
 
 
 def return_message(

@@ -64,7 +64,8 @@ WORKER_LIMITS = WorkerLimits()
 class WorkOptions(DescribedStruct, frozen=True):
     """The options of a worker. ``batch`` messages at most go to one command; ``backoff`` seconds before a message
     that was cancelled once is delivered again. ``bury`` is given the payloads of dead messages and publishes them.
-    ``on_round`` is told after each round of work what was done until then."""
+    ``on_round`` is told after each round of work what was done until then. ``output_to_error``: what commands write to
+    standard output goes to standard error."""
 
     command: Sequence[str]
     name: str
@@ -75,11 +76,13 @@ class WorkOptions(DescribedStruct, frozen=True):
     environment: Mapping[str, str] = {}
     bury: Callable[[list[bytes]], None] | None = None
     on_round: Callable[[WorkReport], None] | None = None
+    output_to_error: bool = False
 
 
 class WorkReport(Struct):
-    """The counts of what a worker did. ``lost``: the lease was over when the command ended; ``dead``: delivered no
-    more; ``failed``: the command failed, and as the queue delivers at most once the message is gone."""
+    """The counts of what a worker did. ``returned``: the worker ended before the command did; ``lost``: the lease was
+    over when the command ended; ``dead``: delivered no more; ``failed``: the command failed or was stopped, and as the
+    queue delivers at most once the message is gone. ``buried``: dead messages that were published elsewhere."""
 
     delivered: int = 0
     acknowledged: int = 0
@@ -88,6 +91,7 @@ class WorkReport(Struct):
     dead: int = 0
     buried: int = 0
     failed: int = 0
+    returned: int = 0
 
 
 class _ErrorReader(threading.Thread):
@@ -226,7 +230,7 @@ class Worker:
             # A signal that ends the worker comes before or after: what is leased is known to be untouched then.
             with without_interrupts():
                 self._leased += self.queue.lease_for_worker(self._number, free * each)
-            self.report.delivered += len(self._leased)
+                self.report.delivered += len(self._leased)
             while self._leased:
                 # Spread over the free slots, rather than one slot full and the others idle.
                 share = max(1, min(each, -(-len(self._leased) // max(1, free))))
@@ -284,6 +288,7 @@ class Worker:
             process = subprocess.Popen(
                 arguments,
                 stdin=given,
+                stdout=_STANDARD_ERROR if self.options.output_to_error else None,
                 # With at-most-once there are no dead messages that could tell of it.
                 stderr=None if self._final else subprocess.PIPE,
                 env=environment,
@@ -312,6 +317,12 @@ class Worker:
         Where that cannot be done now, as another process has the journal, it is done in a later round; their leases
         are renewed until then.
         """
+        # A signal between a change and its count would end these leases twice, the second time as expired.
+        with without_interrupts():
+            self._collect_ended_commands()
+            self._end_leases()
+
+    def _collect_ended_commands(self) -> None:
         ended = [job for job in self._jobs if job.process.poll() is not None]
         for job in ended:
             if self._epoll is not None and job.descriptor >= 0:
@@ -319,6 +330,8 @@ class Worker:
             job.close()
         self._jobs = [job for job in self._jobs if job not in ended]
         self._ended += ended
+
+    def _end_leases(self) -> None:
         if self._final:
             for job in self._ended:
                 count = sum(not message.barrier for message in job.messages)
@@ -393,7 +406,8 @@ class Worker:
             self._unburied.add(message.txid)
             self.queue.instance.notify(f"dead letter {message.bookmark} stays in the queue: {problem.message}")
         else:
-            self.report.buried += self.queue.bury([message.txid])
+            with without_interrupts():
+                self.report.buried += self.queue.bury([message.txid])
             # With the message in another topic nothing else tells why it is there.
             self.queue.instance.notify(describe_dead(message))
 
@@ -426,14 +440,27 @@ class Worker:
                     os.killpg(job.process.pid, signal.SIGKILL)
                 job.process.wait()
             job.close()
+        if self._final:
+            # They left the queue when they were delivered.
+            stopped = [*self._leased, *(message for job in self._jobs for message in job.messages)]
+            self.report.failed += sum(not message.barrier for message in stopped)
         self._jobs = []
         untouched = [build_handle(message) for message in self._leased if message.token]
         self._leased = []
-        with self._notify_errors():
+        with self._notify_errors(), without_interrupts():
             if untouched and not self._final:
-                self.queue.cancel(untouched, started=False)
-        with self._notify_errors():
-            self.queue.unregister_worker(self._number)
+                self._count_returned(self.queue.cancel(untouched, started=False))
+        with self._notify_errors(), without_interrupts():
+            self._count_returned(self.queue.unregister_worker(self._number))
+
+    def _count_returned(self, outcomes: Sequence[Outcome]) -> None:
+        for outcome in outcomes:
+            if outcome == "done":
+                self.report.returned += 1
+            elif outcome in ("max_cancels", "max_deliveries"):
+                self.report.dead += 1
+            else:
+                self.report.lost += 1
 
     @contextmanager
     def _notify_errors(self) -> Iterator[None]:

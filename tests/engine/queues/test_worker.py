@@ -8,12 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 from sowctl.engine.queues import worker as worker_module
 from sowctl.engine.queues.queue import OpenQueue, build_handle
 from sowctl.engine.queues.reports import build_queue_info
 from sowctl.engine.queues.worker import Worker, WorkOptions, WorkReport
 from sowctl.errors import InputError, LockedError, MissingError, StorageError
+from sowctl.journal.lock import JournalLock
 from sowctl.values.times import system_clock
 from tests.engine.queues.conftest import MakeQueueLab
 from tests.support.instances import message
@@ -240,6 +242,120 @@ def worker_in(lab: QueueLab, *command: str) -> Child:
             child.say("stopped")
 
     return Child(run)
+
+
+def stopped_after(
+    lab: QueueLab, monkeypatch: pytest.MonkeyPatch, name: str, *command: str, **options: object
+) -> WorkReport:
+    """The report of a worker that a signal ends when a change of the queue is made, but not yet known to the worker."""
+    original = getattr(OpenQueue, name)
+
+    def told(*arguments: object, **more: object) -> object:
+        found = original(*arguments, **more)
+        monkeypatch.setattr(OpenQueue, name, original)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return found
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OpenQueue, name, told)
+    before = signal.signal(signal.SIGTERM, stop)
+    environment = {"PATH": os.environ["PATH"], "OUT": str(lab.directory / "out")}
+    chosen = WorkOptions(command, "w", backoff=0.0, environment=environment, **options)  # type: ignore[arg-type]
+    try:
+        with lab.queue() as queue:
+            worker = Worker(queue, chosen)
+            with pytest.raises(KeyboardInterrupt):
+                worker.run()
+            return worker.report
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "limits", "counts"),
+    [
+        ("acknowledge", "true", "", {"delivered": 1, "acknowledged": 1}),
+        ("cancel", "false", "", {"delivered": 1, "cancelled": 1}),
+        ("cancel", "false", "<MaxCancels>1</MaxCancels>", {"delivered": 1, "dead": 1}),
+        ("lease_for_worker", "true", "", {"delivered": 1, "returned": 1}),
+    ],
+)
+def test_a_signal_after_a_change_leaves_its_counts_right(
+    queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch, name: str, command: str, limits: str, counts: dict[str, int]
+) -> None:
+    lab = live(queues("<LeasePeriod>1m</LeasePeriod>", *([limits] if limits else [])))
+    lab.put(1, 2)
+    report = stopped_after(lab, monkeypatch, name, command)
+    assert {field: count for field, count in asdict(report).items() if count} == counts
+    assert not any("expired" in note for note in lab.notes)
+    info = lab.info()
+    assert (info.acknowledged, info.cancelled) == (report.acknowledged, report.cancelled + report.dead)
+
+
+def test_a_signal_after_dead_messages_are_buried_leaves_their_count_right(
+    queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = live(queues("<MaxCancels>1</MaxCancels>"))
+    lab.put(1)
+    published: list[bytes] = []
+    report = stopped_after(lab, monkeypatch, "bury", "false", bury=published.extend)
+    assert (report.dead, report.buried, len(published)) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "counts"),
+    [
+        ("", {"delivered": 1, "returned": 1}),
+        ("<MaxDeliveries>1</MaxDeliveries>", {"delivered": 1, "dead": 1}),
+        ("<Semantics>at-most-once</Semantics>", {"delivered": 1, "failed": 1}),
+    ],
+)
+def test_messages_of_commands_that_are_stopped_are_counted(
+    queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch, limits: str, counts: dict[str, int]
+) -> None:
+    lab = live(queues(*([limits] if limits else [])))
+    lab.put(1)
+
+    def stop(report: WorkReport) -> None:
+        raise KeyboardInterrupt
+
+    with lab.queue() as queue:
+        worker = Worker(queue, WorkOptions(("sleep", "60"), "w", environment=dict(os.environ), on_round=stop))
+        with pytest.raises(KeyboardInterrupt):
+            worker.run()
+    assert {field: count for field, count in asdict(worker.report).items() if count} == counts
+
+
+def test_a_signal_while_a_change_takes_its_locks_leaves_none_held(
+    queues: MakeQueueLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = live(queues())
+    lab.put(1)
+    original = JournalLock.acquire
+
+    def told(*arguments: object, **options: object) -> object:
+        found = original(*arguments, **options)  # type: ignore[arg-type]
+        monkeypatch.setattr(JournalLock, "acquire", original)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return found
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with lab.queue() as queue:
+        (leased,) = queue.lease_for_client(1, "c")
+        before = signal.signal(signal.SIGTERM, stop)
+        try:
+            monkeypatch.setattr(JournalLock, "acquire", told)
+            with pytest.raises(KeyboardInterrupt):
+                queue.acknowledge([build_handle(leased)], "c")
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        lab.put(2)
+        (other,) = queue.lease_for_client(1, "c")
+        assert queue.acknowledge([build_handle(other)], "c") == ["done"]
 
 
 def until(lab: QueueLab, states: list[tuple[int, str]], seconds: float = 10.0) -> None:
