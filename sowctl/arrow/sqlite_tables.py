@@ -67,12 +67,7 @@ def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             yield database
     except sqlite3.Error as problem:
-        raise RefusedError(
-            "SOW-EXC-028",
-            f"the tables cannot be written to the database: {problem}",
-            place=str(path),
-            hint="to replace the file, use --overwrite without --add",
-        ) from None
+        raise make_unwritable_error(path, str(problem)) from None
 
 
 def _refuse_present(database: sqlite3.Connection, path: Path, names: Sequence[str]) -> None:
@@ -80,6 +75,17 @@ def _refuse_present(database: sqlite3.Connection, path: Path, names: Sequence[st
     for name in names:
         if name.lower() in present:
             raise make_present_error(path, name)
+
+
+def make_unwritable_error(path: Path, reason: str) -> RefusedError:
+    """Return the error for a database whose tables cannot be changed, or a file that is none."""
+    # Replacing the file is no remedy: a database that is locked, or has a view of this name, has other tables.
+    return RefusedError(
+        "SOW-EXC-028",
+        f"the tables cannot be written to the database: {reason}",
+        place=str(path),
+        hint="export to a new file; if another program uses the database, close it and run the command again",
+    )
 
 
 def make_present_error(path: Path, name: str) -> RefusedError:

@@ -122,4 +122,11 @@ CODES: dict[str, str] = {
         Do: Export to a new file, or close the other program and try again.
         See: sowctl-export(1)
         """,
+    "SOW-EXC-029": """2 table name reserved by SQLite
+
+        Why: A table has the name of its topic, and SQLite reserves names that begin with ``sqlite_``, in upper or lower
+        case.
+        Do: Export the topic to another format, for example DuckDB, Parquet or NDJSON.
+        See: sowctl-export(1)
+        """,
 }

@@ -308,3 +308,11 @@ def format_file_name(file_name: str, name: str, message_type: str) -> str:
     """A FileName with ``%n`` replaced by ``Name.MessageType``; a slash in the name becomes ``%2F``."""
     # Name and type together, because two topics may share a name (behaviour 1.9).
     return file_name.replace("%n", f"{name}.{message_type}".replace("/", "%2F"))
+
+
+def escape_file_name(name: str) -> str:
+    """A name in the names of exported files, snapshots and states of queues: % and / become ``%25`` and ``%2F``.
+
+    Different names stay different, unlike in :func:`format_file_name`, whose names of stores must not change.
+    """
+    return name.replace("%", "%25").replace("/", "%2F")

@@ -167,8 +167,11 @@ def describe_os_error(error: OSError) -> str:
     return _FULL_DISK_REASONS.get(error.errno or 0, error.strerror or str(error))
 
 
-def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_back: bool = False) -> StorageError:
-    """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe."""
+def write_error(
+    error: OSError, path: Path, acknowledged: int | None, *, has_written: bool = False, cut_back: bool = False
+) -> StorageError:
+    """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe, ``has_written``
+    tells whether the run itself put entries on disk."""
     reason = describe_os_error(error)
     durable = "" if acknowledged is None else f"; entries up to txid {acknowledged} are on disk"
     hint = "free space" if error.errno in _FULL_DISK_REASONS else "check permissions and disk"
@@ -177,7 +180,7 @@ def write_error(error: OSError, path: Path, acknowledged: int | None, *, cut_bac
     elif error.errno == errno.EROFS:
         hint = "mount the file system read-write (reading commands such as query and export work)"
     # Repeating everything would write once more what is acknowledged.
-    hint += ", then publish only what is not on disk" if acknowledged else ", then run the command again"
+    hint += ", then publish only what is not on disk" if has_written else ", then run the command again"
     return StorageError(
         "SOW-JRN-021",
         f"cannot write the journal: {reason}{durable}",

@@ -47,6 +47,7 @@ class LogEnd:
         self.file = file
         self.open_group = 0
         self.dirty = False
+        self._has_written = False
         self.failed: StorageError | None = None
         self.now = now
         self._seam = seam
@@ -184,6 +185,7 @@ class LogEnd:
         except OSError as error:
             raise self._stop_after_failure(error) from error
         # Acknowledged from here on, and not a moment earlier.
+        self._has_written = self._has_written or self.last_txid > self.synced_txid
         self.synced_txid = self.last_txid
 
     def abort_group(self) -> None:
@@ -249,7 +251,9 @@ class LogEnd:
         """Stop for good: take back what was not acknowledged; the error to raise."""
         # What was written but not acknowledged is taken back, so that an error report and the file agree.
         cut_back = self._cut_back()
-        self.failed = write_error(error, self.file.path, self.synced_txid, cut_back=cut_back)
+        self.failed = write_error(
+            error, self.file.path, self.synced_txid, has_written=self._has_written, cut_back=cut_back
+        )
         return self.failed
 
     def _cut_back(self) -> bool:

@@ -101,14 +101,27 @@ class FileFormat(Struct, frozen=True):
     packing: str | None
 
     def make_renderer(self, options: OutputOptions, table: str) -> Renderer:
-        """The renderer of the ending; ``table`` is the name of the table of a database."""
+        """The renderer of the ending; ``table`` is the name of the table of a database.
+
+        Raises UsageError ``SOW-EXC-029`` for a name that SQLite reserves.
+        """
         assert self.ending is not None
         module: Any = importlib.import_module(f"sowctl.output.{self.ending.module}")
         made: Any = getattr(module, self.ending.renderer)(options)
         if self.ending.renderer == "SqliteRenderer":
+            _refuse_reserved(table)
             made.table = table
         renderer: Renderer = made
         return renderer
+
+
+def _refuse_reserved(table: str) -> None:
+    if table.lower().startswith("sqlite_"):
+        raise UsageError(
+            "SOW-EXC-029",
+            f"SQLite reserves the table name {table!r}",
+            hint="use another format, for example .duckdb, .parquet or .ndjson",
+        )
 
 
 def can_publish(format: str, *, meta: bool) -> bool:
@@ -143,7 +156,7 @@ class Export:
     """Writes records into a file of the format that its name's ending stands for.
 
     ``table`` is the name of the table of a database. Raises UsageError ``SOW-EXC-002`` for an unknown ending,
-    ConfigError ``SOW-EXC-001``.
+    ``SOW-EXC-029`` for a table name that SQLite reserves, ConfigError ``SOW-EXC-001``.
     """
 
     def __init__(self, name: str, table: str, *, meta: bool, changes: bool = False) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sowctl.engine.search.unknown_fields import UNKNOWN_FIELD_WORDS
+from sowctl.seam import Seam
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 
@@ -269,6 +275,42 @@ def test_a_seed_is_published_twice_and_replaced(run: Callable[..., str], golden:
     run("publish", "t", "/dev/null", "--replace-all", status=8)
     run("publish", "t", "/dev/null", "--replace-all", "--force")
     assert run("query", "t") == ""
+
+
+@pytest.mark.parametrize("fault", ["interrupt", "full"])
+def test_a_replacement_that_ends_after_its_commit_is_durable(
+    run: Callable[..., str], golden: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    golden.write_text('{"id":1,"a":5}\n{"id":4}\n')
+    shutil.copytree(".", "before", ignore=shutil.ignore_patterns("before"))
+    plain, commits, last = Seam.call, 0, 0
+
+    def call(self: Seam, point: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        nonlocal commits
+        commits += point == "lmdb.commit"
+        if point == "lmdb.commit" and commits == last:
+            if fault == "full":
+                raise OSError(errno.ENOSPC, "no space")
+            os.kill(os.getpid(), signal.SIGINT)
+        return plain(self, point, function, *args, **kwargs)
+
+    monkeypatch.setattr(Seam, "call", call)
+    run("publish", "t", "golden.ndjson", "--replace-all")
+    # The store applies last what the journal has.
+    last, commits = commits, 0
+    monkeypatch.chdir("before")
+    run("publish", "t", "golden.ndjson", "--replace-all", status=130 if fault == "interrupt" else 6)
+    said = run.err  # type: ignore[attr-defined]
+    assert "3 changes are durable, up to txid" in said and "complete input" in said
+    last = 0
+    run("diff", "t", "golden.ndjson")
+
+
+def test_a_replacement_with_a_time_far_ahead_is_noted(run: Callable[..., str], golden: Path) -> None:
+    golden.write_text('{"id":1,"a":5}\n')
+    for words in (("--dry-run",), ()):
+        run("publish", "t", str(golden), "--replace-all", "--timestamp", "2099-01-01T00:00:00Z", *words)
+        assert "ahead of the clock" in run.err  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("words", [("--force",), ("--replace-all", "--tee"), ("--replace-all", "--on-error", "skip")])

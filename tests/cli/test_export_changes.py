@@ -79,6 +79,26 @@ def test_a_bookmark_store_keeps_the_position_once_the_file_is_complete(shop: Cli
     assert Path("3.ndjson").read_text() == ""
 
 
+def test_changes_of_removed_journals_are_missing_with_a_note(shop: Cli) -> None:
+    assert "missing" not in shop("export", "t", "whole.ndjson", "--changes").err
+    shop("publish", "u", stdin=b'{"id":1}\n')
+    shop("journal", "rotate")
+    shop("publish", "u", stdin=b'{"id":2}\n')
+    shop("publish", "t", stdin=b'{"id":3}\n')
+    done = shop("journal", "prune", "--before", "6", "--yes")
+    assert "the first txid is 6" in done.err, done
+    for at, (words, is_noted) in enumerate({
+        (): True, ("--since", "0"): True, PLACE: True, ("--since", "2000-01-01T00:00:00Z"): True,
+        ("--since", "1", "--bookmark-not-found", "epoch"): True, ("--since", "2999-01-01T00:00:00Z"): False,
+        ("--since", "5"): False, ("--since", "5", "--bookmark-not-found", "epoch"): False,
+    }.items()):  # fmt: skip
+        done = shop("export", "t", f"{at}.ndjson", "--changes", *words)
+        assert (done.status, "changes before txid 6 are missing" in done.err) == (0, is_noted), (words, done)
+    assert "missing" not in shop("export", "t", "next.ndjson", "--changes", *PLACE).err
+    done = shop("export", "u", "u.ndjson", "--changes")
+    assert "changes before txid 6 are missing" in done.err
+
+
 def test_refused(shop: Cli) -> None:
     for words, code in (
         (("t", "x.csv", "--since", "1"), "SOW-CLI-033"),

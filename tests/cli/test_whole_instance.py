@@ -67,7 +67,9 @@ def test_tables_are_added_and_replaced_only_if_that_is_asked_for(run: Callable[.
     assert "SOW-EXC-027" in _error(run, "export", "orders", "one.sqlite", "--add")
     assert _tables("one.sqlite") == {"orders": 2, "own": 0}
     # One table that cannot be replaced leaves all as they were.
-    assert "SOW-EXC-028" in _error(run, "export", "orders|empty", "one.sqlite", "--add", "--overwrite")
+    said = _error(run, "export", "orders|empty", "one.sqlite", "--add", "--overwrite")
+    # Without --add, the other tables would be lost.
+    assert "SOW-EXC-028" in said and "without --add" not in said
     assert _tables("one.sqlite") == {"orders": 2, "own": 0}
     run("export", "orders|a/b", "one.sqlite", "--add", "--overwrite")
     assert _tables("one.sqlite") == {"orders": 3, "own": 0, "a/b": 1}
@@ -87,21 +89,26 @@ def test_a_file_that_is_no_database_is_left_alone(run: Callable[..., str]) -> No
     run("export", "orders", "a.csv", "--format", "csv", status=2)
 
 
+def _tables_of_duckdb(path: str) -> dict[str, int]:
+    import duckdb
+
+    with duckdb.connect(path) as database:
+        names = [name for (name,) in database.execute("SHOW TABLES").fetchall()]
+        return {name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
+
+
 def test_duckdb(run: Callable[..., str]) -> None:
-    duckdb = pytest.importorskip("duckdb")
-
-    def tables() -> dict[str, int]:
-        with duckdb.connect("all.duckdb") as database:
-            names = [name for (name,) in database.execute("SHOW TABLES").fetchall()]
-            return {name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
-
+    pytest.importorskip("duckdb")
     run("export", ".*", "all.duckdb", "--at", EARLY)
-    assert tables() == ALL_TABLES | {"orders": 2, "totals": 2}
+    assert _tables_of_duckdb("all.duckdb") == ALL_TABLES | {"orders": 2, "totals": 2}
     assert "SOW-EXC-027" in _error(run, "export", "orders", "all.duckdb", "--add")
     run("export", "orders", "all.duckdb", "--add", "--overwrite")
-    assert tables() == ALL_TABLES | {"totals": 2}
+    assert _tables_of_duckdb("all.duckdb") == ALL_TABLES | {"totals": 2}
     run("export", "orders", "one.duckdb")
     run("export", "orders", "one.duckdb", status=8)
+    run("export", "a/b", "one.duckdb", "--add")
+    assert _tables_of_duckdb("one.duckdb") == {"orders": 3, "a/b": 1}
+    assert "SOW-EXC-027" in _error(run, "export", "a/b|empty", "one.duckdb", "--add")
 
 
 def test_a_directory_has_a_file_for_each_topic(run: Callable[..., str]) -> None:
@@ -127,6 +134,39 @@ def test_topics_that_differ_in_case_are_no_files_of_one_directory(cli: Cli) -> N
     Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("T"), ("t", "T")))
     done = cli("export", "t|T", "out/")
     assert (done.status, "SOW-EXC-026" in done.err, Path("out").exists()) == (2, True, False)
+
+
+def test_each_topic_has_a_file_of_its_own(cli: Cli) -> None:
+    names = ("a/b", "a%2Fb", "a%b")
+    Path("sowctl.xml").write_text(
+        config_xml("".join(topic_xml(name, file=f"sow/{at}.sow") for at, name in enumerate(names)), names)
+    )
+    for name in names:
+        cli("publish", name, stdin=json.dumps({"id": name}).encode())
+    for _ in range(2):
+        assert cli("export", ".*", "out/", "--overwrite").status == 0
+    found = {path.name: json.loads(path.read_text())["id"] for path in Path("out").iterdir()}
+    assert found == {"a%2Fb.ndjson": "a/b", "a%252Fb.ndjson": "a%2Fb", "a%25b.ndjson": "a%b"}
+    assert cli("snapshot", ".*", "--at", "-0s", "--to", "then").status == 0
+    for name, file in zip(names, ("a%2Fb", "a%252Fb", "a%25b"), strict=True):
+        assert json.loads(cli("query", f"then/{file}.json.sow").out)["id"] == name
+
+
+@pytest.mark.parametrize("name", ["sqlite_x", "SQLite_master"])
+def test_names_that_sqlite_reserves_are_no_tables(cli: Cli, name: str) -> None:
+    pytest.importorskip("pyarrow")
+    Path("sowctl.xml").write_text(config_xml(topic_xml("orders") + topic_xml(name), ("orders", name)))
+    for topic in ("orders", name):
+        cli("publish", topic, stdin=b'{"id":1}')
+    cli("export", "orders", "old.sqlite")
+    for argv in (
+        (name, "q.sqlite"), (name, "q.sqlite", "--changes"), (".*", "q.sqlite"), (".*", "out/", "--format", "sqlite"),
+        (name, "old.sqlite", "--add"),
+    ):  # fmt: skip
+        done = cli("export", *argv)
+        assert (done.status, "SOW-EXC-029" in done.err) == (2, True), done
+    assert not Path("q.sqlite").exists() and not Path("out").exists()
+    assert cli("export", name, "q.ndjson").status == 0
 
 
 def test_snapshots_of_all_topics_are_of_one_instant(run: Callable[..., str]) -> None:

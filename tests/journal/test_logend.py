@@ -157,6 +157,23 @@ def test_the_topics_file_is_written_now_and_then(tmp_path: Path) -> None:
     assert path.read_bytes() != first
 
 
+@pytest.mark.parametrize("point", ["file.open", "file.rename"])
+def test_the_hint_of_a_full_disk_tells_whether_anything_was_written(tmp_path: Path, point: str) -> None:
+    with open_writer(tmp_path) as writer:
+        publish(writer, group([b"before"]))
+    for begins in (False, True):
+        seam = FailAt(10**9, errno.ENOSPC, forever=True, points=(point,))
+        writer = open_writer(tmp_path, seam)
+        with writer.hold_lock(), pytest.raises(StorageError) as caught:
+            if begins:
+                writer.append_group(group([b"own"]), 1000)
+                writer.sync()
+            seam.n = seam.count + 1
+            writer.begin_next_file(2000)
+        writer.close()
+        assert ("not on disk" in str(caught.value.hint)) is begins
+
+
 def test_a_failed_sync_poisons_the_writer_and_takes_back(tmp_path: Path) -> None:
     seam = FailAt(10**9, errno.EIO, points=("file.sync",))
     writer = open_writer(tmp_path, seam)

@@ -82,9 +82,10 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
 
     .sqlite and .duckdb have a table for each topic, with its name; with --add, the tables are added to an existing
     database in one transaction. If FILE is a directory or ends in /, each topic is written to a file NAME.EXT in it;
-    {topic} in FILE stands for NAME. Slashes in names are written as %2F; if several topics have one name, the message
-    type is added. Other files hold several topics only where records or columns tell them apart. With --at, all topics
-    are as of the same instant; without, each is read when its turn comes.
+    {topic} in FILE stands for NAME. In file names, / and % are written as %2F and %25; if several topics have one
+    name, the message type is added. SQLite reserves table names that begin with sqlite_. Other files hold several
+    topics only where records or columns tell them apart. With --at, all topics are as of the same instant; without,
+    each is read when its turn comes.
 
     Parquet, Arrow and SQLite have a column for every top-level member of the messages, in order of first appearance,
     with the types described under MESSAGES in sowctl-spark(7): 64-bit integers if they hold every value, otherwise
@@ -106,10 +107,10 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     update), update_postimage (the record after it) or delete. A deleted or expired record is a delete with its last
     message, and the reason deleted or expired; an expiration has no entry, so no txid and no bookmark. Applied to the
     records at the position, the rows give the records of now. A filter applies to the record of each row: a preimage
-    without a postimage has left the result. If older journals were removed, a record before a change may be unknown;
-    its row is written without a message, whatever the filter. The report names the position for the next --since;
-    --store with --commit keeps it in a bookmark store, once the file is complete. Expirations since the last entry of
-    the topic before the position may be in the file of the last run, too.
+    without a postimage has left the result. If older journals were removed, their changes are missing, with a note; a
+    record before a change may be unknown: its row is written without a message, whatever the filter. The report names
+    the position for the next --since; --store with --commit keeps it in a bookmark store, once the file is complete.
+    Expirations since the last entry of the topic before the position may be in the file of the last run, too.
     """
     from contextlib import closing
 

@@ -191,7 +191,9 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     payload after preprocessing, enrichment and merging, correlation ID, publisher's key and expiration are compared
     with the current record, or with the previous message of its key in the same run. A message that starts a new
     lifetime is written. The report counts messages that were not written as unchanged. Of several messages for one key
-    in the input, those that differ from each other are written in every run.
+    in the input, those that differ from each other are written in every run. The sequence number of a message that is
+    not written is not recorded: with --client, a retry is not detected as a duplicate, and writes the message if the
+    record has changed meanwhile.
 
     With --replace-all, the topic has the records of the input afterwards, as if the topic had been emptied first: new
     and changed records are written, all records that are not in the input are deleted, equal records are not written.
@@ -292,7 +294,14 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
         watched = watcher.watch_instance(instance)
         if options.replace_all and topic is not None:
             load = watcher.build_load(topic, sources, arguments.message_type)
-            report = replace_records(watched, topic, load, options, message_type=arguments.message_type)
+            report = replace_records(
+                watched,
+                topic,
+                load,
+                options,
+                message_type=arguments.message_type,
+                on_durable=watcher.note_replaced,
+            )
         else:
             report = publish_messages(
                 watched,

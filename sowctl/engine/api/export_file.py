@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.config.model import format_file_name
+from sowctl.config.model import escape_file_name
 from sowctl.engine.reports import ExportReport
 from sowctl.engine.topics.targets import QUEUE_KINDS
 from sowctl.errors import UsageError
@@ -60,7 +60,7 @@ def export_records(
     Raises RefusedError ``SOW-CLI-011`` where ``path`` exists, unless it is to be overwritten; UsageError
     ``SOW-EXC-002`` for an unknown ending; MissingPackageError ``SOW-EXC-001``; and what the query raises.
     """
-    if is_database(path) and (writing.add or path.name.lower().endswith(f".{DUCKDB_ENDING}")):
+    if is_database(path) and (writing.add or _is_duckdb(path)):
         return export_database(instance, [target], path, options, writing)
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export
@@ -78,6 +78,10 @@ def export_records(
 def is_database(path: Path) -> bool:
     """Return whether the ending of a file is that of a database, which has a table for each topic."""
     return path.suffix.lower().removeprefix(".") in (*SQLITE_ENDINGS, DUCKDB_ENDING)
+
+
+def _is_duckdb(path: Path) -> bool:
+    return path.suffix.lower() == f".{DUCKDB_ENDING}"
 
 
 def is_directory(text: str) -> bool:
@@ -168,11 +172,10 @@ def export_files(
     elif format is not None:
         raise UsageError("SOW-EXC-010", "the end of the file name selects the format", hint="leave out --format")
     names = name_topics(targets)
-    # A slash would name a directory; the name of a store has the same in its place.
-    paths = [Path(place.replace(TOPIC_FIELD, format_file_name("%n", name, "").removesuffix("."))) for name in names]
+    paths = [Path(place.replace(TOPIC_FIELD, escape_file_name(name))) for name in names]
     for name, path in zip(names, paths, strict=True):
         refuse_existing(path, force=writing.overwrite, hint=writing.hint)
-        if not is_database(path):
+        if not _is_duckdb(path):
             Export(str(path), name, meta=writing.meta)
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +201,7 @@ def export_database(
     adds = writing.add and path.exists()
     if not adds:
         refuse_existing(path, force=writing.overwrite, hint=writing.hint)
-    by_duckdb = path.suffix.lower() == f".{DUCKDB_ENDING}"
+    by_duckdb = _is_duckdb(path)
     database: Any = _load_duckdb_file() if by_duckdb else _load_sqlite_file()
     names = name_topics(targets)
     if adds and not writing.overwrite:
@@ -206,11 +209,13 @@ def export_database(
         database.refuse_tables(path, names)
     notes: tuple[str, ...] = ()
     records = 0
+    form = "parquet" if by_duckdb else "sqlite"
+    # All names are checked before the first topic is read.
+    writers = [Export(f"x.{form}", name, meta=writing.meta) for name in names]
     with TemporaryDirectory(prefix="sowctl-") as directory:
         parts: list[tuple[str, Path]] = []
-        for number, (target, name) in enumerate(zip(targets, names, strict=True)):
-            part = Path(directory) / f"{number}.{'parquet' if by_duckdb else 'sqlite'}"
-            writer = Export(str(part), name, meta=writing.meta)
+        for number, (target, name, writer) in enumerate(zip(targets, names, writers, strict=True)):
+            part = Path(directory) / f"{number}.{form}"
             with closing(start_query(instance, [target], options)) as result, part.open("wb") as stream:
                 written = writer.write(result, stream)
             records += written.records

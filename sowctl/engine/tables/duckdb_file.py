@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sowctl.arrow.sqlite_tables import make_present_error
-from sowctl.errors import RefusedError
+from sowctl.arrow.sqlite_tables import make_present_error, make_unwritable_error
 
 
 def build_database(path: Path, parts: Sequence[tuple[str, Path]]) -> None:
@@ -60,17 +59,15 @@ def _open_database(path: Path) -> Iterator[Any]:
         with duckdb.connect(str(path)) as database:
             yield database
     except duckdb.Error as problem:
-        words = str(problem).partition("\n")[0]
-        raise RefusedError(
-            "SOW-EXC-028",
-            f"the tables cannot be written to the database: {words}",
-            place=str(path),
-            hint="to replace the file, use --overwrite without --add",
-        ) from None
+        raise make_unwritable_error(path, str(problem).partition("\n")[0]) from None
 
 
 def _refuse_present(database: Any, path: Path, names: Sequence[str]) -> None:
-    rows = database.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'").fetchall()
+    # An attached database is in the information schema, too.
+    rows = database.execute(
+        "SELECT table_name FROM information_schema.tables "
+        "WHERE table_catalog = current_database() AND table_schema = 'main'"
+    ).fetchall()
     present = {str(name).lower() for (name,) in rows}
     for name in names:
         if name.lower() in present:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.config.derived_entries import Queue
+from sowctl.config.model import escape_file_name
 from sowctl.errors import SowError
 
 if TYPE_CHECKING:
@@ -43,8 +44,7 @@ def build_state_path(instance: Instance, queue: Queue) -> Path:
     directory = find_states_directory(instance)
     assert directory is not None
     # As for the files of topics: name and type together, and no slash; two names never have one file.
-    name = f"{queue.name}.{queue.message_type}".replace("%", "%25").replace("/", "%2F")
-    return directory / f"{name}.queue"
+    return directory / escape_file_name(f"{queue.name}.{queue.message_type}.queue")
 
 
 def find_states_directory(instance: Instance) -> Path | None:

@@ -19,9 +19,10 @@ from sowctl.engine.search.keytext import read_key_options
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.search.terms import parse_select_list
 from sowctl.engine.sources.logical_topics import build_logical_filter
-from sowctl.engine.subscriptions.bookmarks import parse_bookmark_range
+from sowctl.engine.subscriptions.bookmarks import EPOCH, TxidMark, parse_bookmark_range
 from sowctl.engine.subscriptions.replay import parse_not_found_policy
 from sowctl.engine.subscriptions.replay_start import find_replay_start
+from sowctl.engine.subscriptions.spans import NotFoundPolicy
 from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import UsageError
@@ -31,10 +32,12 @@ from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
+    from sowctl.engine.subscriptions.bookmarks import BookmarkRange, Mark
     from sowctl.engine.subscriptions.spans import TxidSpan
     from sowctl.engine.topics.targets import Target
     from sowctl.journal.reader import Journal
     from sowctl.messages.base import MessageType
+    from sowctl.values.topicref import TopicRef
 
 NO_FEED_CODE = "SOW-EXC-019"
 
@@ -274,8 +277,42 @@ def start_changes(
         raise UsageError(
             "SOW-FOL-022", "'recent' is the position in a bookmark store, but no store is given", hint="add --store"
         )
-    start = find_replay_start(instance, [topic], wanted, parse_not_found_policy(not_found), states=False)
+    policy = parse_not_found_policy(not_found)
+    start = find_replay_start(instance, [topic], wanted, policy, states=False)
+    if has_log(instance):
+        _note_removed_changes(instance, topic.whole_topic.ref, wanted, start.span, policy)
     return ChangesResult(instance, target, options, start.span, start.caught_up)
+
+
+def _note_removed_changes(
+    instance: Instance, topic: TopicRef, wanted: BookmarkRange, span: TxidSpan, policy: NotFoundPolicy | None
+) -> None:
+    """Say that changes which were asked for are gone with older journals; an entry's place is an error there."""
+    with open_log(instance) as log:
+        gone, first = log.find_prior_state(topic), log.first_txid
+    if not gone.last_txid:
+        return
+    marks = wanted.start.marks
+    if span.since:
+        # Times do not go back within a topic.
+        is_missing = gone.last_time >= span.since
+    elif EPOCH in marks:
+        is_missing = True
+    else:
+        known = min((_find_mark_txid(instance, mark) for mark in marks), default=0)
+        is_missing = policy is NotFoundPolicy.EPOCH and span.after < first and known < gone.last_txid
+    if is_missing:
+        instance.notify_once(
+            "changes before the journal",
+            f"changes before txid {first} are missing, because older journals were removed",
+        )
+
+
+def _find_mark_txid(instance: Instance, mark: Mark) -> int:
+    """The txid that a mark names; 0 where its bookmark counts the messages of a client."""
+    if isinstance(mark, TxidMark):
+        return mark.number
+    return mark.sequence if isinstance(mark, Bookmark) and mark.publisher == instance.publisher_id else 0
 
 
 def _make_no_feed_error(name: str, why: str, hint: str) -> UsageError:

@@ -32,7 +32,13 @@ from sowctl.engine.topics.targets import find_publish_topic
 from sowctl.engine.writing.commit import build_group, encode_entry_values
 from sowctl.engine.writing.entries import TopicEntries
 from sowctl.engine.writing.input_state import InputState, open_input_state
-from sowctl.engine.writing.outcome import compute_entry_flags, describe_collision, describe_too_old
+from sowctl.engine.writing.outcome import (
+    compute_entry_flags,
+    describe_collision,
+    describe_too_old,
+    format_clock_warning,
+    is_ahead_of_clock,
+)
 from sowctl.engine.writing.publishers import Publisher
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError
@@ -74,13 +80,15 @@ def replace_records(
     options: PublishOptions,
     *,
     message_type: str | None = None,
+    on_durable: Callable[[PublishReport], None] = lambda _: None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> PublishReport:
     """Make the records of a topic, or of a logical topic, those that ``load`` would publish to it if it were empty.
 
     Records that are equal but for txid and time are not written. Changed and new records and the deletions of all
     others are one group with one time, that of the clock or ``options.timestamp``: after a crash all of it has happened
-    or nothing. A dry run counts, and names the first changes.
+    or nothing. A dry run counts, and names the first changes. ``on_durable`` gets the report once all changes are on
+    disk, before the store applies them.
 
     Raises UsageError ``SOW-PUB-032`` for options that do not fit, InputError (exit 3) at the first refused message,
     RefusedError ``SOW-PUB-033`` for an input without records unless ``options.force``; nothing is written then.
@@ -111,7 +119,7 @@ def replace_records(
             already_expired=read.already_expired,
             lifetimes_ignored=read.lifetimes_ignored,
         )
-        run = _Replacement(instance, topic, given, options, report)
+        run = _Replacement(instance, topic, given, options, report, on_durable)
         if options.dry_run:
             run.compare()
         else:
@@ -146,12 +154,14 @@ class _Replacement:
         given: InputState,
         options: PublishOptions,
         report: PublishReport,
+        on_durable: Callable[[PublishReport], None],
     ) -> None:
         self.instance = instance
         self.topic = topic
         self.given = given
         self.options = options
         self.report = report
+        self.on_durable = on_durable
         self._counts = report.topics[0]
 
     def compare(self) -> None:
@@ -168,6 +178,8 @@ class _Replacement:
                     KeyChange("inserted" if old is None else "deleted" if new is None else "updated", text)
                     for text, (_, old, new) in zip(names, pairs, strict=False)
                 ]
+        if self.report.published and self.options.timestamp is not None:
+            self._warn_clock_ahead(parse_instant(self.options.timestamp, self.instance.clock), self.instance.now)
 
     def write(self) -> None:
         """Compare and write under the locks of one batch, so that what was compared is what is replaced."""
@@ -183,6 +195,7 @@ class _Replacement:
                         parts.add(_pack_changes(pairs, logical=self.topic.pattern is not None))
                 if not len(parts):
                     return
+                self._warn_clock_ahead(at, now)
                 publisher = self._find_publisher(session, writer)
                 # From the first append on, the store must get all of it, or none.
                 with without_interrupts():
@@ -190,6 +203,11 @@ class _Replacement:
                         self._append(session, writer, parts, at, now, publisher)
                     else:
                         self._store(writer, parts, at, publisher)
+
+    def _warn_clock_ahead(self, at: int, now: int) -> None:
+        if is_ahead_of_clock(at, now):
+            self.instance.notify(format_clock_warning(self.topic.name, at))
+            self.report.ahead = at
 
     def _choose_time(self, writer: StoreWriter, now: int) -> int:
         """The time of all changes. Raises InputError ``SOW-PUB-006`` for one before the last time of the topic."""
@@ -289,6 +307,7 @@ class _Replacement:
                 self.instance.watch("changes to journal", done, self.report.published)
             journal.sync()
             self.report.last_txid = journal.last_txid
+            self.on_durable(self.report)
             # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
             # writer goes on from there.
             for part in parts:
@@ -320,9 +339,10 @@ class _Replacement:
 
         with add_replay_hint(writer.config):
             writer.store.write(run)
+        self.report.first_txid, self.report.last_txid = base + 1, base + count
+        self.on_durable(self.report)
         writer.remove_expired_at = None
         writer.reload()
-        self.report.first_txid, self.report.last_txid = base + 1, writer.last_txid
         self.report.bytes = sum(len(payload) for part in parts for payload in part[0])
 
 

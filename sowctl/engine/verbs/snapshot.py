@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.config.model import format_file_name
+from sowctl.config.model import escape_file_name
 from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.openers import open_filtered_target
@@ -113,7 +113,7 @@ def _name_file(target: Target) -> str:
     if target.topic is None:
         assert target.path is not None
         return target.path.name
-    return format_file_name("%n.sow", target.topic.label, target.topic.message_type)
+    return escape_file_name(f"{target.topic.label}.{target.topic.message_type}.sow")
 
 
 def _refuse_existing(path: Path, *, force: bool) -> None:

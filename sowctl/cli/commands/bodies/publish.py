@@ -368,6 +368,14 @@ class PublishRun:
         elif self.invocation.shows_progress():
             self._draw_progress(batch.end_offset)
 
+    def note_replaced(self, report: PublishReport) -> None:
+        """Note that all changes of a replacement are durable; a run that ends early says so."""
+        self.published = report.published
+        verb = "is" if self.published == 1 else "are"
+        words = f"{format_count(self.published, 'change')} {verb} durable, up to txid {report.last_txid}"
+        self.invocation.durable = words
+        self.invocation.resume = "the complete input was published"
+
     def note_rejected(self, refused: Rejected) -> None:
         """Count a refused message; write it to the rejects file, else say it."""
         self.rejects += 1
