@@ -40,7 +40,7 @@ from sowctl.config.rules.load_rules import find_load_errors
 from sowctl.config.structure import check_element
 from sowctl.config.topic_patterns import compile_any_search, is_pattern
 from sowctl.findings import Finding, Level
-from sowctl.remote.place import resolve_place
+from sowctl.remote.place import is_file_url, resolve_place
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
@@ -242,6 +242,7 @@ def _build_transaction_log(node: ElementNode, root: Path, regex_topics: bool) ->
         direct_io=read_child_value(node, TRANSACTION_LOG, "O_DIRECT"),
         inactive_client_ack_expiration_us=None if client_age is None else client_age // 1000,
         place=node.place,
+        archive_is_file_url=archive is not None and is_file_url(archive),
     )
 
 

@@ -17,13 +17,13 @@ from sowctl.config.config_value import Configured
 from sowctl.config.document import Document, ElementNode
 from sowctl.config.topic_patterns import compile_topic_search, topic_matches
 from sowctl.findings import Place
+from sowctl.remote.place import RemotePath, parse_url
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.config.actions import Action, FunctionConfig, ModuleConfig
     from sowctl.messages.definition import TypeDefinition
-    from sowctl.remote.place import RemotePath
 
 
 class Expiration(Struct, frozen=True):
@@ -209,7 +209,8 @@ class JournalTopic(Configured, frozen=True, eq=False):
 class TransactionLog(Configured, frozen=True, eq=False):
     """The place of the journals and the topics that they record. Sizes in bytes, durations in microseconds.
 
-    ``archive_directory`` is a directory, or an archive at a URL (``sow-archive(5)``), to which files are sent."""
+    ``archive_directory`` is a directory, or an archive at a URL (``sow-archive(5)``), to which files are sent. A URL of
+    the scheme ``file`` is a directory here, which is read as one; ``archive_is_file_url`` tells it from a path."""
 
     directory: Path
     archive_directory: Path | RemotePath | None
@@ -221,11 +222,24 @@ class TransactionLog(Configured, frozen=True, eq=False):
     direct_io: bool
     inactive_client_ack_expiration_us: int | None
     place: Place
+    archive_is_file_url: bool = False
 
     @property
     def local_archive(self) -> Path | None:
         """The archive, where it is a directory of this machine."""
         return self.archive_directory if isinstance(self.archive_directory, Path) else None
+
+    @property
+    def archive_url(self) -> RemotePath | None:
+        """The archive, where the configuration names it by a URL: files are uploaded to it, and stay here."""
+        if isinstance(self.archive_directory, Path):
+            return parse_url(str(self.archive_directory)) if self.archive_is_file_url else None
+        return self.archive_directory
+
+    @property
+    def moved_archive(self) -> Path | None:
+        """The archive, where files are moved to it: like those of the journal, they are compressed and removed."""
+        return None if self.archive_is_file_url else self.local_archive
 
     def covers_topic(self, topic_name: str, message_type: str) -> bool:
         """Return True if publishes to this topic are journaled; names are unanchored patterns unless switched off."""

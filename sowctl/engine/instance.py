@@ -175,7 +175,8 @@ class Instance(DescribedStruct, frozen=True):
         without a TransactionLog."""
         if self.config is None or self.log is None:
             raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
-        return replace(self, config=replace(self.config, transaction_log=replace(self.log, archive_directory=archive)))
+        log = replace(self.log, archive_directory=archive, archive_is_file_url=False)
+        return replace(self, config=replace(self.config, transaction_log=log))
 
     @property
     def now(self) -> Micros:

@@ -59,20 +59,14 @@ def run(invocation: Invocation, arguments: JournalArchiveArguments) -> int:
     from sowctl.cli.parsing.option_values import parse_interval
     from sowctl.engine.maintenance.retention.archive import archive_files, archive_to_url
     from sowctl.errors import UsageError
-    from sowctl.remote.place import RemotePath, parse_url
+    from sowctl.remote.place import parse_url
 
     age = parse_interval("--older-than", arguments.older_than)
     least = None if age is None else int(age * 1_000_000)
     sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
-        configured = None if instance.log is None else instance.log.archive_directory
-        there = (
-            parse_url(arguments.to)
-            if arguments.to is not None
-            else configured
-            if isinstance(configured, RemotePath)
-            else None
-        )
+        configured = None if instance.log is None else instance.log.archive_url
+        there = configured if arguments.to is None else parse_url(arguments.to)
         if arguments.verify and there is None:
             raise UsageError("SOW-CLI-037", "--verify requires --to", hint="sowctl journal check reads the files here")
         if there is None:

@@ -102,7 +102,7 @@ def _find_journal_files(instance: Instance) -> Iterator[ReclaimableSpace]:
     if plain:
         words = f"{format_count(len(plain), 'finished journal file')}, not compressed"
         yield ReclaimableSpace(words, sum(file.size for file in plain), "sowctl journal compress", True)
-    archive = instance.log.local_archive
+    archive = instance.log.moved_archive
     here = [file for file in finished if archive is not None and file.path.parent != archive]
     if here:
         words = f"{format_count(len(here), 'finished journal file')} outside of the archive {archive}"

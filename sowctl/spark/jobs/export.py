@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
+from contextlib import ExitStack
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -15,11 +16,11 @@ from sowctl.engine.maintenance.journal_search.entries import EntryBatch, EntryRe
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
 from sowctl.output.ndjson import encode_values
-from sowctl.spark.jobs.outputs.datasets import build_text_columns, format_column_name, write_rows, write_state
+from sowctl.spark.jobs.outputs.datasets import build_text_columns, format_column_name, write_rows
+from sowctl.spark.jobs.outputs.delivery import discard_if_failed, remove_data_set
 from sowctl.spark.jobs.outputs.output_spec import Output, WriteTotals
-from sowctl.spark.jobs.outputs.storefile import write_store
+from sowctl.spark.jobs.outputs.topics import write_topic
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import list_parts, plan_state
 from sowctl.spark.jobs.tasks import TaskRows, create_gap_accumulator, report_gaps
 from sowctl.spark.jobs.visibility import require_visibility
 from sowctl.spark.origin import Origin
@@ -94,37 +95,36 @@ def export(
 
     Raises what reading raises, RefusedError ``SOW-SPK-064`` where the output exists, UsageError.
     """
-    from sowctl.engine.topics.positions import build_definition
-
     started = monotonic()
     output.check()
-    assert instance.config is not None
     report = JobReport("export", tuple(topic.label for topic in topics), output.label)
     if output.kind == "sow" and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a .sow file has the records of one topic", hint="export the topics one by one")
     if output.table_name is not None and len(topics) != 1:
         raise UsageError("SOW-SPK-065", "a table has the records of one topic", hint="export the topics one by one")
-    for topic in topics:
-        place = (
-            output
-            if len(topics) == 1
-            else replace(output, path=output.join_path(f"_topic={_escape_name(topic.label)}"))
-        )
-        # The ending that told the format is that of the whole output, and the directories of topics have none.
-        place = replace(place, format=output.kind)
-        with hold_staging_area(instance, topic, directory=staging_directory) as area:
-            seen = require_visibility(spark, instance, area.place)
-            if output.kind == "sow":
-                parts = list_parts(spark, instance, topic, None, area.place, seen)
-                definition = build_definition(instance.config.name, topic)
-                written = write_store(spark, instance, parts, place, definition, area.place)
-            else:
-                found = plan_state(spark, instance, topic, None, area.place, seen)
-                written = write_state(spark, instance, topic, found, place)
-        _count(report, written)
+    several = len(topics) > 1
+    with ExitStack() as undo:
+        if several:
+            undo.enter_context(discard_if_failed(spark, output))
+        for topic in topics:
+            place = replace(output, path=output.join_path(f"_topic={_escape_name(topic.label)}")) if several else output
+            # The ending that told the format is that of the whole output, and the directories of topics have none.
+            place = replace(place, format=output.kind)
+            with hold_staging_area(instance, topic, directory=staging_directory) as area:
+                seen = require_visibility(spark, instance, area.place)
+                written = write_topic(spark, instance, topic, None, place, area.place, seen)
+            if several and not output.force:
+                # A topic that fails later takes with it what this run has written: a part of the topics is no export.
+                undo.push(partial(_remove_if_failed, spark, place))
+            _count(report, written)
     report.details["format"] = output.kind
     report.seconds = monotonic() - started
     return report
+
+
+def _remove_if_failed(spark: SparkSession, output: Output, kind: type[BaseException] | None, *_: object) -> None:
+    if kind is not None:
+        remove_data_set(spark, output)
 
 
 def export_journal(

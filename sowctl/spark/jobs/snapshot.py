@@ -7,12 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sowctl.engine.bulk.staging import hold_staging_area
-from sowctl.engine.topics.positions import build_definition
-from sowctl.spark.jobs.outputs.datasets import write_state
 from sowctl.spark.jobs.outputs.output_spec import Output
-from sowctl.spark.jobs.outputs.storefile import write_store
+from sowctl.spark.jobs.outputs.topics import write_topic
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import list_parts, plan_state
 from sowctl.spark.jobs.visibility import require_visibility
 
 if TYPE_CHECKING:
@@ -41,16 +38,9 @@ def snapshot(
     started = monotonic()
     # Before the fold, which may take long: an output that exists would refuse all of it.
     output.check()
-    assert instance.config is not None
     with hold_staging_area(instance, topic, directory=staging_directory) as area:
         seen = require_visibility(spark, instance, area.place)
-        if output.kind == "sow":
-            parts = list_parts(spark, instance, topic, at, area.place, seen)
-            definition = build_definition(instance.config.name, topic)
-            written = write_store(spark, instance, parts, output, definition, area.place)
-        else:
-            found = plan_state(spark, instance, topic, at, area.place, seen)
-            written = write_state(spark, instance, topic, found, output)
+        written = write_topic(spark, instance, topic, at, output, area.place, seen)
     report = JobReport("snapshot", (topic.label,), output.label, written.records, written.records, written.bytes)
     report.partitions = written.partitions
     report.details["format"] = output.kind

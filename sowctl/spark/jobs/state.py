@@ -3,20 +3,24 @@
 How an instant is answered is decided by :func:`sowctl.engine.sources.past.plan_past_state`: from the store where
 nothing has changed since, from retained versions, or by folding the journals, which is done on Spark; so is the present
 state of a topic whose store is missing. All parts together are the records in key order.
+
+Tasks read a store where it lies, which costs no copy; where it changes before the last of them has read its part, the
+work is done again from a copy (:func:`read_one_state`).
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+from xxhash import xxh3_64_hexdigest
 
 from sowctl.engine.sources.logical_topics import build_logical_filter
 from sowctl.engine.sources.past import StateOrigin, plan_past_state
@@ -26,6 +30,7 @@ from sowctl.engine.topics.expiration import can_expire, find_unexpired
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.snapshot import write_snapshot
+from sowctl.errors import LockedError
 from sowctl.identity.keyspace import compute_part_bounds
 from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.distributed_fold import Fold, prepare_fold
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
 MAX_PARTS = 1000
 """Parts of a store, at most: those of a larger one have more records. A view brings all parts together in a shuffle."""
 ALL_VISIBLE = FileVisibility()
+T = TypeVar("T")
 
 
 class RangePart(Struct, frozen=True):
@@ -136,6 +142,21 @@ class FoldedState(DescribedStruct):
         self.fold.report_gaps()
 
 
+def read_one_state(instance: Instance, work: Callable[[bool], T]) -> T:
+    """Call ``work`` with False, and if a store changed while its tasks read it, once more with True.
+
+    ``work`` hands the flag to :func:`plan_state` or :func:`list_parts` as ``copied``, and leaves nothing where it
+    fails. Raises what it raises.
+    """
+    try:
+        return work(False)
+    except LockedError as error:
+        if error.code != "SOW-SPK-020":
+            raise
+        instance.notify(f"{error.place} changed while tasks read it; the job starts again from a copy")
+        return work(True)
+
+
 def list_parts(
     spark: SparkSession,
     instance: Instance,
@@ -143,12 +164,15 @@ def list_parts(
     at: int | None,
     directory: Place,
     seen: FileVisibility = ALL_VISIBLE,
+    *,
+    copied: bool = False,
 ) -> Sequence[Part]:
     """The state of ``topic`` at an instant (microseconds UTC; None: now) in parts; ``directory`` is a staging one.
 
-    Raises what reading the present or the past raises.
+    ``copied``: a store that writers could change is copied to ``directory`` first, and read there. Raises what reading
+    the present or the past raises.
     """
-    found = plan_state(spark, instance, topic, at, directory, seen)
+    found = plan_state(spark, instance, topic, at, directory, seen, copied=copied)
     return found.write_files(directory) if isinstance(found, FoldedState) else found
 
 
@@ -159,25 +183,36 @@ def plan_state(
     at: int | None,
     directory: Place,
     seen: FileVisibility = ALL_VISIBLE,
+    *,
+    copied: bool = False,
 ) -> Sequence[Part] | FoldedState:
     """As :func:`list_parts`; a state that has to be folded is planned, and folded when a result of it is asked for."""
-    found = _state(spark, instance, topic, at, directory, seen)
+    found = _state(spark, instance, topic, at, directory, seen, copied=copied)
     if isinstance(found, FoldedState) or seen.stores:
         return found
     return _hand_parts(found, directory)
 
 
 def _state(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, at: int | None, directory: Place, seen: FileVisibility
+    spark: SparkSession,
+    instance: Instance,
+    topic: TopicConfig,
+    at: int | None,
+    directory: Place,
+    seen: FileVisibility,
+    *,
+    copied: bool,
 ) -> Sequence[Part] | FoldedState:
     now = instance.now
     with ExitStack() as held:
         if at is None:
-            return _present(spark, instance, topic, held, seen)
+            if _needs_fold(instance, topic):
+                return _fold_present(spark, instance, topic, held, seen)
+            return _copy_state(instance, topic, at, directory) if copied else _ranges(instance, topic, at, now)
         # The same decision that a query in one process makes, so that both show the same state or the same refusal.
         way = plan_past_state(instance, topic.whole_topic, at, held)
         # The present store shows the state at that instant, so nothing has to be folded.
-        if way.means is StateOrigin.PRESENT and way.current.path is not None:
+        if way.means is StateOrigin.PRESENT and way.current.path is not None and not copied:
             return _ranges(instance, topic, None, way.clock)
         if way.means is StateOrigin.VERSIONS and way.current.path is not None:
             # The store's versions answer, of each range by themselves.
@@ -203,14 +238,17 @@ def _state(
     return FoldedState(done, FoldSelection(topic.expiration, way.clock, topic.logical))
 
 
-def _copy_state(instance: Instance, topic: TopicConfig, at: int, directory: Place) -> Sequence[Part]:
-    """A state that is made once, here, and read in ranges: every task would have to make all of it."""
+def _copy_state(instance: Instance, topic: TopicConfig, at: int | None, directory: Place) -> Sequence[Part]:
+    """A state that is made once, here, and read in ranges: every task would have to make all of it, or the present one
+    changes."""
 
     def ranges(path: Path) -> Sequence[Part]:
-        write_snapshot(instance, Target(topic=topic), at, path)
+        # Views of one run that read the same topic share its state.
+        if not path.exists():
+            write_snapshot(instance, Target(topic=topic), at, path)
         return _ranges_of(Origin(instance.config, None, path, None, instance.now), None)
 
-    name = f"state-{topic.message_type}-{at}.sow"
+    name = f"state-{xxh3_64_hexdigest(f'{topic.message_type} {topic.label}'.encode())}-{at}.sow"
     if isinstance(directory, Path):
         return ranges(directory / name)
     # A store is read where it can be mapped into memory.
@@ -232,13 +270,17 @@ def _hand_parts(parts: Sequence[Part], directory: Place) -> Sequence[Part]:
     return handed
 
 
-def _present(
-    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: FileVisibility
-) -> Sequence[Part] | FoldedState:
-    """The present state: of a topic whose store is missing, out of the journals, as readers in one process have it."""
+def _needs_fold(instance: Instance, topic: TopicConfig) -> bool:
+    """Return whether the journals alone have the present state, because the store is missing."""
     whole = topic.whole_topic
-    if (whole.file is not None and whole.file.exists()) or not whole.journalled or not has_log(instance):
-        return _ranges(instance, topic, None, instance.now)
+    return not (whole.file is not None and whole.file.exists()) and whole.journalled and has_log(instance)
+
+
+def _fold_present(
+    spark: SparkSession, instance: Instance, topic: TopicConfig, held: ExitStack, seen: FileVisibility
+) -> FoldedState:
+    """The present state of a topic whose store is missing, out of the journals, as readers in one process have it."""
+    whole = topic.whole_topic
     log = held.enter_context(open_log(instance, whole=True))
     warn_unsplittable(instance, log)
     after = find_rebuild_start(instance, whole, log)

@@ -31,7 +31,7 @@ from sowctl.spark.jobs.outputs.datasets import write_records
 from sowctl.spark.jobs.outputs.output_spec import Output, Part
 from sowctl.spark.jobs.outputs.storefile import write_store
 from sowctl.spark.jobs.report import JobReport
-from sowctl.spark.jobs.state import list_parts
+from sowctl.spark.jobs.state import list_parts, read_one_state
 from sowctl.spark.jobs.view_groups import FilePart, compute_groups
 from sowctl.spark.jobs.visibility import FileVisibility, require_visibility
 from sowctl.store.limits import STORE_LIMITS
@@ -77,7 +77,9 @@ def view(
     base = _base(instance, query)
     with hold_staging_area(instance, base, directory=staging_directory) as area:
         seen = require_visibility(spark, instance, area.place)
-        parts = _compute_parts(spark, instance, query, area.place, seen)
+        parts = read_one_state(
+            instance, lambda copied: _compute_parts(spark, instance, query, area.place, seen, copied=copied)
+        )
         if output.kind == "sow":
             written = write_store(spark, instance, parts, output, _definition(instance, query), area.place)
         else:
@@ -145,7 +147,7 @@ def _base(instance: Instance, query: Query) -> TopicConfig:
 
 
 def _compute_parts(
-    spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: FileVisibility
+    spark: SparkSession, instance: Instance, query: Query, directory: Place, seen: FileVisibility, *, copied: bool
 ) -> list[FilePart]:
     """The view's records by key; views among its sources are computed before."""
     parts: list[Sequence[Part]] = []
@@ -153,11 +155,12 @@ def _compute_parts(
         entry = _entry(instance, source)
         if isinstance(entry, View):
             # A view over a view: its records are computed first and read from files like those of a topic.
-            parts.append(_compute_parts(spark, instance, build_query(instance, entry), directory, seen))
+            inner = build_query(instance, entry)
+            parts.append(_compute_parts(spark, instance, inner, directory, seen, copied=copied))
         elif isinstance(entry, ConflatedTopic):
             parts.append(_write_conflated(instance, entry, directory))
         else:
-            parts.append(list_parts(spark, instance, entry, None, directory, seen))
+            parts.append(list_parts(spark, instance, entry, None, directory, seen, copied=copied))
     # The instance travels to the tasks, and what takes remarks here may hold a terminal, which does not.
     plain = replace(instance, notify=_ignore)
     return compute_groups(spark, plain, query, parts, directory)

@@ -11,14 +11,16 @@ import pytest
 from msgspec.structs import replace
 
 from sowctl.engine.maintenance.retention.archive import archive_files, archive_to_url
+from sowctl.engine.maintenance.retention.compression import compress_files
+from sowctl.engine.maintenance.retention.prune import KeepRule, prune_files
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.journal import EntryFilter, dump_entries, list_files
 from sowctl.engine.verbs.replay import replay_topics
-from sowctl.errors import DamageError, MissingError, SowError, StorageError
+from sowctl.errors import DamageError, MissingError, RefusedError, SowError, StorageError
 from sowctl.journal.archive import manifest
 from sowctl.remote import remote_files
-from sowctl.remote.place import RemotePath, resolve_place
+from sowctl.remote.place import RemotePath, parse_url, resolve_place
 from tests.support.faraway import Faraway, far_away
 from tests.support.instances import Lab, message, topic_xml
 
@@ -264,13 +266,60 @@ def test_a_reader_goes_on_while_files_are_sent_and_pruned(tmp_path: Path, far: F
     assert after[: len(before)] == before and after == [txid for txid, _ in entries(lab)] and len(after) > len(before)
 
 
-def test_a_directory_of_this_machine_as_a_url(tmp_path: Path) -> None:
-    place = tmp_path / "old"
-    lab = Lab(tmp_path / "lab", config(place.as_uri()), journal_size=1200)
-    assert lab.open().log.archive_directory == place
+def made_at_file_url(tmp_path: Path) -> Lab:
+    lab = Lab(tmp_path / "lab", config((tmp_path / "old").as_uri()), journal_size=1200)
     publish(lab, random.Random(3), 20)
-    moved = list(archive_files(lab.open()))
-    assert moved and all(one.archived.parent == place for one in moved)
+    return lab
+
+
+def test_files_are_uploaded_to_a_file_url_and_stay_here(tmp_path: Path) -> None:
+    lab, place = made_at_file_url(tmp_path), tmp_path / "old"
+    wanted, files = entries(lab), lab.journals()
+    sent = list(archive_files(lab.open()))
+    assert [one.path for one in sent] == files[:-1] and lab.journals() == files
+    names = [one.name for one in files[:-1]]
+    assert sorted(one.name for one in place.iterdir()) == sorted([*names, "test.manifest"])
+    # It is the archive that --to of the same URL names.
+    assert list(archive_to_url(lab.open(), parse_url(place.as_uri()))) == []
+    for path in files[:-1]:
+        path.unlink()
+    assert entries(lab) == wanted
+
+
+def test_segments_at_a_file_url_are_not_compressed_and_not_pruned(tmp_path: Path) -> None:
+    lab, place = made_at_file_url(tmp_path), tmp_path / "old"
+    wanted = entries(lab)
+    held = prune_files(lab.open(), KeepRule(keep_size=0))
+    assert held.removed == 0 and [one.holder for one in held.held] == ["archive " + str(parse_url(place.as_uri()))]
+    sent = [one.archived.name for one in archive_files(lab.open())]
+    assert list(compress_files(lab.open()))
+    gone = prune_files(lab.open(), KeepRule(keep_size=0))
+    assert gone.removed == len(sent) and gone.past == [] and len(lab.journals()) == 1
+    assert sorted(one.name for one in place.iterdir()) == sorted([*sent, "test.manifest"])
+    assert entries(lab) == wanted
+    publish(lab, random.Random(4), 20)
+    assert list(archive_files(lab.open()))
+    assert len(entries(lab)) > len(wanted)
+
+
+def test_files_that_were_moved_to_a_file_url_are_read(tmp_path: Path) -> None:
+    lab, place = made_at_file_url(tmp_path), tmp_path / "old"
+    wanted = entries(lab)
+    place.mkdir()
+    for path in lab.journals()[:3]:
+        shutil.move(path, place)
+    assert list(archive_files(lab.open()))
+    assert entries(lab) == wanted
+    prune_files(lab.open(), KeepRule(keep_size=0))
+    assert entries(lab) == wanted and len(lab.journals()) == 1
+
+
+def test_the_journal_directory_as_a_file_url_is_no_archive(tmp_path: Path) -> None:
+    lab = Lab(tmp_path / "lab", config((tmp_path / "lab" / "journal").as_uri()), journal_size=1200)
+    publish(lab, random.Random(3), 20)
+    with pytest.raises(RefusedError) as refused:
+        list(archive_files(lab.open()))
+    assert refused.value.code == "SOW-JRN-085"
 
 
 def test_files_go_to_the_url_that_is_named(tmp_path: Path, far: Faraway) -> None:

@@ -22,14 +22,16 @@ from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.delete import delete_records
 from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.engine.verbs.snapshot import write_snapshot
-from sowctl.errors import InputError, MissingError, RefusedError, UsageError
+from sowctl.errors import InputError, LockedError, MissingError, RefusedError, UsageError
 from sowctl.output.ndjson import encode_values
 from sowctl.spark.jobs import state
 from sowctl.spark.jobs.export import ExportSelection, export, export_journal
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.snapshot import snapshot
+from sowctl.spark.origin import Origin
 from sowctl.spark.reading.limits import PARTITION_LIMITS
+from sowctl.spark.reading.positions import PlannedState
 from sowctl.store.codec import extract_payloads
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
@@ -90,6 +92,74 @@ def test_inferred_fields_hold_what_only_late_records_have(
     assert {n: row["x"] for n, row in found.items()} == {row["id"]: str(row["x"]) for row in rows}
     assert {n: float(row["y"]) for n, row in found.items()} == {row["id"]: row["y"] for row in rows}
     assert [n for n, row in found.items() if row["late"] is not None] == [40]
+
+
+def publish_after_plan(monkeypatch: pytest.MonkeyPatch, lab: Lab, topic: str, payload: str) -> None:
+    """Publish to a topic whenever its store has been planned, as a busy publisher does."""
+    plan = state.plan_position
+
+    def planned(origin: Origin) -> PlannedState | None:
+        found = plan(origin)
+        if origin.topic is not None and origin.topic.name == topic:
+            lab.publish(topic, payload)
+        return found
+
+    monkeypatch.setattr(state, "plan_position", planned)
+
+
+def move_every_plan(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    """Have every task find another store than the plan of this topic, of a copy of it as well."""
+    plan = state.plan_position
+
+    def planned(origin: Origin) -> PlannedState | None:
+        found = plan(origin)
+        is_meant = found is not None and (origin.topic is None or origin.topic.name == topic)
+        return replace(found, lineage=b"x" * 16, until=None) if is_meant else found
+
+    monkeypatch.setattr(state, "plan_position", planned)
+
+
+@pytest.mark.parametrize(("topic", "kind"), [("log", "parquet"), ("alone", "ndjson"), ("log", "sow")])
+def test_an_export_of_a_store_that_is_written_has_one_state(
+    spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, kind: str
+) -> None:
+    publish_after_plan(monkeypatch, lab, topic, message(id=100))
+    instance, out = lab.open(), tmp_path / "out"
+    told = export(spark, instance, [instance.topic(topic).config], Output(str(out), kind))
+    # The record that was published after the first plan is in the copy.
+    assert told.records == len(lab.query(topic))
+    if kind == "ndjson":
+        assert sorted(read_lines(out)) == sorted(one.payload.decode() for one in lab.records(topic))
+    assert not list(lab.directory.rglob("*.staging*"))
+
+
+def test_a_snapshot_of_a_store_that_is_written(
+    spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_after_plan(monkeypatch, lab, "log", message(id=100))
+    instance = lab.open()
+    told = snapshot(spark, instance, instance.topic("log").config, None, Output(str(tmp_path / "out")))
+    assert told.records == len(lab.query("log"))
+
+
+def test_an_export_that_fails_leaves_nothing(
+    spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance, out = lab.open(), tmp_path / "out"
+    log, alone = (instance.topic(name).config for name in ("log", "alone"))
+    with monkeypatch.context() as patched:
+        move_every_plan(patched, "alone")
+        for topics in ([alone], [log, alone]):
+            with pytest.raises(LockedError) as moved:
+                export(spark, instance, topics, Output(str(out)))
+            assert moved.value.code == "SOW-SPK-020"
+            assert not out.exists()
+        # What was there before stays.
+        out.mkdir()
+        with pytest.raises(LockedError):
+            export(spark, instance, [log, alone], Output(str(out), force=True))
+        assert (out / "_topic=log").is_dir() and not (out / "_topic=alone").exists()
+    assert export(spark, instance, [log, alone], Output(str(tmp_path / "new"))).records > 0
 
 
 def test_a_message_without_fields_ends_an_export_of_inferred_ones(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from sowctl.expressions.syntax.joins import parse_join
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.view import AdHocView, build_query, view
-from tests.spark.jobs.test_outputs import read_lines
+from tests.spark.jobs.test_outputs import publish_after_plan, read_lines
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
 from tests.support.instances import Lab, config_xml, message, topic_xml
 from tests.support.joins import left_join
@@ -72,6 +72,16 @@ def run(spark: SparkSession, lab: Lab, wanted: View | AdHocView | str, path: Pat
     view(spark, instance, wanted, Output(str(path), "ndjson"))
     assert not list(lab.directory.rglob("*.staging*"))
     return read_lines(path)
+
+
+def test_a_view_of_stores_that_are_written(
+    spark: SparkSession, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        for topic in ("orders", "customers"):
+            publish_after_plan(patched, lab, topic, message(id=3, customer=2, qty=5.5, item="i2", name="new"))
+        found = run(spark, lab, "joined", tmp_path / "busy")
+    assert found == run(spark, lab, "joined", tmp_path / "quiet")
 
 
 @pytest.mark.parametrize("filter", [None, "/qty > 20 AND /item != 'i3'"])

@@ -169,7 +169,7 @@ class _BackupRun:
     ) -> None:
         if instance.log is not None:
             # What lies at a URL stays there: a backup is of the files of this machine.
-            instance = instance.with_archive(instance.log.local_archive)
+            instance = instance.with_archive(instance.log.moved_archive)
         assert instance.config is not None
         self.instance = instance
         self.config = instance.config
@@ -227,7 +227,7 @@ class _BackupRun:
     def _build_manifest(self, instant: BackupInstant, backup_topics: tuple[BackupTopic, ...]) -> BackupManifest:
         instance, config, log = self.instance, self.config, instant.log
         place = instance.log
-        archive = place.local_archive if place is not None else None
+        archive = place.moved_archive if place is not None else None
         return BackupManifest(
             name=find_final_name(self.path),
             instance=config.name,

@@ -48,11 +48,11 @@ def relocate_config(config: InstanceConfig, place: Callable[[Path], Path]) -> In
     log = config.transaction_log
     if log is not None:
         # What lies at a URL stays there: a backup is of the files of this machine.
-        archive = log.archive_directory
+        archive = log.moved_archive
         log = replace(
             log,
             directory=place(log.directory),
-            archive_directory=place(archive) if isinstance(archive, Path) else None,
+            archive_directory=None if archive is None else place(archive),
         )
     entries = tuple(
         replace(entry, file=place(entry.file)) if isinstance(entry, TopicConfig) and entry.file is not None else entry

@@ -38,7 +38,7 @@ def check_instance_journal(
         _require_journal_files(instance, directory)
         yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage, on_read=told)
         return
-    _require_journal_files(instance, log.directory, log.local_archive)
+    _require_journal_files(instance, log.directory, log.moved_archive)
     # What stores have applied and queues have written proves how far the journal must go.
     states = list_queue_positions(instance)
     stores = list_store_positions(instance, [topic for topic in instance.topics if topic.journalled])
@@ -54,7 +54,7 @@ def check_instance_journal(
         seam=instance.seam,
         acknowledged=max(find_highest_applied(lineage, stores), find_highest_synced(lineage, states)),
         coverage=coverage,
-        archive=log.local_archive,
+        archive=log.moved_archive,
         on_read=told,
     )
 

@@ -48,10 +48,10 @@ def archive_files(
     raises.
     """
     _, log = require_transaction_log(instance)
-    if isinstance(log.archive_directory, RemotePath):
-        yield from archive_to_url(instance, log.archive_directory, older_than=older_than, keep=keep, dry_run=dry_run)
+    if log.archive_url is not None:
+        yield from archive_to_url(instance, log.archive_url, older_than=older_than, keep=keep, dry_run=dry_run)
         return
-    target = log.archive_directory
+    target = log.moved_archive
     if target is None or target.resolve() == log.directory.resolve():
         raise ConfigError(
             "SOW-UPK-001",
@@ -103,7 +103,7 @@ def archive_to_url(
     here; LockedError ``SOW-JRN-060``, what looking at the journal and what writing at a URL raises.
     """
     config, log = require_transaction_log(instance)
-    own = [one.resolve() for one in (log.directory, log.archive_directory) if isinstance(one, Path)]
+    own = [one.resolve() for one in (log.directory, log.moved_archive) if one is not None]
     if target.scheme == "file" and Path("/", target.path).resolve() in own:
         raise RefusedError(
             "SOW-JRN-085",

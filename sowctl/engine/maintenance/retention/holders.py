@@ -23,7 +23,6 @@ from sowctl.engine.topics.positions import build_definition, check_position, rea
 from sowctl.engine.topics.queuestates import list_configured_queues
 from sowctl.errors import ConfigError, MissingError, SowError, UsageError
 from sowctl.journal.maintenance.upload import ArchiveUpload
-from sowctl.remote.place import RemotePath
 from sowctl.store.env import Store
 from sowctl.structs import DescribedStruct
 
@@ -187,10 +186,10 @@ def _build_archive_holder(instance: Instance, files: Sequence[SurveyedFile]) -> 
     past would end with ``SOW-JRN-086``, and no later file could be sent.
     """
     config, log = instance.config, instance.log
-    if config is None or log is None or not isinstance(log.archive_directory, RemotePath):
+    if config is None or log is None or (archive := log.archive_url) is None:
         return None
     try:
-        sending = ArchiveUpload(log.archive_directory, config.name, instance.seam, instance.now)
+        sending = ArchiveUpload(archive, config.name, instance.seam, instance.now)
         # The txids there say nothing of these files where they are of another journal of this name.
         sending.check_continuity(files)
         after = sending.last_txid
@@ -198,7 +197,7 @@ def _build_archive_holder(instance: Instance, files: Sequence[SurveyedFile]) -> 
     except SowError as error:
         # Whether a file is there is not known, or what is there is not this one: every one stays.
         after, why = 0, error.message
-    return EntryHolder("archive", str(log.archive_directory), after, None, why, "sowctl journal archive")
+    return EntryHolder("archive", str(archive), after, None, why, "sowctl journal archive")
 
 
 def _list_queue_holders(instance: Instance) -> Iterator[EntryHolder]:

@@ -84,7 +84,7 @@ def _plan_mending(instance: Instance) -> RepairPlan:
     # What the topics file counts in had been synced, too: it cannot be torn, only lost.
     told = load_topics_state(log.directory, config.name, lineage)
     acknowledged = max(_find_proven_txid(instance, lineage), told.end.txid if told is not None else 0)
-    return plan_repair(log.directory, config.name, instance.seam, acknowledged, log.local_archive)
+    return plan_repair(log.directory, config.name, instance.seam, acknowledged, log.moved_archive)
 
 
 def _find_proven_txid(instance: Instance, lineage: bytes) -> int:
@@ -97,7 +97,7 @@ def _read_lineage(instance: Instance) -> bytes:
     """Return the lineage of the last file, empty if it cannot be read. Raises MissingError ``SOW-JRN-001`` without a
     file."""
     config, log = require_transaction_log(instance)
-    paths = list_files(log.directory, config.name, log.local_archive)
+    paths = list_files(log.directory, config.name, log.moved_archive)
     if not paths:
         open_log(instance).close()  # raises
     try:

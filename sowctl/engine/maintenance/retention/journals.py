@@ -33,7 +33,7 @@ def list_journal_files(instance: Instance) -> list[SurveyedFile]:
     config, log = require_transaction_log(instance)
     with open_log(instance, whole=True) as journal:
         journal.read_last_txid()
-    return survey_files(log.directory, config.name, instance.seam, log.local_archive)
+    return survey_files(log.directory, config.name, instance.seam, log.moved_archive)
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def hold_journal_files(instance: Instance, *, dry_run: bool = False) -> Iterator
         now=instance.now,
         notify=instance.notify,
     ):
-        archive = log.local_archive
+        archive = log.moved_archive
         if not dry_run:
             remove_hidden_files(log.directory, config.name)
         if not dry_run and archive is not None and archive.is_dir() and not archive.samefile(log.directory):

@@ -20,7 +20,6 @@ from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.topics.positions import open_log, read_meta
 from sowctl.errors import SowError
 from sowctl.journal.maintenance.relocation import remove_files
-from sowctl.remote.place import RemotePath
 from sowctl.structs import DescribedStruct
 from sowctl.values.times import Micros, format_time
 
@@ -207,7 +206,7 @@ def _build_report(instance: Instance, plan: _PrunePlan, dry_run: bool) -> PruneR
 
 def _find_lost_pasts(instance: Instance, log: Journal, plan: _PrunePlan) -> Iterator[LostPast]:
     """The topics of which something can be asked for now that stands in files that go."""
-    if instance.log is not None and isinstance(instance.log.archive_directory, RemotePath):
+    if instance.log is not None and instance.log.archive_url is not None:
         return  # what goes here has its segments there (holders), and states in the past are made of them
     last = plan.free[-1]
     assert last.last_txid is not None

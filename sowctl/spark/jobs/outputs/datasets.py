@@ -22,7 +22,12 @@ from sowctl.engine.records import build_record_batch
 from sowctl.output.ndjson import encode_values
 from sowctl.remote.place import parse_url
 from sowctl.spark.errors import translate_errors
-from sowctl.spark.jobs.outputs.delivery import format_spark_path, is_unreachable, require_reachable
+from sowctl.spark.jobs.outputs.delivery import (
+    discard_if_failed,
+    format_spark_path,
+    is_unreachable,
+    require_reachable,
+)
 from sowctl.spark.jobs.outputs.lakes import require_lake
 from sowctl.spark.jobs.outputs.output_spec import Output, Part, WriteTotals
 from sowctl.spark.jobs.outputs.partfiles import build_part_format
@@ -147,6 +152,8 @@ def _write_with_spark(frame: DataFrame, names: Sequence[str], output: Output) ->
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
+    spark = frame.sparkSession
+
     # Counted while the rows pass on their way out: a count of its own would read everything twice.
     seen = Observation()
     counted = frame.observe(
@@ -163,7 +170,7 @@ def _write_with_spark(frame: DataFrame, names: Sequence[str], output: Output) ->
         writer = counted.write.mode("overwrite" if output.force else "errorifexists").options(**given)
         if names:
             writer = writer.partitionBy(*names)
-        with translate_errors():
+        with discard_if_failed(spark, output), translate_errors():
             # Each value is a finished line already; Spark's writer of JSON would format the messages anew.
             writer.format("text" if kind == "ndjson" else kind).save(format_spark_path(output))
     return int(seen.get["records"]), int(seen.get["bytes"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,52 @@ def format_spark_path(output: Output) -> str:
     """The path of an output for Spark's writers."""
     # Hadoop takes percent signs as they are.
     return f"file://{parse_local_path(output.path)}" if is_file_url(output.path) else output.path
+
+
+@contextmanager
+def discard_if_failed(spark: SparkSession, output: Output) -> Iterator[None]:
+    """Remove the directory that Spark's writers leave of a data set where the block fails, if it was not there before.
+
+    Of a job that fails a directory without files is left, which would refuse the next run. What holds a file stays: it
+    may be of another run.
+    """
+    if is_unreachable(spark, output):
+        yield  # what the tasks have sent is removed where it is sent
+        return
+    was_there = True
+    # What cannot be looked at is left alone; writing says why.
+    with suppress(Exception):
+        system, path = _find_in_hadoop(spark, output)
+        was_there = system.exists(path)
+    if was_there:
+        yield
+        return
+    try:
+        yield
+    except BaseException:
+        # The error that ended the block is raised, whatever removing meets.
+        with suppress(Exception):
+            if {one.getPath().getName() for one in system.listStatus(path)} <= {"_temporary"}:
+                system.delete(path, True)
+        raise
+
+
+def remove_data_set(spark: SparkSession, output: Output) -> None:
+    """Remove a data set that this run has written, as far as that is possible."""
+    with suppress(Exception):
+        if is_unreachable(spark, output):
+            remote_files.delete_directory(parse_url(output.path))
+        else:
+            system, path = _find_in_hadoop(spark, output)
+            system.delete(path, True)
+
+
+def _find_in_hadoop(spark: SparkSession, output: Output) -> tuple[Any, Any]:
+    """The file system of an output and its path there, as Spark's writers understand them."""
+    jvm: Any = spark._jvm
+    context: Any = spark.sparkContext._jsc
+    path = jvm.org.apache.hadoop.fs.Path(format_spark_path(output))
+    return path.getFileSystem(context.hadoopConfiguration()), path
 
 
 @contextmanager

@@ -40,10 +40,10 @@ DELETE = action(
 )
 
 
-def lab_of(place: Path, *actions: str, size: int = 1200) -> Lab:
+def lab_of(place: Path, *actions: str, size: int = 1200, archive: str = "old") -> Lab:
     xml = config_xml(topic_xml("t") + topic_xml("u"), ("t", "u"))
     xml = xml.replace(
-        "</JournalDirectory>", "</JournalDirectory><JournalArchiveDirectory>old</JournalArchiveDirectory>"
+        "</JournalDirectory>", f"</JournalDirectory><JournalArchiveDirectory>{archive}</JournalArchiveDirectory>"
     )
     xml = xml.replace("</AMPSConfig>", f"<Actions>{''.join(actions)}</Actions></AMPSConfig>")
     return Lab(place / "lab", xml, journal_size=size)
@@ -91,6 +91,17 @@ def test_what_is_due_runs_and_is_remembered(tmp_path: Path) -> None:
         assert ran(lab) == []
         lab.clock.tick(7 * DAY)
         assert len(ran(lab)) == 3
+
+
+def test_the_archive_action_uploads_to_a_file_url(tmp_path: Path) -> None:
+    place = tmp_path / "old"
+    lab = lab_of(tmp_path, ARCHIVE, archive=place.as_uri())
+    fill(lab)
+    lab.clock.tick(DAY)
+    files = lab.journals()
+    assert [one.did.files for one in ran(lab)] == [len(files) - 1]
+    assert lab.journals() == files
+    assert {one.name for one in place.iterdir()} == {*(one.name for one in files[:-1]), "test.manifest"}
 
 
 def test_journals_are_compressed_where_they_lie(tmp_path: Path) -> None:
