@@ -16,9 +16,12 @@ from sowctl.expressions.syntax.trees import walk_tree
 from sowctl.expressions.translation import is_sql_pattern, quote_text, translate_sql_pattern
 
 _DATE_PATTERN = re.compile(r"\b[12]\d{3}-[01]?\d-[0-3]?\d\b")
+_RELATIVE_TIME_PATTERN = re.compile(r"['\"](?:-\d+[smhdw]|now|today|midnight|yesterday|tomorrow)['\"]", re.IGNORECASE)
+"""What ``--at`` takes as a time, in quotes."""
 # Texts without any of these are not parsed again.
 _SUSPECT_PATTERN = re.compile(
-    r"%|__|=\s*NULL\b|[<>]\s*NULL\b|\bNULL\s*[=<>!]|\b[12]\d{3}-|(?:^|[(]|\b(?:AND|OR|NOT)\b)\s*['\"][^\W\d]\w*['\"]",
+    r"%|__|=\s*NULL\b|[<>]\s*NULL\b|\bNULL\s*[=<>!]|\b[12]\d{3}-|(?:^|[(]|\b(?:AND|OR|NOT)\b)\s*['\"][^\W\d]\w*['\"]"
+    r"|['\"](?:-\d+[smhdw]|now|today|midnight|yesterday|tomorrow)['\"]",
     re.IGNORECASE,
 )
 
@@ -53,6 +56,7 @@ def _find_remarks(node: n.Node, text: str) -> Iterator[tuple[str, FilterRemark]]
         yield from _check_wildcards(node, text)
     if isinstance(node, n.Compare):
         yield from _check_null(node, text)
+        yield from _check_relative_time(node, text)
     if isinstance(node, n.Arithmetic):
         yield from _check_date(node, text)
     if isinstance(node, n.Compare | n.Like | n.In | n.Between | n.Affix | n.Is):
@@ -75,6 +79,17 @@ def _check_null(node: n.Compare, text: str) -> Iterator[tuple[str, FilterRemark]
     test = "IS NULL" if node.operator == "=" else "IS NOT NULL"
     words = "a comparison with NULL is never TRUE"
     yield "NULL", FilterRemark(words, f"{text[other.span[0] : other.span[1]]} {test}")
+
+
+def _check_relative_time(node: n.Compare, text: str) -> Iterator[tuple[str, FilterRemark]]:
+    if node.operator not in ("<", "<=", ">", ">="):
+        return
+    for side in node.list_children():
+        written = text[side.span[0] : side.span[1]]
+        if isinstance(side, n.Literal) and _RELATIVE_TIME_PATTERN.fullmatch(written):
+            start, end = node.span
+            meant = text[start : side.span[0]] + quote_text("2026-01-05T10:00:00Z") + text[side.span[1] : end]
+            yield "time", FilterRemark(f"{written} is compared as text, not as a time", meant)
 
 
 def _is_null(node: n.Node) -> bool:

@@ -112,3 +112,10 @@ def test_refused(shop: Cli) -> None:
         result = shop("export", *words)
         assert (result.status, code in result.err) == (2, True), words
     assert not Path("x.csv").exists()
+
+
+def test_a_store_without_commit_keeps_nothing_and_says_so(shop: Cli) -> None:
+    said = shop("export", "t", "a.ndjson", "--changes", *PLACE[:-1])
+    assert said.status == 0 and "--commit" in said.err
+    assert len(Path("a.ndjson").read_text().splitlines()) == len(EXPECTED)
+    assert "--commit" not in shop("export", "t", "b.ndjson", "--changes", *PLACE).err

@@ -153,7 +153,7 @@ def test_interrupted_at_the_nth_call(memory: Path, template: Template, verb: Ver
                 stopped += 1
             tried += 1
             judge(plot, verb, problem, thorough=True)
-    assert stopped > tried * 3 // 4
+    assert stopped >= tried * 3 // 4
 
 
 # Windows by name

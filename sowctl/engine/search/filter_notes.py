@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
 _NULL_SIGNS = ("=NULL", "<NULL", ">NULL", "NULL=", "NULL<", "NULL>", "NULL!")
 _OPERAND_STARTS = ("AND", "OR", "NOT")
+_TIME_WORDS = ("NOW", "TODAY", "MIDNIGHT", "YESTERDAY", "TOMORROW")
 
 
 def may_have_remarks(text: str) -> bool:
@@ -18,6 +19,8 @@ def may_have_remarks(text: str) -> bool:
     # What is inside single quotes, and what is not.
     parts = text.upper().split("'")
     outside = "".join(" ".join(parts[::2]).split())
+    if any(part in _TIME_WORDS or part.startswith("-") for part in parts[1::2]):
+        return True
     if "-" in outside or any(sign in outside for sign in _NULL_SIGNS):
         return True
     before_strings = (part.rstrip(" (") for part in parts[:-1:2])

@@ -11,6 +11,7 @@ from sowctl.expressions.remarks import list_remarks
 from tests.support.examples import examples
 
 WORDS = "/a 'x' \"x\" = <> NULL null ( ) AND or not LIKE '%x%' '__' 2026-01-02 '2026-01-02' IN IS BETWEEN 1 - , 'a b'"
+WORDS += " < >= 'today' '-1d'"
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,18 @@ WORDS = "/a 'x' \"x\" = <> NULL null ( ) AND or not LIKE '%x%' '__' 2026-01-02 '
 )
 def test_usual_filters_are_not_looked_at(text: str) -> None:
     assert not may_have_remarks(text)
+
+
+@pytest.mark.parametrize("text", ["/time >= '-1d'", "'yesterday' < /time AND /a = 1", "/time < 'NOW'"])
+def test_a_relative_time_is_remarked(text: str) -> None:
+    assert may_have_remarks(text)
+    (remark,) = list_remarks(text)
+    assert "2026-01-05T10:00:00Z" in remark.suggestion
+
+
+@pytest.mark.parametrize("text", ["/day = 'today'", "/a >= '-1x'", "/state IN ('now', 'later')"])
+def test_other_texts_are_no_times(text: str) -> None:
+    assert list_remarks(text) == []
 
 
 @given(st.lists(st.sampled_from(WORDS.split(" ")), max_size=9).map(" ".join))

@@ -66,6 +66,8 @@ def export_changes(
             if places is not None:
                 # The file is complete and durable: what is in it is not asked for again.
                 places.note_exported(result.txid)
+    if place.store is not None and not place.commit:
+        invocation.note("the position is not stored: add --commit, so that the next run continues here")
     for note in written.notes:
         invocation.note(note)
     seconds, size = time.monotonic() - started, path.stat().st_size
