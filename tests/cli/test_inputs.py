@@ -275,7 +275,7 @@ def test_json_becomes_messages_of_other_types(shop: Cli) -> None:
     for form in ("ndjson", "json"):
         assert shop("export", "packed", f"x.{form}", "--force").status == 0
         done = shop("publish", "packed", "--from", f"x.{form}")
-        assert done.status == 0 and "2 unchanged" in done.err, done.err
+        assert done.status == 0 and "2 written unchanged" in done.err, done.err
     assert "SOW-EXC-010" in shop("publish", "raw", "--format", "json", stdin=b"{}").err
 
 
