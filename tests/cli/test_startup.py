@@ -23,7 +23,16 @@ HEAVY = {
     "msgpack",
     "lmdb",
 }
-SLOW = {"dataclasses", "json", "threading", "sowctl.codes", "sowctl.store.write", "sowctl.store.builder"}
+SLOW = {
+    "dataclasses",
+    "json",
+    "tempfile",
+    "threading",
+    "sowctl.messages.framing",
+    "sowctl.codes",
+    "sowctl.store.write",
+    "sowctl.store.builder",
+}
 """What takes 0.2 ms or more, for no use to a command that only reads."""
 ROOT = Path(__file__).parents[2]
 

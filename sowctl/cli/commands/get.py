@@ -45,8 +45,8 @@ def run(invocation: Invocation, arguments: GetArguments) -> int:
     --at prints the record as of a time. If the topic has a History, the record may lack the changes of up to one
     Granularity before that time.
     """
+    from sowctl.cli.io.key_operands import MissingKeyNotes, read_keys
     from sowctl.cli.io.output_sink import Sink
-    from sowctl.cli.io.sources import MissingKeyNotes, read_keys
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.verbs.get import get_records, iterate_key_records

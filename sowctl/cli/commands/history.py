@@ -62,8 +62,8 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
     from msgspec.structs import replace
 
     from sowctl.cli.commands.bodies.diff import show_versions
+    from sowctl.cli.io.key_operands import MissingKeyNotes, read_keys
     from sowctl.cli.io.output_sink import Sink
-    from sowctl.cli.io.sources import MissingKeyNotes, read_keys
     from sowctl.cli.lookup import resolve_one_target
     from sowctl.engine.verbs.history import SHORT_CLIENT_FIELDS, SHORT_METADATA_FIELDS, iterate_key_versions
 

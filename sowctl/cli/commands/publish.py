@@ -231,7 +231,6 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     )
     from sowctl.cli.io.bulk_load import update_indexes
     from sowctl.engine.verbs.publish import publish_messages
-    from sowctl.engine.verbs.replace import replace_records
 
     topic = arguments.topic
     files = arguments.files
@@ -293,6 +292,8 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
         sources = watcher.open_sources(instance, topic, arguments.message_type, names, reading, rows, partitions)
         watched = watcher.watch_instance(instance)
         if options.replace_all and topic is not None:
+            from sowctl.engine.verbs.replace import replace_records
+
             load = watcher.build_load(topic, sources, arguments.message_type)
             report = replace_records(
                 watched,

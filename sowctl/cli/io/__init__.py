@@ -1,6 +1,7 @@
 """Input of messages, output of records and reports, for all commands.
 
 * ``sources``: files and pipes named on the command line.
+* ``key_operands``: keys of records, as operands and from files.
 * ``row_files``: options of inputs of rows.
 * ``output_sink``: records to the requested format and place.
 * ``json_array``: an array whose elements come one after the other.

@@ -17,6 +17,8 @@ _FORBIDDEN_DELIMITERS = frozenset('"\\\r\n\0\ufeff')
 
 def parse_types(texts: Sequence[str]) -> dict[str, str]:
     """Parse ``--type COLUMN=KIND``. Raises UsageError ``SOW-EXC-010``."""
+    if not texts:
+        return {}
     from sowctl.arrow.inputs.rows import TEXT_KINDS
     from sowctl.cli.parsing.synonyms import TYPE_SYNONYMS
 
