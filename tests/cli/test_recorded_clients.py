@@ -237,3 +237,14 @@ def test_every_entry_is_found_by_its_bookmark(steps: list[tuple[str | None, bool
             for row in entries:
                 place = find_last_entry(log, parse_bookmark(row["bookmark"]), instance)
                 assert place is not None and place.txid == row["txid"]
+
+
+def test_a_replacement_records_the_client_too(tmp_path: Path) -> None:
+    shop = Shop(tmp_path / "replaced")
+    shop.run("publish", "t", stdin='{"id":1}\n{"id":2}\n', who="first")
+    shop.run("publish", "t", "--replace-all", stdin='{"id":2,"a":1}\n{"id":3}\n', who="second")
+    entries = [json.loads(line) for line in shop.run("journal", "dump", "t").splitlines()]
+    assert [entry.get("client") for entry in entries] == ["first"] * 2 + ["second"] * 3
+    assert all(not entry.get("sequence") for entry in entries)
+    shop.run("check")
+    shop.run("publish", "alone", "--replace-all", stdin='{"id":1}\n', who="second")

@@ -220,10 +220,15 @@ class _Replacement:
         return at
 
     def _find_publisher(self, session: WriteSession, writer: StoreWriter) -> Publisher | None:
-        """The client that is named, whose numbers go on behind its highest; the locks are held."""
+        """The client that is named, whose numbers go on behind its highest, else the recorded one; the locks are
+        held."""
         client = self.options.client
         if client is None:
-            return None
+            name = self.instance.find_recorded_client()
+            # Only the journal has clients without numbers.
+            if name is None or not writer.journalled:
+                return None
+            return Publisher(name, None, session.find_highest_sequence, numbered=False)
         highest = session.find_highest_sequence(hash_client_name(client), [writer])
         return Publisher(client, highest + 1, lambda _: highest)
 
