@@ -131,7 +131,7 @@ class ConfigText:
         return addition
 
     def set_children(self, topic: TopicConfig, element: NewElement) -> Addition:
-        """The file with ``element`` as a child of a topic; one that is there gets the new values.
+        """The file with ``element`` as a child of a topic; an existing one gets the new values.
 
         Raises as :meth:`add_parts` does.
         """

@@ -259,7 +259,6 @@ def test_what_is_suggested_exists() -> None:
         (["query", "o", "-l", "3"], "did you mean -n?"),
         (["query", "o", "--distinct"], "did you mean --grouping?"),
         (["delete", "o", "--all"], "did you mean --filter '1 = 1'?"),
-        (["tail", "o", "--since-last"], "did you mean --store?"),
         (["export", "o", "o.csv", "--incremental"], "did you mean --changes?"),
         (["changes", "o"], "did you mean export --changes?"),
         (["lint", "--fix", "--dry-run"], "did you mean --fix --diff?"),

@@ -153,6 +153,31 @@ def test_hash_and_snapshot_take_a_filter(shop: Cli) -> None:
     assert "SOW-EXP" in shop("hash", "t", "/id =").err
 
 
+def test_a_bisection_takes_its_topic_as_an_operand(shop: Cli) -> None:
+    words = ("--count", "> 1", "--json")
+    assert shop("journal", "bisect", "t", *words).out == shop("journal", "bisect", "--topic", "t", *words).out != ""
+    assert "SOW-CLI-013" in shop("journal", "bisect", "t", "--topic", "t").err
+
+
+def test_since_last_goes_on_where_the_last_run_ended(shop: Cli) -> None:
+    line = ("tail", "t", "--since-last", "--deletes", "--until-now", "--format", "ndjson")
+
+    def run(*words: str) -> list[str]:
+        rows = [json.loads(row) for row in shop(*line, *words).out.splitlines()]
+        return [row["command"] for row in rows if row["command"] in ("publish", "sow_delete")]
+
+    assert run() == ["publish"] * 3
+    assert run() == []
+    shop("delete", "t", "--key", "A", "--yes")
+    shop("publish", "t", stdin=b'{"id":"D"}\n')
+    assert run() == ["sow_delete", "publish"]
+    # Another filter is another subscription.
+    assert run("--filter", "/id = 'D'")[-1:] == ["publish"]
+    assert Path("sowctl.bookmarks").exists()
+    for other in (("--store", "x.bookmarks"), ("--client", "c")):
+        assert "SOW-CLI-012" in shop(*line, *other).err
+
+
 def test_the_name_of_a_file_is_no_order(shop: Cli) -> None:
     said = shop("query", "t", "-o", "out.csv.gz")
     assert said.status == 2 and "--output out.csv.gz" in said.err

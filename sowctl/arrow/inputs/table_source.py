@@ -75,7 +75,7 @@ def iterate_column_chunks(
 def _add_partitions(file: ColumnFile, partitions: PartitionValues) -> ColumnFile:
     names = file.schema.names
     more = {name: value for name, value in partitions.items() if name not in names}
-    # A message that is there as a whole gets no field more.
+    # A complete message gets no further fields.
     if not more or [name for name in names if name not in METADATA_COLUMNS] == [PAYLOAD_COLUMN]:
         return file
     schema = file.schema

@@ -9,22 +9,24 @@ from msgspec.structs import replace
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import FixNames, OutputChoice, Summary
-from sowctl.declarations import declare_option, declare_part
+from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.engine.options import SowKeys
+from sowctl.errors import UsageError
 
 EXAMPLES = (
-    "sowctl journal bisect --topic orders --filter \"/status = 'cancelled'\"",
-    "sowctl journal bisect --topic orders --filter '/qty > 4000' --count '>= 100'",
-    "sowctl journal bisect --topic orders --key 10417 --filter '/filled > 0' --summary json",
+    "sowctl journal bisect orders --filter \"/status = 'cancelled'\"",
+    "sowctl journal bisect orders --filter '/qty > 4000' --count '>= 100'",
+    "sowctl journal bisect orders --key 10417 --filter '/filled > 0' --summary json",
 )
 
 
 class JournalBisectArguments(Struct, frozen=True, kw_only=True):
     """Options and operands of ``sowctl journal bisect``."""
 
-    topic: Annotated[
-        str | None, declare_option("--topic", help="Topic. Optional if there is only one.", metavar="NAME")
+    operand: Annotated[
+        str | None, Argument("TOPIC", "Name of the topic. Optional if there is only one.", complete="topic")
     ] = None
+    topic: Annotated[str | None, declare_option("--topic", help="Same as TOPIC.", metavar="NAME")] = None
     filter: Annotated[
         str | None,
         declare_option(
@@ -79,6 +81,8 @@ def run(invocation: Invocation, arguments: JournalBisectArguments) -> int:
     from sowctl.engine.search.filter_notes import note_filter
     from sowctl.engine.verbs.upkeep.journal_bisect import BisectOptions, bisect_journal
 
+    if arguments.operand is not None and arguments.topic is not None:
+        raise UsageError("SOW-CLI-013", "the topic is given twice", hint="give TOPIC or --topic, not both")
     opening, closing = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
     sink = Sink(invocation, replace(arguments.output, meta=True))
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
@@ -94,7 +98,7 @@ def run(invocation: Invocation, arguments: JournalBisectArguments) -> int:
             to_txid=end.txid,
             to_time=end.time,
         )
-        found = bisect_journal(instance, arguments.topic, options)
+        found = bisect_journal(instance, arguments.operand or arguments.topic, options)
         sink.write([found.entry])
     show_words(invocation, found.summary, found.values, arguments.summary)
     return 0

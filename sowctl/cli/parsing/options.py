@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Struct
 
-from sowctl.declarations import Argument, declare_option
+from sowctl.declarations import Argument, Option, declare_option
 from sowctl.engine.options import Filter, Fresh
 from sowctl.errors import UsageError
 
@@ -20,6 +20,12 @@ FINDING_FORMATS = ("text", "json", "sarif", "github", "junit", "gitlab")
 INPUT_FORMATS = ("csv", "tsv", "json", "ndjson", "parquet", "arrow", "msgpack", "sqlite")
 FRAMINGS = ("lines", "json", "nul", "length", "envelope")
 OUTPUT_PANEL = "Output options"
+
+
+def _declare_summary(words: str, *, document: bool = False) -> Option:
+    """Return the option of the report at the end; a ``document`` of it is printed by ``--json``."""
+    return declare_option("--summary", help=words, choices=("text", "json"), panel=OUTPUT_PANEL, document=document)
+
 
 Target: TypeAlias = Annotated[
     str,
@@ -224,20 +230,12 @@ Force: TypeAlias = Annotated[
 Yes: TypeAlias = Annotated[bool, declare_option("--yes", help="Do not ask for confirmation.")]
 Summary: TypeAlias = Annotated[
     str | None,
-    declare_option(
-        "--summary",
-        help="Output format of the final report; json is a line on standard output, after other output.",
-        choices=("text", "json"),
-        panel=OUTPUT_PANEL,
-    ),
+    _declare_summary("Output format of the final report; json is a line on standard output, after other output."),
 ]
 SummaryAfterOutput: TypeAlias = Annotated[
     str | None,
-    declare_option(
-        "--summary",
-        help="Output format of the final report; json is a line on standard output, after that of the commands.",
-        choices=("text", "json"),
-        panel=OUTPUT_PANEL,
+    _declare_summary(
+        "Output format of the final report; json is a line on standard output, after that of the commands.",
         document=True,
     ),
 ]
@@ -252,13 +250,7 @@ EventFormat: TypeAlias = Annotated[
 ]
 Summaries: TypeAlias = Annotated[
     str | None,
-    declare_option(
-        "--summary",
-        help="Output format of the final reports; json is a line for each topic.",
-        choices=("text", "json"),
-        panel=OUTPUT_PANEL,
-        document=True,
-    ),
+    _declare_summary("Output format of the final reports; json is a line for each topic.", document=True),
 ]
 Numbers: TypeAlias = Annotated[
     str | None,

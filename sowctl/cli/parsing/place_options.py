@@ -55,6 +55,15 @@ class PlaceOptions(Struct, frozen=True):
             panel=POSITION_PANEL,
         ),
     ] = False
+    since_last: Annotated[
+        bool,
+        declare_option(
+            "--since-last",
+            help="Start where the last run with this option, target and filter ended, at first at the beginning: same "
+            "as --commit with a --client of its own and the --store sowctl.bookmarks beside the configuration.",
+            panel=POSITION_PANEL,
+        ),
+    ] = False
     ack: Annotated[
         bool,
         declare_option(

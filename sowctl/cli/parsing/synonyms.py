@@ -46,7 +46,6 @@ OPTION_SYNONYMS: Mapping[str, str] = {
     "--no-color": "--color never",
     "--no-colour": "--color never",
     "--ttl": "--expiration",
-    "--since-last": "--store",
     "--checkpoint": "--store",
     "--incremental": "--changes",
     "--cdc": "--changes",

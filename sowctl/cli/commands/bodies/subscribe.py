@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.cli.commands.bodies.input_lines import MAX_LINE_BYTES, InputReader, LineAssembler
 from sowctl.cli.context import Invocation
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 
 MAX_PENDING_LINES = 1000
+LAST_PLACE_STORE, LAST_PLACE_CLIENT = "sowctl.bookmarks", "sowctl"
+"""The bookmark store of ``--since-last``, beside the configuration, and the client of its positions."""
 """Control lines that are kept until the subscription waits; further ones stay where they are."""
 
 
@@ -208,6 +211,7 @@ def follow_topics(
     from sowctl.engine.topics.targets import Target
     from sowctl.engine.verbs.query import report_unknown_fields
 
+    place = _apply_since_last(invocation, place)
     names, message_type, literal = followed.names, followed.message_type, followed.literal
     if asked.deletes and format == "raw":
         raise UsageError(
@@ -230,6 +234,18 @@ def follow_topics(
                 invocation, instance, format=format, controlled=controlled, several=several, places=places
             )
             printing.run(topics, asked, _build_resolver(instance, names, message_type, literal=literal))
+
+
+def _apply_since_last(invocation: Invocation, place: PlaceOptions) -> PlaceOptions:
+    """Return the options that ``--since-last`` stands for. Raises UsageError ``SOW-CLI-012`` beside one of them."""
+    if not place.since_last:
+        return place
+    given = {"--store": place.store, "--client": place.client, "--store-config": place.store_config}
+    if found := next((name for name, value in given.items() if value is not None), None):
+        message = f"--since-last and {found} exclude each other"
+        raise UsageError("SOW-CLI-012", message, hint="give --store, --client and --commit for a place of your own")
+    store = invocation.find_config_path().absolute().parent / LAST_PLACE_STORE
+    return replace(place, store=str(store), client=LAST_PLACE_CLIENT, commit=True)
 
 
 def follow_query(

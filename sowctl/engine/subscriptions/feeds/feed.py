@@ -110,7 +110,7 @@ class Feed:
         """Yield the events that one batch of changes causes."""
         wanted = self._filter_matching(changes)
         if not self.wanted.options.sow and combine_flags(changes.values) & TOMBSTONE_FLAG:
-            # Whoever keeps records up to date by such a subscription would keep deleted ones.
+            # A copy of the records that is updated by such a subscription would keep deleted ones.
             self._instance.notify_once(
                 "deletions of a subscription", "deletions are not printed; --deletes prints them, and expirations"
             )
