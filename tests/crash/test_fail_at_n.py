@@ -25,7 +25,7 @@ FAILURES = [
     (errno.EINTR, True, False),
 ]
 
-STRIDE = 41
+STRIDE = 83
 """In the short form every so many-th call fails, from a random one on, with one of the failures in turn."""
 LEAST = 3
 """So many calls are tried at least, however few a verb makes."""

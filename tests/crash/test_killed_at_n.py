@@ -20,7 +20,7 @@ from tests.crash.test_fail_at_n import again, calls, chosen, judge, prepared
 from tests.support.faults import CountingSeam, KillAt
 from tests.support.verbs import CASES, IDS, JOURNAL, LOGGED, Plot, Template, Verb, grown, problems, rebuilt_is_live
 
-STRIDE = 53
+STRIDE = 97
 """In the short form a verb is killed, or interrupted, at every so many-th call, from a random one on."""
 
 

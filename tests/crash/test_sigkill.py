@@ -130,7 +130,7 @@ def _rounds(memory: Path, seed: int, deep: bool) -> None:
     plot = Plot(memory / "lab", journal_size=20_000)
     rounds = Rounds(plot, chance)
     rounds.before = plot.contents()
-    count = 5000 if deep else 60
+    count = 5000 if deep else 50
     for number in range(count):
         rounds.round(publishers=1 if number % 4 else 3)
         assert rounds.lost == [], f"round {number}"
