@@ -270,7 +270,7 @@ class _StagedCommit:
             for block in journal.journal.iter_blocks(after=first - 1, topic=writer.ref):
                 writer.memtable.fold_block(block, writer.ref, first - 1)
                 if writer.is_full():
-                    writer.flush(journal.lineage, block.last_txid, block=block.identity)
+                    writer.flush(journal.lineage, block.last_txid, block.identity, at_once=True)
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
 
     def _write_store_directly(self, writer: StoreWriter) -> None:

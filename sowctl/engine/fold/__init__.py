@@ -4,7 +4,8 @@
 * ``memtable``: the entries after the position of a store, newest value per key: in sorted runs, then in memory.
 * ``entry_columns``: published records of a memtable as columns, packed into stored values on demand.
 * ``merge_layers``: changes of several layers merged in key order, also with the records of a store.
-* ``limits``: limits of a memtable, and the choice between applying in place, a run, and a new store.
+* ``limits``: limits of a memtable, and the figures of flushes, folds and removals.
+* ``flush_plan``: the decision when and how a memtable is flushed.
 * ``apply``: a memtable applied to a store, in one transaction with the store's position.
 * ``removal``: removal of expired records, and of versions outside the window.
 * ``runs``: a memtable written to a sorted run beside the store; which runs continue a store.

@@ -172,9 +172,9 @@ class WriteSession:
                     if force:
                         topic.apply(*position, block=block)
                     elif ending:
-                        topic.flush_at_end(*position, block=block)
+                        topic.flush_at_end(*position, block)
                     else:
-                        topic.flush(*position, block=block, later=True)
+                        topic.flush(*position, block)
 
     def apply_all(self) -> None:
         """Apply everything, under the journal's lock."""
@@ -194,7 +194,7 @@ class WriteSession:
                 self._merge_topic(topic, ending=ending)
 
     def _merge_topic(self, topic: StoreWriter, *, ending: bool) -> None:
-        if not topic.due:
+        if not topic.is_merge_due:
             # At the end of a session all runs would have been merged.
             while not ending and (runs := topic.runs_to_compact()):
                 joined = topic.compact(runs)

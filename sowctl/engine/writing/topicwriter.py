@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.apply import apply_memtable
+from sowctl.engine.fold.flush_plan import (
+    FlushFigures,
+    FlushPlan,
+    FlushStep,
+    describe_flush,
+    plan_final_flush,
+    plan_flush,
+    plan_forced_flush,
+)
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.merge_layers import merge_changes
@@ -85,8 +94,8 @@ def is_volatile(config: TopicConfig) -> bool:
 class StoreWriter:
     """A topic's store with its memtable. ``last_time`` is the highest time that the topic has seen.
 
-    ``flushes``: the memtable goes into sorted runs when it is full, and not into the store. ``due``: it is to be merged
-    with the store, which the session does while it holds no lock.
+    ``is_bulk_load``: a full memtable goes into a sorted run, and not into the store. ``is_merge_due``: runs, or the
+    memory of a first load, are to be merged with the store, which the session does while it holds no lock.
     """
 
     def __init__(self, instance: Instance, config: TopicConfig, store: Store, memtable: Memtable) -> None:
@@ -102,8 +111,8 @@ class StoreWriter:
         self.last_txid = 0
         self.last_time = 0
         self.remove_expired_at: int | None = None
-        self.flushes = False
-        self.due = False
+        self.is_bulk_load = False
+        self.is_merge_due = False
         self._applied = 0
         # The keys that store and runs may have, where this writer has merged them; None where that is not known.
         self._known: KeyFilter | None = None
@@ -206,7 +215,7 @@ class StoreWriter:
         if (
             waiting is not None
             and not self.memtable.packed_changes
-            and (self.flushes or self._is_empty)
+            and (self.is_bulk_load or self._is_empty)
             and self._is_mergeable
         ):
             keys, size = limits.compute_column_limits(first=self._is_empty and not self.memtable.runs)
@@ -241,39 +250,76 @@ class StoreWriter:
                 places = find_unexpired(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
 
-    def flush(self, lineage: bytes, upto: int, block: AppliedBlock | None = None, *, later: bool = False) -> None:
-        """Let go of what the memtable holds in memory: into the store, into a run, or, with the runs, into a new store.
+    def flush(self, lineage: bytes, upto: int, block: AppliedBlock | None, *, at_once: bool = False) -> None:
+        """Flush a full memtable as :func:`plan_flush` says; unless ``at_once``, a merge may be due then.
 
-        ``later``: what goes into a new store is only put into a run, and is due then; a first load stays in memory.
-        Other arguments and errors as of :meth:`apply`. The journal's lock is held, and what the memtable holds is
-        synced.
+        Arguments and errors as of :meth:`apply`. The journal's lock is held, and what the memtable holds is synced.
         """
+        figures = self._measure_figures(block)
+        self._carry_out(figures, plan_flush(figures, at_once=at_once), lineage, upto, block)
+        while at_once and (runs := self.runs_to_compact()):
+            self.install_run(runs, self.compact(runs))
+
+    def flush_at_end(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
+        """The end of a session: flush as :func:`plan_final_flush` says; a merge may be due then."""
+        figures = self._measure_figures(block)
+        self._carry_out(figures, plan_final_flush(figures, is_full=self.is_full()), lineage, upto, block)
+
+    def apply(
+        self,
+        lineage: bytes,
+        upto: int,
+        sequences: dict[int, int] | None = None,
+        block: AppliedBlock | None = None,
+    ) -> None:
+        """Put all changes into the store; also remove, bit by bit, what had expired when the session began.
+
+        ``block`` is the journal's block that ends with ``upto``.
+        """
+        # Each batch of a topic without a journal comes here: nothing is measured for it.
+        if not self.journalled:
+            self._apply_in_place(lineage, upto, sequences, block)
+            return
+        figures = self._measure_figures(block)
+        self._carry_out(figures, plan_forced_flush(figures), lineage, upto, block)
+
+    def _measure_figures(self, block: AppliedBlock | None) -> FlushFigures:
+        memtable = self.memtable
         with add_replay_hint(self.config):
-            held = self._count_stored_records()
-            # Into an empty store, keys are appended in order; what is too much for one transaction, into a new file.
-            if block is None or not self._is_mergeable or (not held and not self._needs_new_store()):
-                self.apply(lineage, upto, block=block)
-                return
-            self.flushes = self.flushes or limits.needs_runs(
-                self._applied + len(self.memtable), held, history=self.rule is not None
+            meta = self.store.read_meta()
+            records, history = meta.records + meta.versions, self.rule is not None
+            return FlushFigures(
+                changes=len(memtable),
+                memory_changes=memtable.memory_change_count,
+                held_bytes=memtable.held_bytes,
+                runs=len(memtable.runs),
+                records=records,
+                file_bytes=self.store.read_file_size(),
+                applied_changes=self._applied,
+                has_history=history,
+                allows_runs=self.journalled and block is not None and supports_runs(meta, history=history),
+                is_bulk_load=self.is_bulk_load,
+                is_merge_running=self._is_merge_running(),
             )
-            if not self.flushes and not self._is_merge_running():
-                self.apply(lineage, upto, block=block)
-            else:
-                self.due = limits.needs_merge(len(self.memtable), held)
-                if self.due and not later:
-                    self._merge_now(lineage, upto, block)
-                elif not (self.due and self._is_first_load):
-                    self._flush_memtable(lineage, upto, block)
-                if not later:
-                    self.due = False
-                    while runs := self.runs_to_compact():
-                        self.install_run(runs, self.compact(runs))
+
+    def _carry_out(
+        self, figures: FlushFigures, plan: FlushPlan, lineage: bytes, upto: int, block: AppliedBlock | None
+    ) -> None:
+        self._instance.tell_more(f"topic {self.config.name}: {describe_flush(figures, plan)}")
+        self.is_bulk_load, self.is_merge_due = plan.is_bulk_load, plan.merge
+        with add_replay_hint(self.config):
+            if plan.step is FlushStep.IN_PLACE:
+                self._apply_in_place(lineage, upto, None, block)
+            elif plan.step is FlushStep.NEW_STORE:
+                self._merge_now(lineage, upto, block)
+            elif plan.step is FlushStep.RUN:
+                assert block is not None  # no plan has a run otherwise
+                self._flush_to_run(lineage, upto, block)
             self._set_limits()
 
     def runs_to_compact(self) -> list[SortedRun]:
         """The runs that are to become one, as there are so many of about one size; may be none."""
-        count = limits.count_runs_to_compact([len(run) for run in self.memtable.runs]) if self.flushes else 0
+        count = limits.count_runs_to_compact([len(run) for run in self.memtable.runs]) if self.is_bulk_load else 0
         return self.memtable.runs[-count:] if count else []
 
     def compact(self, runs: Sequence[SortedRun]) -> SortedRun:
@@ -285,25 +331,6 @@ class StoreWriter:
         """Put it in their place, under the journal's lock."""
         replace_runs(self.memtable, runs, joined)
 
-    def flush_at_end(self, lineage: bytes, upto: int, block: AppliedBlock | None = None) -> None:
-        """The end of a session: as :meth:`apply`, but runs of others that are small beside the store stay there.
-
-        What is behind them stays in the journal, until there is enough of both to be merged; so it does while another
-        process merges. What goes into a new store is only put into a run, and is due then; a first load stays in
-        memory.
-        """
-        if (self.memtable.runs or self._is_empty) and not self.flushes and not self.is_full():
-            with add_replay_hint(self.config):
-                if limits.are_runs_small(len(self.memtable), self._count_stored_records()) or self._is_merge_running():
-                    return
-        if block is not None and self._needs_new_store():
-            with add_replay_hint(self.config):
-                if self.memtable.memory_change_count and not self._is_first_load:
-                    self._flush_memtable(lineage, upto, block)
-                self.due = True
-            return
-        self.apply(lineage, upto, block=block)
-
     def _count_stored_records(self) -> int:
         """Records and versions of the store: what a merge writes besides the changes."""
         meta = self.store.read_meta()
@@ -313,38 +340,15 @@ class StoreWriter:
         """Return whether another process is merging runs into the store, or a first load, or is making it anew."""
         return (bool(self.memtable.runs) or self._is_empty) and is_being_built(self.store.path)
 
-    def _needs_new_store(self) -> bool:
-        """Return whether the memtable is applied by a merge, and not in place."""
-        first = self._is_empty and self.rule is None
-        if not (self.memtable.runs or self.flushes or first) or not self._is_mergeable:
-            return False
-        return self._exceeds_transaction or bool(self.flushes and self.memtable.runs)
-
-    @property
-    def _is_first_load(self) -> bool:
-        """Return whether the new store is made of memory alone: no run of it is needed for that."""
-        return self._is_empty and self.rule is None and not self.memtable.runs and not is_being_built(self.store.path)
-
-    def _flush_memtable(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
+    def _flush_to_run(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
         if self._known is not None:
             self._known.add_keys(self.memtable.list_memory_keys())
         flush_to_run(self._instance, self.config, self.store, self.memtable, lineage, upto, block)
 
-    def apply(
-        self,
-        lineage: bytes,
-        upto: int,
-        sequences: dict[int, int] | None = None,
-        block: AppliedBlock | None = None,
+    def _apply_in_place(
+        self, lineage: bytes, upto: int, sequences: dict[int, int] | None, block: AppliedBlock | None
     ) -> None:
-        """Put the memtable into the store; also remove, bit by bit, what had expired when the session began.
-
-        ``block`` is the journal's block that ends with ``upto``.
-        """
         with add_replay_hint(self.config):
-            if self._needs_new_store():
-                self._merge_now(lineage, upto, block)
-                return
             # So little that it fits into memory, and into one transaction.
             if self.memtable.runs:
                 self.memtable.load_runs()
@@ -366,12 +370,6 @@ class StoreWriter:
         if done.expired < FOLD_LIMITS.max_piggyback_expired_records:
             self.remove_expired_at = None
         self._refresh_after_apply(lineage)
-
-    @property
-    def _exceeds_transaction(self) -> bool:
-        """Return whether runs and memory hold more than one transaction of the store may change."""
-        keys, size = limits.compute_in_place_limits(self.store.read_file_size())
-        return len(self.memtable) >= keys or self.memtable.held_bytes >= size
 
     @property
     def _is_mergeable(self) -> bool:
@@ -405,7 +403,7 @@ class StoreWriter:
         from sowctl.engine.fold.compaction import StoreMerge
         from sowctl.engine.fold.keyfilter import KeyFilter
 
-        self.due = False
+        self.is_merge_due = False
         if self._is_merge_running():
             return None
         with add_replay_hint(self.config):
@@ -415,7 +413,7 @@ class StoreWriter:
                 again = build_refold(self._instance, self.config, path, self.store.read_meta())
                 memtable = Memtable(history=self.rule is not None, base=memtable.base, runs=memtable.runs, again=again)
                 lineage, upto, block = last.state.lineage, last.last_txid, last.state.block
-            elif not (self._is_first_load and self._needs_new_store()):
+            elif not ((figures := self._measure_figures(block)).is_first_load and figures.needs_new_store):
                 return None
             # The former one goes first: two of them are much memory.
             self._known = None
@@ -460,5 +458,7 @@ class StoreWriter:
     def _set_limits(self) -> None:
         self._is_empty = not self._count_stored_records()
         self.limits = (
-            limits.compute_run_limits() if self.flushes else limits.compute_in_place_limits(self.store.read_file_size())
+            limits.compute_run_limits()
+            if self.is_bulk_load
+            else limits.compute_in_place_limits(self.store.read_file_size())
         )

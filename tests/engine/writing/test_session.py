@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 
+from sowctl.engine.fold.flush_plan import FlushStep
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.writing.session import WriteSession, read_recorded_sequence
 from sowctl.errors import ConfigError, LockedError
@@ -39,6 +41,13 @@ def test_a_batch_sees_what_others_published_before_it(lab: Lab) -> None:
         with session.hold_batch_locks([writer]):
             assert writer.last_txid == 2
             assert session.journal.last_txid == 2
+
+
+def test_each_flush_is_explained_to_who_asks(lab: Lab) -> None:
+    notes: list[str] = []
+    instance = replace(lab.open(), tell_more=notes.append)
+    instance.topic("t").publish([message(id=1).encode()])
+    assert [note for note in notes if FlushStep.IN_PLACE.value in note] == notes != []
 
 
 def test_a_batch_holds_the_locks_until_it_ends(lab: Lab) -> None:

@@ -1,0 +1,138 @@
+"""Plans of flushes as a table of figures, without a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from sowctl.engine.fold.flush_plan import (
+    FlushFigures,
+    FlushPlan,
+    FlushStep,
+    describe_flush,
+    plan_final_flush,
+    plan_flush,
+    plan_forced_flush,
+)
+from sowctl.engine.fold.limits import MEMTABLE_LIMITS
+
+KEEP, IN_PLACE, RUN, NEW_STORE = FlushStep
+MUCH = MEMTABLE_LIMITS.changes
+LARGE = 10 * MUCH
+"""Records of a store beside which what fits into memory is small."""
+
+
+def _figures(**known: Any) -> FlushFigures:
+    usual = {"changes": 1000, "memory_changes": 1000, "held_bytes": 200_000, "runs": 0, "records": LARGE}
+    return FlushFigures(**(usual | {"file_bytes": known.get("records", LARGE) * 250} | known))
+
+
+@pytest.mark.parametrize(
+    ("known", "step", "merge", "bulk"),
+    [
+        ({"allows_runs": False, "records": 10, "changes": MUCH}, IN_PLACE, False, False),
+        ({"records": 0}, IN_PLACE, False, False),
+        # the first load of a topic stays in memory until the new store is filled
+        ({"records": 0, "changes": MUCH}, KEEP, True, True),
+        ({"records": 0, "changes": MUCH, "is_merge_running": True}, RUN, True, True),
+        ({"records": 0, "changes": MUCH, "has_history": True}, IN_PLACE, False, False),
+        ({"changes": LARGE // 5}, IN_PLACE, False, False),
+        ({"changes": LARGE // 4}, RUN, False, True),
+        ({"changes": 1, "applied_changes": LARGE // 4}, RUN, False, True),
+        ({"changes": LARGE // 16, "has_history": True}, RUN, False, True),
+        ({"changes": 1, "is_bulk_load": True}, RUN, False, True),
+        ({"changes": 3 * LARGE, "is_bulk_load": True, "runs": 7}, RUN, True, True),
+        # runs of others, too much for a transaction, and another process that merges
+        ({"changes": LARGE // 5, "runs": 2}, NEW_STORE, False, False),
+        ({"runs": 2}, IN_PLACE, False, False),
+        ({"runs": 2, "is_merge_running": True}, RUN, False, False),
+    ],
+)
+def test_a_full_memtable(known: dict[str, Any], step: FlushStep, merge: bool, bulk: bool) -> None:
+    plan = plan_flush(_figures(**known))
+    assert (plan.step, plan.merge, plan.is_bulk_load) == (step, merge, bulk), plan.reason
+    if merge:
+        # Where nothing waits for the lock, the merge is not put off.
+        step = NEW_STORE
+    at_once = plan_flush(_figures(**known), at_once=True)
+    assert (at_once.step, at_once.merge, at_once.is_bulk_load) == (step, False, bulk), at_once.reason
+
+
+@pytest.mark.parametrize(
+    ("known", "is_full", "step", "merge"),
+    [
+        ({}, False, IN_PLACE, False),
+        ({"records": 0}, False, IN_PLACE, False),
+        ({"records": 0, "is_merge_running": True}, False, KEEP, False),
+        ({"records": 0, "changes": MUCH}, True, KEEP, True),
+        # small runs that others have left stay, unless there is much behind them
+        ({"runs": 1}, False, KEEP, False),
+        ({"runs": 1}, True, IN_PLACE, False),
+        ({"runs": 1, "records": 1000}, False, IN_PLACE, False),
+        # the end of a bulk load
+        ({"is_bulk_load": True}, False, IN_PLACE, False),
+        ({"is_bulk_load": True, "runs": 3}, False, RUN, True),
+        ({"is_bulk_load": True, "runs": 3, "memory_changes": 0}, False, KEEP, True),
+    ],
+)
+def test_the_end_of_a_session(known: dict[str, Any], is_full: bool, step: FlushStep, merge: bool) -> None:
+    plan = plan_final_flush(_figures(**known), is_full=is_full)
+    assert (plan.step, plan.merge) == (step, merge), plan.reason
+
+
+@pytest.mark.parametrize(
+    ("known", "step"),
+    [
+        ({}, IN_PLACE),
+        ({"changes": MUCH}, IN_PLACE),
+        ({"changes": MUCH, "runs": 1}, NEW_STORE),
+        ({"changes": MUCH, "records": 0}, NEW_STORE),
+        ({"changes": 9, "runs": 1, "is_bulk_load": True}, NEW_STORE),
+        ({"changes": MUCH, "runs": 1, "allows_runs": False}, IN_PLACE),
+    ],
+)
+def test_everything_at_once(known: dict[str, Any], step: FlushStep) -> None:
+    plan = plan_forced_flush(_figures(**known))
+    assert (plan.step, plan.merge) == (step, False)
+
+
+FIGURES = st.builds(
+    FlushFigures,
+    changes=st.integers(0, 10_000_000),
+    memory_changes=st.integers(0, 1_000_000),
+    held_bytes=st.integers(0, 1 << 30),
+    runs=st.integers(0, 9),
+    records=st.integers(0, 10_000_000),
+    file_bytes=st.integers(0, 1 << 34),
+    applied_changes=st.integers(0, 10_000_000),
+    has_history=st.booleans(),
+    allows_runs=st.booleans(),
+    is_bulk_load=st.booleans(),
+    is_merge_running=st.booleans(),
+).map(lambda found: found if found.runs else replace(found, memory_changes=found.changes))
+
+
+@given(FIGURES, st.booleans())
+def test_laws(figures: FlushFigures, is_full: bool) -> None:
+    plans: list[FlushPlan] = [
+        plan_flush(figures),
+        plan_flush(figures, at_once=True),
+        plan_final_flush(figures, is_full=is_full),
+        plan_forced_flush(figures),
+    ]
+    for plan in plans:
+        # What has no journal, or more than runs hold, is only ever changed in place.
+        assert figures.allows_runs or plan.step in (IN_PLACE, KEEP)
+        assert figures.allows_runs or not plan.merge
+        # What is merged without the lock is in runs, or the memory of a first load.
+        assert not plan.merge or plan.step is RUN or figures.runs or figures.is_first_load
+        assert plan.step.value in describe_flush(figures, plan)
+    # During a session memory gets free, at once or by the merge that is due.
+    assert plans[0].step is not KEEP or plans[0].merge
+    # At once means at once.
+    assert plans[1].step is not KEEP and not plans[1].merge
+    assert plans[3].step in (IN_PLACE, NEW_STORE) and not plans[3].merge
