@@ -16,24 +16,24 @@ from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import ARRAY_MARKER, NoTemplateError, Template
 from sowctl.messages.json.template_match import (
     LINE_END,
+    WORD_VALUES,
     MessageLines,
-    SlotData,
     TemplateBuilder,
     TemplateCache,
     TemplateMatcher,
     TemplateResult,
 )
-from sowctl.messages.template_columns import WORD_VALUES
 
 if TYPE_CHECKING:
     import numpy
     import pyarrow
 
     from sowctl.messages.json.template_match import NumberForm
+    from sowctl.values.textspans import TextSpans
 
     Numbers = numpy.ndarray[Any, Any]
-    SlotValues = dict[int, SlotData]
-    ColumnBuilder = Callable[[int, SlotValues, bytes], pyarrow.Array]
+    SlotValues = dict[int, Any]
+    ColumnBuilder = Callable[[int, SlotValues], pyarrow.Array]
 
 
 class DecodedBatch(NamedTuple):
@@ -171,8 +171,8 @@ class _ColumnBuilders:
         if not fields or (self._strict and not partial and members.keys() - {field.name for field in fields}):
             raise NoTemplateError
         builds = [self._column_builder(members.get(field.name), field.type) for field in fields]
-        return lambda count, values, raw: pa.StructArray.from_arrays(
-            [build(count, values, raw) for build in builds], fields=fields
+        return lambda count, values: pa.StructArray.from_arrays(
+            [build(count, values) for build in builds], fields=fields
         )
 
     def _column_builder(self, node: Any, kind: pyarrow.DataType) -> ColumnBuilder:
@@ -181,7 +181,7 @@ class _ColumnBuilders:
         import pyarrow.types as t
 
         if node is None:
-            return lambda count, values, raw: pa.nulls(count, kind)
+            return lambda count, values: pa.nulls(count, kind)
         if isinstance(node, dict) and t.is_struct(kind):
             return self.struct_builder(node, kind)
         if isinstance(node, dict) or node is ARRAY_MARKER:
@@ -204,8 +204,8 @@ class _ColumnBuilders:
         # Of an inferred type, only the decoder says what does not fit, and where.
         loses = (self._strict and not t.is_boolean(kind)) or (self._lossless and None in made[1:])
 
-        def build(count: int, values: SlotValues, raw: bytes) -> pyarrow.Array:
-            codes: Any = values[place].data
+        def build(count: int, values: SlotValues) -> pyarrow.Array:
+            codes: Any = values[place]
             if loses and codes.any():
                 raise NoTemplateError
             return known.take(pa.array(codes))
@@ -219,14 +219,14 @@ class _ColumnBuilders:
         if t.is_floating(kind):
             self._wanted[place] = "any"
             # By way of doubles, as the decoder goes: a FLOAT is rounded twice there, too.
-            return lambda count, values, raw: pa.array(values[place].data, pa.float64()).cast(kind, safe=False)
+            return lambda count, values: pa.array(values[place], pa.float64()).cast(kind, safe=False)
         if str(kind) not in INTEGER_BITS or not self._template.slots[place].whole:
             raise NoTemplateError
         self._wanted[place] = "whole"
         bound = 1 << INTEGER_BITS[str(kind)]
 
-        def build(count: int, values: SlotValues, raw: bytes) -> pyarrow.Array:
-            numbers: Any = values[place].data
+        def build(count: int, values: SlotValues) -> pyarrow.Array:
+            numbers: Any = values[place]
             if bound < 1 << 63:
                 fits = (numbers >= -bound) & (numbers < bound)
                 if not fits.all():
@@ -242,13 +242,13 @@ class _ColumnBuilders:
 
         self._wanted[place] = "whole"
         if t.is_string(kind):
-            return lambda count, values, raw: build_strings(raw, *values[place].places)
+            return lambda count, values: build_strings(values[place])
         if self._strict:
             raise NoTemplateError
         coerce, lossless = build_coercion(kind), self._lossless
 
-        def build(count: int, values: SlotValues, raw: bytes) -> pyarrow.Array:
-            made = list(map(coerce, build_strings(raw, *values[place].places).to_pylist()))
+        def build(count: int, values: SlotValues) -> pyarrow.Array:
+            made = list(map(coerce, build_strings(values[place]).to_pylist()))
             if lossless and None in made:
                 raise NoTemplateError
             return build_column(made, kind)
@@ -256,14 +256,14 @@ class _ColumnBuilders:
         return build
 
 
-def build_strings(raw: bytes, begins: Numbers, ends: Numbers) -> pyarrow.Array:
-    """STRING of stretches of a text, in ascending order."""
+def build_strings(texts: TextSpans) -> pyarrow.Array:
+    """STRING of texts that lie in ascending order."""
     import numpy as np
     import pyarrow as pa
 
-    count = len(begins)
+    count = len(texts)
     offsets = np.empty(2 * count, "<i4")
-    offsets[::2], offsets[1::2] = begins, ends
+    offsets[::2], offsets[1::2] = texts.begins, texts.ends
     # Every second one is what lies between two stretches.
-    pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
+    pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(texts.raw)])
     return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype="i4")))

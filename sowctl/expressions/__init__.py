@@ -11,7 +11,7 @@ In the order in which a text is processed:
 * ``translation``: texts of other languages, as suggestions in errors.
 * ``remarks``: remarks on filters that mean something else than in SQL.
 * ``compiler``: texts to filters, values, projections and constructed fields.
-* ``columns``: the columnar evaluator over numpy columns, with the results of the row evaluator.
+* ``columns``: the columnar evaluator over columns of values, with the results of the row evaluator.
 * ``environment``: the inputs of an expression besides the message: clock, names, a record's header.
 
 The tables of this package are the source of the manual page (:mod:`sowctl.cli.manual.expressionpage`).

@@ -3,7 +3,7 @@
 * ``framing``: a stream of bytes split into messages; envelopes with metadata.
 * ``types``: the table of types; a new type is a row there, and its file.
 * ``base``: the protocol of message types, and their errors.
-* ``template_columns``: the protocol of types that also give numpy columns.
+* ``template_columns``: the protocol of types that also give columns.
 * ``definition``: a message type as the configuration defines it.
 * ``native_values``: messages made of Python values.
 * ``directives``: a select list as a tree of paths, for types whose messages are trees.

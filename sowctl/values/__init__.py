@@ -5,7 +5,8 @@
 * ``scalars``: NULL, numeric reading, text, truth, comparison.
 * ``order``: the common reading of a set, and sort keys.
 * ``jsontree``: JSON text as values that keep numbers as written.
-* ``lazynumbers``: numbers with their texts, made on demand.
+* ``textspans``: texts that lie in one buffer, and numbers with such texts, made on demand.
+* ``column``: columns of slot values in Arrow's layout.
 * ``differences``: the differences between two messages.
 * ``rawmembers``: the members of a JSON object with their bytes.
 * ``jsonline``: rows of this program - errors, reports, rejects, progress - as lines of JSON.

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from sowctl.cli.manual.expressionpage import PAGE_FILE
-from sowctl.expressions.columns.column import build_column
 from sowctl.expressions.columns.grouping import MessageColumns, add_columns
 from sowctl.expressions.compiler import compile_filter, compile_projection
 from sowctl.expressions.context import Context
@@ -27,6 +26,7 @@ from sowctl.expressions.functions.table import (
 from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.messages.json.text import format_json
+from sowctl.values.column import build_column
 from tests.support import jsonslots
 
 MAN = Path(__file__).parents[2] / "man"

@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.expressions.columns.column import Array, Column, Kind, build_column, choose_code_type
-from sowctl.expressions.columns.selection import concatenate_columns, take_rows
 from sowctl.messages.base import build_column_extractor
-from sowctl.messages.template_columns import find_template_reader
+from sowctl.messages.template_columns import TemplateColumns, find_template_reader
 from sowctl.store.codec import KEY_SIZE, extract_payloads, extract_raw_stamps
+from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type, concatenate_columns
 from sowctl.values.fields import Slot
 from sowctl.values.scalars import to_text
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import MatchedPairs
     from sowctl.messages.base import MessageType
-    from sowctl.messages.template_columns import Lines, SlotColumn
+    from sowctl.messages.template_columns import Lines
     from sowctl.store.read import RecordLines
     from sowctl.values.fields import Refusal
     from sowctl.values.paths import Path
@@ -58,13 +57,6 @@ class BlockPart(NamedTuple):
     times: Array
     keys: Array
     texts: Sequence[Column] = ()
-
-
-class _BlockPiece(NamedTuple):
-    """Records read in one way: their row numbers (None: all), the columns of slots, then of key texts."""
-
-    places: Array | None
-    columns: Sequence[Column]
 
 
 def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> Iterator[RecordBlock]:
@@ -136,32 +128,34 @@ class BlockColumnReader:
         pieces = self._read_template_pieces(block)
         return None if pieces is None else self._build_part(block, _merge_pieces(pieces))
 
-    def _build_part(self, block: RecordBlock, piece: _BlockPiece) -> BlockPart:
+    def _build_part(self, block: RecordBlock, piece: TemplateColumns) -> BlockPart:
         columns, texts = piece.columns[: self._width], piece.columns[self._width :]
         keys = np.frombuffer(block.keys, ">u8")
-        if piece.places is None:
+        if piece.rows is None:
             return BlockPart(columns, block.txids, block.times, keys, texts)
-        return BlockPart(columns, block.txids[piece.places], block.times[piece.places], keys[piece.places], texts)
+        return BlockPart(columns, block.txids[piece.rows], block.times[piece.rows], keys[piece.rows], texts)
 
-    def _read_pieces(self, block: RecordBlock) -> list[_BlockPiece]:
+    def _read_pieces(self, block: RecordBlock) -> list[TemplateColumns]:
         pieces = self._read_template_pieces(block)
-        return [_BlockPiece(None, self._decode_columns(block, block.messages, None))] if pieces is None else pieces
+        return [TemplateColumns(None, self._decode_columns(block, block.messages, None))] if pieces is None else pieces
 
-    def _read_template_pieces(self, block: RecordBlock) -> list[_BlockPiece] | None:
+    def _read_template_pieces(self, block: RecordBlock) -> list[TemplateColumns] | None:
         if self._shaped is None or self._shaped.prefers_rows(len(block.messages)):
             return None
         read = self._shaped.read_columns(block.messages, block.lines)
         if read is None:
             return None
         shaped, left = read
-        pieces = [_BlockPiece(piece.rows, self._build_template_columns(piece.columns)) for piece in shaped]
+        pieces = [
+            TemplateColumns(
+                piece.rows, [*piece.columns[: self._width], *map(_build_key_column, piece.columns[self._width :])]
+            )
+            for piece in shaped
+        ]
         if len(left):
             some = [block.messages[place] for place in left.tolist()]
-            pieces.append(_BlockPiece(left, self._decode_columns(block, some, left)))
+            pieces.append(TemplateColumns(left, self._decode_columns(block, some, left)))
         return pieces
-
-    def _build_template_columns(self, columns: Sequence[SlotColumn]) -> list[Column]:
-        return [*map(_build_column, columns[: self._width]), *map(_build_key_column, columns[self._width :])]
 
     def _decode_columns(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> list[Column]:
         columns, refused = self._decoded(list(messages))
@@ -175,59 +169,22 @@ class BlockColumnReader:
         return found
 
 
-def _merge_pieces(pieces: Sequence[_BlockPiece]) -> _BlockPiece:
+def _merge_pieces(pieces: Sequence[TemplateColumns]) -> TemplateColumns:
     """All records of a block, in their order."""
     if len(pieces) == 1:
         return pieces[0]
-    order = np.argsort(np.concatenate([piece.places for piece in pieces if piece.places is not None]))
+    order = np.argsort(np.concatenate([piece.rows for piece in pieces if piece.rows is not None]))
     several = zip(*(piece.columns for piece in pieces), strict=True)
-    return _BlockPiece(None, [take_rows(concatenate_columns(columns), order) for columns in several])
+    return TemplateColumns(None, [concatenate_columns(columns).take(order) for columns in several])
 
 
-def _build_key_column(read: SlotColumn) -> Column:
+def _build_key_column(column: Column) -> Column:
     """The texts of a slot's column, as ``build_key_extractor`` of a message type gives them."""
-    if read.data is None or read.kind == "texts":
-        return _build_column(read)
-    if read.kind == "integers":
+    if column.kind in (Kind.NULL, Kind.STRING):
+        return column
+    if column.kind is Kind.I64:
         # Each integer has one spelling.
-        known, codes = np.unique(read.data, return_inverse=True)
+        known, codes = np.unique(column.data, return_inverse=True)
         words = [b"%d" % number for number in known.tolist()]
-        return Column(Kind.STRING, read.size, codes.astype(choose_code_type(len(words))), words=words)
-    return build_column(list(map(to_text, read.list_values())))
-
-
-def _build_column(read: SlotColumn) -> Column:
-    """A slot's column as expressions take it. NULL is a code of its own there, and the empty text is NULL."""
-    if read.data is None:
-        return Column(Kind.NULL, read.size)
-    if read.kind == "texts":
-        return _build_text_column(read.data, read.texts)
-    if read.kind == "words":
-        return _build_word_column(read.data)
-    kind = Kind.I64 if read.kind == "integers" else Kind.DOUBLE
-    return Column(kind, read.size, read.data, source=read.spelled, texts=read.spelled is not None)
-
-
-def _build_text_column(codes: Array, texts: Sequence[bytes]) -> Column:
-    # NULL has the code behind those of the words.
-    words = [text for text in texts if text]
-    nothing = len(words)
-    if not words:
-        return Column(Kind.NULL, len(codes))
-    kind = choose_code_type(nothing)
-    if nothing == len(texts):
-        return Column(Kind.STRING, len(codes), codes.astype(kind), words=words)
-    # The codes of what stands behind the empty text move by one, since that is no word.
-    numbers = np.arange(len(texts))
-    empty = texts.index(b"")
-    numbers[empty + 1 :] -= 1
-    numbers[empty] = nothing
-    return Column(Kind.STRING, len(codes), numbers.astype(kind)[codes], words=words)
-
-
-def _build_word_column(codes: Array) -> Column:
-    """The column of codes of :data:`~sowctl.messages.template_columns.WORD_VALUES`: NULL, TRUE and FALSE."""
-    nulls = codes == 0
-    if nulls.all():
-        return Column(Kind.NULL, len(codes))
-    return Column(Kind.BOOL, len(codes), codes == 1, nulls if nulls.any() else None)
+        return Column(Kind.STRING, column.size, codes.astype(choose_code_type(len(words))), dictionary=words)
+    return build_column(list(map(to_text, column.read_values())))

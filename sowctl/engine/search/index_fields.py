@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from sowctl.engine.search.index_lookup import IndexColumns
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import StoredSource
-    from sowctl.expressions.columns import Column
     from sowctl.memo.column import MemoColumn as Memo
     from sowctl.memo.column import NumberColumn
+    from sowctl.values.column import Column
 
 StampedRows: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
 """Rows, and txid and time of their records."""
@@ -122,9 +122,8 @@ def read_column(memo: Memo, places: Any) -> Column:
     """The values of a memo index at ``places`` (None: all). Raises BadMemo."""
     import numpy as np
 
-    from sowctl.expressions.columns import Column, Kind
-    from sowctl.expressions.columns.column import build_column
     from sowctl.memo.column import NumberColumn, StringColumn
+    from sowctl.values.column import Column, Kind, build_column
 
     if isinstance(memo, StringColumn):
         # Each different text has a code: rows are compared and grouped by numbers, and the texts are only named at the
@@ -132,7 +131,7 @@ def read_column(memo: Memo, places: Any) -> Column:
         codes: Any = np.frombuffer(memo.codes, memo.codes.format)
         size = len(codes) if places is None else len(places)
         words = [text.encode() if isinstance(text, str) else text for text in memo.read_distinct_values()]
-        return Column(Kind.STRING, size, codes if places is None else codes[places], words=words)  # type: ignore[arg-type]  # texts alone
+        return Column(Kind.STRING, size, codes if places is None else codes[places], dictionary=words)  # type: ignore[arg-type]  # texts alone
     if isinstance(memo, NumberColumn):
         return _read_number_column(memo, places)
     values = memo.read_values()
@@ -142,8 +141,8 @@ def read_column(memo: Memo, places: Any) -> Column:
 def _read_number_column(memo: NumberColumn, places: Any) -> Column:
     import numpy as np
 
-    from sowctl.expressions.columns import Column, Kind
     from sowctl.memo.column import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
+    from sowctl.values.column import Column, Kind
 
     data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
     marks: Any = np.frombuffer(memo.marks, np.uint8) if len(memo.marks) else None

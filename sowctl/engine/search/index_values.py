@@ -20,11 +20,11 @@ import numpy as np
 from sowctl.engine.search.blocks import BlockColumnReader, RecordBlock, build_line_block
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.forked_process import ForkedProcess, count_processors
-from sowctl.expressions.columns.column import Column, Kind
 from sowctl.memo.builder import ColumnBuilder
 from sowctl.messages.base import build_column_extractor
 from sowctl.messages.template_columns import find_template_reader
 from sowctl.store.codec import KEY_SIZE, extract_payloads, extract_raw_stamps
+from sowctl.values.column import Column, Kind
 
 if TYPE_CHECKING:
     from sowctl.messages.base import MessageType

@@ -21,14 +21,13 @@ from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.plan import build_order_slot
 from sowctl.messages.template_columns import find_template_reader
 from sowctl.store.codec import KEY_SIZE
+from sowctl.values.column import NUMERIC_KINDS, Array, Column, Kind
 
 if TYPE_CHECKING:
     from sowctl.engine.search.plan import PartReducer
     from sowctl.engine.sources.source import MatchedPairs
-    from sowctl.expressions.columns.column import Array
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.messages.base import MessageType
-    from sowctl.messages.template_columns import SlotColumn
     from sowctl.store.read import LineBatch, RecordLines
     from sowctl.store.snapshot import Snapshot
 
@@ -90,19 +89,19 @@ class TopKFilter:
         chosen = [left]
         for rows, columns in pieces:
             for number, column in enumerate(columns):
-                self._numbers[number] |= _holds_numbers(column)
+                # Where a column has a number or Boolean, texts of its set are read as numbers.
+                self._numbers[number] |= column.kind in NUMERIC_KINDS
             stays = self._select_candidates(columns[0])
             some = whole if rows is None else rows
             chosen.append(some if stays is None else some[stays])
         return np.sort(np.concatenate(chosen))
 
-    def _select_candidates(self, column: SlotColumn) -> Array | None:
+    def _select_candidates(self, column: Column) -> Array | None:
         """Return which values of the first field may be among the first; None for all."""
-        data = column.data
-        if data is None or column.kind not in ("integers", "doubles"):
+        if column.kind not in (Kind.I64, Kind.DOUBLE):
             return None
         # An Integer that is not behind another number is not behind it as a Double either: rounding keeps the order.
-        numbers = data.astype(np.float64)
+        numbers = column.data.astype(np.float64)
         if self._descending:
             numbers = -numbers
         # The best numbers so far, those of this block among them: so many records come before one that is behind all
@@ -114,10 +113,3 @@ class TopKFilter:
         self._best = best
         # NaN is neither before nor behind, so it stays.
         return None if len(best) < self._wanted else ~(numbers > best.max())
-
-
-def _holds_numbers(column: SlotColumn) -> bool:
-    """Return whether a column has a number or Boolean, so that texts of its set are read as numbers."""
-    if column.kind == "words":
-        return column.data is not None and bool(column.data.any())
-    return column.kind in ("integers", "doubles")

@@ -23,12 +23,11 @@ from sowctl.engine.views.joins import Texts
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import build_matcher, build_unreadable_error
 from sowctl.errors import SowError
-from sowctl.expressions.columns.column import Array, Column, Kind, build_column
 from sowctl.expressions.columns.grouping import ColumnBatch, Grouper, MessageColumns, number_groups
 from sowctl.expressions.columns.program import ColumnProgram
-from sowctl.expressions.columns.selection import concatenate_columns, take_rows, take_values
 from sowctl.expressions.compiler import Filter
 from sowctl.expressions.environment import TIME_LIMIT_CODE
+from sowctl.values.column import Array, Column, Kind, build_column, concatenate_columns
 from sowctl.values.fields import ValueList
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ class AttachedRecords:
         self.txids = np.concatenate([*(part.txids for part in found), np.zeros(1, np.uint64)])
         self.times = np.concatenate([*(part.times for part in found), np.array([_EARLIEST_TIME])])
         none = len(self.txids) - 1
-        keys = [take_rows(self.texts[side], slice(none)) for side in sides]
+        keys = [self.texts[side].take(slice(none)) for side in sides]
         codes, tuples = number_distinct(keys, none)
         # Stable, so that the partners of a row stand in key order.
         self._order = np.append(np.argsort(codes, kind="stable"), none)
@@ -147,12 +146,12 @@ def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Tex
     codes, count = number_groups(texts, size)
     some = np.zeros(count, np.int64)
     some[codes] = np.arange(size)
-    found: list[Texts] = list(zip(*(take_values(column, some) for column in texts), strict=True))
+    found: list[Texts] = list(zip(*(column.take_values(some) for column in texts), strict=True))
     return codes, found
 
 
 def _cut(part: BlockPart, places: slice) -> BlockPart:
-    columns, texts = ([take_rows(column, places) for column in some] for some in (part.columns, part.texts))
+    columns, texts = ([column.take(places) for column in some] for some in (part.columns, part.texts))
     return BlockPart(columns, part.txids[places], part.times[places], part.keys[places], texts)
 
 
@@ -274,4 +273,4 @@ class ColumnGroups:
         held: BlockPart | AttachedRecords = self._attached[source] if source else part
         column = (held.texts if texts else held.columns)[number]
         places = numbers[source] if source else rows
-        return column if places is None else take_rows(column, places)
+        return column if places is None else column.take(places)

@@ -1,4 +1,4 @@
-"""The columnar evaluator: compiled expressions over numpy columns (``sowctl-expressions(7)``, two evaluators).
+"""The columnar evaluator: compiled expressions over columns (``sowctl-expressions(7)``, two evaluators).
 
 Importing this package imports numpy. The row evaluator defines every result; nodes whose result columns cannot compute
 exactly are evaluated by rows, and :meth:`ColumnProgram.list_fallbacks` lists them.
@@ -8,14 +8,13 @@ gives rows, and making columns of them costs more than it saves. Over 300,000 JS
 by rows and 0.30 by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42 and 0.65, of which decoding is 0.21 and
 0.38 (400 records at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62 and 0.68).
 
-* ``column``: one column of values, and making it from Python values.
+* ``kernels``: constants, masks and results for distinct texts, for the kernels.
 * ``batch``: the columns of a batch of messages.
 * ``program``: a compiled expression evaluated over a batch, and its explanation.
 * ``arithmetic``: arithmetic on columns.
 * ``comparison``: comparisons and membership on columns.
 * ``logic``: truth, AND, OR, NOT, IS NULL, IS NAN and choices on columns.
 * ``functions``: functions on columns.
-* ``selection``: selecting and concatenating rows of columns.
 * ``fallback``: single nodes evaluated by rows.
 * ``grouping``: groups of a projection from columns.
 * ``sums``: exact sums per group.
@@ -25,7 +24,6 @@ by rows and 0.30 by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42
 from __future__ import annotations
 
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.column import Column, Kind
 from sowctl.expressions.columns.program import ColumnProgram
 
-__all__ = ["Column", "ColumnProgram", "Kind", "SlotBatch"]
+__all__ = ["ColumnProgram", "SlotBatch"]

@@ -8,16 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.column import (
-    FLOAT_KINDS,
-    NULL_COLUMN,
-    Array,
-    Column,
-    Kind,
-    Unsuited,
-    map_words,
-    unite_masks,
-)
+from sowctl.expressions.columns.kernels import NULL_COLUMN, Unsuited, map_words, unite_masks
+from sowctl.values.column import FLOAT_KINDS, Array, Column, Kind
 from sowctl.values.scalars import MAX_EXACT_INTEGER, to_number
 
 _MAX_INT64 = (1 << 63) - 1

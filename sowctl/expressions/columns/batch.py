@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sowctl.expressions.columns.column import Column, build_column
+from sowctl.values.column import Column, build_column
 from sowctl.values.fields import Row, SlotValue
 
 

@@ -7,18 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from sowctl.expressions.columns.column import (
-    FLOAT_KINDS,
-    INTEGER_KINDS,
-    NUMERIC_KINDS,
-    Array,
-    Column,
-    Kind,
-    Unsuited,
-    build_constant,
-)
+from sowctl.expressions.columns.kernels import Unsuited, build_constant
 from sowctl.expressions.rows.comparison import COMPARISONS
 from sowctl.expressions.syntax.nodes import SWAPPED_OPERATORS
+from sowctl.values.column import FLOAT_KINDS, INTEGER_KINDS, NUMERIC_KINDS, Array, Column, Kind
 from sowctl.values.scalars import parse_number
 
 _COMPARISON_UFUNCS: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sowctl.expressions.columns.column import Column, Kind, build_column, spread_results
+from sowctl.expressions.columns.kernels import spread_results
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import FUNCTIONS, Function
 from sowctl.expressions.rows.code import Operand, run_emission
@@ -13,6 +13,7 @@ from sowctl.expressions.rows.emitter import Emitter
 from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.trees import replace_children
+from sowctl.values.column import Column, Kind, build_column
 from sowctl.values.fields import SlotValue
 from sowctl.values.paths import Path, Step
 

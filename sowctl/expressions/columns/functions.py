@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from sowctl.expressions.columns.arithmetic import to_numbers
-from sowctl.expressions.columns.column import FLOAT_KINDS, Array, Column, Kind, Unsuited
+from sowctl.expressions.columns.kernels import Unsuited
+from sowctl.values.column import FLOAT_KINDS, Array, Column, Kind
 from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 

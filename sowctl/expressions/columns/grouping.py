@@ -12,16 +12,15 @@ import numpy as np
 
 from sowctl.errors import SowError
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.column import NUMERIC_KINDS, Array, Column, Kind, build_column
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.columns.program import ColumnProgram
-from sowctl.expressions.columns.selection import concatenate_columns, take_rows, take_values
 from sowctl.expressions.columns.sums import build_sums
 from sowctl.expressions.environment import TIME_LIMIT_CODE, Environment
 from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES
 from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.sums import SUM_STATES
+from sowctl.values.column import NUMERIC_KINDS, Array, Column, Kind, build_column, concatenate_columns
 from sowctl.values.fields import Row
 from sowctl.values.paths import Path
 from sowctl.values.scalars import to_text
@@ -69,7 +68,7 @@ class MessageColumns(NamedTuple):
 
     def take(self, places: Any) -> MessageColumns:
         """Some of them: an array of places in their order, or a slice."""
-        columns = [column if column.constant else take_rows(column, places) for column in self.columns]
+        columns = [column if column.constant else column.take(places) for column in self.columns]
         return MessageColumns(
             columns, self.txids[places], self.times[places], None if self.keys is None else self.keys[places]
         )
@@ -167,7 +166,7 @@ class MessageBatch:
         self.codes, self.count = number_groups(keys, messages.size)
         self._latest = _find_latest(self)
         # The latest message stands for the group's key, too: all of its messages have the same texts.
-        self._keys = [take_values(column, self._latest) for column in keys]
+        self._keys = [column.take_values(self._latest) for column in keys]
 
     def list_keys(self) -> list[GroupKey]:
         """The texts of each group. Groups are found by them, so two numbers with the same texts meet in one group."""
@@ -189,7 +188,7 @@ class MessageBatch:
         listed = 0
         for number, (call, column) in enumerate(zip(projection.aggregates, self._inputs, strict=True)):
             listed += _add_inputs(states, number, call.name, column, self)
-        columns = [take_values(column, latest) for column in messages.columns]
+        columns = [column.take_values(latest) for column in messages.columns]
         rows: Iterable[Row] = zip(*columns, strict=True) if columns else repeat(())
         counts = np.bincount(self.codes, minlength=self.count).tolist()
         for state, stamp, row, count in zip(states, self.read_stamps(latest), rows, counts, strict=False):
@@ -230,7 +229,7 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
     ordered = name in ORDERED_AGGREGATES
     places = _find_needed_inputs(name, column, batch)
     bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
-    values: Any = take_values(column, places)
+    values: Any = column.take_values(places)
     stamps = batch.read_stamps(places) if ordered else []
     for state, start, stop in zip(states, bounds, bounds[1:], strict=False):
         if start == stop:

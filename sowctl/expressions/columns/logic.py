@@ -6,16 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sowctl.expressions.columns.column import (
-    FLOAT_KINDS,
-    Array,
-    Column,
-    Kind,
-    build_column,
-    build_truth_column,
-    map_words,
-    unite_masks,
-)
+from sowctl.expressions.columns.kernels import build_truth_column, map_words, unite_masks
+from sowctl.values.column import FLOAT_KINDS, Array, Column, Kind, build_column
 from sowctl.values.scalars import to_truth
 
 
@@ -151,4 +143,4 @@ def _choose_words(where: Array, a: Column, b: Column) -> Column:
     # Both sides are numbered anew in one list of words; the code behind the last word is NULL's.
     codes = {word: number for number, word in enumerate(dict.fromkeys([*a.words, *b.words]))}
     sides = [np.array([*map(codes.__getitem__, side.words), len(codes)], np.int32)[side.data] for side in (a, b)]
-    return Column(Kind.STRING, len(where), np.where(where, *sides), words=list(codes))
+    return Column(Kind.STRING, len(where), np.where(where, *sides), dictionary=list(codes))

@@ -11,16 +11,8 @@ from sowctl.errors import LimitError
 from sowctl.expressions.checker import NO_FUNCTIONS
 from sowctl.expressions.columns import arithmetic, comparison, functions, logic
 from sowctl.expressions.columns.batch import SlotBatch
-from sowctl.expressions.columns.column import (
-    Array,
-    Column,
-    Kind,
-    Unsuited,
-    build_column,
-    build_constant,
-    build_truth_column,
-)
 from sowctl.expressions.columns.fallback import NodeFallback
+from sowctl.expressions.columns.kernels import Unsuited, build_constant, build_truth_column
 from sowctl.expressions.compiler import Filter, compile_filter, compile_value
 from sowctl.expressions.environment import TIME_LIMIT_CODE, Environment, Header
 from sowctl.expressions.functions import Function
@@ -31,6 +23,7 @@ from sowctl.expressions.rows.program import CompiledExpression, CompiledValue
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.expressions.syntax.trees import walk_bottom_up
+from sowctl.values.column import Array, Column, Kind, build_column
 from sowctl.values.fields import Row, Slot
 from sowctl.values.scalars import is_null
 

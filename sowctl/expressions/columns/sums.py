@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from sowctl.expressions.columns.arithmetic import to_numbers
-from sowctl.expressions.columns.column import INTEGER_KINDS, Array, Column, Kind, Unsuited
+from sowctl.expressions.columns.kernels import Unsuited
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS, scale_double
 from sowctl.expressions.rows.sums import SUM_STATES, Count, Deviation, Sum
+from sowctl.values.column import INTEGER_KINDS, Array, Column, Kind
 
 _MAX_BLOCK_GROUPS = 1 << 9
 """Groups up to which blocks are worth while: each block costs a sum per group."""

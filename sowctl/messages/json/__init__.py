@@ -8,7 +8,7 @@
 * ``template_match``: many payloads of one template at once, by one regular expression.
 * ``template``: the template of a message: constant bytes, and slots between them.
 * ``digits``: numbers from a text, many at once.
-* ``columns``: slots of template messages as numpy columns.
+* ``columns``: slots of template messages as columns.
 * ``exact_reader``: the definition of accepted messages, for payloads that the fast reader must not read.
 * ``limits``: sizes from which on templates are used, and long payloads looked through in pieces.
 * ``paths``: paths in parsed JSON, and slot values.

@@ -1,4 +1,4 @@
-"""Slots of messages of few templates as columns of numpy, without an object for each message.
+"""Slots of messages of few templates as columns, without an object for each message. Imports numpy.
 
 What is answered is what :meth:`~sowctl.messages.json.type.JsonType.build_extractor` answers, value for value, for
 messages of templates (:mod:`sowctl.messages.json.template_match`); the others are named, and the extractor reads them.
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import ARRAY_MARKER, NoTemplateError, Template
 from sowctl.messages.json.template_match import (
@@ -21,24 +23,21 @@ from sowctl.messages.json.template_match import (
     TemplateMatch,
     TemplateMatcher,
 )
-from sowctl.messages.template_columns import SlotColumn, TemplateColumns
+from sowctl.messages.template_columns import TemplateColumns
+from sowctl.values.column import Array, Column, Kind, choose_code_type
 from sowctl.values.fields import Number, Row, Slot
-from sowctl.values.lazynumbers import LazyNumbers
+from sowctl.values.textspans import LazyNumbers, TextSpans
 
 if TYPE_CHECKING:
-    import numpy
-
     from sowctl.messages.json.template_match import NumberForm
     from sowctl.messages.template_columns import Lines
-
-    Numbers = numpy.ndarray[Any, Any]
 
 MAX_WORD_STRING_BYTES = 32
 """Bytes of strings that are told apart as numbers; longer ones are cut out one by one."""
 _WORD_BYTES = 8
 
 
-Columns = list[SlotColumn]
+Columns = list[Column]
 ExactRow = Callable[[bytes], "Row | None"]
 """The row of one message; None for one that is refused."""
 
@@ -60,7 +59,7 @@ class JsonTemplateReader:
 
     def read_columns(
         self, messages: Sequence[bytes], lines: Lines | None = None
-    ) -> tuple[list[TemplateColumns], Numbers] | None:
+    ) -> tuple[list[TemplateColumns], Array] | None:
         """See :class:`~sowctl.messages.template_columns.TemplateReader`."""
         try:
             text = (
@@ -97,7 +96,7 @@ class JsonTemplateReader:
         expected = self._exact(message)
         if not alone.size or expected is None:
             raise NoTemplateError
-        found = [column.list_values()[0] for column in build(alone)]
+        found = [column.read_values()[0] for column in build(alone)]
         if list(map(_comparable_form, found)) != list(map(_comparable_form, expected)):
             raise NoTemplateError
         return TemplateBuilder(shape, build)
@@ -129,31 +128,55 @@ def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, NumberFor
     return node
 
 
-def _build_slot_column(place: int | None, template: Template, match: TemplateMatch, slot: Slot) -> SlotColumn:
+def _build_slot_column(place: int | None, template: Template, match: TemplateMatch, slot: Slot) -> Column:
     if place is None:
-        return SlotColumn(match.size, "nothing")
-    column = match.values[place]
-    data = column.data
-    if data is None:
-        return SlotColumn(match.size, "texts", *_encode_strings(match.raw, *column.places))
+        return Column(Kind.NULL, match.size)
+    found = match.values[place]
+    if isinstance(found, TextSpans):
+        return _build_text_column(found)
+    if isinstance(found, LazyNumbers):
+        # Another slot of the same field may have asked for the texts alone.
+        source = found if slot.text else None
+        return Column(Kind.DOUBLE, match.size, found.data, source=source, texts=slot.text)
     if template.slots[place].kind == "word":
-        return SlotColumn(match.size, "words", data)
-    if data.dtype.kind != "f":
-        # An integer has one spelling, since no template takes -0 for one: its text need not be kept.
-        return SlotColumn(match.size, "integers", data)
-    # Another slot of the same field may have asked for the texts alone.
-    spelled = LazyNumbers(data, match.raw, *column.places) if slot.text and column.begins is not None else None
-    return SlotColumn(match.size, "doubles", data, spelled=spelled)
+        return _build_word_column(found)
+    # An integer has one spelling, since no template takes -0 for one: its text need not be kept.
+    return Column(Kind.DOUBLE if found.dtype.kind == "f" else Kind.I64, match.size, found)
 
 
-def _encode_strings(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, list[bytes]]:
+def _build_word_column(codes: Array) -> Column:
+    """The column of codes of :data:`~sowctl.messages.json.template_match.WORD_VALUES`: NULL, TRUE and FALSE."""
+    nulls = codes == 0
+    if nulls.all():
+        return Column(Kind.NULL, len(codes))
+    return Column(Kind.BOOL, len(codes), codes == 1, nulls if nulls.any() else None)
+
+
+def _build_text_column(spans: TextSpans) -> Column:
+    codes, texts = _encode_strings(spans)
+    # NULL, which the empty text is, has the code behind those of the words.
+    words = [text for text in texts if text]
+    nothing = len(words)
+    if not words:
+        return Column(Kind.NULL, len(codes))
+    kind = choose_code_type(nothing)
+    if nothing == len(texts):
+        return Column(Kind.STRING, len(codes), codes.astype(kind), dictionary=words)
+    # The codes of what stands behind the empty text move by one, since that is no word.
+    numbers = np.arange(len(texts))
+    empty = texts.index(b"")
+    numbers[empty + 1 :] -= 1
+    numbers[empty] = nothing
+    return Column(Kind.STRING, len(codes), numbers.astype(kind)[codes], dictionary=words)
+
+
+def _encode_strings(spans: TextSpans) -> tuple[Array, list[bytes]]:
     """A code for each string, and the strings."""
-    import numpy as np
-
-    sizes = ends - begins
+    raw, ends = spans.raw, spans.ends
+    sizes = ends - spans.begins
     longest = int(sizes.max(initial=0))
     if longest > MAX_WORD_STRING_BYTES:
-        cut = list(map(raw.__getitem__, map(slice, begins.tolist(), ends.tolist())))
+        cut = list(spans)
         known = {text: code for code, text in enumerate(dict.fromkeys(cut))}
         return np.fromiter(map(known.__getitem__, cut), "i8", len(cut)), list(known)
     # A number of eight bytes for every place of the text, and masks that leave the last so many of them.
@@ -169,11 +192,13 @@ def _encode_strings(raw: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers
         codes = more if not passed else np.unique(codes * (int(more.max()) + 1) + more, return_inverse=True)[1]
     some = np.empty(int(codes.max(initial=-1)) + 1, "i8")
     some[codes] = np.arange(len(codes))
-    return codes, [raw[begin:end] for begin, end in zip(begins[some].tolist(), ends[some].tolist(), strict=True)]
+    return codes, list(spans.take(some))
 
 
 def _comparable_form(value: Any) -> object:
-    """A value in a form in which only equal values of one type and one spelling are equal."""
+    """A value in a form in which only equal values of one type and one spelling are equal; the empty text is NULL."""
+    if isinstance(value, str | bytes) and not value:
+        value = None
     if isinstance(value, Number):
         return "number", repr(value)
     if isinstance(value, str):

@@ -20,37 +20,24 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+import numpy as np
+
 from sowctl.messages.json.digits import parse_doubles, parse_whole_numbers
 from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.template import NoTemplateError, escape_pattern, is_utf8
+from sowctl.values.textspans import LazyNumbers, TextSpans
 
 if TYPE_CHECKING:
-    import numpy
-
     from sowctl.messages.json.template import Template, TemplateSlot
 
-    Numbers = numpy.ndarray[Any, Any]
-
+Numbers: TypeAlias = "np.ndarray[Any, Any]"
 T = TypeVar("T")
 
 
-class SlotData(NamedTuple):
-    """The values of a slot. ``data`` are numbers, or codes of words
-    (:data:`~sowctl.messages.template_columns.WORD_VALUES`), None of strings; strings and spelled numbers lie from
-    ``begins`` to ``ends`` in the text of a match."""
-
-    data: Numbers | None
-    begins: Numbers | None = None
-    ends: Numbers | None = None
-
-    @property
-    def places(self) -> tuple[Numbers, Numbers]:
-        """Of strings and of spelled numbers: where they begin and end."""
-        assert self.begins is not None
-        assert self.ends is not None
-        return self.begins, self.ends
-
-
+SlotValues: TypeAlias = "Numbers | TextSpans | LazyNumbers"
+"""The values of a slot: numbers or codes of :data:`WORD_VALUES`; texts of strings; numbers with their texts."""
+WORD_VALUES = (None, True, False)
+"""What the codes of words stand for."""
 MAX_KNOWN_TEMPLATES = 8
 """Templates that are remembered."""
 MAX_SKIPPED_TEXTS = 64
@@ -124,12 +111,11 @@ class MessageLines:
 
 
 class TemplateMatch(NamedTuple):
-    """The matches of a template: their rows, count, wanted columns, and the text with their strings."""
+    """The matches of a template: their rows, count and wanted values."""
 
     rows: Numbers | None
     size: int
-    values: dict[int, SlotData]
-    raw: bytes
+    values: dict[int, SlotValues]
 
 
 class TemplateMatcher:
@@ -173,8 +159,6 @@ class TemplateMatcher:
 
         Raises NoTemplateError where a message has a line break, or the engine gives up.
         """
-        import numpy as np
-
         try:
             left = self._engine.substitute(
                 self._code, self._replacement, text.select_lines(rows), 0, _SUBSTITUTE_FLAGS
@@ -201,7 +185,7 @@ class TemplateMatcher:
         begins[:, 0] += good
         words = np.ndarray((len(raw) - 7,), "<u8", raw, 0, (1,))
         values = {
-            place: self._read_slot(place, chars, words, begins[:, number], ends[:, number], good)
+            place: self._read_slot(place, chars, words, TextSpans(raw, begins[:, number], ends[:, number]), good)
             for number, place in enumerate(self._places)
         }
         size = int(np.count_nonzero(good))
@@ -210,35 +194,31 @@ class TemplateMatcher:
         # Only lines of all messages may be in another order than the messages.
         order = text.places if rows is None else None
         if whole and order is None:
-            return TemplateMatch(rows, size, values, raw)
+            return TemplateMatch(rows, size, values)
         if order is None:
             found = np.flatnonzero(good)
             chosen = found
         else:
             found = np.flatnonzero(good[order])
             chosen = order if whole else order[found]
-        values = {place: _select_rows(column, chosen) for place, column in values.items()}
+        values = {place: column.take(chosen) for place, column in values.items()}
         if rows is not None:
             found = rows[found]
-        return TemplateMatch(None if whole and rows is None else found, size, values, raw)
+        return TemplateMatch(None if whole and rows is None else found, size, values)
 
-    def _read_slot(
-        self, place: int, chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers, good: Numbers
-    ) -> SlotData:
+    def _read_slot(self, place: int, chars: Numbers, words: Numbers, texts: TextSpans, good: Numbers) -> SlotValues:
         """The values of a slot; clears ``good`` where there is none."""
-        import numpy as np
-
         slot = self.template.slots[place]
         if slot.kind == "string":
-            return SlotData(None, begins, ends)
+            return texts
         if slot.kind == "word":
             table = np.zeros(256, "u1")
             table[list(_WORD_CODES)] = list(_WORD_CODES.values())
-            return SlotData(table[chars[begins]])
+            return table[chars[texts.begins]]
         read = parse_whole_numbers if self.wanted[place] == "whole" else parse_doubles
-        numbers, fits = read(chars, words, begins, ends)
+        numbers, fits = read(chars, words, texts.begins, texts.ends)
         good &= fits
-        return SlotData(numbers, begins, ends) if self.wanted[place] == "spelled" else SlotData(numbers)
+        return LazyNumbers(numbers, texts) if self.wanted[place] == "spelled" else numbers
 
 
 class TemplateBuilder(NamedTuple, Generic[T]):
@@ -291,8 +271,6 @@ class TemplateCache(Generic[T]):
         self._pause = self._resting = min(MAX_SKIPPED_TEXTS, 2 * self._pause + 1)
 
     def _match_templates(self, text: MessageLines) -> tuple[list[TemplateResult[T]], Numbers]:
-        import numpy as np
-
         some: list[TemplateResult[T]] = []
         left = np.arange(len(text))
         tries = most = JSON_LIMITS.max_template_attempts
@@ -328,7 +306,3 @@ class TemplateCache(Generic[T]):
         best = sorted(self._known, key=lambda one: one.shape.hits, reverse=True)
         self._known = [*best[: MAX_KNOWN_TEMPLATES - 1], made]
         return made
-
-
-def _select_rows(column: SlotData, rows: Numbers) -> SlotData:
-    return SlotData(*[None if part is None else part[rows] for part in column])

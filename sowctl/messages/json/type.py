@@ -99,7 +99,7 @@ class JsonType:
         return extract
 
     def build_template_reader(self, slots: Sequence[Slot]) -> JsonTemplateReader | None:
-        """A reader of ``slots`` of messages of few templates, as columns of numpy; None where only rows will do."""
+        """A reader of ``slots`` of messages of few templates, as columns; None where only rows will do."""
         if not self.fast:
             return None
         from sowctl.messages.json.columns import build_template_reader

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 from sowctl.errors import LimitError
-from sowctl.expressions.columns import ColumnProgram, Kind, SlotBatch
+from sowctl.expressions.columns import ColumnProgram, SlotBatch
 from sowctl.expressions.compiler import compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.syntax import nodes as n
+from sowctl.values.column import Kind
 from sowctl.values.fields import Number, ValueList
 from tests.expressions.alike import same
 from tests.expressions.valid import EXPRESSIONS, PATHS, rows

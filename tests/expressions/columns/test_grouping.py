@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sowctl.expressions.columns import Column, grouping
-from sowctl.expressions.columns.column import build_column
+from sowctl.expressions.columns import grouping
 from sowctl.expressions.columns.grouping import ColumnBatch, MessageColumns, add_columns
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.retraction import RetractableGroup, RetractableProjection
+from sowctl.values.column import Column, build_column
 from sowctl.values.fields import Number, Row, SlotValue, ValueList
 from sowctl.values.scalars import parse_number
 from tests.expressions.alike import same

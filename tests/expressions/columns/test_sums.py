@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.expressions.columns.column import build_column
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.columns.sums import build_sums, compute_exact_sums
 from sowctl.expressions.functions.sets import DOUBLE_SCALE_BITS
+from sowctl.values.column import build_column
 
 BELOW = st.floats(-(2.0**900), 2.0**900) | st.sampled_from([5e-324, -5e-324, 2.0**-1022, 0.1, -0.1, 2.0**900])
 

@@ -215,8 +215,8 @@ def test_what_is_taken_for_good_answers_alike(steps: list[tuple[int, Row]], part
 @given(STEPS)
 def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     np = pytest.importorskip("numpy")
-    from sowctl.expressions.columns.column import build_column
     from sowctl.expressions.columns.grouping import MessageColumns, add_columns
+    from sowctl.values.column import build_column
 
     projection: Projection = compile_projection(list(FIELDS[:-1]), "/g")
     rows = [tuple([row[PLACES[slot.path.steps[0].name]] for slot in projection.slots]) for _, row in steps]

@@ -61,10 +61,11 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spelled(row: Row) -> list[object]:
-    """The values of a row so that those are equal which mean the same in every respect."""
+    """The values of a row so that those are equal which mean the same in every respect. The empty text is NULL."""
     found: list[object] = []
     for value in row:
         known = value.encode() if isinstance(value, str) else value
+        known = None if known == b"" else known
         found.append((type(known), repr(known)) if not isinstance(known, Number) else ("number", repr(known)))
     return found
 
@@ -81,7 +82,7 @@ def check(messages: Sequence[bytes], slots: Sequence[Slot] = SLOTS) -> int:
     seen = left.tolist()
     for piece in pieces:
         places = range(len(messages)) if piece.rows is None else piece.rows.tolist()
-        for place, *values in zip(places, *[column.list_values() for column in piece.columns], strict=True):
+        for place, *values in zip(places, *[column.read_values() for column in piece.columns], strict=True):
             assert spelled(tuple(values)) == spelled(rows[place]), messages[place]
         seen += places
     assert sorted(seen) == list(range(len(messages)))
@@ -162,7 +163,7 @@ def test_lines_with_spaces_in_front_in_another_order(messages: list[bytes], rand
         assert (one.rows is None) == (other.rows is None)
         assert one.rows is None or one.rows.tolist() == other.rows.tolist()
         for column, same in zip(one.columns, other.columns, strict=True):
-            assert list(map(spelled, zip(column.list_values()))) == list(map(spelled, zip(same.list_values())))
+            assert list(map(spelled, zip(column.read_values()))) == list(map(spelled, zip(same.read_values())))
 
 
 def test_which_slots_are_read_by_shapes_at_all() -> None:

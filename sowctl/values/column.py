@@ -1,12 +1,15 @@
-"""One column of values: a kind, a numpy array, and the places of NULL; and making it from Python values.
+"""Columns of slot values in Arrow's layout: an array of one kind, the places of NULL, texts as codes of a dictionary.
 
-Invariants that the kernels rely on: NULL places hold NaN in DOUBLE and NUMBER, 0 in the other numeric kinds, False in
-BOOL, and the code ``len(words)`` in STRING. A constant is a column of size 1, which numpy broadcasts.
+Message types, memo indexes, the columnar evaluator, grouping and joins hand these to each other. Importing this module
+imports numpy.
+
+Invariants: NULL places hold NaN in DOUBLE and NUMBER, 0 in the other numeric kinds, False in BOOL, and the code
+``len(words)`` in STRING. A constant is a column of size 1, which numpy broadcasts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
 from itertools import repeat
@@ -16,6 +19,7 @@ import numpy as np
 
 from sowctl.values.fields import Number, Scalar, SlotValue, ValueList
 from sowctl.values.scalars import MAX_EXACT_INTEGER, to_scalar
+from sowctl.values.textspans import LazyNumbers
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _NONE_TYPE = type(None)
@@ -39,16 +43,12 @@ INTEGER_KINDS = frozenset((Kind.BOOL, Kind.I64, Kind.U64))
 NUMERIC_KINDS = FLOAT_KINDS | INTEGER_KINDS
 
 
-class Unsuited(Exception):
-    """These columns do not allow a vectorised result; the words say why."""
-
-
 class Column:
     """Values of one slot or sub-expression; ``size`` is 1 for a constant.
 
-    ``data``: the array, of STRING the codes into ``words``; ``ints``: of NUMBER, which places are Integers; ``source``:
-    the slot values themselves, kept for ROWS, where ``texts``: some number has an original text, and where ``listed``:
-    they are value lists of one value at most.
+    ``data``: the array, of STRING the codes into ``dictionary``, its distinct texts in any order. ``ints``: of NUMBER,
+    which places are Integers. ``source``: the slot values themselves, kept for ROWS, where ``texts``: some number has
+    an original text, and where ``listed``: they are value lists of one value at most.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Column:
         nulls: Array | None = None,
         *,
         ints: Array | None = None,
-        words: Sequence[bytes] = (),
+        dictionary: Sequence[bytes] = (),
         source: Sequence[SlotValue] | None = None,
         texts: bool = False,
         listed: bool = False,
@@ -70,7 +70,7 @@ class Column:
         self.array = data
         self._nulls = nulls
         self.ints = ints
-        self.words = words
+        self.dictionary = dictionary
         self.source = source
         self.texts = texts
         self.listed = listed
@@ -83,13 +83,18 @@ class Column:
         return self.array
 
     @cached_property
+    def words(self) -> list[bytes]:
+        """The texts of the dictionary, each made once where they lie in a buffer."""
+        return self.dictionary if isinstance(self.dictionary, list) else list(self.dictionary)
+
+    @cached_property
     def nulls(self) -> Array | None:
         """True where the value is NULL; None if no value is. ROWS columns do not know."""
         if self.kind is Kind.NULL:
             return np.ones(self.size, np.bool_)
         if self.kind is Kind.STRING:
             # The code behind the last word stands for NULL.
-            found = self.data == len(self.words)
+            found = self.data == len(self.dictionary)
             return found if found.any() else None
         return self._nulls
 
@@ -125,9 +130,15 @@ class Column:
         if self.source is None:
             return self
         assert self.kind is not Kind.ROWS
-        own = Column(self.kind, self.size, self.array, self._nulls, ints=self.ints, words=self.words)
-        own.constant = self.constant
-        return own
+        return Column(
+            self.kind,
+            self.size,
+            self.array,
+            self._nulls,
+            ints=self.ints,
+            dictionary=self.dictionary,
+            constant=self.constant,
+        )
 
     def read_values(self) -> Sequence[SlotValue]:
         """The slot values, one per row; a single one of a constant."""
@@ -154,32 +165,62 @@ class Column:
         found = np.zeros(1, np.bool_) if self.kind is Kind.NULL else self.data
         return np.broadcast_to(found, (size,)) if len(found) != size else found
 
+    def take_values(self, places: Array) -> list[SlotValue]:
+        """The slot values at some places."""
+        if self.constant:
+            return list(repeat(self.read_values()[0], len(places)))
+        if isinstance(self.source, LazyNumbers):
+            return list(self.source.take(places))
+        if self.source is not None:
+            return list(map(self.source.__getitem__, places.tolist()))
+        if self.kind is Kind.NULL:
+            return [None] * len(places)
+        nulls = self.nulls[places] if self.nulls is not None and self.kind is not Kind.STRING else None
+        ints = None if self.ints is None else self.ints[places]
+        some = Column(self.kind, len(places), self.data[places], nulls, ints=ints, dictionary=self.words)
+        return list(some.read_values())
+
+    def take(self, places: Any) -> Column:
+        """A column of some places; a constant stays one. The dictionary has no more texts than it needs.
+
+        ``places``: an array of them in their order, each as often as it stands there, or a slice.
+        """
+        if self.constant:
+            return self
+        source: Sequence[SlotValue] | None = None
+        if isinstance(self.source, LazyNumbers):
+            source = self.source.take(places)
+        elif self.source is not None:
+            source = self.source[places] if isinstance(places, slice) else self.take_values(places)
+        if self.array is None:
+            size = len(source) if source is not None else len(np.empty(self.size, np.bool_)[places])
+            return Column(self.kind, size, source=source, texts=self.texts, listed=self.listed)
+        data, words = self.array[places], self.dictionary
+        if self.kind is Kind.STRING and len(data) < len(words):
+            # The code behind the last word stands for NULL: the highest one here, and again behind the last word.
+            used, codes = np.unique(data, return_inverse=True)
+            words = [self.words[code] for code in used.tolist() if code < len(words)]
+            data = codes.astype(choose_code_type(len(words)))
+        nulls = self.nulls[places] if self.nulls is not None and self.kind is not Kind.STRING else None
+        if nulls is not None and not nulls.any():
+            nulls = None
+        ints = None if self.ints is None else self.ints[places]
+        return Column(
+            self.kind,
+            len(data),
+            data,
+            nulls,
+            ints=ints,
+            dictionary=words,
+            source=source,
+            texts=self.texts,
+            listed=self.listed,
+        )
+
 
 def choose_code_type(words: int) -> Any:
     """The smallest type of numpy for the codes of so many words and the one of NULL behind them."""
     return np.uint8 if words < 255 else np.uint16 if words < 65_535 else np.int32
-
-
-def build_truth_column(mask: Array, nulls: Array | None = None) -> Column:
-    """A column of truths. ``mask`` must be False where ``nulls``; an array of size 1 is a constant."""
-    size = len(mask)
-    if nulls is not None and not nulls.any():
-        nulls = None
-    if nulls is not None and len(nulls) != len(mask):
-        size = len(mask) * len(nulls)  # one of them is 1; the other may be 0
-        mask, nulls = np.broadcast_to(mask, (size,)), np.broadcast_to(nulls, (size,))
-    return Column(Kind.BOOL, size, mask, nulls, constant=size == 1)
-
-
-NULL_COLUMN = Column(Kind.NULL, 1, constant=True)
-"""The constant NULL."""
-
-
-def unite_masks(a: Array | None, b: Array | None) -> Array | None:
-    """Return the mask of the places where one of two masks is True; None stands for nowhere."""
-    if a is None or b is None:
-        return b if a is None else a
-    return a | b
 
 
 def build_column(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
@@ -203,11 +244,6 @@ def build_scalar_column(values: Sequence[SlotValue], *, constant: bool = False) 
     """The column of the first values of slot values."""
     firsts = [to_scalar(value) for value in values]
     return _build_from_scalars(firsts, set(map(type, firsts)), firsts, constant)
-
-
-def build_constant(value: Scalar) -> Column:
-    """A literal."""
-    return NULL_COLUMN if value is None else build_column([value], constant=True)
 
 
 def _build_from_scalars(
@@ -254,7 +290,7 @@ def _build_from_strings(values: Sequence[Any], decoded: bool) -> Column:
     if not words:
         return Column(Kind.NULL, len(values))
     data = np.fromiter(map(places.__getitem__, values), choose_code_type(len(words)), len(values))
-    return Column(Kind.STRING, len(values), data, words=words)
+    return Column(Kind.STRING, len(values), data, dictionary=words)
 
 
 def _find_nulls(values: Sequence[Any]) -> Array | None:
@@ -300,29 +336,47 @@ def _build_by_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
     return column
 
 
-def map_words(column: Column, function: Callable[[bytes | None], SlotValue]) -> Column:
-    """Apply ``function`` to every distinct text of a STRING column and to NULL, and spread the results."""
-    return spread_results(column, [function(word) for word in column.words] + [function(None)])
-
-
-def spread_results(column: Column, results: Sequence[SlotValue]) -> Column:
-    """The results for the distinct texts of a STRING column, the last one for NULL, in the places of the texts."""
-    # The results for a few words are made into a small column first, which tells the kind of the large one.
-    table = build_column(results)
-    if table.kind is Kind.NULL:
-        return Column(Kind.NULL, column.size, constant=column.constant)
-    # The results stand in a table that the codes of the texts index, NULL's code being the last one.
-    codes = column.data
-    # Results without an array, or with original texts, are put in their places one by one.
-    if table.kind is Kind.ROWS or table.source is not None:
-        return build_column(list(map(results.__getitem__, codes.tolist())), constant=column.constant)
-    nulls = table.nulls
+def concatenate_columns(columns: Sequence[Column]) -> Column:
+    """Columns of one slot, none of them a constant, one behind the other."""
+    if len(columns) == 1:
+        return columns[0]
+    kinds = {column.kind for column in columns} - {Kind.NULL}
+    # NULLs go with every kind. Numbers of two kinds, values without an array and those with texts are put together
+    # value by value, by the rules for a column of all of them.
+    spelled = [column.source for column in columns if isinstance(column.source, LazyNumbers)]
+    plain = len(spelled) == len(columns) or all(column.source is None for column in columns)
+    if len(kinds) > 1 or Kind.ROWS in kinds or not plain:
+        return build_column([value for column in columns for value in column.read_values()])
+    size = sum(column.size for column in columns)
+    if not kinds:
+        return Column(Kind.NULL, size)
+    (kind,) = kinds
+    if kind is Kind.STRING:
+        return _concatenate_texts(columns, size)
+    blank = np.nan if kind in FLOAT_KINDS else 0
+    dtype = next(column.array.dtype for column in columns if column.array is not None)
+    data = [np.full(column.size, blank, dtype) if column.array is None else column.array for column in columns]
+    nulls = [np.zeros(column.size, np.bool_) if column.nulls is None else column.nulls for column in columns]
+    ints = [np.zeros(column.size, np.bool_) if column.ints is None else column.ints for column in columns]
+    missing = np.concatenate(nulls)
     return Column(
-        table.kind,
-        column.size,
-        table.data[codes],
-        nulls[codes] if nulls is not None and table.kind is not Kind.STRING else None,
-        ints=table.ints[codes] if table.ints is not None else None,
-        words=table.words,
-        constant=column.constant,
+        kind,
+        size,
+        np.concatenate(data),
+        missing if missing.any() else None,
+        ints=np.concatenate(ints) if kind is Kind.NUMBER else None,
+        source=LazyNumbers.concatenate(spelled) if spelled else None,
+        texts=bool(spelled),
     )
+
+
+def _concatenate_texts(columns: Sequence[Column], size: int) -> Column:
+    codes: dict[bytes, int] = {}
+    numbers = [[codes.setdefault(word, len(codes)) for word in column.words] for column in columns]
+    # The code behind the last word stands for NULL, in each of the columns and in that of all of them.
+    nothing, kind = len(codes), choose_code_type(len(codes))
+    data = [
+        np.full(column.size, nothing, kind) if column.array is None else np.array([*own, nothing], kind)[column.array]
+        for column, own in zip(columns, numbers, strict=True)
+    ]
+    return Column(Kind.STRING, size, np.concatenate(data), dictionary=list(codes))

@@ -10,10 +10,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.expressions.columns.column import Column, Kind, build_column
-from sowctl.expressions.columns.selection import concatenate_columns, take_rows, take_values
+from sowctl.values.column import Column, Kind, build_column, concatenate_columns
 from sowctl.values.fields import Number, SlotValue, ValueList
-from sowctl.values.lazynumbers import LazyNumbers
+from sowctl.values.textspans import LazyNumbers, TextSpans
 from tests.support.examples import examples
 
 INTEGERS = st.one_of(st.none(), st.integers(-5, 5), st.integers(-(1 << 63), (1 << 63) - 1))
@@ -40,7 +39,7 @@ def spelled(texts: Sequence[bytes]) -> Column:
     ends = 6 + np.cumsum([len(text) + 1 for text in texts]) - 1
     begins = ends - np.array([len(text) for text in texts])
     data = np.array([float(text) for text in texts])
-    return Column(Kind.DOUBLE, len(texts), data, source=LazyNumbers(data, raw, begins, ends), texts=True)
+    return Column(Kind.DOUBLE, len(texts), data, source=LazyNumbers(data, TextSpans(raw, begins, ends)), texts=True)
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -59,9 +58,9 @@ def test_columns_are_like_lists(several: list[list[SlotValue]], data: st.DataObj
             assert np.array_equal(column.data, other.data, equal_nan=column.kind in (Kind.DOUBLE, Kind.NUMBER))
     places = data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=6)) if whole else []
     some = [whole[place] for place in places]
-    assert told(take_values(column, np.array(places, np.int64))) == told(some)
-    assert told(take_rows(column, np.array(places, np.int64)).read_values()) == told(some)
-    assert told(take_rows(column, slice(1, 3)).read_values()) == told(whole[1:3])
+    assert told(column.take_values(np.array(places, np.int64))) == told(some)
+    assert told(column.take(np.array(places, np.int64)).read_values()) == told(some)
+    assert told(column.take(slice(1, 3)).read_values()) == told(whole[1:3])
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -74,9 +73,9 @@ def test_numbers_keep_their_texts(several: list[list[bytes]]) -> None:
     assert column.texts
     assert list(column.read_values()) == wanted
     assert column.data.tolist() == [number.value for number in wanted]
-    assert take_values(column, np.array([len(whole) - 1, 0])) == [wanted[-1], wanted[0]]
-    assert list(take_rows(column, np.array([len(whole) - 1, 0])).read_values()) == [wanted[-1], wanted[0]]
-    assert list(take_rows(column, slice(1, None)).read_values()) == wanted[1:]
+    assert column.take_values(np.array([len(whole) - 1, 0])) == [wanted[-1], wanted[0]]
+    assert list(column.take(np.array([len(whole) - 1, 0])).read_values()) == [wanted[-1], wanted[0]]
+    assert list(column.take(slice(1, None)).read_values()) == wanted[1:]
     # Beside others they are numbers of their own.
     mixed = concatenate_columns([column, build_column([None, b"x"])])
     assert list(mixed.read_values()) == [*wanted, None, b"x"]
@@ -84,9 +83,9 @@ def test_numbers_keep_their_texts(several: list[list[bytes]]) -> None:
 
 def test_a_few_numbers_in_a_file_take_their_own_texts_along_alone() -> None:
     column = spelled([b"1.50", b"2.0", *[b"3.25"] * 5000])
-    some = take_rows(column, np.array([1, 0, 1]))
+    some = column.take(np.array([1, 0, 1]))
     written = pickle.dumps(some)
     assert len(written) < 1500
     read = pickle.loads(written)
     assert list(read.read_values()) == [Number(2.0, b"2.0"), Number(1.5, b"1.50"), Number(2.0, b"2.0")]
-    assert list(pickle.loads(pickle.dumps(take_rows(column, slice(0, 0)))).read_values()) == []
+    assert list(pickle.loads(pickle.dumps(column.take(slice(0, 0)))).read_values()) == []
