@@ -74,7 +74,7 @@ class EntryColumns:
     def clients(self) -> tuple[list[str], Numbers]:
         """The clients of these entries, and the place of each entry's; NO_PUBLISHER where none is named."""
         return self._common_dictionary(
-            lambda block: [client for _, client in block.publishers], "publishers", NO_PUBLISHER
+            lambda block: [client for _, client in block.publishers], "publisher_indexes", NO_PUBLISHER
         )
 
     def list_payloads(self) -> list[memoryview]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, pairwise
 from struct import Struct, unpack
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,8 @@ class KeyspaceLimits(msgspec.Struct):
 
 
 KEYSPACE_LIMITS = KeyspaceLimits()
+Words: TypeAlias = list[bytes] | bytes | memoryview
+"""SOW keys or check words, 8 bytes each: one by one, or end to end."""
 KeyBounds = tuple[bytes | None, bytes | None]
 """The keys from the first (inclusive) to the second (exclusive); None is no bound."""
 
@@ -104,7 +106,20 @@ def compute_stable_order(keys: Any) -> Any:
 
 def read_words(column: Any) -> list[bytes]:
     """The 8-byte words of a numpy array, as its bytes lie in memory."""
-    raw = memoryview(column.tobytes())
+    return _cut_words(memoryview(column.tobytes()))
+
+
+def split_words(words: Words) -> list[bytes]:
+    """8-byte words, one by one."""
+    return words if isinstance(words, list) else _cut_words(memoryview(words))
+
+
+def join_words(words: Words) -> bytes:
+    """8-byte words, end to end."""
+    return b"".join(words) if isinstance(words, list) else bytes(words)
+
+
+def _cut_words(raw: memoryview) -> list[bytes]:
     whole = len(raw) - len(raw) % _WORDS_LAYOUT.size
     # Slices of 1,000 words take three to seven times as long.
     rest = unpack("8s" * ((len(raw) - whole) // 8), raw[whole:])

@@ -4,7 +4,8 @@ Writing:
 
 * ``writer``: appending one batch under the lock, for the engine.
 * ``lock``: the lock file, and its holder.
-* ``group``: entries by columns, cut into blocks.
+* ``entries``: a batch of entries by columns, and the table of these columns.
+* ``group``: a batch cut into blocks.
 * ``logend``: the end of the log: found, repaired, appended to.
 * ``appender``: the file that is appended to: writing, syncing, truncating.
 * ``state``: the last entry per topic and publisher; the topics file.

@@ -21,6 +21,7 @@ from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.journal.columns import Columns, NumpyColumns
+    from sowctl.journal.entries import EntryBatch
 
 
 class Position(Struct, frozen=True):
@@ -307,6 +308,16 @@ class Block:
         raw = bytes(self.decompress_payloads())
         return [raw[start:end] for start, end in pairwise(accumulate(self.decode_columns().lengths, initial=0))]
 
+    def read_entries(self) -> EntryBatch:
+        """All entries as a batch on the memory of the block; the payloads are cut out."""
+        from sowctl.journal.entries import ENTRY_COLUMNS, EntryBatch
+
+        columns = self.decode_columns()
+        found = {name: getattr(columns, name) for name, *_ in ENTRY_COLUMNS if name != "lengths"}
+        return EntryBatch(
+            topic_refs=self.topic_refs, publishers=self.publishers, payloads=self.list_payloads(), **found
+        )
+
     def iter_entries(self) -> Iterator[Entry]:
         """The entries in order."""
         columns = self.decode_columns()
@@ -324,7 +335,7 @@ class Block:
             range(0, 8 * count, 8),
             columns.times,
             columns.expirations,
-            columns.publishers,
+            columns.publisher_indexes,
             columns.sequences,
             columns.flags,
             columns.user_keys or nothing,
@@ -367,7 +378,7 @@ class Block:
         users, ids = columns.user_keys or nothing, columns.correlation_ids or nothing
         logical = columns.logical_topics or nothing
         for place in places:
-            who = columns.publishers[place]
+            who = columns.publisher_indexes[place]
             publisher, client = (None, None) if who == NO_PUBLISHER else publishers[who]
             yield Entry(
                 first + place,

@@ -332,7 +332,7 @@ class _JournalCheck:
         ):
             wrong.append("its list of topics does not match its entries")
         highest: dict[int, int] = {}
-        for who, sequence in zip(columns.publishers, columns.sequences, strict=True):
+        for who, sequence in zip(columns.publisher_indexes, columns.sequences, strict=True):
             highest[who] = max(sequence, highest.get(who, 0))
         highest.pop(NO_PUBLISHER, None)
         if highest != {index: who.sequence for index, who in enumerate(block.map.publishers)}:

@@ -14,12 +14,10 @@ from msgspec import Struct
 from sowctl.journal.blockcodec import (
     CODEC_NONE,
     CODEC_ZSTD,
-    CORRELATION_IDS_FLAG,
-    LOGICAL_TOPICS_FLAG,
     MAX_RAW_BYTES,
-    USER_KEYS_FLAG,
 )
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
+from sowctl.journal.entries import FIXED_COLUMNS, TEXT_COLUMNS
+from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.limits import JOURNAL_LIMITS
 
 if TYPE_CHECKING:
@@ -30,28 +28,18 @@ if TYPE_CHECKING:
 else:
     Ints = memoryview
 
-ENTRY_SIZE = 51
+_WORD_BYTES = 16
+"""Bytes per entry of the words, which stand before the numbers."""
+_NUMBER_COLUMNS = [(column.name, column.code) for column in FIXED_COLUMNS if column.code != "8s"]
+_STARTS = accumulate((array(code).itemsize for _, code in _NUMBER_COLUMNS), initial=_WORD_BYTES)
+_COLUMN_SPANS = [
+    (name, start, start + array(code).itemsize, code)
+    for (name, code), start in zip(_NUMBER_COLUMNS, _STARTS, strict=False)
+]
+"""Of each column of numbers: its name, the bytes per entry before it and up to its end, its type code."""
+_TYPE_CODES = dict(_NUMBER_COLUMNS)
+ENTRY_SIZE = _COLUMN_SPANS[-1][2]
 """Bytes of the fixed columns per entry."""
-
-# Wide columns come first: each begins at a multiple of its own width, so that numbers are read in place without a copy.
-_COLUMNS = {
-    "times": (16, "q"),
-    "expirations": (24, "q"),
-    "sequences": (32, "Q"),
-    "lengths": (40, "I"),
-    "topic_indexes": (44, "H"),
-    "publishers": (46, "H"),
-    "flags": (48, "H"),
-    "operations": (50, "B"),
-}
-"""Name -> (bytes per entry before it, type code), behind keys and checks; in the order of :class:`Columns`."""
-_COLUMN_SPANS = [(name, start, start + array(code).itemsize, code) for name, (start, code) in _COLUMNS.items()]
-"""Of each: its name, the bytes per entry before it and up to its end, its type code."""
-_TEXT_COLUMNS = (
-    (USER_KEYS_FLAG, HAS_USER_KEY),
-    (CORRELATION_IDS_FLAG, HAS_CORRELATION_ID),
-    (LOGICAL_TOPICS_FLAG, HAS_LOGICAL_TOPIC),
-)
 _IS_LITTLE_ENDIAN = sys.byteorder == "little"
 # The sizes of array's type codes depend on the compiler; the file's do not.
 assert array("q").itemsize == 8
@@ -63,7 +51,7 @@ class Columns(Struct, frozen=True):
     """The columns of one block, one value per entry.
 
     ``keys`` and ``checks`` are 8 bytes each, back to back; the others are indexable sequences of numbers.
-    ``topic_indexes`` and ``publishers`` are indexes into the block's lists, publisher 65535 is none. The three texts
+    ``topic_indexes`` and ``publisher_indexes`` count in the block's lists, publisher 65535 is none. The three texts
     are None where no entry of the block has one, else a list with None for an entry that has none (an empty text is
     ``b""``).
     """
@@ -75,7 +63,7 @@ class Columns(Struct, frozen=True):
     sequences: Ints
     lengths: Ints
     topic_indexes: Ints
-    publishers: Ints
+    publisher_indexes: Ints
     flags: Ints
     operations: Ints
     user_keys: list[bytes | None] | None
@@ -96,7 +84,7 @@ class NumpyColumns:
     sequences: numpy.ndarray[Any, Any]
     lengths: numpy.ndarray[Any, Any]
     topic_indexes: numpy.ndarray[Any, Any]
-    publishers: numpy.ndarray[Any, Any]
+    publisher_indexes: numpy.ndarray[Any, Any]
     flags: numpy.ndarray[Any, Any]
     operations: numpy.ndarray[Any, Any]
     user_keys: list[bytes | None] | None
@@ -115,8 +103,8 @@ class NumpyColumns:
         # Python asks here only for what is not there yet. frombuffer shares the memory of the block; as the memory is
         # read-only, so are the arrays.
         found = getattr(self._columns, name)
-        if name in _COLUMNS:
-            found = numpy.frombuffer(found, dtype=_COLUMNS[name][1])
+        if name in _TYPE_CODES:
+            found = numpy.frombuffer(found, dtype=_TYPE_CODES[name])
         elif name in ("keys", "checks"):
             found = numpy.frombuffer(found, dtype=">u8")
         setattr(self, name, found)
@@ -155,7 +143,7 @@ def may_match_entries(raw: memoryview, count: int, keys: Sequence[bytes] | None,
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     if operations is not None:
-        start = _COLUMNS["operations"][0] * count
+        start = (ENTRY_SIZE - 1) * count
         there = raw[start : start + count].tobytes()
         if not any(bytes((one,)) in there for one in operations):
             return False
@@ -223,34 +211,21 @@ def unpack_columns(
     if (topic_count != 1 or indexes.cast("B") != bytes(2 * count)) and max(indexes) >= topic_count:
         raise ValueError("a topic that the block does not list")
     # On the set: a block has few publishers and up to 1,024 entries.
-    if (publisher_count or parts["publishers"].cast("B") != b"\xff" * (2 * count)) and any(
-        NO_PUBLISHER > index >= publisher_count for index in set(parts["publishers"])
+    if (publisher_count or parts["publisher_indexes"].cast("B") != b"\xff" * (2 * count)) and any(
+        NO_PUBLISHER > index >= publisher_count for index in set(parts["publisher_indexes"])
     ):
         raise ValueError("a publisher that the block does not list")
-    texts: list[list[bytes | None] | None] = []
+    found: dict[str, Any] = {**parts}
     end = ENTRY_SIZE * count
-    for block_flag, bit in _TEXT_COLUMNS:
-        column = None
+    for name, _, bit, block_flag in TEXT_COLUMNS:
+        found[name] = None
         if block_flags & block_flag:
-            column, end = _read_text_column(raw, end, parts["flags"], bit)
-        texts.append(column)
+            found[name], end = _read_text_column(raw, end, parts["flags"], bit)
     # Bytes without a meaning behind the columns show a forged or damaged size.
     if end != len(raw):
         raise ValueError("bytes after the columns")
-    return Columns(
-        # Keys and check words stay bytes: they are compared and looked up, and never calculated with.
-        raw[: 8 * count],
-        raw[8 * count : 16 * count],
-        parts["times"],
-        parts["expirations"],
-        parts["sequences"],
-        parts["lengths"],
-        parts["topic_indexes"],
-        parts["publishers"],
-        parts["flags"],
-        parts["operations"],
-        *texts,
-    )
+    # Keys and check words stay bytes: they are compared and looked up, and never calculated with.
+    return Columns(raw[: 8 * count], raw[8 * count : 16 * count], **found)
 
 
 class _Zstd(threading.local):

@@ -1,74 +1,40 @@
-"""The batch of entries that a writer is given, by columns, and its blocks (``sow-journal(5)``).
+"""The blocks of a batch of entries that a writer appends as a group, or a part of one (``sow-journal(5)``, "Blocks").
 
-Made by the engine's writers and by bulk loads, encoded by :mod:`sowctl.journal.writer`. What is made here has no place
-yet: the header's CRC is computed when :mod:`sowctl.journal.logend` knows where the block will stand. Ruled by "Blocks".
+Called by :mod:`sowctl.journal.writer`. What is made here has no place yet: the header's CRC is computed when
+:mod:`sowctl.journal.logend` knows where the block will stand.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sowctl.checksum import crc32
 from sowctl.errors import LimitError
+from sowctl.identity.keyspace import join_words
 from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import (
     ABORT_FLAG,
     CODEC_NONE,
     CODEC_ZSTD,
-    CORRELATION_IDS_FLAG,
     LAST_BLOCK_FLAG,
-    LOGICAL_TOPICS_FLAG,
     MAX_MAP_BYTES,
-    USER_KEYS_FLAG,
     BlockHeader,
     BlockMap,
     MapPublisher,
     MapTopic,
     pack_block_map,
 )
+from sowctl.journal.entries import FIXED_COLUMNS, TEXT_COLUMNS, EntryBatch, spread_numbers
 from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.structs import DescribedStruct
-from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
-
-
-class Group(DescribedStruct):
-    """Entries to append, in order, by columns; n entries.
-
-    ``operations`` n bytes (1 publish, 2 delete); ``topic`` and ``publisher`` indexes into ``topic_refs`` and
-    ``publishers`` (65535 = no publisher), one per entry or one int for all; ``keys`` and ``checks`` 8n bytes, as
-    :mod:`sowctl.identity.keys` makes them; ``times``, ``expirations`` (0 = never) in microseconds since 1970 UTC, an
-    ``array("q")`` or one int for all; ``sequences`` an ``array("Q")`` or None; ``flags`` an ``array("H")`` or one int
-    (see ``format.HAS_USER_KEY`` and so on: an entry whose text is not None needs its flag). The texts are None where no
-    entry has one. ``stored``: what :func:`compress_payloads` makes of ``payloads``, where that has been done.
-    """
-
-    topic_refs: list[TopicRef]
-    publishers: list[tuple[int, str]]
-    operations: bytes
-    topic: Sequence[int] | int
-    keys: bytes
-    checks: bytes
-    times: array[int] | int
-    expirations: array[int] | int
-    publisher: Sequence[int] | int
-    sequences: array[int] | None
-    flags: array[int] | int
-    payloads: list[bytes]
-    user_keys: list[bytes | None] | None = None
-    correlation_ids: list[bytes | None] | None = None
-    logical_topics: list[bytes | None] | None = None
-    stored: list[bytes] | None = None
-
-    def __len__(self) -> int:
-        return len(self.operations)
 
 
 class EncodedBlock(Struct, frozen=True):
@@ -107,17 +73,19 @@ def compress_payloads(payloads: list[bytes]) -> list[bytes]:
     return codec.compress_parts([b"".join(payloads[start:stop]) for start, stop in _find_block_bounds(payloads)])
 
 
-def encode_blocks(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[EncodedBlock]:
-    """Cut a group into blocks. ``group_txid`` is ``first_txid`` unless the group was begun before; ``last`` ends it.
+def encode_blocks(
+    batch: EntryBatch, codec_id: int, first_txid: int, group_txid: int, last: bool
+) -> Iterator[EncodedBlock]:
+    """Cut a batch into blocks. ``group_txid`` is ``first_txid`` unless the group was begun before; ``last`` ends it.
 
     Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
     """
-    for draft in _draft_blocks(group, codec_id, first_txid, group_txid, last):
+    for draft in _draft_blocks(batch, codec_id, first_txid, group_txid, last):
         yield draft.seal()
 
 
 def encode_blocks_in_pool(
-    group: Group,
+    batch: EntryBatch,
     codec_id: int,
     first_txid: int,
     group_txid: int,
@@ -125,10 +93,10 @@ def encode_blocks_in_pool(
     pool: Executor,
     meanwhile: Callable[[], None],
 ) -> list[EncodedBlock]:
-    """As :func:`encode_blocks`, compressed by ``pool`` while ``meanwhile`` runs here; holds the group uncompressed,
+    """As :func:`encode_blocks`, compressed by ``pool`` while ``meanwhile`` runs here; holds the batch uncompressed,
     too.
     """
-    drafts = list(_draft_blocks(group, codec_id, first_txid, group_txid, last))
+    drafts = list(_draft_blocks(batch, codec_id, first_txid, group_txid, last))
     packed = [draft for draft in drafts if draft.codec == CODEC_ZSTD]
     compressed = pool.submit(
         codec.compress_parts, [part for draft in packed for part in (draft.columns, draft.payloads)]
@@ -144,14 +112,16 @@ def encode_blocks_in_pool(
     ]
 
 
-def _draft_blocks(group: Group, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[_Draft]:
-    _check_lengths(group)
-    count = len(group)
+def _draft_blocks(batch: EntryBatch, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[_Draft]:
+    # Compared once for the whole batch: behind this all columns can be cut by the same bounds.
+    batch.check_lengths()
+    count = len(batch)
     # LAST goes into the last block alone: a reader counts the group only when it has come to that one.
-    for number, (start, stop) in enumerate(_find_block_bounds(group.payloads)):
+    for number, (start, stop) in enumerate(_find_block_bounds(batch.payloads)):
         # compress_payloads uses the same block bounds, so its parts correspond to these blocks.
-        stored = group.stored[number] if group.stored is not None and codec_id == CODEC_ZSTD else None
-        yield _draft_block(group, start, stop, codec_id, first_txid + start, group_txid, last and stop == count, stored)
+        stored = batch.stored[number] if batch.stored is not None and codec_id == CODEC_ZSTD else None
+        part = batch.slice(start, stop)
+        yield _draft_block(part, codec_id, first_txid + start, group_txid, last and stop == count, stored)
 
 
 def build_abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
@@ -161,21 +131,6 @@ def build_abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
         CODEC_NONE, LAST_BLOCK_FLAG | ABORT_FLAG, 0, group_txid, group_txid, last_txid, group_txid - 1, *(0,) * 12
     )
     return EncodedBlock(header, BlockMap((), ()), (b"", b"", b""))
-
-
-def _check_lengths(group: Group) -> None:
-    # Compared once for the whole group: behind this all columns can be cut by the same bounds.
-    count = len(group.operations)
-    columns = (group.topic, group.times, group.expirations, group.publisher, group.flags)
-    texts = (group.sequences, group.user_keys, group.correlation_ids, group.logical_topics)
-    if (
-        count == 0
-        or len(group.payloads) != count
-        or not len(group.keys) == len(group.checks) == 8 * count
-        or any(not isinstance(column, int) and len(column) != count for column in columns)
-        or any(column is not None and len(column) != count for column in texts)
-    ):
-        raise ValueError("the columns of a group have different lengths, or there are no entries")
 
 
 def _find_block_bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
@@ -196,42 +151,34 @@ def _find_block_bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _spread_column(column: Sequence[int] | int, code: str, start: int, stop: int) -> array[int]:
-    if isinstance(column, int):
-        return array(code, (column,)) * (stop - start)
-    if isinstance(column, array) and column.typecode == code:
-        return column[start:stop]
-    return array(code, column[start:stop])
-
-
-def _build_topic_map(group: Group, start: int, times: array[int], first_txid: int) -> tuple[list[MapTopic], array[int]]:
+def _build_topic_map(batch: EntryBatch, times: array[int], first_txid: int) -> tuple[list[MapTopic], array[int]]:
     """The map's topics and the topic column of one block; only topics that occur are listed."""
     count = len(times)
-    if isinstance(group.topic, int):
-        used = {group.topic: count - 1}
+    if isinstance(batch.topic_indexes, int):
+        used = {batch.topic_indexes: count - 1}
         column = array("H", (0,)) * count
     else:
-        column = _spread_column(group.topic, "H", start, start + count)
+        column = spread_numbers(batch.topic_indexes, "H", count)
         # The last place of each topic: a later one replaces an earlier one in the dictionary.
         used = {index: place for place, index in enumerate(column)}
         order = {index: rank for rank, index in enumerate(sorted(used))}
-        # Renumbered only where the group's list has topics that this block lacks: a block lists what occurs in it and
+        # Renumbered only where the batch's list has topics that this block lacks: a block lists what occurs in it and
         # nothing else.
         if len(order) != max(order) + 1:
             column = array("H", [order[index] for index in column])
-    rows = [MapTopic(group.topic_refs[index], first_txid + used[index], times[used[index]]) for index in sorted(used)]
+    rows = [MapTopic(batch.topic_refs[index], first_txid + used[index], times[used[index]]) for index in sorted(used)]
     return rows, column
 
 
-def _build_publisher_map(
-    group: Group, start: int, count: int, sequences: array[int]
-) -> tuple[list[MapPublisher], array[int]]:
+def _build_publisher_map(batch: EntryBatch, sequences: array[int]) -> tuple[list[MapPublisher], array[int]]:
     """The map's publishers and the publisher column of one block."""
-    if isinstance(group.publisher, int):
-        if group.publisher == NO_PUBLISHER:
+    count = len(sequences)
+    if isinstance(batch.publisher_indexes, int):
+        if batch.publisher_indexes == NO_PUBLISHER:
             return [], array("H", (NO_PUBLISHER,)) * count
-        return [MapPublisher(*group.publishers[group.publisher], max(sequences))], array("H", (0,)) * count
-    column = _spread_column(group.publisher, "H", start, start + count)
+        publisher = batch.publishers[batch.publisher_indexes]
+        return [MapPublisher(*publisher, max(sequences))], array("H", (0,)) * count
+    column = spread_numbers(batch.publisher_indexes, "H", count)
     highest: dict[int, int] = {}
     for index, sequence in zip(column, sequences, strict=True):
         # The highest number, not the last one: a publisher may send an older message again.
@@ -243,62 +190,65 @@ def _build_publisher_map(
         # Entries without a publisher keep their own number, which is in no list.
         order[NO_PUBLISHER] = NO_PUBLISHER
         column = array("H", [order[index] for index in column])
-    return [MapPublisher(*group.publishers[index], highest[index]) for index in sorted(highest)], column
+    return [MapPublisher(*batch.publishers[index], highest[index]) for index in sorted(highest)], column
 
 
-def _raw_columns(group: Group, start: int, stop: int, parts: list[bytes]) -> tuple[bytes, int]:
-    """Fixed columns ``parts`` and the texts behind them, and the block flags that say which texts there are."""
-    flags = 0
-    size = codec.ENTRY_SIZE * (stop - start)
-    texts = (
-        (USER_KEYS_FLAG, group.user_keys),
-        (CORRELATION_IDS_FLAG, group.correlation_ids),
-        (LOGICAL_TOPICS_FLAG, group.logical_topics),
-    )
-    for flag, column in texts:
-        chosen = column[start:stop] if column is not None else []
-        # A block in which no entry has such a text has no column for it, even if another block of the group does.
-        if any(text is not None for text in chosen):
-            flags |= flag
-            parts.append(codec.pack_text_column(chosen, size))
-            size += len(parts[-1])
-    return b"".join(parts), flags
+def _encode_columns(batch: EntryBatch, numbers: dict[str, array[int]]) -> tuple[bytes, int]:
+    """The columns of a block end to end, and the block flags that say which texts there are.
+
+    ``numbers`` are columns that differ from those of the batch: its flags lack those of texts.
+    """
+    count = len(batch)
+    # A block in which no entry has such a text has no column for it, even if another block of the group does.
+    texts = [
+        (column, some)
+        for column, some in zip(TEXT_COLUMNS, batch.texts, strict=True)
+        if some is not None and any(text is not None for text in some)
+    ]
+    if texts:
+        numbers["flags"] = flags = array("H", spread_numbers(batch.flags, "H", count))
+        for column, some in texts:
+            for place, text in enumerate(some):
+                if text is not None:
+                    flags[place] |= column.flag
+    parts = []
+    for name, code, _, _ in FIXED_COLUMNS:
+        if code == "8s":
+            parts.append(join_words(getattr(batch, name)))
+        else:
+            column_numbers = numbers[name] if name in numbers else spread_numbers(getattr(batch, name), code, count)
+            parts.append(codec.encode_little_endian(column_numbers))
+    size, block_flags = codec.ENTRY_SIZE * count, 0
+    for column, some in texts:
+        block_flags |= column.block_flag
+        parts.append(codec.pack_text_column(some, size))
+        size += len(parts[-1])
+    return b"".join(parts), block_flags
 
 
 def _draft_block(
-    group: Group,
-    start: int,
-    stop: int,
-    codec_id: int,
-    first_txid: int,
-    group_txid: int,
-    last: bool,
-    stored: bytes | None,
+    batch: EntryBatch, codec_id: int, first_txid: int, group_txid: int, last: bool, stored: bytes | None
 ) -> _Draft:
-    times = _spread_column(group.times, "q", start, stop)
-    # Without sequences: zeros, which mean that the publisher gave none.
-    sequences = array("Q", bytes(8 * len(times))) if group.sequences is None else group.sequences[start:stop]
-    topic_rows, topic_column = _build_topic_map(group, start, times, first_txid)
-    publishers, publisher_column = _build_publisher_map(group, start, len(times), sequences)
-    payloads = group.payloads[start:stop]
+    """Pack the entries of a batch as one block."""
+    count, payloads = len(batch), batch.payloads
+    times = spread_numbers(batch.times, "q", count)
+    sequences = spread_numbers(batch.sequences, "Q", count)
+    topic_rows, topic_indexes = _build_topic_map(batch, times, first_txid)
+    publishers, publisher_indexes = _build_publisher_map(batch, sequences)
     try:
         lengths = array("I", list(map(len, payloads)))
     except OverflowError:
         raise _too_large() from None
-    # The order of these parts is the order of columns in sow-journal(5); text columns follow.
-    fixed = [
-        group.keys[8 * start : 8 * stop],
-        group.checks[8 * start : 8 * stop],
-        codec.encode_little_endian(times),
-        codec.encode_little_endian(_spread_column(group.expirations, "q", start, stop)),
-        codec.encode_little_endian(sequences),
-        codec.encode_little_endian(lengths),
-        codec.encode_little_endian(topic_column),
-        codec.encode_little_endian(publisher_column),
-        codec.encode_little_endian(_spread_column(group.flags, "H", start, stop)),
-        group.operations[start:stop],
-    ]
-    columns, flags = _raw_columns(group, start, stop, fixed)
+    columns, flags = _encode_columns(
+        batch,
+        {
+            "times": times,
+            "sequences": sequences,
+            "lengths": lengths,
+            "topic_indexes": topic_indexes,
+            "publisher_indexes": publisher_indexes,
+        },
+    )
     names = BlockMap(tuple(topic_rows), tuple(publishers))
     packed_map, size = pack_block_map(names), sum(lengths)
     # A reader refuses larger blocks, so none is written.

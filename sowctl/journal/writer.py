@@ -18,7 +18,7 @@ from sowctl.journal.appender import Appender, write_error
 from sowctl.journal.block import Block, Position, TailReport, TopicState
 from sowctl.journal.blockcodec import CODEC_ZSTD
 from sowctl.journal.format import check_instance
-from sowctl.journal.group import EncodedBlock, Group, encode_blocks, encode_blocks_in_pool
+from sowctl.journal.group import EncodedBlock, encode_blocks, encode_blocks_in_pool
 from sowctl.journal.lock import JournalLock
 from sowctl.journal.logend import LogEnd
 from sowctl.journal.reader import Journal
@@ -30,6 +30,8 @@ from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+
+    from sowctl.journal.entries import EntryBatch
 
 BACKGROUND_COMPRESSION_BYTES = range(64 << 10, 64 << 20)
 """Bytes of payload that another thread compresses: for fewer it is not worth waking, more are not held twice."""
@@ -181,14 +183,14 @@ class JournalWriter:
 
     def append_group(
         self,
-        group: Group,
+        batch: EntryBatch,
         now: Micros,
         *,
         last: bool = True,
         pool: Executor | None = None,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Write a group; returns its first and last txid. Not acknowledged before :meth:`sync`.
+        """Write a batch as a group; returns its first and last txid. Not acknowledged before :meth:`sync`.
 
         With ``last=False`` the group stays open and the next append goes on with it. ``meanwhile`` is called before the
         group is written, while a thread of ``pool`` compresses it if it is large. Raises StorageError ``SOW-JRN-021``
@@ -199,7 +201,7 @@ class JournalWriter:
         ending.now = now
         first = ending.last_txid + 1
         # Encoded before anything is written: columns that do not fit raise here, with the file untouched.
-        blocks = self._encode_blocks(group, first, last, pool, meanwhile)
+        blocks = self._encode_blocks(batch, first, last, pool, meanwhile)
         size = sum(block.header.size for block in blocks)
         # Remembered before the write: if this writer had seen everything, its own blocks count as seen, too.
         saw_all = self._seen == self.find_end()
@@ -213,17 +215,17 @@ class JournalWriter:
         return first, ending.last_txid
 
     def _encode_blocks(
-        self, group: Group, first: int, last: bool, pool: Executor | None, meanwhile: Callable[[], None]
+        self, batch: EntryBatch, first: int, last: bool, pool: Executor | None, meanwhile: Callable[[], None]
     ) -> list[EncodedBlock]:
         group_txid = self._ending.open_group or first
         if (
             pool is not None
             and self._codec == CODEC_ZSTD
-            and group.stored is None
-            and sum(map(len, group.payloads)) in BACKGROUND_COMPRESSION_BYTES
+            and batch.stored is None
+            and sum(map(len, batch.payloads)) in BACKGROUND_COMPRESSION_BYTES
         ):
-            return encode_blocks_in_pool(group, self._codec, first, group_txid, last, pool, meanwhile)
-        blocks = list(encode_blocks(group, self._codec, first, group_txid, last))
+            return encode_blocks_in_pool(batch, self._codec, first, group_txid, last, pool, meanwhile)
+        blocks = list(encode_blocks(batch, self._codec, first, group_txid, last))
         meanwhile()
         return blocks
 

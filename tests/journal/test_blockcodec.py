@@ -17,7 +17,8 @@ from sowctl.journal import blockcodec
 from sowctl.journal import format as fmt
 from sowctl.journal.block import Block
 from sowctl.journal.columns import decompress_part
-from sowctl.journal.group import Group, encode_blocks
+from sowctl.journal.entries import EntryBatch
+from sowctl.journal.group import encode_blocks
 from sowctl.journal.limits import JOURNAL_LIMITS
 from tests.support.examples import examples
 from tests.support.journals import group
@@ -27,7 +28,7 @@ TEXT = st.none() | st.binary(max_size=6)
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> Group:
+def groups(draw: st.DrawFn) -> EntryBatch:
     count = draw(st.integers(1, 12))
 
     def many(strategy: st.SearchStrategy) -> list:
@@ -36,26 +37,21 @@ def groups(draw: st.DrawFn) -> Group:
     topic_refs = [(f"t{number}", "json") for number in range(draw(st.integers(1, 4)))]
     publishers = [(number * 7, f"c{number}") for number in range(draw(st.integers(1, 3)))]
     texts = [draw(st.none() | st.lists(TEXT, min_size=count, max_size=count)) for _ in range(3)]
-    flags = array("H", many(st.sampled_from([0, 32])))
-    for bit, column in zip((1, 2, 4), texts, strict=True):
-        for index in range(count):
-            if column is not None and column[index] is not None:
-                flags[index] |= bit
     long = st.integers(-(2**63), 2**63 - 1)
     index_of = st.integers(0, len(topic_refs) - 1)
     who = st.sampled_from([*range(len(publishers)), fmt.NO_PUBLISHER])
-    return Group(
+    return EntryBatch(
         topic_refs=topic_refs,
         publishers=publishers,
         operations=bytes(many(st.sampled_from([fmt.PUBLISH, fmt.DELETE]))),
-        topic=draw(index_of) if draw(st.booleans()) else many(index_of),
+        topic_indexes=draw(index_of) if draw(st.booleans()) else many(index_of),
         keys=draw(st.binary(min_size=8 * count, max_size=8 * count)),
         checks=draw(st.binary(min_size=8 * count, max_size=8 * count)),
         times=draw(long) if draw(st.booleans()) else array("q", many(long)),
         expirations=draw(long) if draw(st.booleans()) else array("q", many(long)),
-        publisher=draw(who) if draw(st.booleans()) else many(who),
-        sequences=draw(st.none() | st.just(array("Q", many(st.integers(0, 2**64 - 1))))),
-        flags=flags,
+        publisher_indexes=draw(who) if draw(st.booleans()) else many(who),
+        sequences=draw(st.just(0) | st.just(array("Q", many(st.integers(0, 2**64 - 1))))),
+        flags=many(st.sampled_from([0, 32])),
         payloads=many(st.binary(max_size=200)),
         user_keys=texts[0],
         correlation_ids=texts[1],
@@ -63,11 +59,9 @@ def groups(draw: st.DrawFn) -> Group:
     )
 
 
-def at(column, index: int, default: object = None) -> object:
+def at(column, index: int) -> object:
     """Entry ``index`` of a column that may be one value for all, or absent."""
-    if column is None:
-        return default
-    return column if isinstance(column, int) else column[index]
+    return column if column is None or isinstance(column, int) else column[index]
 
 
 def decode(encoded, offset: int = 999) -> Block:
@@ -84,7 +78,7 @@ def decode(encoded, offset: int = 999) -> Block:
 @given(
     groups(), st.sampled_from([blockcodec.CODEC_NONE, blockcodec.CODEC_ZSTD]), st.integers(1, 2**40), st.integers(1, 13)
 )
-def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, size: int) -> None:
+def test_a_group_comes_back_as_it_went_in(one: EntryBatch, codec: int, first: int, size: int) -> None:
     before = JOURNAL_LIMITS.max_block_entries, JOURNAL_LIMITS.min_compressed_bytes
     JOURNAL_LIMITS.max_block_entries, JOURNAL_LIMITS.min_compressed_bytes = size, 0
     try:
@@ -95,22 +89,22 @@ def test_a_group_comes_back_as_it_went_in(one: Group, codec: int, first: int, si
     assert [entry.txid for entry in entries] == list(range(first, first + len(one)))
     assert [block.header.is_last for block in blocks] == [False] * (len(blocks) - 1) + [True]
     for index, entry in enumerate(entries):
-        who = at(one.publisher, index)
+        who = at(one.publisher_indexes, index)
         name = (None, None) if who == fmt.NO_PUBLISHER else one.publishers[who]
         assert (entry.publisher, entry.client) == name
-        assert entry.topic == one.topic_refs[at(one.topic, index)]
+        assert entry.topic == one.topic_refs[at(one.topic_indexes, index)]
         assert (entry.key, entry.check) == (one.keys[8 * index : 8 * index + 8], one.checks[8 * index : 8 * index + 8])
         assert (entry.operation, entry.payload) == (one.operations[index], one.payloads[index])
         assert (entry.time, entry.expiration) == (at(one.times, index), at(one.expirations, index))
-        assert (entry.sequence, entry.flags) == (at(one.sequences, index, 0), one.flags[index])
-        assert entry.user_key == at(one.user_keys, index)
-        assert entry.correlation_id == at(one.correlation_ids, index)
-        assert entry.logical_topic == at(one.logical_topics, index)
+        texts = [at(one.user_keys, index), at(one.correlation_ids, index), at(one.logical_topics, index)]
+        assert [entry.user_key, entry.correlation_id, entry.logical_topic] == texts
+        bits = sum(bit for bit, text in zip((1, 2, 4), texts, strict=True) if text is not None)
+        assert (entry.sequence, entry.flags) == (at(one.sequences, index), one.flags[index] | bits)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(groups())
-def test_the_map_tells_who_is_in_the_block(one: Group) -> None:
+def test_the_map_tells_who_is_in_the_block(one: EntryBatch) -> None:
     for encoded in encode_blocks(one, blockcodec.CODEC_NONE, 1, 1, True):
         entries = list(decode(encoded).iter_entries())
         assert {row.topic for row in encoded.names.topic_rows} == {entry.topic for entry in entries}
@@ -128,7 +122,16 @@ def test_numpy_sees_the_same_columns() -> None:
     (encoded,) = encode_blocks(one, blockcodec.CODEC_NONE, 1, 1, True)
     block = decode(encoded)
     plain, numpy = block.decode_columns(), block.decode_numpy_columns()
-    for name in ("times", "expirations", "sequences", "lengths", "topic_indexes", "publishers", "flags", "operations"):
+    for name in (
+        "times",
+        "expirations",
+        "sequences",
+        "lengths",
+        "topic_indexes",
+        "publisher_indexes",
+        "flags",
+        "operations",
+    ):
         assert list(getattr(plain, name)) == getattr(numpy, name).tolist()
     assert numpy.keys.tolist() == [0, 1, 2]
     assert numpy.checks.tolist() == [7, 8, 9]
@@ -151,7 +154,7 @@ def test_a_payload_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     "change",
-    [{"keys": b""}, {"publisher": [1]}, {"times": array("q", [1])}, {"user_keys": [None]}, {"operations": b""}],
+    [{"keys": b""}, {"publisher_indexes": [1]}, {"times": array("q", [1])}, {"user_keys": [None]}, {"operations": b""}],
 )
 def test_columns_of_different_lengths_are_refused(change: dict) -> None:
     with pytest.raises(ValueError, match="lengths"):
@@ -227,7 +230,7 @@ def test_contents_that_contradict_the_header_are_damage() -> None:
 
 
 def test_publisher_indexes_are_checked_against_the_list() -> None:
-    one = group([b"a", b"b"], publishers=[(1, "x")], publisher=[0, fmt.NO_PUBLISHER])
+    one = group([b"a", b"b"], publishers=[(1, "x")], publisher_indexes=[0, fmt.NO_PUBLISHER])
     (encoded,) = encode_blocks(one, blockcodec.CODEC_NONE, 5, 5, True)
     assert [entry.client for entry in decode(encoded).iter_entries()] == ["x", None]
     with pytest.raises(DamageError):

@@ -51,7 +51,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 topic=number % 2,
                 time=1000 + number,
                 publishers=[(5, "me")],
-                publisher=0,
+                publisher_indexes=0,
                 sequences=sequences(10 * number, number % 7 + 1),
             )
             publish(writer, one)
@@ -184,7 +184,7 @@ def remapped(one: EncodedBlock, names: blockcodec.BlockMap) -> EncodedBlock:
 
 
 def test_maps_that_contradict_their_block(tmp_path: Path) -> None:
-    one = block(publishers=[(5, "me")], publisher=0, sequences=array("Q", [3, 4]))
+    one = block(publishers=[(5, "me")], publisher_indexes=0, sequences=array("Q", [3, 4]))
     topic, publisher = one.names.topic_rows[0], one.names.publishers[0]
     for names in (
         blockcodec.BlockMap((replace(topic, last_txid=1),), (publisher,)),

@@ -35,7 +35,7 @@ def packed(**changed: array[int]) -> bytes:
         "sequences": array("Q", [1, (1 << 64) - 1, 3]),
         "lengths": array("I", [2, 0, 4]),
         "topic_indexes": array("H", [0, 1, 0]),
-        "publishers": array("H", [NO_PUBLISHER, 0, 0]),
+        "publisher_indexes": array("H", [NO_PUBLISHER, 0, 0]),
         "flags": FLAGS,
     } | changed
     raw = (
@@ -59,7 +59,7 @@ def check(found: codec.Columns) -> None:
     assert bytes(found.keys) == b"k" * 24 and bytes(found.checks) == b"c" * 24
     assert list(found.times) == [5, -6, 7] and list(found.expirations) == [0, 1 << 62, 0]
     assert list(found.sequences) == [1, (1 << 64) - 1, 3] and list(found.lengths) == [2, 0, 4]
-    assert list(found.topic_indexes) == [0, 1, 0] and list(found.publishers) == [NO_PUBLISHER, 0, 0]
+    assert list(found.topic_indexes) == [0, 1, 0] and list(found.publisher_indexes) == [NO_PUBLISHER, 0, 0]
     assert list(found.flags) == list(FLAGS) and list(found.operations) == [1, 2, 1]
     assert [found.user_keys, found.correlation_ids, found.logical_topics] == list(TEXTS)
 
@@ -84,7 +84,7 @@ def test_a_machine_of_the_other_byte_order_turns_the_bytes(monkeypatch: pytest.M
         (packed(), {"payloads": 7}, "do not add up"),
         (packed(), {"topic_count": 1}, "topic"),
         (packed(), {"publisher_count": 0}, "publisher"),
-        (packed(publishers=array("H", [NO_PUBLISHER, 1, 0])), {}, "publisher"),
+        (packed(publisher_indexes=array("H", [NO_PUBLISHER, 1, 0])), {}, "publisher"),
         (packed(flags=array("H", [HAS_LOGICAL_TOPIC, HAS_CORRELATION_ID, HAS_USER_KEY])), {}, "without its flag"),
         (packed() + b"\0", {}, "bytes after"),
         (packed(), {"flags": USER_KEYS_FLAG}, "bytes after"),
@@ -118,7 +118,16 @@ def test_numpy_sees_the_same_numbers() -> None:
     pytest.importorskip("numpy")
     plain = unpacked(packed())
     arrays = codec.NumpyColumns(plain)
-    for name in ("times", "expirations", "sequences", "lengths", "topic_indexes", "publishers", "flags", "operations"):
+    for name in (
+        "times",
+        "expirations",
+        "sequences",
+        "lengths",
+        "topic_indexes",
+        "publisher_indexes",
+        "flags",
+        "operations",
+    ):
         assert getattr(arrays, name).tolist() == list(getattr(plain, name)), name
     assert arrays.keys.tolist() == [int.from_bytes(b"k" * 8, "big")] * COUNT
     assert (arrays.user_keys, arrays.correlation_ids, arrays.logical_topics) == TEXTS
@@ -131,7 +140,7 @@ def _raw_of(keys: list[bytes], operations: bytes) -> memoryview:
     """Columns of which only the keys and the operations are set."""
     raw = bytearray(codec.ENTRY_SIZE * len(keys))
     raw[: 8 * len(keys)] = b"".join(keys)
-    start = codec._COLUMNS["operations"][0] * len(keys)
+    start = (codec.ENTRY_SIZE - 1) * len(keys)  # operations are the last of the fixed columns
     raw[start : start + len(keys)] = operations
     return memoryview(bytes(raw))
 

@@ -52,7 +52,7 @@ def build(directory: Path, sizes: list[int], width: int, file_size: int = 1 << 2
                 texts(size, size=width, tag=f"g{number}-"),
                 topic=number % 2,
                 publishers=[(5, "me")],
-                publisher=0,
+                publisher_indexes=0,
                 sequences=sequences(number * 100, size),
             )
             publish(writer, one)

@@ -16,8 +16,8 @@ import pytest
 from sowctl.journal.block import Gap
 from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
+from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
-from sowctl.journal.group import Group
 from sowctl.journal.maintenance.repair import plan_repair, repair_file
 from sowctl.journal.reader import Journal
 from sowctl.journal.writer import JournalWriter
@@ -34,18 +34,18 @@ def number_key(number: int) -> bytes:
     return (number * 0x0123_4567_89AB_CDEF % (1 << 64)).to_bytes(8, "big")
 
 
-def full_group() -> Group:
+def full_group() -> EntryBatch:
     """Every column in use, some texts absent, one empty."""
-    return Group(
+    return EntryBatch(
         topic_refs=[ORDERS, TRADES],
         publishers=[(7094790850998930143, "pubber"), (13948331409633568391, "bkmrk")],
         operations=bytes([PUBLISH, PUBLISH, DELETE, PUBLISH]),
-        topic=[0, 1, 0, 1],
+        topic_indexes=[0, 1, 0, 1],
         keys=b"".join(map(number_key, range(1, 5))),
         checks=b"".join(map(number_key, range(11, 15))),
         times=array("q", [START, START + 1, START + 2, START + 2]),
         expirations=array("q", [0, START + 5_000_000, 0, -1]),
-        publisher=array("H", [0, 1, NO_PUBLISHER, 0]),
+        publisher_indexes=array("H", [0, 1, NO_PUBLISHER, 0]),
         sequences=array("Q", [1, 2**64 - 1, 0, 2]),
         flags=array("H", [1 | 32, 2 | 32, 4, 1 | 2 | 4]),
         payloads=[b'{"id":1,"name":"M\xc3\xbcller"}', b"35=D\x0155=EUR\x01", b"", b"\x00\xff\x1b[31m"],
@@ -55,19 +55,15 @@ def full_group() -> Group:
     )
 
 
-def plain_group(count: int, start: int) -> Group:
+def plain_group(count: int, start: int) -> EntryBatch:
     """Plain publishes to one topic."""
-    return Group(
+    return EntryBatch(
         topic_refs=[ORDERS],
         publishers=[],
         operations=bytes([PUBLISH]) * count,
-        topic=0,
         keys=b"".join(map(number_key, range(start, start + count))),
         checks=b"".join(map(number_key, range(start, start + count))),
         times=START + start,
-        expirations=0,
-        publisher=NO_PUBLISHER,
-        sequences=None,
         flags=32,
         payloads=[b'{"id":%d,"text":"%s"}' % (start + index, b"ab" * index) for index in range(count)],
     )

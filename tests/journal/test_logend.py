@@ -133,7 +133,9 @@ def test_rolling_keeps_groups_in_one_file(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_checkpoint_spares_the_files_before(tmp_path: Path) -> None:
     with open_writer(tmp_path, NO_SYNC, journal_size=1024) as writer:
         for number in range(12):
-            one = group(texts(4), publishers=[(5, "me")], publisher=0, sequences=sequences(10 * number, 4), topic=1)
+            one = group(
+                texts(4), publishers=[(5, "me")], publisher_indexes=0, sequences=sequences(10 * number, 4), topic=1
+            )
             publish(writer, one, group(texts(2)))
         state = writer.find_topic_state(TRADES)
     build_topics_path(tmp_path, INSTANCE).unlink()

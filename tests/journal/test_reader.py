@@ -47,7 +47,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 topic=number % 2,
                 time=1000 + number,
                 publishers=[(11, "alice"), (12, "bob")],
-                publisher=number % 2,
+                publisher_indexes=number % 2,
                 sequences=sequences(100 * number, count),
             )
             publish(writer, one, now=1000 + number)

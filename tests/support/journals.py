@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sowctl.journal.format import INSERTED_FLAG, NO_PUBLISHER, PUBLISH
-from sowctl.journal.group import Group
+from sowctl.journal.entries import EntryBatch, Numbers
+from sowctl.journal.format import INSERTED_FLAG
 from sowctl.journal.reader import Journal
 from sowctl.journal.writer import JournalWriter
 from sowctl.seam import SEAM, Seam
@@ -33,24 +33,19 @@ class NoSync(Seam):
 NO_SYNC = NoSync()
 
 
-def group(payloads: Sequence[bytes], topic: int = 0, time: int = 1000, **columns: Any) -> Group:
-    """A group of plain publishes to one of two topics; keys and checks are counted up."""
+def group(payloads: Sequence[bytes], topic: Numbers = 0, time: int = 1000, **columns: Any) -> EntryBatch:
+    """Plain publishes to one of two topics; keys and checks are counted up."""
     count = len(payloads)
     values: dict[str, Any] = {
         "topic_refs": [ORDERS, TRADES],
-        "publishers": [],
-        "operations": bytes([PUBLISH]) * count,
-        "topic": topic,
+        "topic_indexes": topic,
         "keys": b"".join(number.to_bytes(8, "big") for number in range(count)),
         "checks": b"".join((number + 7).to_bytes(8, "big") for number in range(count)),
         "times": time,
-        "expirations": 0,
-        "publisher": NO_PUBLISHER,
-        "sequences": None,
         "flags": INSERTED_FLAG,
         "payloads": list(payloads),
     }
-    return Group(**(values | columns))
+    return EntryBatch(**(values | columns))
 
 
 def texts(count: int, *, size: int = 20, tag: str = "p") -> list[bytes]:
@@ -65,7 +60,7 @@ def open_writer(directory: Path, seam: Seam = SEAM, **options: Any) -> JournalWr
     )
 
 
-def publish(writer: JournalWriter, *groups: Group, now: int = 1000) -> list[tuple[int, int]]:
+def publish(writer: JournalWriter, *groups: EntryBatch, now: int = 1000) -> list[tuple[int, int]]:
     """Append groups under one lock with one sync."""
     with writer.hold_lock():
         spans = [writer.append_group(one, now) for one in groups]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sowctl.engine.bulk import outcomes
-from sowctl.engine.bulk.entries import StagedEntries, build_staged_entries, build_staged_group, fold_bucket
+from sowctl.engine.bulk.entries import build_staged_entries, fold_bucket
 from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.merge import order_segments, write_rest_deletions
 from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
@@ -36,6 +36,7 @@ from sowctl.values.display import format_count
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, StagingArea
     from sowctl.engine.writing.topicwriter import StoreWriter
+    from sowctl.journal.entries import EntryBatch
     from sowctl.store.write import WriteTxn
 
 
@@ -223,14 +224,14 @@ class _StagedCommit:
             with SegmentReader(self.directory, info) as reader:
                 yield from reader.iterate_blocks()
 
-    def _build_entries(self, last_time: int) -> Iterator[StagedEntries]:
+    def _build_entries(self, last_time: int) -> Iterator[EntryBatch]:
         """Build the entries to write, block by block; each pass counts anew expired ones and looks how far time got."""
         report, rule = self.report, self.area.topic.expiration
         report.already_expired = 0
         for entries in build_staged_entries(self._read_blocks(), self.outcomes, self.preparer, self.now, last_time):
-            report.already_expired += count_expired(rule, entries.expirations, self.now)
-            if is_ahead_of_clock(entries.times[-1], self.now):
-                report.ahead = entries.times[-1]
+            report.already_expired += count_expired(rule, entries.list_numbers("expirations"), self.now)
+            if is_ahead_of_clock(entries.last_time, self.now):
+                report.ahead = entries.last_time
             yield entries
 
     def _count_outcomes(self, codes: Any, size: int) -> None:
@@ -256,7 +257,9 @@ class _StagedCommit:
                 # One block waits, because only the last one may be marked as the end of the group. Until that mark is
                 # on disk, readers and recovery take the whole group for one that was never written.
                 journal.append_group(waiting, self.now, last=False)
-            waiting = build_staged_group(entries, writer.ref, self.identity or recorded, self.sequence)
+            # One number for all entries: they are written together or not at all, so one answer is enough for a
+            # repeated run.
+            waiting = entries.set_publisher(self.identity or recorded, self.sequence)
             size += sum(map(len, entries.payloads))
         self._count_outcomes(self.outcomes.codes, size)
         if waiting is None:

@@ -7,45 +7,22 @@ Called by :mod:`sowctl.engine.bulk.commit` only, once the outcome of every messa
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcomes, assign_block_times
 from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, SegmentColumns
-from sowctl.engine.fold.blocks import encode_tombstone
+from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.topics.expiration import NO_EXPIRATION
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, compute_entry_flags, compute_expirations
-from sowctl.identity.keyspace import find_part, read_words
+from sowctl.identity.keyspace import find_part, split_words
+from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import DELETE as DELETED_ENTRY
-from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.format import PUBLISH as PUBLISHED_ENTRY
-from sowctl.journal.group import Group
-from sowctl.store.codec import encode_record
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
-    from sowctl.values.topicref import TopicRef
-
-
-class StagedEntries(Struct):
-    """The messages of a block that are written, ready for the journal or the store."""
-
-    keys: list[bytes]
-    checks: list[bytes]
-    times: list[int]
-    expirations: list[int]
-    deletes: list[bool]
-    flags: list[int]
-    payloads: list[bytes]
-    user_keys: list[bytes | None] | None
-    correlation_ids: list[bytes | None] | None
-
-    def __len__(self) -> int:
-        return len(self.keys)
 
 
 def build_staged_entries(
@@ -54,7 +31,7 @@ def build_staged_entries(
     preparer: Preparer,
     now: int,
     last_time: int,
-) -> Iterator[StagedEntries]:
+) -> Iterator[EntryBatch]:
     """Build the entries, block by block in input order; ``now`` and ``last_time``, the topic's, in microseconds."""
     at = 0
     for columns, texts in blocks:
@@ -65,7 +42,7 @@ def build_staged_entries(
         places = ((codes != REFUSED) & (codes != MISSING)).nonzero()[0]
         owners = columns.checks if outcomes.checks is None else outcomes.checks[at : at + len(columns)]
         if len(places):
-            yield _build_block_entries(columns, texts, places, codes, times, owners, preparer.default_lifetime)
+            yield _build_block_entries(columns, texts, places, codes, times, owners, preparer)
         # Also past messages that were refused: the times are those by which the outcomes were decided.
         at, last_time = at + len(columns), times[-1]
 
@@ -77,8 +54,8 @@ def _build_block_entries(
     codes: Any,
     all_times: list[int],
     owners: Any,
-    usual: int | None,
-) -> StagedEntries:
+    preparer: Preparer,
+) -> EntryBatch:
     """The messages at ``places`` of a block; ``owners`` has the check words of the records that deletions remove."""
     import numpy as np
 
@@ -92,7 +69,7 @@ def _build_block_entries(
         # writes.
         checks = np.where(gone, owners[places].astype(np.uint64), checks)
     times = [all_times[place] for place in chosen]
-    stamps = compute_expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), usual)
+    stamps = compute_expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), preparer.default_lifetime)
     payloads = [texts[place] for place in chosen]
     users, correlations = (
         None if column is None else [column[place] for place in chosen]
@@ -107,16 +84,17 @@ def _build_block_entries(
             for column in (users, correlations)
         )
     statuses = [OUTCOME_NAMES[code] for code in codes[places].tolist()]
-    return StagedEntries(
-        read_words(columns.keys[places]),
-        read_words(checks.astype(">u8")),
+    return EntryBatch(
+        [preparer.topic.ref],
+        payloads,
+        columns.keys[places].tobytes(),
+        checks.astype(">u8").tobytes(),
         times,
         stamps,
-        gone,
-        compute_entry_flags(statuses, users, correlations, None),
-        payloads,
-        users,
-        correlations,
+        compute_entry_flags(statuses),
+        bytes(DELETED_ENTRY if d else PUBLISHED_ENTRY for d in gone) if deletes else PUBLISHED_ENTRY,
+        user_keys=users,
+        correlation_ids=correlations,
     )
 
 
@@ -131,33 +109,8 @@ def _restore_lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
     ]
 
 
-def build_staged_group(
-    entries: StagedEntries, topic: TopicRef, publisher: tuple[int, str] | None, sequence: int
-) -> Group:
-    """Entries as a part of the run's group; the whole run has one ``sequence`` number of its ``publisher``."""
-    count = len(entries)
-    return Group(
-        topic_refs=[topic],
-        publishers=[publisher] if publisher is not None else [],
-        operations=bytes(DELETED_ENTRY if gone else PUBLISHED_ENTRY for gone in entries.deletes),
-        topic=0,
-        keys=b"".join(entries.keys),
-        checks=b"".join(entries.checks),
-        times=array("q", entries.times),
-        expirations=array("q", entries.expirations),
-        publisher=0 if publisher is not None else NO_PUBLISHER,
-        # One number for all entries: they are written together or not at all, so one answer is enough for a repeated
-        # run.
-        sequences=array("Q", (sequence,)) * count if publisher is not None else None,
-        flags=array("H", entries.flags),
-        payloads=entries.payloads,
-        user_keys=entries.user_keys,
-        correlation_ids=entries.correlation_ids,
-    )
-
-
 def fold_bucket(
-    memtable: Memtable, found: Iterable[StagedEntries], base: int, number: int, buckets: int
+    memtable: Memtable, found: Iterable[EntryBatch], base: int, number: int, buckets: int
 ) -> tuple[int, int]:
     """The messages of one bucket into ``memtable``; returns the last txid and the payload bytes of the whole run.
 
@@ -166,17 +119,11 @@ def fold_bucket(
     txid, size = base, 0
     for entries in found:
         size += sum(map(len, entries.payloads))
-        for place, key in enumerate(entries.keys):
+        mine = [place for place, key in enumerate(split_words(entries.keys)) if find_part(key, buckets) == number]
+        if mine:
+            chosen = entries.take(mine)
             # Entries of other buckets count, too: txids are those of the run, not of the bucket.
-            txid += 1
-            if find_part(key, buckets) != number:
-                continue
-            check, at = entries.checks[place], entries.times[place]
-            if entries.deletes[place]:
-                memtable.put_deletions((key,), (encode_tombstone(key, check, txid, at),))
-                continue
-            texts = [c[place] if c is not None else None for c in (entries.user_keys, entries.correlation_ids)]
-            payload = entries.payloads[place]
-            value = encode_record(key, check, txid, at, entries.expirations[place], 0, payload, *texts)
-            memtable.put_records((key,), (value,))
+            values = encode_values(chosen, [txid + 1 + place for place in mine])
+            memtable.add_entries(split_words(chosen.keys), values)
+        txid += len(entries)
     return txid, size

@@ -12,42 +12,15 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
-from sowctl.identity.keyspace import read_words
-from sowctl.journal.format import DELETE, HAS_LOGICAL_TOPIC, NO_PUBLISHER, UNKEYED_FLAG
-from sowctl.store.codec import (
-    KEY_CHECK_SLICE,
-    KEY_SIZE,
-    TOMBSTONE_FLAG,
-    encode_plain_records,
-    encode_record,
-    read_logical_topic,
-)
+from sowctl.identity.keyspace import Words, read_words, split_words
+from sowctl.journal.entries import TEXT_NAMES, EntryBatch, Texts
+from sowctl.journal.format import DELETE, NO_PUBLISHER, UNKEYED_FLAG
+from sowctl.store.codec import KEY_SIZE, TOMBSTONE_FLAG, encode_plain_records, encode_record
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
-    from sowctl.journal.group import Group
+    from sowctl.values.times import Micros
     from sowctl.values.topicref import TopicRef
-
-TextColumn = Sequence[bytes | None] | None
-"""One optional text per entry; None where no entry has one."""
-
-
-class Deletions(Struct, frozen=True):
-    """Records to delete: keys and check words, 8 bytes each, back to back; the logical topics of a Pattern topic's."""
-
-    keys: bytes
-    checks: bytes
-    logical_topics: list[bytes | None] | None = None
-
-    def __len__(self) -> int:
-        return len(self.keys) // KEY_SIZE
-
-    def split_keys(self) -> tuple[list[bytes], list[bytes]]:
-        """Keys and check words, one by one."""
-        places = range(0, len(self.keys), KEY_SIZE)
-        return [self.keys[at : at + KEY_SIZE] for at in places], [self.checks[at : at + KEY_SIZE] for at in places]
 
 
 def _find_txid_span(block: Block, after: int, until: int | None) -> tuple[int, int]:
@@ -154,23 +127,10 @@ def read_values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], li
     """Keys and stored values of the entries at these ascending ``places`` of a block, as :func:`read_entry_values`."""
     if not places:
         return [], []
-    columns, first = block.decode_columns(), block.first_txid
-    # Copied once for the block: slices of bytes are cheaper than slices of a view.
-    raw_keys, raw_checks, payloads = bytes(columns.keys), bytes(columns.checks), block.list_payloads()
-    operations = bytes(columns.operations)
-    keys = [raw_keys[8 * place : 8 * place + 8] for place in places]
-    texts = columns.user_keys, columns.correlation_ids, columns.logical_topics
-    return keys, encode_values(
-        keys,
-        [raw_checks[8 * place : 8 * place + 8] for place in places],
-        [first + place for place in places],
-        [columns.times[place] for place in places],
-        [columns.expirations[place] for place in places],
-        [operations[place] == DELETE for place in places] if DELETE in operations else None,
-        # A block of one topic, whole, is the usual case: its columns are taken as they are.
-        payloads if len(places) == len(payloads) else [payloads[place] for place in places],
-        *(None if text is None else [text[place] for place in places] for text in texts),
-    )
+    first = block.first_txid
+    # A block of one topic, whole, is the usual case: its columns are taken as they are.
+    entries = block.read_entries() if len(places) == len(block) else block.read_entries().take(places)
+    return split_words(entries.keys), encode_values(entries, [first + place for place in places])
 
 
 def read_winner_values(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
@@ -192,59 +152,50 @@ def read_winner_values(block: Block, winners: Any) -> tuple[list[bytes], list[by
     ends = columns.lengths.cumsum(dtype="i8")
     starts = (ends - columns.lengths)[places].tolist()
     raw = bytes(block.decompress_payloads())
-    gone = columns.operations[places] == DELETE
-    texts = columns.user_keys, columns.correlation_ids, columns.logical_topics
-    return keys, encode_values(
+    texts: dict[str, Any] = {name: getattr(columns, name) for name in TEXT_NAMES}
+    texts = {name: None if one is None else [one[place] for place in chosen] for name, one in texts.items()}
+    entries = EntryBatch(
+        block.topic_refs,
+        [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
         keys,
         read_words(columns.checks[places]),
-        winners[low:high].tolist(),
         columns.times[places].tolist(),
         columns.expirations[places].tolist(),
-        gone.tolist() if gone.any() else None,
-        [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
-        *(None if text is None else [text[place] for place in chosen] for text in texts),
+        operations=columns.operations[places].tobytes(),
+        **texts,
     )
+    return keys, encode_values(entries, winners[low:high].tolist())
 
 
-def encode_values(
-    keys: Sequence[bytes],
-    checks: Sequence[bytes],
-    txids: Sequence[int],
-    times: Sequence[int],
-    expirations: Sequence[int],
-    gone: Sequence[bool] | None,
-    payloads: Sequence[bytes],
-    user_keys: TextColumn = None,
-    correlation_ids: TextColumn = None,
-    logical_topics: TextColumn = None,
-) -> list[bytes]:
-    """Return the stored values of entries, from columns of plain values; where ``gone`` says so, the tombstone of a
-    deletion."""
-    if gone is None and user_keys is None and correlation_ids is None and logical_topics is None:
+def encode_values(entries: EntryBatch, txids: Sequence[int]) -> list[bytes]:
+    """The stored values of entries under the txids that they got; those of deletions are tombstones."""
+    keys, checks, operations = split_words(entries.keys), split_words(entries.checks), entries.operations
+    times, expirations = entries.list_numbers("times"), entries.list_numbers("expirations")
+    deletes = operations == DELETE if isinstance(operations, int) else DELETE in operations
+    texts = entries.texts
+    if not deletes and all(column is None for column in texts):
         # Most topics have no optional parts: their values are packed by columns.
-        return encode_plain_records(keys, checks, txids, times, expirations, payloads)
-    if gone is not None and all(gone):
+        return encode_plain_records(keys, checks, txids, times, expirations, entries.payloads)
+    if deletes and (isinstance(operations, int) or all(operation == DELETE for operation in operations)):
         # The blocks of a delete of many records hold nothing else.
         return encode_tombstones(keys, checks, txids, times)
     nothing: Sequence[None] = (None,) * len(keys)
     rows = zip(
-        (False,) * len(keys) if gone is None else gone,
+        entries.list_numbers("operations"),
         keys,
         checks,
         txids,
         times,
         expirations,
-        payloads,
-        nothing if user_keys is None else user_keys,
-        nothing if correlation_ids is None else correlation_ids,
-        nothing if logical_topics is None else logical_topics,
+        entries.payloads,
+        *(nothing if column is None else column for column in texts),
         strict=True,
     )
     return [
         encode_tombstone(key, check, txid, time)
-        if deleted
-        else encode_record(key, check, txid, time, expiration, 0, payload, *texts)
-        for deleted, key, check, txid, time, expiration, payload, *texts in rows
+        if operation == DELETE
+        else encode_record(key, check, txid, time, expiration, 0, payload, *optional)
+        for operation, key, check, txid, time, expiration, payload, *optional in rows
     ]
 
 
@@ -261,30 +212,24 @@ def encode_tombstones(
     return encode_plain_records(keys, checks, txids, times, repeat(0), repeat(b"", len(keys)), TOMBSTONE_FLAG)
 
 
-def build_deletions(keys: Sequence[bytes], values: Sequence[bytes], *, logical: bool) -> Deletions:
-    """Return the deletions of stored records; ``logical``: each deletion has the logical topic of its record."""
-    checks = b"".join([value[KEY_CHECK_SLICE] for value in values])
-    return Deletions(b"".join(keys), checks, [read_logical_topic(value) for value in values] if logical else None)
+def build_deletions(
+    topic: TopicRef, keys: Words, checks: Words, at: Micros, logical_topics: Texts = None, client: str | None = None
+) -> EntryBatch:
+    """The entries that delete records at the instant ``at``; ``client`` is recorded, without a number.
 
-
-def build_deletion_group(topic: TopicRef, gone: Deletions, at: int, client: str | None = None) -> Group:
-    """The journal's group that deletes records at the instant ``at``; ``client`` is recorded, without a number."""
+    ``checks`` are the check words of the records, and ``logical_topics`` the logical topics of a Pattern topic's.
+    """
     from sowctl.identity.hashes import hash_client_name
-    from sowctl.journal.group import Group
 
-    count = len(gone)
-    return Group(
+    count = len(keys) if isinstance(keys, list) else len(keys) // KEY_SIZE
+    return EntryBatch(
         topic_refs=[topic],
-        publishers=[] if client is None else [(hash_client_name(client), client)],
-        operations=bytes((DELETE,)) * count,
-        topic=0,
-        keys=gone.keys,
-        checks=gone.checks,
-        times=at,
-        expirations=0,
-        publisher=NO_PUBLISHER if client is None else 0,
-        sequences=None,
-        flags=HAS_LOGICAL_TOPIC if gone.logical_topics is not None else 0,
         payloads=[b""] * count,
-        logical_topics=gone.logical_topics,
+        keys=keys,
+        checks=checks,
+        times=at,
+        operations=DELETE,
+        publishers=[] if client is None else [(hash_client_name(client), client)],
+        publisher_indexes=NO_PUBLISHER if client is None else 0,
+        logical_topics=logical_topics,
     )

@@ -258,7 +258,7 @@ def _list_rows(block: Block, changes: BlockChanges) -> list[ChangeRow]:
         changes.kinds.tolist(), changes.entries.tolist(), changes.keys, changes.images, strict=True
     ):
         place, word = places[at], CHANGE_ROW_TYPES[kind]
-        who = columns.publishers[place]
+        who = columns.publisher_indexes[place]
         named = who != NO_PUBLISHER
         rows.append(
             ChangeRow(

@@ -84,7 +84,7 @@ class RateCounter:
         if not len(chosen):
             return
         slots = columns.times[chosen].astype(np.int64) // self._interval
-        pairs = columns.topic_indexes[chosen].astype(np.int64) << 16 | columns.publishers[chosen]
+        pairs = columns.topic_indexes[chosen].astype(np.int64) << 16 | columns.publisher_indexes[chosen]
         if self._by_topic:
             pairs |= NO_PUBLISHER
         rows, inverse, counts = np.unique(np.stack((pairs, slots)), axis=1, return_inverse=True, return_counts=True)

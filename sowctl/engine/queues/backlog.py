@@ -195,7 +195,7 @@ class Backlog:
             made["expirations"] = self._compute_expirations(columns, places)
         if any(columns.sequences):
             known = [number for number, _ in block.publishers]
-            who, counts = columns.publishers, columns.sequences
+            who, counts = columns.publisher_indexes, columns.sequences
             # What no client numbered has the bookmark of the instance, whether a client is named or not.
             made["publishers"] = [known[who[place]] if counts[place] else 0 for place in places]
             made["sequences"] = [counts[place] for place in places]

@@ -8,11 +8,9 @@ then the state file's.
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from struct import pack
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,7 +35,7 @@ from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.engine.topics.queuestates import build_state_path, read_boot_id
 from sowctl.errors import StorageError
 from sowctl.interrupts import without_interrupts
-from sowctl.journal.format import BEGIN, HAS_CORRELATION_ID, NO_PUBLISHER, UNKEYED_FLAG
+from sowctl.journal.format import BEGIN
 from sowctl.store.queue.file import QueueFile
 
 if TYPE_CHECKING:
@@ -250,33 +248,10 @@ class ChangeRunner:
         entries = turn.entries
         if not len(entries) or self._is_copy:
             return
-        from sowctl.journal.group import Group
-
         writer, ref = self.writer, self.queue.ref
-        count = len(entries)
-        reasons: list[bytes | None] | None = None
-        flags: array[int] | int = UNKEYED_FLAG
-        if any(entries.reasons):
-            reasons = [reason.encode() or None for reason in entries.reasons]
-            flags = array("H", [UNKEYED_FLAG | (HAS_CORRELATION_ID if reason is not None else 0) for reason in reasons])
         # Times never decrease within a topic, even if the clock is set back.
         moment = max(turn.now, writer.find_topic_state(ref).last_time)
-        group = Group(
-            topic_refs=[ref],
-            publishers=[],
-            operations=bytes(entries.operations),
-            topic=0,
-            keys=pack(f">{count}Q", *entries.publishers),
-            checks=pack(f">{count}Q", *entries.sequences),
-            times=moment,
-            expirations=0,
-            publisher=NO_PUBLISHER,
-            sequences=None,
-            flags=flags,
-            payloads=[b""] * count,
-            correlation_ids=reasons,
-        )
-        first, last = writer.append_group(group, moment)
+        first, last = writer.append_group(entries.build_batch(ref, moment), moment)
         writer.sync()
         state = turn.rows.state
         # Set only after the sync: from now on it proves that the journal reached this txid (read_proven_end).

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from struct import pack
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from sowctl.journal.format import ACK, EXPIRE, REQUEUE
+from sowctl.journal.format import ACK, EXPIRE, REQUEUE, UNKEYED_FLAG
 from sowctl.store.queue.page import BARRIER, DONE, LEASED, READY, BlockPlace, Page
 from sowctl.store.queue.values import Dead
 
 if TYPE_CHECKING:
     from sowctl.engine.queues.handles import CommandFailure
+    from sowctl.journal.entries import EntryBatch
     from sowctl.store.queue.rows import BookmarkName, StateRows
+    from sowctl.values.times import Micros
+    from sowctl.values.topicref import TopicRef
 
 TIME_LIMIT_REASON, FORCED_REASON, MAX_CANCELS_REASON, MAX_DELIVERIES_REASON, GONE_REASON = (
     "time_limit",
@@ -120,6 +124,22 @@ class SettlementEntries:
         self.publishers.extend(other.publishers)
         self.sequences.extend(other.sequences)
         self.reasons += other.reasons
+
+    def build_batch(self, queue: TopicRef, time: Micros) -> EntryBatch:
+        """The entries as the journal has them: a bookmark stands as the two numbers of a key and a check word."""
+        from sowctl.journal.entries import EntryBatch
+
+        count = len(self)
+        return EntryBatch(
+            topic_refs=[queue],
+            payloads=[b""] * count,
+            keys=pack(f">{count}Q", *self.publishers),
+            checks=pack(f">{count}Q", *self.sequences),
+            times=time,
+            flags=UNKEYED_FLAG,
+            operations=bytes(self.operations),
+            correlation_ids=[reason.encode() or None for reason in self.reasons] if any(self.reasons) else None,
+        )
 
 
 class SettlementBatch:

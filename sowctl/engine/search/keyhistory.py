@@ -204,7 +204,7 @@ def _find_clients(instance: Instance, topic: TopicConfig, records: Sequence[Vers
                 columns = block.decode_columns()
                 for txid in here:
                     place, record = txid - block.first_txid, wanted[txid]
-                    who = columns.publishers[place]
+                    who = columns.publisher_indexes[place]
                     if who != NO_PUBLISHER and bytes(columns.keys[KEY_SIZE * place :][:KEY_SIZE]) == record.key:
                         record.client = block.publishers[who][1]
             if last >= txids[-1]:

@@ -96,7 +96,8 @@ def _build_changes(block: Block, topic: TopicRef, places: Sequence[int], owner: 
         return TopicChanges(topic, keys, values, [owner] * len(places), [first + place for place in places])
     hashes = [who for who, _ in block.publishers]
     publishers = [
-        hashes[columns.publishers[place]] if number else owner for number, place in zip(numbers, places, strict=True)
+        hashes[columns.publisher_indexes[place]] if number else owner
+        for number, place in zip(numbers, places, strict=True)
     ]
     sequences = [number or first + place for number, place in zip(numbers, places, strict=True)]
     return TopicChanges(topic, keys, values, publishers, sequences)

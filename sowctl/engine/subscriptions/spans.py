@@ -352,7 +352,7 @@ def find_publisher_entries(log: Journal, sought: Iterable[Bookmark]) -> dict[Boo
         index = {who: place for place, (who, _) in enumerate(block.publishers)}
         for mark in here:
             who = index[mark.publisher]
-            for place, (whose, sequence) in enumerate(zip(columns.publishers, columns.sequences, strict=True)):
+            for place, (whose, sequence) in enumerate(zip(columns.publisher_indexes, columns.sequences, strict=True)):
                 if whose == who and sequence == mark.sequence:
                     txid = block.first_txid + place
                     found[mark] = found.get(mark, (txid, txid))[0], txid

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.fold.apply import apply_to_transaction
-from sowctl.engine.fold.blocks import Deletions, build_deletion_group, encode_tombstones
+from sowctl.engine.fold.blocks import build_deletions, encode_tombstones
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.fold.spill import Spool
@@ -31,6 +31,7 @@ from sowctl.engine.topics.targets import Target, select_readable_targets
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, MissingError, UsageError
+from sowctl.identity.keyspace import split_words
 from sowctl.store.codec import KEY_CHECK_SLICE, read_logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
@@ -239,15 +240,16 @@ def _append_deletions(
         for number, part in enumerate(selected, 1):
             # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and recovery
             # take the whole group for one that was never written.
-            group = build_deletion_group(writer.ref, Deletions(*part), at, client)
-            journal.append_group(group, now, last=number == len(selected))
+            keys, checks, names = part
+            entries = build_deletions(writer.ref, keys, checks, at, names, client)
+            journal.append_group(entries, now, last=number == len(selected))
             done = min(number * DELETE_LIMITS.part_records, count)
             session.instance.watch("deletions to journal", done, count)
         journal.sync()
         # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
         # writer goes on from there.
         for part in selected:
-            txid = _put_deletions(writer.memtable, Deletions(*part), txid, at)
+            txid = _put_deletions(writer.memtable, part, txid, at)
             if writer.is_full():
                 writer.apply(journal.lineage, txid)
     session.flush_memtables(force=True)
@@ -263,7 +265,7 @@ def _delete_from_store(writer: StoreWriter, selected: Spool, at: int) -> None:
         txid = base
         for part in selected:
             memtable = Memtable(history=writer.rule is not None)
-            txid = _put_deletions(memtable, Deletions(*part), txid, at)
+            txid = _put_deletions(memtable, part, txid, at)
             apply_to_transaction(txn, memtable, base, writer.rule)
         txn.set_applied_position(NO_LINEAGE, txid)
         txn.raise_last_time(at)
@@ -276,9 +278,9 @@ def _delete_from_store(writer: StoreWriter, selected: Spool, at: int) -> None:
     writer.reload()
 
 
-def _put_deletions(memtable: Memtable, part: Deletions, txid: int, at: int) -> int:
+def _put_deletions(memtable: Memtable, part: tuple[Any, ...], txid: int, at: int) -> int:
     """Put deletions, which have the txids behind ``txid``, into a memtable; returns the last one's txid."""
-    keys, checks = part.split_keys()
+    keys, checks = split_words(part[0]), split_words(part[1])
     last = txid + len(keys)
     memtable.put_deletions(keys, encode_tombstones(keys, checks, range(txid + 1, last + 1), repeat(at)))
     return last

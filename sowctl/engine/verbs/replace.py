@@ -399,7 +399,7 @@ def _unpack_changes(writer: StoreWriter, part: tuple[Any, ...], at: int) -> Topi
         checks,
         [at] * len(keys),
         expirations,
-        compute_entry_flags(statuses, user_keys, correlation_ids, names),
+        compute_entry_flags(statuses),
         statuses,
         user_keys,
         correlation_ids,

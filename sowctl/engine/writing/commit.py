@@ -7,15 +7,14 @@ acknowledged. Of a topic without a journal it is a transaction of its store. Cal
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.writing.entries import TopicEntries
-from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
-from sowctl.journal.group import Group
+from sowctl.journal.entries import EntryBatch
+from sowctl.journal.format import DELETE, PUBLISH
 from sowctl.store.meta import NO_LINEAGE
 from sowctl.structs import DescribedStruct
 
@@ -125,7 +124,7 @@ def _write_without_journal(
     return part.payloads, first
 
 
-def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[Group, list[Sequence[int]]]:
+def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[EntryBatch, list[Sequence[int]]]:
     """Build one journal group of the entries of a batch in input order; also returns the ranks of each part's entries
     in it."""
     columns: TopicEntries = parts[0]
@@ -138,27 +137,25 @@ def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple
         columns, topic, ranks = _merge_topic_entries(parts)
     count = len(columns)
     keys, checks = columns.concatenate_keys()
-    # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
-    sequences = array("Q", publisher.list_sequences(columns.places)) if publisher is not None else None
-    group = Group(
+    batch = EntryBatch(
         topic_refs=[part.writer.ref for part in parts],
-        publishers=[publisher.identity] if publisher is not None else [],
-        operations=_encode_operations(columns, count),
-        topic=topic,
+        payloads=columns.payloads,
         keys=keys,
         checks=checks,
-        times=array("q", columns.times),
-        expirations=array("q", columns.expirations),
-        publisher=0 if publisher is not None else NO_PUBLISHER,
-        sequences=sequences,
-        flags=array("H", columns.flags),
-        payloads=columns.payloads,
+        times=columns.times,
+        expirations=columns.expirations,
+        flags=columns.flags,
+        operations=_encode_operations(columns, count),
+        topic_indexes=topic,
         user_keys=columns.user_keys,
         correlation_ids=columns.correlation_ids,
         logical_topics=columns.logicals,
         stored=columns.stored,
     )
-    return group, ranks
+    if publisher is not None:
+        # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
+        batch = batch.set_publisher(publisher.identity, publisher.list_sequences(columns.places))
+    return batch, ranks
 
 
 def _merge_topic_entries(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, list[Sequence[int]]]:
@@ -195,18 +192,19 @@ def encode_entry_values(entries: TopicEntries, txids: Sequence[int]) -> list[byt
     """The stored values of entries under the txids that they got; none for a topic without records."""
     if entries.writer.config.key_mode == "none":
         return []
-    return encode_values(
+    batch = EntryBatch(
+        [entries.writer.ref],
+        entries.payloads,
         entries.keys,
         entries.checks,
-        txids,
         entries.times,
         entries.expirations,
-        entries.gone,
-        entries.payloads,
-        entries.user_keys,
-        entries.correlation_ids,
-        entries.logicals,
+        operations=_encode_operations(entries, len(entries)),
+        user_keys=entries.user_keys,
+        correlation_ids=entries.correlation_ids,
+        logical_topics=entries.logicals,
     )
+    return encode_values(batch, txids)
 
 
 def apply_to_memtable(entries: TopicEntries, txids: Sequence[int], values: Sequence[bytes]) -> None:

@@ -266,7 +266,7 @@ class _EntryBuilder:
         entries.missing, entries.skipped = missing, self.skipped
         if ready.deletes is not None and "deleted" in statuses:
             _convert_to_deletions(entries, pick(ready.deletes))
-        entries.flags = compute_entry_flags(statuses, entries.user_keys, entries.correlation_ids, entries.logicals)
+        entries.flags = compute_entry_flags(statuses)
         entries.chains = chains
         return entries, self.refused
 
@@ -289,7 +289,7 @@ class _EntryBuilder:
         entries.columns, entries.statuses, entries.times = columns, list[str](statuses), self.times
         entries.stored = ready.stored
         entries.expirations = self._compute_expirations(self.times)
-        entries.flags = compute_entry_flags(statuses, None, None, None)
+        entries.flags = compute_entry_flags(statuses)
         return entries
 
     def build_journal_entries(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
@@ -308,8 +308,7 @@ class _EntryBuilder:
         entries.expirations = self._compute_expirations(entries.times)
         if ready.correlation_ids is not None:
             entries.correlation_ids = pick(ready.correlation_ids)
-        flags = compute_entry_flags(entries.statuses, None, entries.correlation_ids, None)
-        entries.flags = [flag | UNKEYED_FLAG for flag in flags]
+        entries.flags = [UNKEYED_FLAG] * count
         return entries, self.refused
 
     def _drop_duplicates(self, duplicates: Set[int]) -> int:

@@ -14,7 +14,7 @@ from itertools import accumulate, compress, repeat
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from sowctl.engine.topics.expiration import NO_EXPIRATION
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED_FLAG
+from sowctl.journal.format import INSERTED_FLAG
 from sowctl.store.codec import (
     HEADER_SIZE,
     KEY_CHECK_SLICE,
@@ -244,20 +244,10 @@ def _decide_one_by_one(
     return Decisions(statuses, removed)
 
 
-def compute_entry_flags(
-    statuses: Sequence[str],
-    user_keys: Sequence[bytes | None] | None,
-    correlation_ids: Sequence[bytes | None] | None,
-    logicals: Sequence[bytes | None] | None,
-) -> list[int]:
-    """The journal's flags of entries: whether a key is new, and which optional parts an entry has."""
+def compute_entry_flags(statuses: Sequence[str]) -> list[int]:
+    """The journal's flags of entries: whether a key is new."""
     # A journal whose beginning is gone is read by this flag: an entry without it replaced a record that stood before.
-    flags = [INSERTED_FLAG if status == "inserted" else 0 for status in statuses]
-    parts = (user_keys, HAS_USER_KEY), (correlation_ids, HAS_CORRELATION_ID), (logicals, HAS_LOGICAL_TOPIC)
-    for column, bit in parts:
-        if column is not None:
-            flags = [flag if text is None else flag | bit for flag, text in zip(flags, column, strict=True)]
-    return flags
+    return [INSERTED_FLAG if status == "inserted" else 0 for status in statuses]
 
 
 def describe_collision(sow_key: int) -> Reason:

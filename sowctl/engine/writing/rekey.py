@@ -9,29 +9,21 @@ makes the store anew after it. Ruled by ``sowctl-replay(1)``, --rekey, and ``sow
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import build_deletion_group, build_deletions
+from sowctl.engine.fold.blocks import build_deletions
 from sowctl.engine.fold.rebuild import rebuild_stores
 from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
 from sowctl.errors import RefusedError
-from sowctl.journal.format import (
-    HAS_CORRELATION_ID,
-    HAS_LOGICAL_TOPIC,
-    HAS_USER_KEY,
-    INSERTED_FLAG,
-    NO_PUBLISHER,
-    PUBLISH,
-)
-from sowctl.journal.group import Group
-from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, extract_raw_stamps
+from sowctl.journal.entries import EntryBatch
+from sowctl.journal.format import INSERTED_FLAG
+from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, extract_raw_stamps, read_logical_topic
 from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
@@ -111,12 +103,12 @@ def rekey_topic(
         at = max(instance.now, live.meta.last_time, behind, latest)
         sources = (live, folded) if folded is not None and folded is not live else (live,)
         waiting = None
-        for group in plan.iterate_groups(sources, at):
+        for batch in plan.iterate_batches(sources, at):
             if waiting is not None:
                 # One group in several blocks: readers take none of it before its last block is there, so a crash in
                 # between leaves the records under their former keys.
                 journal.append_group(waiting, instance.now, last=False)
-            waiting = group
+            waiting = batch
         assert waiting is not None
         journal.append_group(waiting, instance.now, last=True)
         journal.sync()
@@ -204,7 +196,7 @@ class _RekeyPlan:
                 key for place, key in enumerate(keys) if place in others and key not in known and key not in targets
             ]
 
-    def iterate_groups(self, sources: Sequence[CurrentSource], at: int) -> Iterator[Group]:
+    def iterate_batches(self, sources: Sequence[CurrentSource], at: int) -> Iterator[EntryBatch]:
         """The entries: deletions first, so that a key that changes hands ends with its new record."""
         gone = sorted(self.gone)
         for start in range(0, len(gone), STORE_LIMITS.read_batch_records):
@@ -213,13 +205,13 @@ class _RekeyPlan:
             found = {
                 key: value for source in sources[::-1] for key, value in zip(*source.find_records(part), strict=True)
             }
-            ref = self._topic.ref
             keys = sorted(found)
             values = [found[key] for key in keys]
-            yield build_deletion_group(ref, build_deletions(keys, values, logical=self._topic.pattern is not None), at)
+            names = [read_logical_topic(value) for value in values] if self._topic.pattern is not None else None
+            yield build_deletions(self._topic.ref, keys, [value[KEY_CHECK_SLICE] for value in values], at, names)
         # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
         for start in range(0, len(self.kept), STORE_LIMITS.read_batch_records):
-            yield self._make_publish_group(
+            yield self._build_publish_batch(
                 sources[0], self.kept[start : start + STORE_LIMITS.read_batch_records].tolist(), at
             )
 
@@ -258,37 +250,21 @@ class _RekeyPlan:
                 topic=self._topic.name,
             )
 
-    def _make_publish_group(self, source: CurrentSource, rows: list[int], at: int) -> Group:
+    def _build_publish_batch(self, source: CurrentSource, rows: list[int], at: int) -> EntryBatch:
         """Some records under their new keys, in the order in which they were written; times never go back."""
         olds = [self._keys[8 * row : 8 * row + 8] for row in rows]
         found = dict(zip(*source.find_records(olds), strict=True))
         records = [decode_record(key, found[key]) for key in olds]
         digests = [self._digests[16 * row : 16 * row + 16] for row in rows]
-        user = self._topic.key_mode == "user"
-        users = [record.user_key if user else None for record in records]
-        correlations = [record.correlation_id for record in records]
-        logicals = [record.logical_topic for record in records]
-        flags = [
-            (INSERTED_FLAG if self._fresh[row] else 0)
-            | (HAS_USER_KEY if own is not None else 0)
-            | (HAS_CORRELATION_ID if correlation is not None else 0)
-            | (HAS_LOGICAL_TOPIC if logical is not None else 0)
-            for row, own, correlation, logical in zip(rows, users, correlations, logicals, strict=True)
-        ]
-        return Group(
+        return EntryBatch(
             topic_refs=[self._topic.ref],
-            publishers=[],
-            operations=bytes((PUBLISH,)) * len(rows),
-            topic=0,
-            keys=b"".join(digest[:8] for digest in digests),
-            checks=b"".join(digest[8:] for digest in digests),
-            times=at,
-            expirations=array("q", [record.expiration for record in records]),
-            publisher=NO_PUBLISHER,
-            sequences=None,
-            flags=array("H", flags),
             payloads=[record.payload for record in records],
-            user_keys=users if any(text is not None for text in users) else None,
-            correlation_ids=correlations if any(text is not None for text in correlations) else None,
-            logical_topics=logicals if any(text is not None for text in logicals) else None,
+            keys=[digest[:8] for digest in digests],
+            checks=[digest[8:] for digest in digests],
+            times=at,
+            expirations=[record.expiration for record in records],
+            flags=[INSERTED_FLAG if self._fresh[row] else 0 for row in rows],
+            user_keys=[record.user_key for record in records] if self._topic.key_mode == "user" else None,
+            correlation_ids=[record.correlation_id for record in records],
+            logical_topics=[record.logical_topic for record in records],
         )

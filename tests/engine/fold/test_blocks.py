@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sowctl.engine.fold.blocks import (
+    build_deletions,
     build_entry_mask,
     encode_tombstone,
     encode_values,
@@ -18,6 +20,7 @@ from sowctl.engine.fold.blocks import (
     read_winner_values,
 )
 from sowctl.journal.block import Block, Entry
+from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import DELETE, HAS_USER_KEY, INSERTED_FLAG, PUBLISH, UNKEYED_FLAG
 from sowctl.journal.reader import Journal
 from sowctl.store.codec import TOMBSTONE_FLAG, encode_plain_records, encode_record
@@ -127,15 +130,16 @@ def test_all_topics_of_a_block_are_all_of_its_entries(blocks: list[Block]) -> No
 
 def test_values_of_columns() -> None:
     keys, checks = [b"k" * 8, b"l" * 8], [b"c" * 8, b"d" * 8]
-    columns = keys, checks, [1, 2], [3, 4], [0, 5]
-    assert encode_values(*columns, None, [b"x", b"y"]) == encode_plain_records(*columns, [b"x", b"y"])
+    columns = {"keys": keys, "checks": checks, "times": [3, 4], "expirations": [0, 5]}
+    plain = EntryBatch([A], [b"x", b"y"], **columns)
+    assert encode_values(plain, [1, 2]) == encode_plain_records(keys, checks, [1, 2], [3, 4], [0, 5], [b"x", b"y"])
     both = [encode_tombstone(key, check, txid, txid + 2) for key, check, txid in zip(keys, checks, (1, 2), strict=True)]
-    assert (
-        encode_values(*columns, [True, True], [b"", b""])
-        == encode_values(*columns, [True, True], [b""] * 2, [b"me"] * 2)
-        == both
-    )
-    gone, users = encode_values(*columns, [True, False], [b"", b"y"], [None, b"me"])
+    deletions = build_deletions(A, keys, checks, 3)
+    assert encode_values(replace(deletions, times=[3, 4]), [1, 2]) == both
+    listed = EntryBatch([A], [b""] * 2, **columns, operations=bytes([DELETE, DELETE]), user_keys=[b"me"] * 2)
+    assert encode_values(listed, [1, 2]) == both
+    mixed = EntryBatch([A], [b"", b"y"], **columns, operations=bytes([DELETE, PUBLISH]), user_keys=[None, b"me"])
+    gone, users = encode_values(mixed, [1, 2])
     assert gone == encode_tombstone(keys[0], checks[0], 1, 3) and gone[0] & TOMBSTONE_FLAG
     assert users == encode_record(keys[1], checks[1], 2, 4, 5, 0, b"y", b"me")
 

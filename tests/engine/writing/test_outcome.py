@@ -20,7 +20,7 @@ from sowctl.engine.writing.outcome import (
     find_unchanged,
     is_duplicate,
 )
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, INSERTED_FLAG
+from sowctl.journal.format import INSERTED_FLAG
 from sowctl.store import codec
 from sowctl.values.times import MAX_MICROS
 
@@ -154,9 +154,5 @@ def test_a_number_up_to_the_highest_is_a_duplicate() -> None:
     assert [is_duplicate(number, 3) for number in (2, 3, 4)] == [True, True, False]
 
 
-def test_flags_say_which_parts_an_entry_has() -> None:
-    assert compute_entry_flags(["inserted", "updated"], None, None, None) == [INSERTED_FLAG, 0]
-    assert compute_entry_flags(["inserted", "unchanged"], [b"k", b"k"], [None, b"c"], [b"l", None]) == [
-        INSERTED_FLAG | HAS_USER_KEY | HAS_LOGICAL_TOPIC,
-        HAS_USER_KEY | HAS_CORRELATION_ID,
-    ]
+def test_flags_say_which_keys_are_new() -> None:
+    assert compute_entry_flags(["inserted", "updated", "unchanged"]) == [INSERTED_FLAG, 0, 0]

@@ -47,7 +47,7 @@ def build(directory: Path, rng: random.Random, groups: int = 14) -> Entries:
                 texts(size, tag=f"g{number}-"),
                 topic=number % 2,
                 publishers=[(5, "me")],
-                publisher=0,
+                publisher_indexes=0,
                 sequences=sequences(number * 100, size),
             )
             if rng.random() < 0.2:
@@ -228,7 +228,11 @@ def test_the_receipt_knows_what_a_sound_map_told(tmp_path: Path) -> None:
             publish(
                 writer,
                 group(
-                    [b"x" * 50], topic=number % 2, publishers=[(5, "me")], publisher=0, sequences=sequences(number, 1)
+                    [b"x" * 50],
+                    topic=number % 2,
+                    publishers=[(5, "me")],
+                    publisher_indexes=0,
+                    sequences=sequences(number, 1),
                 ),
             )
     path, _, end, _ = blocks(log)[1]

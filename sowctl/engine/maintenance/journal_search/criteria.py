@@ -93,7 +93,7 @@ class Criteria(DescribedStruct, frozen=True):
             found &= self._mask_topics(block, columns)
         if self.client is not None:
             whom = [index for index, (who, _) in enumerate(block.publishers) if who == self.client]
-            found &= np.isin(columns.publishers, whom)
+            found &= np.isin(columns.publisher_indexes, whom)
         if self.operations is not None:
             found &= np.isin(columns.operations, list(self.operations))
         if self.from_time is not None:

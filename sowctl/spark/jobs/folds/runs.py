@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, groupby
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from sowctl.engine.fold.blocks import build_entry_mask, encode_values
 from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import find_last_occurrences, read_words
+from sowctl.journal.entries import TEXT_NAMES, EntryBatch
 from sowctl.journal.format import DELETE
 from sowctl.spark.jobs.limits import JOB_LIMITS
 
@@ -169,15 +170,16 @@ def _pairs(table: pyarrow.Table) -> Pairs:
     """Keys and stored values of entries; a deletion is a tombstone."""
     keys, checks = (read_words(table[name].to_numpy().astype(">u8")) for name in ("key", "check"))
     txids, times, expirations = (table[name].to_numpy().tolist() for name in ("txid", "time", "expiration"))
-    gone = table["operation"].to_numpy() == DELETE
-    texts = [table[name] for name in _NAMES[-3:]]
-    return keys, encode_values(
+    columns = zip(TEXT_NAMES, (table[name] for name in _NAMES[-3:]), strict=True)
+    texts: dict[str, Any] = {name: None if one.null_count == len(keys) else one.to_pylist() for name, one in columns}
+    entries = EntryBatch(
+        [],
+        table["payload"].to_pylist(),
         keys,
         checks,
-        txids,
         times,
         expirations,
-        gone.tolist() if gone.any() else None,
-        table["payload"].to_pylist(),
-        *(None if text.null_count == len(keys) else text.to_pylist() for text in texts),
+        operations=table["operation"].to_numpy().tobytes(),
+        **texts,
     )
+    return keys, encode_values(entries, txids)

@@ -1,0 +1,239 @@
+"""A batch of entries by columns, and the table of an entry's columns (``sow-journal(5)``, "Columns").
+
+Whatever writes entries makes an :class:`EntryBatch`: publishing, deleting, queues, bulk commits, a change of keys. The
+journal appends it, and the stored values of records are made of it (:mod:`sowctl.engine.fold.blocks`). What is done
+with a batch as a whole goes by :data:`ENTRY_COLUMNS`: a new field of an entry is one more row there and one more field
+of :class:`EntryBatch`. A batch of one costs little: no array is made before the journal encodes it, and no numpy.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from msgspec import field
+from msgspec.structs import replace
+
+from sowctl.identity.keyspace import Words, join_words, split_words
+from sowctl.journal.blockcodec import CORRELATION_IDS_FLAG, LOGICAL_TOPICS_FLAG, USER_KEYS_FLAG
+from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER, PUBLISH
+from sowctl.structs import DescribedStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sowctl.values.topicref import TopicRef
+
+T = TypeVar("T", bound=Hashable)
+Numbers: TypeAlias = Sequence[int] | int
+"""A number for each entry, or one for all."""
+Texts: TypeAlias = Sequence[bytes | None] | None
+"""An optional text for each entry; None where no entry has one."""
+
+
+class EntryColumn(NamedTuple):
+    """A column of entries, as a batch has it and as a block stores it.
+
+    ``code`` is the type of a number, as :mod:`array` has it, ``8s`` for words (SOW keys and check words), empty for an
+    optional text; ``flag`` marks the entries that have this text, and ``block_flag`` the blocks.
+    """
+
+    name: str
+    code: str
+    flag: int = 0
+    block_flag: int = 0
+
+
+# Wide columns come first: each begins at a multiple of its own width, so that numbers are read in place without a copy.
+ENTRY_COLUMNS = (
+    EntryColumn("keys", "8s"),
+    EntryColumn("checks", "8s"),
+    EntryColumn("times", "q"),
+    EntryColumn("expirations", "q"),
+    EntryColumn("sequences", "Q"),
+    EntryColumn("lengths", "I"),
+    EntryColumn("topic_indexes", "H"),
+    EntryColumn("publisher_indexes", "H"),
+    EntryColumn("flags", "H"),
+    EntryColumn("operations", "B"),
+    EntryColumn("user_keys", "", HAS_USER_KEY, USER_KEYS_FLAG),
+    EntryColumn("correlation_ids", "", HAS_CORRELATION_ID, CORRELATION_IDS_FLAG),
+    EntryColumn("logical_topics", "", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG),
+)
+"""All columns but the payloads, in the order in which a block stores them. ``lengths`` are those of the payloads."""
+TEXT_COLUMNS = tuple(column for column in ENTRY_COLUMNS if not column.code)
+FIXED_COLUMNS = ENTRY_COLUMNS[: -len(TEXT_COLUMNS)]
+TEXT_NAMES = tuple(one.name for one in TEXT_COLUMNS)
+_WORDS = ("keys", "checks")
+_NUMBERS = tuple(one.name for one in FIXED_COLUMNS if one.name not in (*_WORDS, "lengths"))
+
+
+class EntryBatch(DescribedStruct):
+    """Entries in their order, by columns. What is left out is the same for all of them: a publish without publisher,
+    sequence number, expiration, flags and texts.
+
+    ``topic_indexes`` and ``publisher_indexes`` count in ``topic_refs`` and ``publishers`` (65535 = no publisher).
+    ``keys`` and ``checks`` are as :mod:`sowctl.identity.keys` makes them; ``times`` and ``expirations`` (0 = never) in
+    microseconds since 1970 UTC; a sequence of 0 is none. ``flags`` are ``format.INSERTED_FLAG`` and ``UNKEYED_FLAG``:
+    those of texts are set where texts are. ``stored``: what :func:`~sowctl.journal.group.compress_payloads` makes of
+    ``payloads``, where that has been done.
+    """
+
+    topic_refs: list[TopicRef]
+    payloads: list[bytes]
+    keys: Words
+    checks: Words
+    times: Numbers
+    expirations: Numbers = 0
+    flags: Numbers = 0
+    operations: Numbers = PUBLISH
+    topic_indexes: Numbers = 0
+    publishers: list[tuple[int, str]] = field(default_factory=list)
+    publisher_indexes: Numbers = NO_PUBLISHER
+    sequences: Numbers = 0
+    user_keys: Texts = None
+    correlation_ids: Texts = None
+    logical_topics: Texts = None
+    stored: list[bytes] | None = None
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    @property
+    def texts(self) -> list[Texts]:
+        """The columns of optional texts, in the order of the table."""
+        return [getattr(self, name) for name in TEXT_NAMES]
+
+    @property
+    def last_time(self) -> int:
+        """The time of the last entry, in microseconds since 1970 UTC."""
+        return self.times if isinstance(self.times, int) else self.times[-1]
+
+    def list_numbers(self, name: str) -> Sequence[int]:
+        """A column of numbers, one for each entry."""
+        column: Numbers = getattr(self, name)
+        return [column] * len(self) if isinstance(column, int) else column
+
+    def set_publisher(self, publisher: tuple[int, str] | None, sequences: Numbers) -> EntryBatch:
+        """The same entries as those of one publisher; as they are where this is None."""
+        if publisher is None:
+            return self
+        return replace(self, publishers=[publisher], publisher_indexes=0, sequences=sequences)
+
+    def check_lengths(self) -> None:
+        """Raise ValueError where there are no entries, or columns of different lengths."""
+        count = len(self.payloads)
+        columns = [getattr(self, name) for name in _NUMBERS + TEXT_NAMES]
+        if (
+            count == 0
+            or any(
+                len(words) != (count if isinstance(words, list) else 8 * count) for words in (self.keys, self.checks)
+            )
+            or any(not (column is None or isinstance(column, int)) and len(column) != count for column in columns)
+        ):
+            raise ValueError("the columns of a batch have different lengths, or there are no entries")
+
+    def slice(self, start: int, stop: int) -> EntryBatch:
+        """The entries from ``start`` to ``stop``, exclusive; the batch itself where these are all."""
+        if (start, stop) == (0, len(self)):
+            return self
+        found: dict[str, Any] = {name: column[start:stop] for name, column in self._list_varying()}
+        for name in _WORDS:
+            words = getattr(self, name)
+            found[name] = words[start:stop] if isinstance(words, list) else words[8 * start : 8 * stop]
+        return replace(self, payloads=self.payloads[start:stop], stored=None, **found)
+
+    def take(self, indexes: Sequence[int]) -> EntryBatch:
+        """The entries at ``indexes``, in the order of these."""
+        found: dict[str, Any] = {name: [column[index] for index in indexes] for name, column in self._list_varying()}
+        for name in _WORDS:
+            words = split_words(getattr(self, name))
+            found[name] = [words[index] for index in indexes]
+        return replace(self, payloads=[self.payloads[index] for index in indexes], stored=None, **found)
+
+    def _list_varying(self) -> list[tuple[str, Any]]:
+        """The columns of numbers and texts that are not the same for all entries."""
+        columns = [(name, getattr(self, name)) for name in _NUMBERS + TEXT_NAMES]
+        return [(name, column) for name, column in columns if not (column is None or isinstance(column, int))]
+
+
+def concatenate_batches(batches: Sequence[EntryBatch]) -> EntryBatch:
+    """The entries of batches, one batch behind the other."""
+    if len(batches) == 1:
+        return batches[0]
+    counts = [len(batch) for batch in batches]
+    columns = {name: [getattr(batch, name) for batch in batches] for name in _WORDS + _NUMBERS + TEXT_NAMES}
+    # The indexes of each batch count in its own lists; behind this they count in common ones.
+    topic_refs, columns["topic_indexes"] = _share_list([(one.topic_refs, one.topic_indexes) for one in batches])
+    publishers, columns["publisher_indexes"] = _share_list([(one.publishers, one.publisher_indexes) for one in batches])
+    found: dict[str, Any] = {name: _join_words(columns[name]) for name in _WORDS}
+    found |= {name: _join_numbers(columns[name], counts) for name in _NUMBERS}
+    found |= {name: _join_texts(columns[name], counts) for name in TEXT_NAMES}
+    payloads = [payload for batch in batches for payload in batch.payloads]
+    return EntryBatch(topic_refs=topic_refs, publishers=publishers, payloads=payloads, **found)
+
+
+def interleave_batches(
+    batches: Sequence[EntryBatch], places: Sequence[Sequence[int]]
+) -> tuple[EntryBatch, list[Sequence[int]]]:
+    """The entries of batches in one, ascending by their ``places``; and where those of each batch are in it."""
+    if len(batches) == 1:
+        return batches[0], [range(len(batches[0]))]
+    joined = [place for some in places for place in some]
+    order = sorted(range(len(joined)), key=joined.__getitem__)
+    ranks = [0] * len(order)
+    for rank, index in enumerate(order):
+        ranks[index] = rank
+    found, start = [], 0
+    for some in places:
+        found.append(ranks[start : start + len(some)])
+        start += len(some)
+    return concatenate_batches(batches).take(order), list(found)
+
+
+def spread_numbers(column: Numbers, code: str, count: int) -> array[int]:
+    """A column of numbers as an array of a type code."""
+    if isinstance(column, int):
+        return array(code, (column,)) * count
+    return column if isinstance(column, array) and column.typecode == code else array(code, column)
+
+
+def _join_words(columns: Sequence[Words]) -> Words:
+    if any(isinstance(words, list) for words in columns):
+        return [word for words in columns for word in split_words(words)]
+    return b"".join(map(join_words, columns))
+
+
+def _join_numbers(columns: Sequence[Numbers], counts: Sequence[int]) -> Numbers:
+    if all(isinstance(column, int) and column == columns[0] for column in columns):
+        return columns[0]
+    found: list[int] = []
+    for column, count in zip(columns, counts, strict=True):
+        found += [column] * count if isinstance(column, int) else column
+    return found
+
+
+def _join_texts(columns: Sequence[Texts], counts: Sequence[int]) -> Texts:
+    if all(column is None for column in columns):
+        return None
+    found: list[bytes | None] = []
+    for column, count in zip(columns, counts, strict=True):
+        found += [None] * count if column is None else column
+    return found
+
+
+def _share_list(batches: Sequence[tuple[list[T], Numbers]]) -> tuple[list[T], list[Numbers]]:
+    """One list for the lists of all batches, and the columns that count in it."""
+    places: dict[T, int] = {}
+    for items, _ in batches:
+        for item in items:
+            places.setdefault(item, len(places))
+    columns: list[Numbers] = []
+    for items, column in batches:
+        known: Mapping[int, int] = {index: places[item] for index, item in enumerate(items)}
+        # The index of no publisher is in no list, and stays.
+        columns.append(
+            known.get(column, column) if isinstance(column, int) else [known.get(index, index) for index in column]
+        )
+    return list(places), columns
