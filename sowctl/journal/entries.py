@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sowctl.identity.keyspace import Words, join_words, split_words
 from sowctl.journal.blockcodec import CORRELATION_IDS_FLAG, LOGICAL_TOPICS_FLAG, USER_KEYS_FLAG
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER, PUBLISH
+from sowctl.journal.format import DELETE, HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER, PUBLISH
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -36,13 +36,15 @@ class EntryColumn(NamedTuple):
     """A column of entries, as a batch has it and as a block stores it.
 
     ``code`` is the type of a number, as :mod:`array` has it, ``8s`` for words (SOW keys and check words), empty for an
-    optional text; ``flag`` marks the entries that have this text, and ``block_flag`` the blocks.
+    optional text; ``flag`` marks the entries that have this text, and ``block_flag`` the blocks. ``of_deletions``: a
+    deletion may have this text, too.
     """
 
     name: str
     code: str
     flag: int = 0
     block_flag: int = 0
+    of_deletions: bool = False
 
 
 # Wide columns come first: each begins at a multiple of its own width, so that numbers are read in place without a copy.
@@ -59,7 +61,7 @@ ENTRY_COLUMNS = (
     EntryColumn("operations", "B"),
     EntryColumn("user_keys", "", HAS_USER_KEY, USER_KEYS_FLAG),
     EntryColumn("correlation_ids", "", HAS_CORRELATION_ID, CORRELATION_IDS_FLAG),
-    EntryColumn("logical_topics", "", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG),
+    EntryColumn("logical_topics", "", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG, of_deletions=True),
 )
 """All columns but the payloads, in the order in which a block stores them. ``lengths`` are those of the payloads."""
 TEXT_COLUMNS = tuple(column for column in ENTRY_COLUMNS if not column.code)
@@ -120,6 +122,27 @@ class EntryBatch(DescribedStruct):
         if publisher is None:
             return self
         return replace(self, publishers=[publisher], publisher_indexes=0, sequences=sequences)
+
+    def mark_deletions(self, gone: Sequence[bool]) -> EntryBatch:
+        """The same entries, those that are ``gone`` as deletions.
+
+        A deletion is key, check word, time and logical topic: whatever its message has besides is not part of it.
+        """
+        found: dict[str, Any] = {}
+        for name, _, _, _, of_deletions in TEXT_COLUMNS:
+            column = getattr(self, name)
+            if not of_deletions and column is not None:
+                found[name] = [None if out else text for out, text in zip(gone, column, strict=True)]
+        stamps = self.list_numbers("expirations")
+        return replace(
+            self,
+            # New lists: the columns may be those of the input, whose messages are reported when they are acknowledged.
+            payloads=[b"" if out else payload for out, payload in zip(gone, self.payloads, strict=True)],
+            expirations=[0 if out else stamp for out, stamp in zip(gone, stamps, strict=True)],
+            operations=bytes(DELETE if out else PUBLISH for out in gone),
+            stored=None,
+            **found,
+        )
 
     def check_lengths(self) -> None:
         """Raise ValueError where there are no entries, or columns of different lengths."""

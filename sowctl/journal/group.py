@@ -212,7 +212,7 @@ def _encode_columns(batch: EntryBatch, numbers: dict[str, array[int]]) -> tuple[
                 if text is not None:
                     flags[place] |= column.flag
     parts = []
-    for name, code, _, _ in FIXED_COLUMNS:
+    for name, code, *_ in FIXED_COLUMNS:
         if code == "8s":
             parts.append(join_words(getattr(batch, name)))
         else:

@@ -133,6 +133,17 @@ def test_a_publisher_is_that_of_all_entries(batch: EntryBatch) -> None:
     assert named == changed
 
 
+@given(batches(), st.data())
+def test_a_deletion_is_key_check_word_time_and_logical_topic(batch: EntryBatch, data: st.DataObject) -> None:
+    gone = data.draw(st.lists(st.booleans(), min_size=len(batch), max_size=len(batch)))
+    less = {"payload": b"", "expirations": 0, "user_keys": None, "correlation_ids": None}
+    wanted = [
+        row | ({"operations": fmt.DELETE} | less if out else {"operations": fmt.PUBLISH})
+        for row, out in zip(rows(batch), gone, strict=True)
+    ]
+    assert rows(batch.mark_deletions(gone)) == wanted
+
+
 @given(batches(), st.sampled_from([column.name for column in ENTRY_COLUMNS if column.name != "lengths"]))
 def test_columns_of_another_length_are_refused(batch: EntryBatch, name: str) -> None:
     longer = [bytes(8)] * (len(batch) + 1) if name in ("keys", "checks") else [1] * (len(batch) + 1)

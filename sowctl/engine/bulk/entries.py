@@ -14,12 +14,9 @@ from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcome
 from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, SegmentColumns
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.fold.memtable import Memtable
-from sowctl.engine.topics.expiration import NO_EXPIRATION
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, compute_entry_flags, compute_expirations
 from sowctl.identity.keyspace import find_part, split_words
 from sowctl.journal.entries import EntryBatch
-from sowctl.journal.format import DELETE as DELETED_ENTRY
-from sowctl.journal.format import PUBLISH as PUBLISHED_ENTRY
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
@@ -69,33 +66,23 @@ def _build_block_entries(
         # writes.
         checks = np.where(gone, owners[places].astype(np.uint64), checks)
     times = [all_times[place] for place in chosen]
-    stamps = compute_expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), preparer.default_lifetime)
-    payloads = [texts[place] for place in chosen]
+    statuses = [OUTCOME_NAMES[code] for code in codes[places].tolist()]
     users, correlations = (
         None if column is None else [column[place] for place in chosen]
         for column in (columns.user_keys, columns.correlation_ids)
     )
-    if deletes:
-        # A deletion is a key and a time: whatever its message had besides is not part of the entry.
-        stamps = [NO_EXPIRATION if d else stamp for stamp, d in zip(stamps, gone, strict=True)]
-        payloads = [b"" if d else payload for payload, d in zip(payloads, gone, strict=True)]
-        users, correlations = (
-            None if column is None else [None if d else text for text, d in zip(column, gone, strict=True)]
-            for column in (users, correlations)
-        )
-    statuses = [OUTCOME_NAMES[code] for code in codes[places].tolist()]
-    return EntryBatch(
+    entries = EntryBatch(
         [preparer.topic.ref],
-        payloads,
+        [texts[place] for place in chosen],
         columns.keys[places].tobytes(),
         checks.astype(">u8").tobytes(),
         times,
-        stamps,
+        compute_expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), preparer.default_lifetime),
         compute_entry_flags(statuses),
-        bytes(DELETED_ENTRY if d else PUBLISHED_ENTRY for d in gone) if deletes else PUBLISHED_ENTRY,
         user_keys=users,
         correlation_ids=correlations,
     )
+    return entries.mark_deletions(gone) if deletes else entries
 
 
 def _restore_lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from sowctl.engine.fold.spill import Pairs
-from sowctl.identity.keyspace import read_words
+from sowctl.identity.keyspace import join_words, read_words
+from sowctl.journal.entries import EntryBatch
 from sowctl.store.codec import (
     HEADER_SIZE,
     PLAIN_PREFIX,
@@ -35,31 +36,11 @@ SLOTS_PER_KEY = 3
 EMPTY_ROW = -1
 
 
-class PublishedRecords:
-    """Records that were published together, by columns, and what their batch says of their keys.
+class LatestEntries(NamedTuple):
+    """The keys of a batch of entries, each once, as an array of uint64; and the places of their last entries."""
 
-    ``keys`` and ``checks`` are arrays of uint64, the SOW key as a number and the check word as its bytes lie in memory;
-    ``sizes`` are those of ``payloads``. ``distinct`` are the keys, each once, and ``last`` the places of their last
-    records. No record has optional parts.
-    """
-
-    __slots__ = ("checks", "distinct", "keys", "last", "payloads", "sizes")
-
-    def __init__(self, keys: Any, checks: Any, payloads: list[bytes], sizes: Any, distinct: Any, last: Any) -> None:
-        self.keys = keys
-        self.checks = checks
-        self.payloads = payloads
-        self.sizes = sizes
-        self.distinct = distinct
-        self.last = last
-
-    def concatenate_keys(self) -> tuple[bytes, bytes]:
-        """Keys and check words, each end to end."""
-        return self.keys.astype(">u8").tobytes(), self.checks.tobytes()
-
-    def split_keys(self) -> tuple[list[bytes], list[bytes]]:
-        """Keys and check words, one by one."""
-        return read_words(self.keys.astype(">u8")), read_words(self.checks)
+    keys: Any
+    places: Any
 
 
 class KeyTable:
@@ -161,26 +142,28 @@ class RecordColumns:
         """The row of each of ``keys`` (uint64, none twice), -1 for none."""
         return self._table.find_rows(keys)
 
-    def add_records(self, records: PublishedRecords, txids: Numbers, times: Numbers, expirations: Numbers) -> None:
-        """Add records behind all others."""
-        count, start = len(records.payloads), self._count
+    def add_entries(self, entries: EntryBatch, latest: LatestEntries, txids: Numbers) -> None:
+        """Add records behind all others: entries without deletions and optional texts."""
+        count, start = len(entries), self._count
         stop = start + count
         while stop > self._room:
             self._grow_columns()
-        columns = self._list_columns()
-        fresh = records.keys, records.checks, records.sizes, txids, times, expirations
-        for column, values in zip(columns, fresh, strict=True):
+        sizes = np.fromiter(map(len, entries.payloads), dtype=np.int64, count=count)
+        keys, checks = (np.frombuffer(join_words(words), ">u8") for words in (entries.keys, entries.checks))
+        # Keys are numbers, so that they sort as their bytes do; check words stay as their bytes lie in memory.
+        fresh = keys, checks.view(np.uint64), sizes, txids, entries.times, entries.expirations
+        for column, values in zip(self._list_columns(), fresh, strict=True):
             column[start:stop] = values
-        self.payloads += records.payloads
+        self.payloads += entries.payloads
         self._count = stop
-        before = self._table.find_rows(records.distinct)
+        before = self._table.find_rows(latest.keys)
         known = before[before != EMPTY_ROW]
-        self._table.set_rows(records.distinct, start + records.last)
+        self._table.set_rows(latest.keys, start + latest.places)
         self.records += count
-        size = int(records.sizes.sum()) + VALUE_OVERHEAD_BYTES * count
+        size = int(sizes.sum()) + VALUE_OVERHEAD_BYTES * count
         self.added += size
         self.taken += size
-        self.held += int(records.sizes[records.last].sum()) + VALUE_OVERHEAD_BYTES * len(records.last)
+        self.held += int(sizes[latest.places].sum()) + VALUE_OVERHEAD_BYTES * len(latest.places)
         self.held -= int(self.sizes[known].sum()) + VALUE_OVERHEAD_BYTES * len(known)
 
     def load_values(self, current: Mapping[bytes, bytes | None]) -> bool:
@@ -188,12 +171,11 @@ class RecordColumns:
         values = [value for value in current.values() if value is not None]
         if len(values) < len(current) or not all(value.startswith(PLAIN_PREFIX) for value in values):
             return False
-        fields = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), dtype=_VALUE_HEADER)
-        numbers = np.frombuffer(b"".join(current), ">u8").astype(np.uint64)
-        texts = extract_payloads(values)
-        sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        records = PublishedRecords(numbers, fields["check"], texts, sizes, numbers, np.arange(len(texts)))
-        self.add_records(records, fields["txid"], fields["time"], fields["expiration"])
+        fields: Any = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), dtype=_VALUE_HEADER)
+        keys, payloads = b"".join(current), extract_payloads(values)
+        entries = EntryBatch([], payloads, keys, fields["check"].tobytes(), fields["time"], fields["expiration"])
+        latest = LatestEntries(np.frombuffer(keys, ">u8").astype(np.uint64), np.arange(len(payloads)))
+        self.add_entries(entries, latest, fields["txid"])
         return True
 
     def is_full(self, bound: int) -> bool:

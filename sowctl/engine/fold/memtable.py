@@ -16,8 +16,9 @@ from sowctl.engine.fold.merge_layers import AllChanges, Layer, LayerStack, Memor
 from sowctl.store.codec import TOMBSTONE_FLAG, read_stamps
 
 if TYPE_CHECKING:
-    from sowctl.engine.fold.entry_columns import PublishedRecords, RecordColumns
+    from sowctl.engine.fold.entry_columns import LatestEntries, RecordColumns
     from sowctl.journal.block import Block
+    from sowctl.journal.entries import EntryBatch
     from sowctl.store.sortedrun import Changes, SortedRun
     from sowctl.values.topicref import TopicRef
 
@@ -197,9 +198,7 @@ class Memtable:
         self._added += len(keys)
         self._advance_position(values[-1])
 
-    def put_columns(
-        self, records: PublishedRecords, txids: Sequence[int], times: Sequence[int], expirations: Sequence[int]
-    ) -> None:
+    def put_columns(self, entries: EntryBatch, latest: LatestEntries, txids: Sequence[int]) -> None:
         """As :meth:`put_records`, for records that are packed when they are asked for; not with history."""
         assert self.changes is None
         if self.unpacked is None:
@@ -210,8 +209,8 @@ class Memtable:
                 # What small batches or another process have left joins the columns, so that all goes on together.
                 self._packed.clear()
                 self._size = self._added = 0
-        self.unpacked.add_records(records, txids, times, expirations)
-        self.last_txid, self.last_time = txids[-1], times[-1]
+        self.unpacked.add_entries(entries, latest, txids)
+        self.last_txid, self.last_time = txids[-1], entries.last_time
 
     def put_deletions(self, keys: Sequence[bytes], tombstones: Sequence[bytes]) -> None:
         """Add deletions in txid order."""

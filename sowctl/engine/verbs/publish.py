@@ -445,7 +445,7 @@ class _PublishRun:
         report.messages += len(batch.payloads) + len(batch.refused)
         report.published += sum(map(len, written.parts))
         for part in written.parts:
-            report.bytes += sum(map(len, part.payloads))
+            report.bytes += sum(map(len, part.batch.payloads))
             # One topic that nothing keeps is enough: the report does not promise what a crash would disprove.
             report.durable = report.durable and not part.writer.is_volatile
             total = self.get_counts(part.writer.ref)
@@ -472,17 +472,17 @@ class _PublishRun:
 
     def warn_clock_ahead(self, part: TopicEntries, now: int) -> None:
         """Say, once in a run, that a topic gets times far ahead of the clock; times within a topic never go back."""
-        if part.times and is_ahead_of_clock(part.times[-1], now):
+        if len(part) and is_ahead_of_clock(part.batch.last_time, now):
             if self.report.ahead is None:
-                self.instance.notify(format_clock_warning(part.writer.ref.name, part.times[-1]))
-            self.report.ahead = max(self.report.ahead or 0, part.times[-1])
+                self.instance.notify(format_clock_warning(part.writer.ref.name, part.batch.last_time))
+            self.report.ahead = max(self.report.ahead or 0, part.batch.last_time)
 
     def note_ignored_lifetimes(self, part: TopicEntries) -> None:
         """Count lifetimes that have no effect, and say so once for each topic: its Expiration is disabled."""
         config = part.writer.config
         if can_expire(config.expiration) or config.key_mode == "none":
             return
-        if count := len(part.expirations) - part.expirations.count(0):
+        if count := len(part) - part.batch.list_numbers("expirations").count(0):
             self.report.lifetimes_ignored += count
             # Beside History a lifetime is not allowed.
             remedy = ""

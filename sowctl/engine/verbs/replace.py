@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.fold.apply import apply_to_transaction
+from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.fold.spill import Spool
@@ -29,8 +30,6 @@ from sowctl.engine.sources.opener import open_empty_source
 from sowctl.engine.sources.state_pairs import RecordPair, pair_states
 from sowctl.engine.topics.positions import NO_STORE_CODE, add_replay_hint
 from sowctl.engine.topics.targets import find_publish_topic
-from sowctl.engine.writing.commit import build_group, encode_entry_values
-from sowctl.engine.writing.entries import TopicEntries
 from sowctl.engine.writing.input_state import InputState, open_input_state
 from sowctl.engine.writing.outcome import (
     compute_entry_flags,
@@ -43,7 +42,10 @@ from sowctl.engine.writing.publishers import Publisher
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, MissingError, RefusedError, UsageError
 from sowctl.identity.hashes import hash_client_name
+from sowctl.identity.keyspace import split_words
 from sowctl.interrupts import without_interrupts
+from sowctl.journal.entries import EntryBatch
+from sowctl.journal.format import DELETE, PUBLISH
 from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, has_same_content, read_logical_topic
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import NO_LINEAGE
@@ -300,13 +302,14 @@ class _Replacement:
             self.report.first_txid = txid + 1
             done = 0
             for number, part in enumerate(parts, 1):
-                entries = _unpack_changes(writer, part, at)
+                entries = _build_batch(writer, part, at)
                 if publisher is not None:
                     publisher.number_batch(len(entries), None)
+                    sequences = publisher.list_sequences(range(len(entries)))
+                    entries = entries.set_publisher(publisher.identity, sequences)
                 # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and
                 # recovery take the whole group for one that was never written.
-                group, _ = build_group([entries], publisher)
-                journal.append_group(group, now, last=number == len(parts))
+                journal.append_group(entries, now, last=number == len(parts))
                 self.report.bytes += sum(map(len, entries.payloads))
                 done += len(entries)
                 self.instance.watch("changes to journal", done, self.report.published)
@@ -316,7 +319,7 @@ class _Replacement:
             # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
             # writer goes on from there.
             for part in parts:
-                txid = _put_changes(writer.memtable, _unpack_changes(writer, part, at), txid)
+                txid = _put_changes(writer.memtable, _build_batch(writer, part, at), txid)
                 if writer.is_full():
                     writer.apply(journal.lineage, txid)
         session.flush_memtables(force=True)
@@ -333,7 +336,7 @@ class _Replacement:
             txid = base
             for part in parts:
                 memtable = Memtable(history=writer.rule is not None)
-                txid = _put_changes(memtable, _unpack_changes(writer, part, at), txid)
+                txid = _put_changes(memtable, _build_batch(writer, part, at), txid)
                 apply_to_transaction(txn, memtable, base, writer.rule)
             txn.set_applied_position(NO_LINEAGE, txid)
             txn.raise_last_time(at)
@@ -362,8 +365,8 @@ def _open_present(instance: Instance, topic: TopicConfig) -> Source:
 
 
 def _pack_changes(pairs: Sequence[RecordPair], *, logical: bool) -> tuple[Any, ...]:
-    """The changes as columns of plain values: payloads, keys, check words, expirations, statuses, which are deletions,
-    user keys, correlation ids, and the names of logical topics where the topic has such."""
+    """The changes as columns of plain values: payloads, keys, check words, expirations, flags, operations, user
+    keys, correlation ids, and the names of logical topics where the topic has such."""
     # A deletion has key, check word, time and logical topic, nothing else.
     rows = [
         (b"", old[KEY_CHECK_SLICE], 0, None, None, read_logical_topic(old))
@@ -376,9 +379,19 @@ def _pack_changes(pairs: Sequence[RecordPair], *, logical: bool) -> tuple[Any, .
     )
     keys = [key for key, _, _ in pairs]
     statuses = ["inserted" if old is None else "deleted" if new is None else "updated" for _, old, new in pairs]
-    gone = [status == "deleted" for status in statuses] if "deleted" in statuses else None
-    texts = [column if any(one is not None for one in column) else None for column in (user_keys, correlation_ids)]
-    return payloads, keys, checks, expirations, statuses, gone, *texts, names if logical else None
+    operations = bytes(DELETE if status == "deleted" else PUBLISH for status in statuses)
+    flags = compute_entry_flags(statuses)
+    return (
+        payloads,
+        keys,
+        checks,
+        expirations,
+        flags,
+        operations,
+        user_keys,
+        correlation_ids,
+        names if logical else None,
+    )
 
 
 def _split_value(key: bytes, value: bytes) -> tuple[object, ...]:
@@ -388,28 +401,26 @@ def _split_value(key: bytes, value: bytes) -> tuple[object, ...]:
     return record.payload, record.check, record.expiration, *optional
 
 
-def _unpack_changes(writer: StoreWriter, part: tuple[Any, ...], at: int) -> TopicEntries:
+def _build_batch(writer: StoreWriter, part: tuple[Any, ...], at: int) -> EntryBatch:
     """The entries of changes at the time ``at``."""
-    payloads, keys, checks, expirations, statuses, gone, user_keys, correlation_ids, names = part
-    return TopicEntries(
-        writer,
-        range(len(keys)),
+    payloads, keys, checks, expirations, flags, operations, user_keys, correlation_ids, names = part
+    return EntryBatch(
+        [writer.ref],
         payloads,
         keys,
         checks,
-        [at] * len(keys),
+        at,
         expirations,
-        compute_entry_flags(statuses),
-        statuses,
-        user_keys,
-        correlation_ids,
-        names,
-        gone,
+        flags,
+        operations,
+        user_keys=user_keys,
+        correlation_ids=correlation_ids,
+        logical_topics=names,
     )
 
 
-def _put_changes(memtable: Memtable, entries: TopicEntries, txid: int) -> int:
+def _put_changes(memtable: Memtable, entries: EntryBatch, txid: int) -> int:
     """Put entries, which have the txids behind ``txid``, into a memtable; returns the last one's txid."""
     last = txid + len(entries)
-    memtable.add_entries(entries.keys, encode_entry_values(entries, range(txid + 1, last + 1)))
+    memtable.add_entries(split_words(entries.keys), encode_values(entries, range(txid + 1, last + 1)))
     return last

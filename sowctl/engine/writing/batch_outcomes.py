@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sowctl.engine.fold.entry_columns import PublishedRecords
+from sowctl.engine.fold.entry_columns import LatestEntries
 from sowctl.engine.writing.outcome import Status, classify_written, find_unchanged, has_matching_checks
 from sowctl.identity.keys import concatenate_digests
 from sowctl.identity.keyspace import compute_stable_order, read_words
@@ -24,10 +24,17 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import StoreWriter
 
 
-def decide_batch(
-    writer: StoreWriter, digests: Sequence[bytes], payloads: list[bytes]
-) -> tuple[list[Status], PublishedRecords] | None:
-    """The outcomes of messages in the order of the input, and the messages as columns; the topic's locks are held.
+class BatchDecision(NamedTuple):
+    """The outcomes of messages; their keys and check words, 8 bytes each, end to end; the last one of each key."""
+
+    statuses: list[Status]
+    keys: bytes
+    checks: bytes
+    latest: LatestEntries
+
+
+def decide_batch(writer: StoreWriter, digests: Sequence[bytes], payloads: list[bytes]) -> BatchDecision | None:
+    """The outcomes of messages in the order of the input; the topic's locks are held.
 
     None where the key of any message belongs to a record, or to an earlier message, with other key values: then each
     outcome depends on those before it.
@@ -35,8 +42,9 @@ def decide_batch(
     batch = _BatchColumns(digests, payloads)
     if not (batch.match_earlier_messages() and batch.match_memtable(writer) and batch.match_stored_records(writer)):
         return None
-    columns = PublishedRecords(batch.keys, batch.checks, payloads, batch.sizes, batch.distinct, batch.last)
-    return classify_written(batch.meets.tolist(), batch.same.tolist()), columns
+    statuses = classify_written(batch.meets.tolist(), batch.same.tolist())
+    latest = LatestEntries(batch.distinct, batch.last)
+    return BatchDecision(statuses, batch.keys.astype(">u8").tobytes(), batch.checks.tobytes(), latest)
 
 
 class _BatchColumns:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.writing.entries import TopicEntries
-from sowctl.journal.entries import EntryBatch
-from sowctl.journal.format import DELETE, PUBLISH
+from sowctl.identity.keyspace import split_words
+from sowctl.journal.entries import EntryBatch, interleave_batches
+from sowctl.journal.format import PUBLISH
 from sowctl.store.meta import NO_LINEAGE
 from sowctl.structs import DescribedStruct
 
@@ -80,7 +81,7 @@ def _append_group(
     session: WriteSession, pool: Executor, parts: list[TopicEntries], publisher: Publisher | None, now: int
 ) -> tuple[list[bytes], int]:
     """Append one group to the journal, then to the memtables; returns its messages and its first txid."""
-    group, ranks = build_group(parts, publisher)
+    batch, ranks = build_group(parts, publisher)
     # The group's entries get consecutive txids in input order over all topics; a part's own are those at its ranks.
     first = session.journal.last_txid + 1
     txids = [
@@ -90,7 +91,7 @@ def _append_group(
 
     def pack() -> None:
         # What goes into the memtable as columns is packed when the memtable is let go.
-        values.extend([] if part.columns is not None else encode_entry_values(part, own) for part, own in packing)
+        values.extend([] if part.latest is not None else encode_entry_values(part, own) for part, own in packing)
 
     packing = list(zip(parts, txids, strict=True))
 
@@ -98,10 +99,10 @@ def _append_group(
     # and no other session sees this one's memtables, before the sync is done.
     with session.guard_memtables():
         # Values are packed while another thread compresses, and made visible once the journal has the group.
-        session.journal.append_group(group, now, pool=pool, meanwhile=pack)
+        session.journal.append_group(batch, now, pool=pool, meanwhile=pack)
         for part, own, packed in zip(parts, txids, values, strict=True):
             apply_to_memtable(part, own, packed)
-    return group.payloads, first
+    return batch.payloads, first
 
 
 def _write_without_journal(
@@ -111,7 +112,7 @@ def _write_without_journal(
     # Without a journal the store itself gives the txids: the batch holds its writer lock, so none is given twice.
     first = part.writer.last_txid + 1
     txids = range(first, first + len(part))
-    apply_to_memtable(part, txids, [] if part.columns is not None else encode_entry_values(part, txids))
+    apply_to_memtable(part, txids, [] if part.latest is not None else encode_entry_values(part, txids))
     sequences = None
     # A client that is only recorded leaves nothing in a store: there are no entries that could name it.
     if publisher is not None and (highest := max(publisher.list_sequences(part.places))):
@@ -121,104 +122,39 @@ def _write_without_journal(
     # The store was opened to sync each commit, so these entries are durable when this returns. Records and the
     # publisher's number change in the one transaction: a repeated run finds both or neither.
     session.stores[part.writer.ref].apply(NO_LINEAGE, part.writer.last_txid, sequences)
-    return part.payloads, first
+    return part.batch.payloads, first
 
 
 def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[EntryBatch, list[Sequence[int]]]:
     """Build one journal group of the entries of a batch in input order; also returns the ranks of each part's entries
     in it."""
-    columns: TopicEntries = parts[0]
-    topic: list[int] | int = 0
-    ranks: list[Sequence[int]] = [range(len(columns))]
-    # The usual batch has one topic: its columns are the group's, and nothing is copied.
-    if len(parts) > 1:
-        for part in parts:
-            part.split_columns()
-        columns, topic, ranks = _merge_topic_entries(parts)
-    count = len(columns)
-    keys, checks = columns.concatenate_keys()
-    batch = EntryBatch(
-        topic_refs=[part.writer.ref for part in parts],
-        payloads=columns.payloads,
-        keys=keys,
-        checks=checks,
-        times=columns.times,
-        expirations=columns.expirations,
-        flags=columns.flags,
-        operations=_encode_operations(columns, count),
-        topic_indexes=topic,
-        user_keys=columns.user_keys,
-        correlation_ids=columns.correlation_ids,
-        logical_topics=columns.logicals,
-        stored=columns.stored,
-    )
+    # Txids follow the input, also across topics: a reader of the journal sees messages in the order of their publisher.
+    batch, ranks = interleave_batches([part.batch for part in parts], [part.places for part in parts])
     if publisher is not None:
+        places = parts[0].places if len(parts) == 1 else sorted(place for part in parts for place in part.places)
         # An entry carries its publisher's number, so the journal alone tells duplicates after a crash (behaviour 6.4).
-        batch = batch.set_publisher(publisher.identity, publisher.list_sequences(columns.places))
+        batch = batch.set_publisher(publisher.identity, publisher.list_sequences(places))
     return batch, ranks
-
-
-def _merge_topic_entries(parts: list[TopicEntries]) -> tuple[TopicEntries, list[int] | int, list[Sequence[int]]]:
-    order = sorted(
-        # Txids follow the input, also across topics: a reader of the journal sees messages in the order of their
-        # publisher.
-        (place, number, index)
-        for number, part in enumerate(parts)
-        for index, place in enumerate(part.places)
-    )
-    whole = TopicEntries(parts[0].writer)
-    for name in ("places", "payloads", "keys", "checks", "times", "expirations", "flags"):
-        columns = [getattr(part, name) for part in parts]
-        setattr(whole, name, [columns[number][index] for _, number, index in order])
-    for name in ("user_keys", "correlation_ids", "logicals", "gone"):
-        columns = [getattr(part, name) for part in parts]
-        # An optional column is there if any topic has it; the others get None for each of their entries.
-        if any(column is not None for column in columns):
-            full = [[None] * len(p) if column is None else column for p, column in zip(parts, columns, strict=True)]
-            setattr(whole, name, [full[number][index] for _, number, index in order])
-    ranks: list[list[int]] = [[] for _ in parts]
-    for rank, (_, number, _) in enumerate(order):
-        ranks[number].append(rank)
-    return whole, [number for _, number, _ in order], list(ranks)
-
-
-def _encode_operations(columns: TopicEntries, count: int) -> bytes:
-    if columns.gone is None:
-        return bytes((PUBLISH,)) * count
-    return bytes([DELETE if out else PUBLISH for out in columns.gone])
 
 
 def encode_entry_values(entries: TopicEntries, txids: Sequence[int]) -> list[bytes]:
     """The stored values of entries under the txids that they got; none for a topic without records."""
-    if entries.writer.config.key_mode == "none":
-        return []
-    batch = EntryBatch(
-        [entries.writer.ref],
-        entries.payloads,
-        entries.keys,
-        entries.checks,
-        entries.times,
-        entries.expirations,
-        operations=_encode_operations(entries, len(entries)),
-        user_keys=entries.user_keys,
-        correlation_ids=entries.correlation_ids,
-        logical_topics=entries.logicals,
-    )
-    return encode_values(batch, txids)
+    return [] if entries.writer.config.key_mode == "none" else encode_values(entries.batch, txids)
 
 
 def apply_to_memtable(entries: TopicEntries, txids: Sequence[int], values: Sequence[bytes]) -> None:
     """Make entries visible to the rest of the session; ``values`` are those of :func:`encode_entry_values`."""
-    writer = entries.writer
+    writer, batch = entries.writer, entries.batch
     if writer.config.key_mode == "none":
-        writer.last_txid, writer.last_time = txids[-1], entries.times[-1]
+        writer.last_txid, writer.last_time = txids[-1], batch.last_time
         return
-    if entries.columns is not None:
-        writer.memtable.put_columns(entries.columns, txids, entries.times, entries.expirations)
+    if entries.latest is not None:
+        writer.memtable.put_columns(batch, entries.latest, txids)
     else:
         # Stored values are made once: the memtable serves look-ups from them, and later puts the same bytes into the
         # store.
-        (writer.memtable.put_records if entries.gone is None else writer.memtable.add_entries)(entries.keys, values)
+        put = writer.memtable.put_records if batch.operations == PUBLISH else writer.memtable.add_entries
+        put(split_words(batch.keys), values)
     writer.last_txid, writer.last_time = writer.memtable.last_txid, writer.memtable.last_time
     if entries.chains is not None:
         # Chains learn only from entries that have their txids: a message that was refused leaves nothing behind.

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import field
 from msgspec.structs import replace
 
 from sowctl.engine.topics.expiration import count_expired
@@ -22,7 +21,6 @@ from sowctl.engine.writing.outcome import (
     Content,
     Lifetime,
     Reason,
-    Status,
     assign_times,
     compute_entry_flags,
     compute_expirations,
@@ -32,6 +30,7 @@ from sowctl.engine.writing.outcome import (
     find_identical,
     find_unchanged,
 )
+from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import UNKEYED_FLAG
 from sowctl.structs import DescribedStruct
 from sowctl.values.fields import Refusal
@@ -39,8 +38,9 @@ from sowctl.values.fields import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sowctl.engine.fold.entry_columns import PublishedRecords
+    from sowctl.engine.fold.entry_columns import LatestEntries
     from sowctl.engine.keys.keymaker import ChainKeeper
+    from sowctl.engine.writing.batch_outcomes import BatchDecision
     from sowctl.engine.writing.prepare import PreparedMessages, Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
 
@@ -48,51 +48,28 @@ T = TypeVar("T")
 
 
 class TopicEntries(DescribedStruct):
-    """The entries of a batch that are written to one topic, by columns; entry n is element n of each.
+    """The entries of a batch of messages that are written to one topic, and what became of the messages.
 
-    ``places`` are indexes into the batch. ``gone`` says which entries are deletions, None for none. ``statuses`` are
-    outcomes of messages, or ``journalled`` in a topic that keeps no records. ``duplicates`` counts messages that were
-    published before, ``skipped`` messages that are not written because they would change nothing, ``missing`` deletions
-    of keys without a record, ``already_expired`` entries that were over when they were written. ``chains`` learn of the
-    entries once these are written. ``columns`` stand for ``keys`` and ``checks``, which are empty then, and go into the
-    memtable as they are; ``stored`` are the payloads as the blocks of a journal store them, where that is known.
+    ``places`` are indexes into the batch of messages, ``statuses`` outcomes of messages, or ``journalled`` in a topic
+    that keeps no records, both one for each entry. ``duplicates`` counts messages that were published before,
+    ``skipped`` messages that are not written because they would change nothing, ``missing`` deletions of keys without a
+    record, ``already_expired`` entries that were over when they were written. ``chains`` learn of the entries once
+    these are written. With ``latest`` the entries go into the memtable as columns.
     """
 
     writer: TopicWriter
-    places: Sequence[int] = field(default_factory=list)
-    payloads: list[bytes] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    checks: list[bytes] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    expirations: list[int] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)
-    statuses: list[str] = field(default_factory=list)
-    user_keys: list[bytes | None] | None = None
-    correlation_ids: list[bytes | None] | None = None
-    logicals: list[bytes | None] | None = None
-    gone: list[bool] | None = None
+    batch: EntryBatch
+    places: Sequence[int]
+    statuses: Sequence[str]
     duplicates: int = 0
     skipped: int = 0
     missing: int = 0
     already_expired: int = 0
     chains: ChainKeeper | None = None
-    columns: PublishedRecords | None = None
-    stored: list[bytes] | None = None
+    latest: LatestEntries | None = None
 
     def __len__(self) -> int:
-        return len(self.payloads)
-
-    def concatenate_keys(self) -> tuple[bytes, bytes]:
-        """Keys and check words, each end to end."""
-        if self.columns is not None:
-            return self.columns.concatenate_keys()
-        return b"".join(self.keys), b"".join(self.checks)
-
-    def split_columns(self) -> None:
-        """Have keys and check words one by one; what is written is packed at once then."""
-        if self.columns is not None:
-            self.keys, self.checks = self.columns.split_keys()
-            self.columns = self.stored = None
+        return len(self.batch)
 
     def count_outcomes(self) -> dict[str, int]:
         """Count messages by outcome, under the names that reports have for them."""
@@ -103,31 +80,14 @@ class TopicEntries(DescribedStruct):
 
     def count_expired(self, now: int) -> None:
         """Count the entries that are over at ``now``, in microseconds: they are written, and nothing reads them."""
-        self.already_expired = count_expired(self.writer.config.expiration, self.expirations, now)
+        stamps = self.batch.list_numbers("expirations")
+        self.already_expired = count_expired(self.writer.config.expiration, stamps, now)
 
     def keep_indexes(self, indexes: list[int]) -> None:
         """Forget all entries but these."""
-        self.split_columns()
-        for name in _ENTRY_COLUMNS:
-            column = getattr(self, name)
-            if column is not None:
-                setattr(self, name, [column[index] for index in indexes])
-
-
-_ENTRY_COLUMNS = (
-    "places",
-    "payloads",
-    "keys",
-    "checks",
-    "times",
-    "expirations",
-    "flags",
-    "statuses",
-    "user_keys",
-    "correlation_ids",
-    "logicals",
-    "gone",
-)
+        self.batch, self.latest = self.batch.take(indexes), None
+        self.places = [self.places[index] for index in indexes]
+        self.statuses = [self.statuses[index] for index in indexes]
 
 
 def build_topic_entries(
@@ -239,7 +199,7 @@ class _EntryBuilder:
 
             decided = decide_batch(columned, ready.digests, ready.payloads)
             if decided is not None:
-                return self._build_column_entries(*decided), self.refused
+                return self._build_column_entries(decided), self.refused
         # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal
         # key.
         keys = [digest[:8] for digest in ready.digests]
@@ -254,21 +214,23 @@ class _EntryBuilder:
         # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
         statuses, missing = self._decide_outcomes(keys, checks, stored)
         pick = self._pick_remaining
-        entries = TopicEntries(writer, self._list_remaining_places(), pick(ready.payloads), pick(keys), pick(checks))
-        entries.times, entries.statuses, entries.duplicates = pick(self.times), statuses, repeated
-        entries.expirations = self._compute_expirations(entries.times)
-        if ready.user_keys is not None:
-            entries.user_keys = pick(ready.user_keys)
-        if ready.correlation_ids is not None:
-            entries.correlation_ids = pick(ready.correlation_ids)
-        if ready.logicals is not None:
-            entries.logicals = [*pick(ready.logicals)]
-        entries.missing, entries.skipped = missing, self.skipped
+        times = pick(self.times)
+        batch = EntryBatch(
+            [writer.ref],
+            pick(ready.payloads),
+            pick(keys),
+            pick(checks),
+            times,
+            self._compute_expirations(times),
+            compute_entry_flags(statuses),
+            user_keys=self._pick_texts(ready.user_keys),
+            correlation_ids=self._pick_texts(ready.correlation_ids),
+            logical_topics=self._pick_texts(ready.logicals),
+        )
         if ready.deletes is not None and "deleted" in statuses:
-            _convert_to_deletions(entries, pick(ready.deletes))
-        entries.flags = compute_entry_flags(statuses)
-        entries.chains = chains
-        return entries, self.refused
+            batch = batch.mark_deletions(pick(ready.deletes))
+        places, skipped = self._list_remaining_places(), self.skipped
+        return TopicEntries(writer, batch, places, statuses, repeated, skipped, missing, chains=chains), self.refused
 
     def _is_plain(self) -> bool:
         """Return whether all messages are written as they are and bring nothing but the payload for the value."""
@@ -283,14 +245,19 @@ class _EntryBuilder:
         )
         return len(self.keep) == len(ready.payloads) and all(one is None for one in extra)
 
-    def _build_column_entries(self, statuses: list[Status], columns: PublishedRecords) -> TopicEntries:
-        ready = self.ready
-        entries = TopicEntries(self.writer, ready.places, ready.payloads)
-        entries.columns, entries.statuses, entries.times = columns, list[str](statuses), self.times
-        entries.stored = ready.stored
-        entries.expirations = self._compute_expirations(self.times)
-        entries.flags = compute_entry_flags(statuses)
-        return entries
+    def _build_column_entries(self, decided: BatchDecision) -> TopicEntries:
+        ready, statuses = self.ready, decided.statuses
+        batch = EntryBatch(
+            [self.writer.ref],
+            ready.payloads,
+            decided.keys,
+            decided.checks,
+            self.times,
+            self._compute_expirations(self.times),
+            compute_entry_flags(statuses),
+            stored=ready.stored,
+        )
+        return TopicEntries(self.writer, batch, ready.places, statuses, latest=decided.latest)
 
     def build_journal_entries(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
         """Entries for a topic without records: no message can meet one, and no delta can be merged into one."""
@@ -301,15 +268,21 @@ class _EntryBuilder:
             self._refuse_messages([index for index in self.keep if deltas[index]], lambda _: NO_RECORD_REASON)
         repeated = self._drop_duplicates(duplicates)
         pick, count = self._pick_remaining, len(self.keep)
+        times = pick(self.times)
         # The flag UNKEYED says of such an entry that its key is none; the columns are still there, filled with zeros.
-        zeros = [bytes(8)] * count
-        entries = TopicEntries(self.writer, self._list_remaining_places(), pick(ready.payloads), zeros, zeros)
-        entries.times, entries.statuses, entries.duplicates = pick(self.times), ["journalled"] * count, repeated
-        entries.expirations = self._compute_expirations(entries.times)
-        if ready.correlation_ids is not None:
-            entries.correlation_ids = pick(ready.correlation_ids)
-        entries.flags = [UNKEYED_FLAG] * count
-        return entries, self.refused
+        zeros = bytes(8 * count)
+        batch = EntryBatch(
+            [self.writer.ref],
+            pick(ready.payloads),
+            zeros,
+            zeros,
+            times,
+            self._compute_expirations(times),
+            UNKEYED_FLAG,
+            correlation_ids=self._pick_texts(ready.correlation_ids),
+        )
+        places = self._list_remaining_places()
+        return TopicEntries(self.writer, batch, places, ["journalled"] * count, repeated), self.refused
 
     def _drop_duplicates(self, duplicates: Set[int]) -> int:
         """Leave out the messages at these places, silently; returns how many there were."""
@@ -388,6 +361,10 @@ class _EntryBuilder:
         # ``keep`` only ever loses indexes, so an equal length means that all messages are left.
         return column if len(self.keep) == len(column) else [column[index] for index in self.keep]
 
+    def _pick_texts(self, column: Sequence[bytes | None] | None) -> Sequence[bytes | None] | None:
+        """As :meth:`_pick_remaining`, of a column of optional texts."""
+        return column if column is None or len(self.keep) == len(column) else [column[index] for index in self.keep]
+
     def _list_remaining_places(self) -> Sequence[int]:
         """The places of the messages that are left."""
         places = self.ready.places
@@ -404,15 +381,3 @@ class _EntryBuilder:
             # Refusals name places in the batch; ``keep`` has indexes into this topic's part of it.
             places = {refusal.index for refusal in gone}
             self.keep = [index for index in self.keep if self.ready.places[index] not in places]
-
-
-def _convert_to_deletions(entries: TopicEntries, gone: list[bool]) -> None:
-    """Have the entries that are ``gone`` as deletions are: key, check word, time and logical topic, nothing else."""
-    entries.gone = gone
-    # New lists: the columns may be those of the batch, whose messages are reported when they are acknowledged.
-    entries.payloads = [b"" if out else payload for out, payload in zip(gone, entries.payloads, strict=True)]
-    entries.expirations = [0 if out else stamp for out, stamp in zip(gone, entries.expirations, strict=True)]
-    for name in ("user_keys", "correlation_ids"):
-        column = getattr(entries, name)
-        if column is not None:
-            setattr(entries, name, [None if out else text for out, text in zip(gone, column, strict=True)])

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 np = pytest.importorskip("numpy")
 
 from sowctl.engine.fold.blocks import encode_tombstone  # noqa: E402
-from sowctl.engine.fold.entry_columns import KeyTable, PublishedRecords  # noqa: E402
+from sowctl.engine.fold.entry_columns import KeyTable, LatestEntries  # noqa: E402
 from sowctl.engine.fold.memtable import Memtable  # noqa: E402
 from sowctl.engine.writing.batch_outcomes import decide_batch  # noqa: E402
 from sowctl.engine.writing.outcome import decide_outcomes, find_unchanged  # noqa: E402
+from sowctl.journal.entries import EntryBatch, Numbers  # noqa: E402
 from sowctl.store import codec  # noqa: E402
 from tests.support.stores import START, key_of, value_of  # noqa: E402
 
@@ -35,18 +36,14 @@ def test_a_table_is_a_dictionary(batches: list[set[int]], asked: set[int]) -> No
     assert dict(zip(keys.tolist(), rows.tolist(), strict=True)) == plain
 
 
-def published(keys: list[bytes], payloads: list[bytes], checks: list[bytes] | None = None) -> PublishedRecords:
+def published(
+    keys: list[bytes], payloads: list[bytes], times: Numbers, checks: list[bytes] | None = None
+) -> tuple[EntryBatch, LatestEntries]:
     """Records by columns, as a batch makes them."""
-    numbers = [int.from_bytes(key, "big") for key in keys]
-    last = {number: place for place, number in enumerate(numbers)}
-    return PublishedRecords(
-        np.array(numbers, dtype=np.uint64),
-        np.frombuffer(b"".join(checks or [CHECK] * len(keys)), dtype=np.uint64),
-        payloads,
-        np.array(list(map(len, payloads)), dtype=np.int64),
-        np.array(list(last), dtype=np.uint64),
-        np.array(list(last.values()), dtype=np.intp),
-    )
+    last = {int.from_bytes(key, "big"): place for place, key in enumerate(keys)}
+    places = np.array(list(last.values()), dtype=np.intp)
+    entries = EntryBatch([("t", "json")], payloads, keys, checks or [CHECK] * len(keys), times)
+    return entries, LatestEntries(np.array(list(last), dtype=np.uint64), places)
 
 
 STEP = st.tuples(st.sampled_from(["columns", "values", "delete", "read"]), st.lists(st.integers(0, 9), min_size=1))
@@ -75,7 +72,7 @@ def test_an_overlay_says_the_same_of_columns_as_of_values(
                 one.put_records(keys, values)
             else:
                 times = [START + at for at in txids]
-                one.put_columns(published(keys, payloads), txids, times, [0] * len(keys))
+                one.put_columns(*published(keys, payloads, times), txids)
                 waiting = one.unpacked
                 assert waiting is not None and waiting.held <= waiting.taken <= waiting.added
                 if dropping:
@@ -126,8 +123,7 @@ def test_columns_decide_what_lists_decide(
     if waiting:
         keys = [key_of(n) for n, _, _ in waiting]
         checks = [CHECK if own else OTHER for _, _, own in waiting]
-        records = published(keys, [text for _, text, _ in waiting], checks)
-        memtable.put_columns(records, range(1, len(keys) + 1), [5] * len(keys), [0] * len(keys))
+        memtable.put_columns(*published(keys, [text for _, text, _ in waiting], 5, checks), range(1, len(keys) + 1))
     keys, checks = [key_of(n) for n, _, _ in messages], [CHECK if own else OTHER for _, _, own in messages]
     payloads = [text for _, text, _ in messages]
     digests = [key + check for key, check in zip(keys, checks, strict=True)]
@@ -140,9 +136,7 @@ def test_columns_decide_what_lists_decide(
     alike = all(met.setdefault(key, check) == check for key, check in zip(keys, checks, strict=True))
     assert (found is None) is not alike
     if found is not None:
-        columns = found[1]
-        assert found[0] == statuses and columns.split_keys() == (keys, checks)
-        assert columns.concatenate_keys() == (b"".join(keys), b"".join(checks))
-        assert dict(zip(columns.distinct.tolist(), columns.last.tolist(), strict=True)) == {
+        assert (found.statuses, found.keys, found.checks) == (statuses, b"".join(keys), b"".join(checks))
+        assert dict(zip(found.latest.keys.tolist(), found.latest.places.tolist(), strict=True)) == {
             int.from_bytes(key, "big"): place for place, key in enumerate(keys)
         }
