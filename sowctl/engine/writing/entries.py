@@ -23,6 +23,7 @@ from sowctl.engine.writing.outcome import (
     Reason,
     assign_times,
     compute_entry_flags,
+    compute_expiration,
     compute_expirations,
     decide_outcomes,
     describe_collision,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.batch_outcomes import BatchDecision
     from sowctl.engine.writing.prepare import PreparedMessages, Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
+    from sowctl.journal.entries import Numbers
 
 T = TypeVar("T")
 
@@ -214,14 +216,12 @@ class _EntryBuilder:
         # Outcomes are decided on finished payloads: only then is it known whether a message changes its record.
         statuses, missing = self._decide_outcomes(keys, checks, stored)
         pick = self._pick_remaining
-        times = pick(self.times)
         batch = EntryBatch(
             [writer.ref],
             pick(ready.payloads),
             pick(keys),
             pick(checks),
-            times,
-            self._compute_expirations(times),
+            *self._list_stamps(),
             compute_entry_flags(statuses),
             user_keys=self._pick_texts(ready.user_keys),
             correlation_ids=self._pick_texts(ready.correlation_ids),
@@ -252,8 +252,7 @@ class _EntryBuilder:
             ready.payloads,
             decided.keys,
             decided.checks,
-            self.times,
-            self._compute_expirations(self.times),
+            *self._list_stamps(),
             compute_entry_flags(statuses),
             stored=ready.stored,
         )
@@ -268,7 +267,6 @@ class _EntryBuilder:
             self._refuse_messages([index for index in self.keep if deltas[index]], lambda _: NO_RECORD_REASON)
         repeated = self._drop_duplicates(duplicates)
         pick, count = self._pick_remaining, len(self.keep)
-        times = pick(self.times)
         # The flag UNKEYED says of such an entry that its key is none; the columns are still there, filled with zeros.
         zeros = bytes(8 * count)
         batch = EntryBatch(
@@ -276,8 +274,7 @@ class _EntryBuilder:
             pick(ready.payloads),
             zeros,
             zeros,
-            times,
-            self._compute_expirations(times),
+            *self._list_stamps(),
             UNKEYED_FLAG,
             correlation_ids=self._pick_texts(ready.correlation_ids),
         )
@@ -350,11 +347,14 @@ class _EntryBuilder:
             if deletes[index] and befores[index] is None and time < self.now:
                 befores[index] = self.writer.read_live_values([key], time).get(key)
 
-    def _compute_expirations(self, times: list[int]) -> list[int]:
-        lifetimes: list[Lifetime] | None = None
-        if self.ready.lifetimes is not None:
-            lifetimes = self._pick_remaining(self.ready.lifetimes)
-        return compute_expirations(times, lifetimes, self.preparer.default_lifetime)
+    def _list_stamps(self) -> tuple[Numbers, Numbers]:
+        """The times and the expirations of the messages that are left."""
+        ready, times, usual = self.ready, self._pick_remaining(self.times), self.preparer.default_lifetime
+        if ready.times is None and ready.lifetimes is None and times:
+            # All of them have the clock's time, and so the same end: one number each stands for all entries.
+            return times[0], compute_expiration(times[0], None, usual)
+        lifetimes: list[Lifetime] | None = None if ready.lifetimes is None else self._pick_remaining(ready.lifetimes)
+        return times, compute_expirations(times, lifetimes, usual)
 
     def _pick_remaining(self, column: list[T]) -> list[T]:
         """The elements of the messages that are left; the column itself where these are all."""
