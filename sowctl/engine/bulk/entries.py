@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcomes, assign_block_times
-from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, SegmentColumns
+from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, STAGED_TEXTS, SegmentColumns
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, compute_entry_flags, compute_expirations
@@ -67,10 +67,10 @@ def _build_block_entries(
         checks = np.where(gone, owners[places].astype(np.uint64), checks)
     times = [all_times[place] for place in chosen]
     statuses = [OUTCOME_NAMES[code] for code in codes[places].tolist()]
-    users, correlations = (
-        None if column is None else [column[place] for place in chosen]
-        for column in (columns.user_keys, columns.correlation_ids)
-    )
+    staged = {name: getattr(columns, name) for name, _ in STAGED_TEXTS}
+    optional: dict[str, Any] = {
+        name: None if column is None else [column[place] for place in chosen] for name, column in staged.items()
+    }
     entries = EntryBatch(
         [preparer.topic.ref],
         [texts[place] for place in chosen],
@@ -79,8 +79,7 @@ def _build_block_entries(
         times,
         compute_expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), preparer.default_lifetime),
         compute_entry_flags(statuses),
-        user_keys=users,
-        correlation_ids=correlations,
+        **optional,
     )
     return entries.mark_deletions(gone) if deletes else entries
 

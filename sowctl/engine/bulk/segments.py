@@ -32,6 +32,8 @@ PUBLISH, DELETE, DELTA = 1, 2, 3
 """Operations, in the lowest two bits of the flags."""
 OPERATION_MASK = 3
 HAS_USER_KEY, HAS_CORRELATION_ID = 4, 8
+STAGED_TEXTS = (("user_keys", HAS_USER_KEY), ("correlation_ids", HAS_CORRELATION_ID))
+"""The optional texts of staged messages, by the names of their columns, and the flags of messages that have one."""
 HAS_TIME, HAS_LIFETIME, EXPIRES_AT = 16, 32, 64
 """A time of its own; a lifetime of its own in microseconds; an instant of expiry of its own."""
 
@@ -132,7 +134,7 @@ def encode_block(rows: SegmentRows) -> bytes:
         for name, dtype in _FIXED_COLUMNS[2:]
     ]
     size = ENTRY_BYTES * len(rows)
-    for texts in (rows.user_keys, rows.correlation_ids):
+    for texts in (getattr(rows, name) for name, _ in STAGED_TEXTS):
         if any(text is not None for text in texts):
             parts.append(codec.pack_text_column(texts, size))
             size += len(parts[-1])
@@ -158,7 +160,7 @@ def decode_block(raw: memoryview, count: int) -> SegmentColumns:
         at += count * int(dtype[2])
     flags = found[-1]
     texts: list[list[bytes | None] | None] = []
-    for bit in (HAS_USER_KEY, HAS_CORRELATION_ID):
+    for _, bit in STAGED_TEXTS:
         if not (flags & bit).any():
             texts.append(None)
             continue

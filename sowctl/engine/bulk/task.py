@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -20,11 +20,10 @@ from sowctl.engine.bulk.segments import (
     DELETE,
     DELTA,
     EXPIRES_AT,
-    HAS_CORRELATION_ID,
     HAS_LIFETIME,
     HAS_TIME,
-    HAS_USER_KEY,
     PUBLISH,
+    STAGED_TEXTS,
     SegmentInfo,
     SegmentRows,
     SegmentWriter,
@@ -156,8 +155,9 @@ class StageTask:
                 flags[place] |= HAS_LIFETIME
                 lifetimes[place] = lifetime
         empty: list[bytes | None] = [None] * count
-        for column, bit in ((ready.user_keys, HAS_USER_KEY), (ready.correlation_ids, HAS_CORRELATION_ID)):
-            for place, text in enumerate(column or ()):
+        texts: dict[str, Any] = {name: getattr(ready, name) or empty for name, _ in STAGED_TEXTS}
+        for name, bit in STAGED_TEXTS:
+            for place, text in enumerate(getattr(ready, name) or ()):
                 if text is not None:
                     flags[place] |= bit
         return SegmentRows(
@@ -168,10 +168,9 @@ class StageTask:
             times,
             lifetimes,
             flags,
-            ready.user_keys or empty,
-            ready.correlation_ids or empty,
             # A deletion is a key and a time: its payload is not staged.
-            [b""] * count if codes is None and self._operation == DELETE else ready.payloads,
+            payloads=[b""] * count if codes is None and self._operation == DELETE else ready.payloads,
+            **texts,
         )
 
     def _stage_rows(self, rows: SegmentRows) -> None:

@@ -10,7 +10,7 @@ Ruled by ``behaviour`` 1.
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ from sowctl.engine.writing.outcome import (
     find_identical,
     find_unchanged,
 )
-from sowctl.journal.entries import EntryBatch
+from sowctl.journal.entries import TEXT_NAMES, EntryBatch
 from sowctl.journal.format import UNKEYED_FLAG
 from sowctl.structs import DescribedStruct
 from sowctl.values.fields import Refusal
@@ -169,14 +169,12 @@ class _EntryBuilder:
         lifetimes = None if ready.lifetimes is None else [ready.lifetimes[index] for index in indexes]
         times = [self.times[index] for index in indexes]
         expirations = compute_expirations(times, lifetimes, self.preparer.default_lifetime)
-        users, correlations, logicals = ready.user_keys, ready.correlation_ids, ready.logicals
+        columns = [getattr(ready, name) for name in TEXT_NAMES]
         return [
             Content(
                 ready.payloads[index],
                 expiration,
-                None if users is None else users[index],
-                None if correlations is None else correlations[index],
-                None if logicals is None else logicals[index],
+                *(None if column is None else column[index] for column in columns),
             )
             for index, expiration in zip(indexes, expirations, strict=True)
         ]
@@ -223,9 +221,7 @@ class _EntryBuilder:
             pick(checks),
             *self._list_stamps(),
             compute_entry_flags(statuses),
-            user_keys=self._pick_texts(ready.user_keys),
-            correlation_ids=self._pick_texts(ready.correlation_ids),
-            logical_topics=self._pick_texts(ready.logicals),
+            **self._pick_texts(),
         )
         if ready.deletes is not None and "deleted" in statuses:
             batch = batch.mark_deletions(pick(ready.deletes))
@@ -235,14 +231,7 @@ class _EntryBuilder:
     def _is_plain(self) -> bool:
         """Return whether all messages are written as they are and bring nothing but the payload for the value."""
         ready = self.ready
-        extra = (
-            ready.deltas,
-            ready.deletes,
-            ready.user_keys,
-            ready.correlation_ids,
-            ready.logicals,
-            self.preparer.enrichment,
-        )
+        extra = [ready.deltas, ready.deletes, self.preparer.enrichment, *(getattr(ready, name) for name in TEXT_NAMES)]
         return len(self.keep) == len(ready.payloads) and all(one is None for one in extra)
 
     def _build_column_entries(self, decided: BatchDecision) -> TopicEntries:
@@ -276,7 +265,8 @@ class _EntryBuilder:
             zeros,
             *self._list_stamps(),
             UNKEYED_FLAG,
-            correlation_ids=self._pick_texts(ready.correlation_ids),
+            # No record has a key or a logical topic here.
+            correlation_ids=self._pick_texts()["correlation_ids"],
         )
         places = self._list_remaining_places()
         return TopicEntries(self.writer, batch, places, ["journalled"] * count, repeated), self.refused
@@ -361,9 +351,10 @@ class _EntryBuilder:
         # ``keep`` only ever loses indexes, so an equal length means that all messages are left.
         return column if len(self.keep) == len(column) else [column[index] for index in self.keep]
 
-    def _pick_texts(self, column: Sequence[bytes | None] | None) -> Sequence[bytes | None] | None:
-        """As :meth:`_pick_remaining`, of a column of optional texts."""
-        return column if column is None or len(self.keep) == len(column) else [column[index] for index in self.keep]
+    def _pick_texts(self) -> dict[str, Any]:
+        """The optional texts of the messages that are left, by the names of their columns."""
+        columns = {name: getattr(self.ready, name) for name in TEXT_NAMES}
+        return {name: None if column is None else self._pick_remaining(column) for name, column in columns.items()}
 
     def _list_remaining_places(self) -> Sequence[int]:
         """The places of the messages that are left."""

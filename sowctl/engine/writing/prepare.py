@@ -61,9 +61,9 @@ class PreparedMessages(Struct):
 
     ``places`` are indexes into the batch. A column of times or lifetimes is None where no message brings its own;
     ``deltas`` says which messages are deltas, ``deletes`` which name a record to delete, None for none. ``texts`` are
-    the field texts of the keys, where there are any; digests of chains are empty until then. ``logicals`` are the
-    logical topics of messages for a Pattern topic.
-    ``stored``: the payloads as the blocks of a journal store them, where that was made ahead.
+    the field texts of the keys, where there are any; digests of chains are empty until then. The texts have the names
+    that they have in an :class:`~sowctl.journal.entries.EntryBatch`; ``logical_topics`` are those of messages for a
+    Pattern topic. ``stored``: the payloads as the blocks of a journal store them, where that was made ahead.
     """
 
     places: Sequence[int]
@@ -77,7 +77,7 @@ class PreparedMessages(Struct):
     deletes: list[bool] | None = None
     texts: list[KeyTexts] | None = None
     clients: list[str | None] | None = None
-    logicals: list[bytes] | None = None
+    logical_topics: list[bytes] | None = None
     stored: list[bytes] | None = None
 
 
