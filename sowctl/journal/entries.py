@@ -112,6 +112,10 @@ class EntryBatch(DescribedStruct):
         """The time of the last entry, in microseconds since 1970 UTC."""
         return self.times if isinstance(self.times, int) else self.times[-1]
 
+    def list_columns(self) -> dict[str, Any]:
+        """The payloads and all columns of the table, by name."""
+        return {"payloads": self.payloads} | {name: getattr(self, name) for name in _WORDS + _NUMBERS + TEXT_NAMES}
+
     def list_numbers(self, name: str) -> Sequence[int]:
         """A column of numbers, one for each entry."""
         column: Numbers = getattr(self, name)

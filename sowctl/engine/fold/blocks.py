@@ -19,6 +19,7 @@ from sowctl.store.codec import KEY_SIZE, TOMBSTONE_FLAG, encode_plain_records, e
 
 if TYPE_CHECKING:
     from sowctl.journal.block import Block
+    from sowctl.store.codec import Record
     from sowctl.values.times import Micros
     from sowctl.values.topicref import TopicRef
 
@@ -210,6 +211,16 @@ def encode_tombstones(
 ) -> list[bytes]:
     """:func:`encode_tombstone` of many deletions, by columns."""
     return encode_plain_records(keys, checks, txids, times, repeat(0), repeat(b"", len(keys)), TOMBSTONE_FLAG)
+
+
+def collect_texts(records: Sequence[Record]) -> dict[str, Any]:
+    """The optional texts of stored records as columns of entries, by name; None where no record has one."""
+    columns: dict[str, list[bytes | None]] = {
+        "user_keys": [record.user_key for record in records],
+        "correlation_ids": [record.correlation_id for record in records],
+        "logical_topics": [record.logical_topic for record in records],
+    }
+    return {name: column if any(text is not None for text in column) else None for name, column in columns.items()}
 
 
 def build_deletions(

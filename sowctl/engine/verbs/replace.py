@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.fold.apply import apply_to_transaction
-from sowctl.engine.fold.blocks import encode_values
+from sowctl.engine.fold.blocks import collect_texts, encode_values
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.fold.spill import Spool
@@ -45,8 +45,7 @@ from sowctl.identity.hashes import hash_client_name
 from sowctl.identity.keyspace import split_words
 from sowctl.interrupts import without_interrupts
 from sowctl.journal.entries import EntryBatch
-from sowctl.journal.format import DELETE, PUBLISH
-from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, has_same_content, read_logical_topic
+from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, has_same_content
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import NO_LINEAGE
 from sowctl.values.times import parse_instant
@@ -194,7 +193,7 @@ class _Replacement:
                 with writer.open_source(now) as source:
                     for pairs in self._iterate_differences(narrow_source(source, self.topic)):
                         self._count(pairs)
-                        parts.add(_pack_changes(pairs, logical=self.topic.pattern is not None))
+                        parts.add((_pack_changes(pairs, logical=self.topic.pattern is not None),))
                 if not len(parts):
                     return
                 self._warn_clock_ahead(at, now)
@@ -301,7 +300,7 @@ class _Replacement:
             txid = journal.last_txid
             self.report.first_txid = txid + 1
             done = 0
-            for number, part in enumerate(parts, 1):
+            for number, (part,) in enumerate(parts, 1):
                 entries = _build_batch(writer, part, at)
                 if publisher is not None:
                     publisher.number_batch(len(entries), None)
@@ -318,7 +317,7 @@ class _Replacement:
             self.on_durable(self.report)
             # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
             # writer goes on from there.
-            for part in parts:
+            for (part,) in parts:
                 txid = _put_changes(writer.memtable, _build_batch(writer, part, at), txid)
                 if writer.is_full():
                     writer.apply(journal.lineage, txid)
@@ -334,7 +333,7 @@ class _Replacement:
         def run(txn: WriteTxn) -> None:
             # The store's writer lock is held, so these txids are not given twice.
             txid = base
-            for part in parts:
+            for (part,) in parts:
                 memtable = Memtable(history=writer.rule is not None)
                 txid = _put_changes(memtable, _build_batch(writer, part, at), txid)
                 apply_to_transaction(txn, memtable, base, writer.rule)
@@ -351,7 +350,7 @@ class _Replacement:
         self.on_durable(self.report)
         writer.remove_expired_at = None
         writer.reload()
-        self.report.bytes = sum(len(payload) for part in parts for payload in part[0])
+        self.report.bytes = sum(len(payload) for (part,) in parts for payload in part["payloads"])
 
 
 def _open_present(instance: Instance, topic: TopicConfig) -> Source:
@@ -364,59 +363,32 @@ def _open_present(instance: Instance, topic: TopicConfig) -> Source:
         return open_empty_source(instance, topic, error)
 
 
-def _pack_changes(pairs: Sequence[RecordPair], *, logical: bool) -> tuple[Any, ...]:
-    """The changes as columns of plain values: payloads, keys, check words, expirations, flags, operations, user
-    keys, correlation ids, and the names of logical topics where the topic has such."""
-    # A deletion has key, check word, time and logical topic, nothing else.
-    rows = [
-        (b"", old[KEY_CHECK_SLICE], 0, None, None, read_logical_topic(old))
-        if new is None and old is not None
-        else _split_value(key, new or b"")
-        for key, old, new in pairs
-    ]
-    payloads, checks, expirations, user_keys, correlation_ids, names = (
-        list(column) for column in zip(*rows, strict=True)
-    )
+def _pack_changes(pairs: Sequence[RecordPair], *, logical: bool) -> dict[str, Any]:
+    """The columns of the entries of changes as plain values, all but topic and time; ``logical``: the topic has logical
+    topics."""
     keys = [key for key, _, _ in pairs]
+    records = [decode_record(key, new or old or b"") for key, old, new in pairs]
     statuses = ["inserted" if old is None else "deleted" if new is None else "updated" for _, old, new in pairs]
-    operations = bytes(DELETE if status == "deleted" else PUBLISH for status in statuses)
-    flags = compute_entry_flags(statuses)
-    return (
-        payloads,
+    texts = collect_texts(records)
+    if not logical:
+        del texts["logical_topics"]
+    entries = EntryBatch(
+        [],
+        [record.payload for record in records],
         keys,
-        checks,
-        expirations,
-        flags,
-        operations,
-        user_keys,
-        correlation_ids,
-        names if logical else None,
+        [record.check for record in records],
+        0,
+        [record.expiration for record in records],
+        compute_entry_flags(statuses),
+        **texts,
     )
+    gone = [status == "deleted" for status in statuses]
+    return (entries.mark_deletions(gone) if True in gone else entries).list_columns()
 
 
-def _split_value(key: bytes, value: bytes) -> tuple[object, ...]:
-    """Payload, check word, expiration and optional parts of a stored value."""
-    record = decode_record(key, value)
-    optional = record.user_key, record.correlation_id, record.logical_topic
-    return record.payload, record.check, record.expiration, *optional
-
-
-def _build_batch(writer: StoreWriter, part: tuple[Any, ...], at: int) -> EntryBatch:
+def _build_batch(writer: StoreWriter, columns: dict[str, Any], at: int) -> EntryBatch:
     """The entries of changes at the time ``at``."""
-    payloads, keys, checks, expirations, flags, operations, user_keys, correlation_ids, names = part
-    return EntryBatch(
-        [writer.ref],
-        payloads,
-        keys,
-        checks,
-        at,
-        expirations,
-        flags,
-        operations,
-        user_keys=user_keys,
-        correlation_ids=correlation_ids,
-        logical_topics=names,
-    )
+    return EntryBatch([writer.ref], **(columns | {"times": at}))
 
 
 def _put_changes(memtable: Memtable, entries: EntryBatch, txid: int) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import build_deletions
+from sowctl.engine.fold.blocks import build_deletions, collect_texts
 from sowctl.engine.fold.rebuild import rebuild_stores
 from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.keys.presentkeys import PresentKeys
@@ -256,6 +256,9 @@ class _RekeyPlan:
         found = dict(zip(*source.find_records(olds), strict=True))
         records = [decode_record(key, found[key]) for key in olds]
         digests = [self._digests[16 * row : 16 * row + 16] for row in rows]
+        texts = collect_texts(records)
+        if self._topic.key_mode != "user":
+            del texts["user_keys"]
         return EntryBatch(
             topic_refs=[self._topic.ref],
             payloads=[record.payload for record in records],
@@ -264,7 +267,5 @@ class _RekeyPlan:
             times=at,
             expirations=[record.expiration for record in records],
             flags=[INSERTED_FLAG if self._fresh[row] else 0 for row in rows],
-            user_keys=[record.user_key for record in records] if self._topic.key_mode == "user" else None,
-            correlation_ids=[record.correlation_id for record in records],
-            logical_topics=[record.logical_topic for record in records],
+            **texts,
         )
