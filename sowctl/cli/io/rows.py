@@ -22,7 +22,7 @@ BACKUPS_FIT = TableFit(spare=("kind", "txids", "records", "verified", "at"), fig
 """Of the row of a backup for a person, what gives way on a narrow terminal."""
 
 if TYPE_CHECKING:
-    from sowctl.engine.maintenance.journal_search.entries import EntryBatch
+    from sowctl.engine.maintenance.journal_search.entries import JournalEntries
     from sowctl.engine.reports import TopicInfo
     from sowctl.engine.verbs.upkeep.backup import BackupRow
     from sowctl.journal.block import FileInfo
@@ -106,7 +106,7 @@ def shorten_path(path: str) -> str:
     return path[len(here) :] if path.startswith(here) else path
 
 
-def skip_entries(batches: Iterable[EntryBatch], *, skip: int) -> Iterator[EntryBatch]:
+def skip_entries(batches: Iterable[JournalEntries], *, skip: int) -> Iterator[JournalEntries]:
     """All entries but the first ``skip``."""
     for batch in batches:
         taken = min(skip, len(batch.records))

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.maintenance.journal_search.entries import (
-    EntryBatch,
     EntryRecord,
+    JournalEntries,
     build_entry_batch,
     decode_logical_topic,
     require_logical_topic,
@@ -89,7 +89,7 @@ def list_files(instance: Instance, directory: Place | None = None) -> Iterator[F
 
 def dump_entries(
     instance: Instance, wanted: EntryFilter, *, data: bool = True, directory: Place | None = None
-) -> Iterator[EntryBatch]:
+) -> Iterator[JournalEntries]:
     """The entries that ``wanted`` lets through, in txid order.
 
     What is skipped at the end of the log is told to ``instance.notify``, if reading comes so far. Raises DamageError

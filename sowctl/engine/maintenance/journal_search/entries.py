@@ -100,7 +100,7 @@ class EntryRecord:
         return row
 
 
-class EntryBatch(DescribedStruct, frozen=True):
+class JournalEntries(DescribedStruct, frozen=True):
     """Entries of one topic in a row."""
 
     topic: str
@@ -173,17 +173,17 @@ def require_logical_topic(instance: Instance, log: Journal, name: str, message_t
         raise
 
 
-def build_entry_batch(instance: Instance, records: list[EntryRecord]) -> EntryBatch:
+def build_entry_batch(instance: Instance, records: list[EntryRecord]) -> JournalEntries:
     topic, message_type = records[-1].entry.topic
     try:
         kind = instance.find_message_type(message_type)
     except ConfigError:
         # A journal outlives its configuration: a type that it no longer defines is shown as bytes.
         kind = instance.find_message_type("binary")
-    return EntryBatch(topic, message_type, kind, records)
+    return JournalEntries(topic, message_type, kind, records)
 
 
-def iterate_batches(instance: Instance, block: Block, places: Sequence[int], *, data: bool) -> Iterator[EntryBatch]:
+def iterate_batches(instance: Instance, block: Block, places: Sequence[int], *, data: bool) -> Iterator[JournalEntries]:
     """The entries at some places of a block; of each batch all are of one topic, and the order of txids is kept."""
     held: list[EntryRecord] = []
     for entry in block.iter_entries_at(places):

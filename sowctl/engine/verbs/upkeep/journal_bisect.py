@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sowctl.engine.maintenance.journal_search.entries import EntryBatch, iterate_batches
+from sowctl.engine.maintenance.journal_search.entries import JournalEntries, iterate_batches
 from sowctl.engine.maintenance.journal_search.match_counts import MatchCounter, MatchState
 from sowctl.engine.maintenance.journal_search.payloads import PayloadTest
 from sowctl.engine.search.keytext import parse_keys, resolve_key_texts
@@ -66,7 +66,7 @@ class Bisection(DescribedStruct, frozen=True):
     """
 
     topic: str
-    entry: EntryBatch
+    entry: JournalEntries
     before: MatchState
     after: MatchState
     steps: int

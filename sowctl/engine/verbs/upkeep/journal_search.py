@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sowctl.engine.maintenance.journal_search.criteria import Criteria
-from sowctl.engine.maintenance.journal_search.entries import EntryBatch, iterate_batches, resolve_topic_names
+from sowctl.engine.maintenance.journal_search.entries import JournalEntries, iterate_batches, resolve_topic_names
 from sowctl.engine.maintenance.journal_search.payloads import PayloadTest
 from sowctl.engine.reports import SearchReport
 from sowctl.engine.search.keytext import make_key_error, resolve_key_texts
@@ -84,7 +84,7 @@ class JournalSearch:
             f"{read.by_map:,} by topic and publisher, {read.by_columns:,} by columns, {read.payloads_read:,} read"
         )
 
-    def __iter__(self) -> Iterator[EntryBatch]:
+    def __iter__(self) -> Iterator[JournalEntries]:
         instance, left = self._instance, self._options.limit
         with open_whole_log(instance, self._directory) as log:
             wanted = self._build_criteria(log)

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sowctl.engine.maintenance.journal_search.criteria import Criteria
-from sowctl.engine.maintenance.journal_search.entries import EntryBatch, iterate_batches, resolve_topic_names
+from sowctl.engine.maintenance.journal_search.entries import JournalEntries, iterate_batches, resolve_topic_names
 from sowctl.engine.subscriptions.journal_tail import JournalTail
 from sowctl.engine.subscriptions.waker import Waker
 from sowctl.engine.topics.positions import has_log, notify_skipped_tail, open_log, open_whole_log
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def read_journal_tail(
     instance: Instance, topic_names: Sequence[str], count: int, *, data: bool = True, directory: Path | None = None
-) -> Iterator[EntryBatch]:
+) -> Iterator[JournalEntries]:
     """The last ``count`` entries of all ``topic_names`` together, logical ones too; none named: of all.
 
     Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
@@ -46,7 +46,7 @@ def follow_journal(
     data: bool = True,
     output: int | None = None,
     waiting: Callable[[], None] = lambda: None,
-) -> Iterator[EntryBatch]:
+) -> Iterator[JournalEntries]:
     """As :func:`read_journal_tail`, and then the entries that are appended, without an end.
 
     There may be no journal yet. ``output`` is the descriptor that they are written to, if any: BrokenPipeError is
@@ -89,7 +89,7 @@ def _build_criteria(instance: Instance, log: Journal, topic_names: Sequence[str]
 
 def _read_last_entries(
     instance: Instance, log: Journal, wanted: Criteria, end: int, count: int, *, data: bool
-) -> Iterator[EntryBatch]:
+) -> Iterator[JournalEntries]:
     """The last entries up to the txid ``end``: looked for from the end, in stretches that grow."""
     held: deque[tuple[Block, list[int]]] = deque()
     need, high, size = count, end, max(JOURNAL_LIMITS.first_tail_txids, count)
