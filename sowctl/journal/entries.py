@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import field
@@ -69,6 +70,9 @@ FIXED_COLUMNS = ENTRY_COLUMNS[: -len(TEXT_COLUMNS)]
 TEXT_NAMES = tuple(one.name for one in TEXT_COLUMNS)
 _WORDS = ("keys", "checks")
 _NUMBERS = tuple(one.name for one in FIXED_COLUMNS if one.name not in (*_WORDS, "lengths"))
+_OTHERS = _NUMBERS + TEXT_NAMES
+_read_others = attrgetter(*_OTHERS)
+_read_texts = attrgetter(*TEXT_NAMES)
 
 
 class EntryBatch(DescribedStruct):
@@ -103,9 +107,10 @@ class EntryBatch(DescribedStruct):
         return len(self.payloads)
 
     @property
-    def texts(self) -> list[Texts]:
+    def texts(self) -> tuple[Texts, ...]:
         """The columns of optional texts, in the order of the table."""
-        return [getattr(self, name) for name in TEXT_NAMES]
+        found: tuple[Texts, ...] = _read_texts(self)
+        return found
 
     @property
     def last_time(self) -> int:
@@ -151,13 +156,12 @@ class EntryBatch(DescribedStruct):
     def check_lengths(self) -> None:
         """Raise ValueError where there are no entries, or columns of different lengths."""
         count = len(self.payloads)
-        columns = [getattr(self, name) for name in _NUMBERS + TEXT_NAMES]
         if (
             count == 0
             or any(
                 len(words) != (count if isinstance(words, list) else 8 * count) for words in (self.keys, self.checks)
             )
-            or any(not (column is None or isinstance(column, int)) and len(column) != count for column in columns)
+            or any(len(column) != count for _, column in self._list_varying())
         ):
             raise ValueError("the columns of a batch have different lengths, or there are no entries")
 
@@ -181,7 +185,7 @@ class EntryBatch(DescribedStruct):
 
     def _list_varying(self) -> list[tuple[str, Any]]:
         """The columns of numbers and texts that are not the same for all entries."""
-        columns = [(name, getattr(self, name)) for name in _NUMBERS + TEXT_NAMES]
+        columns = zip(_OTHERS, _read_others(self), strict=True)
         return [(name, column) for name, column in columns if not (column is None or isinstance(column, int))]
 
 
