@@ -217,7 +217,7 @@ def unpack_columns(
         raise ValueError("a publisher that the block does not list")
     found: dict[str, Any] = {**parts}
     end = ENTRY_SIZE * count
-    for name, _, bit, block_flag, _ in TEXT_COLUMNS:
+    for name, _, bit, block_flag, *_ in TEXT_COLUMNS:
         found[name] = None
         if block_flags & block_flag:
             found[name], end = _read_text_column(raw, end, parts["flags"], bit)

@@ -37,14 +37,15 @@ class EntryColumn(NamedTuple):
     """A column of entries, as a batch has it and as a block stores it.
 
     ``code`` is the type of a number, as :mod:`array` has it, ``8s`` for words (SOW keys and check words), empty for an
-    optional text; ``flag`` marks the entries that have this text, and ``block_flag`` the blocks. ``of_deletions``: a
-    deletion may have this text, too.
+    optional text; ``flag`` marks the entries that have this text, and ``block_flag`` the blocks. ``part`` is the text's
+    name in a stored record. ``of_deletions``: a deletion may have this text, too.
     """
 
     name: str
     code: str
     flag: int = 0
     block_flag: int = 0
+    part: str = ""
     of_deletions: bool = False
 
 
@@ -60,9 +61,9 @@ ENTRY_COLUMNS = (
     EntryColumn("publisher_indexes", "H"),
     EntryColumn("flags", "H"),
     EntryColumn("operations", "B"),
-    EntryColumn("user_keys", "", HAS_USER_KEY, USER_KEYS_FLAG),
-    EntryColumn("correlation_ids", "", HAS_CORRELATION_ID, CORRELATION_IDS_FLAG),
-    EntryColumn("logical_topics", "", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG, of_deletions=True),
+    EntryColumn("user_keys", "", HAS_USER_KEY, USER_KEYS_FLAG, "user_key"),
+    EntryColumn("correlation_ids", "", HAS_CORRELATION_ID, CORRELATION_IDS_FLAG, "correlation_id"),
+    EntryColumn("logical_topics", "", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG, "logical_topic", of_deletions=True),
 )
 """All columns but the payloads, in the order in which a block stores them. ``lengths`` are those of the payloads."""
 TEXT_COLUMNS = tuple(column for column in ENTRY_COLUMNS if not column.code)
@@ -138,10 +139,10 @@ class EntryBatch(DescribedStruct):
         A deletion is key, check word, time and logical topic: whatever its message has besides is not part of it.
         """
         found: dict[str, Any] = {}
-        for name, _, _, _, of_deletions in TEXT_COLUMNS:
-            column = getattr(self, name)
-            if not of_deletions and column is not None:
-                found[name] = [None if out else text for out, text in zip(gone, column, strict=True)]
+        for one in TEXT_COLUMNS:
+            column = getattr(self, one.name)
+            if not one.of_deletions and column is not None:
+                found[one.name] = [None if out else text for out, text in zip(gone, column, strict=True)]
         stamps = self.list_numbers("expirations")
         return replace(
             self,

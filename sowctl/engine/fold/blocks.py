@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from sowctl.identity.keyspace import Words, read_words, split_words
-from sowctl.journal.entries import TEXT_NAMES, EntryBatch, Texts
+from sowctl.journal.entries import TEXT_COLUMNS, TEXT_NAMES, EntryBatch, Texts
 from sowctl.journal.format import DELETE, NO_PUBLISHER, UNKEYED_FLAG
 from sowctl.store.codec import KEY_SIZE, TOMBSTONE_FLAG, encode_plain_records, encode_record
 
@@ -215,11 +215,7 @@ def encode_tombstones(
 
 def collect_texts(records: Sequence[Record]) -> dict[str, Any]:
     """The optional texts of stored records as columns of entries, by name; None where no record has one."""
-    columns: dict[str, list[bytes | None]] = {
-        "user_keys": [record.user_key for record in records],
-        "correlation_ids": [record.correlation_id for record in records],
-        "logical_topics": [record.logical_topic for record in records],
-    }
+    columns = {column.name: [getattr(record, column.part) for record in records] for column in TEXT_COLUMNS}
     return {name: column if any(text is not None for text in column) else None for name, column in columns.items()}
 
 

@@ -170,13 +170,10 @@ class _EntryBuilder:
         times = [self.times[index] for index in indexes]
         expirations = compute_expirations(times, lifetimes, self.preparer.default_lifetime)
         columns = [getattr(ready, name) for name in TEXT_NAMES]
+        parts = [tuple(None if column is None else column[index] for column in columns) for index in indexes]
         return [
-            Content(
-                ready.payloads[index],
-                expiration,
-                *(None if column is None else column[index] for column in columns),
-            )
-            for index, expiration in zip(indexes, expirations, strict=True)
+            Content(ready.payloads[index], expiration, some)
+            for index, expiration, some in zip(indexes, expirations, parts, strict=True)
         ]
 
     def build_keyed_entries(

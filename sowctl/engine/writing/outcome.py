@@ -115,13 +115,12 @@ def find_unchanged(befores: Sequence[bytes | None], payloads: Sequence[bytes]) -
 
 
 class Content(NamedTuple):
-    """All that a message makes of its record but the time and the txid: payload, expiration and optional parts."""
+    """All that a message makes of its record but the time and the txid: payload, expiration and optional parts, in the
+    order of the store's codec."""
 
     payload: bytes
     expiration: Micros
-    user_key: bytes | None = None
-    correlation_id: bytes | None = None
-    logical_topic: bytes | None = None
+    parts: tuple[bytes | None, ...] = ()
 
 
 def find_identical(befores: Sequence[bytes | None], contents: Sequence[Content]) -> list[bool]:
@@ -131,7 +130,8 @@ def find_identical(befores: Sequence[bytes | None], contents: Sequence[Content])
     changes it.
     """
     return [
-        before is not None and has_content(before, *content) for before, content in zip(befores, contents, strict=True)
+        before is not None and has_content(before, content.payload, content.expiration, *content.parts)
+        for before, content in zip(befores, contents, strict=True)
     ]
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sowctl.engine.bulk.staging import hold_staging_area
-from sowctl.engine.maintenance.journal_search.entries import EntryBatch, EntryRecord
+from sowctl.engine.maintenance.journal_search.entries import EntryRecord, JournalEntries
 from sowctl.errors import ConfigError, UsageError
 from sowctl.journal.format import OPERATIONS
 from sowctl.output.ndjson import encode_values
@@ -224,7 +224,7 @@ def _line(instance: Instance, entry: Entry) -> tuple[int, bytes, str, str]:
     except ConfigError:
         # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
         kind = instance.find_message_type("binary")
-    batch = EntryBatch(name, message_type, kind, [EntryRecord(entry, instance.publisher_id, data=True)])
+    batch = JournalEntries(name, message_type, kind, [EntryRecord(entry, instance.publisher_id, data=True)])
     return len(entry.payload), encode_values(batch, meta=True)[0], name, OPERATIONS[entry.operation]
 
 
