@@ -310,10 +310,10 @@ class Block:
 
     def read_entries(self) -> EntryBatch:
         """All entries as a batch on the memory of the block; the payloads are cut out."""
-        from sowctl.journal.entries import ENTRY_COLUMNS, EntryBatch
+        from sowctl.journal.entries import COLUMN_NAMES, EntryBatch
 
         columns = self.decode_columns()
-        found = {name: getattr(columns, name) for name, *_ in ENTRY_COLUMNS if name != "lengths"}
+        found = {name: getattr(columns, name) for name in COLUMN_NAMES}
         return EntryBatch(
             topic_refs=self.topic_refs, publishers=self.publishers, payloads=self.list_payloads(), **found
         )

@@ -217,10 +217,10 @@ def unpack_columns(
         raise ValueError("a publisher that the block does not list")
     found: dict[str, Any] = {**parts}
     end = ENTRY_SIZE * count
-    for name, _, bit, block_flag, *_ in TEXT_COLUMNS:
-        found[name] = None
-        if block_flags & block_flag:
-            found[name], end = _read_text_column(raw, end, parts["flags"], bit)
+    for column in TEXT_COLUMNS:
+        found[column.name] = None
+        if block_flags & column.block_flag:
+            found[column.name], end = _read_text_column(raw, end, parts["flags"], column.flag)
     # Bytes without a meaning behind the columns show a forged or damaged size.
     if end != len(raw):
         raise ValueError("bytes after the columns")

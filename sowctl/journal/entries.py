@@ -11,9 +11,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Hashable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from msgspec import field
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.identity.keyspace import Words, join_words, split_words
@@ -33,7 +33,7 @@ Texts: TypeAlias = Sequence[bytes | None] | None
 """An optional text for each entry; None where no entry has one."""
 
 
-class EntryColumn(NamedTuple):
+class EntryColumn(Struct, frozen=True):
     """A column of entries, as a batch has it and as a block stores it.
 
     ``code`` is the type of a number, as :mod:`array` has it, ``8s`` for words (SOW keys and check words), empty for an
@@ -72,6 +72,8 @@ TEXT_NAMES = tuple(one.name for one in TEXT_COLUMNS)
 _WORDS = ("keys", "checks")
 _NUMBERS = tuple(one.name for one in FIXED_COLUMNS if one.name not in (*_WORDS, "lengths"))
 _OTHERS = _NUMBERS + TEXT_NAMES
+COLUMN_NAMES = _WORDS + _OTHERS
+"""Of the columns that a batch has: all but the lengths."""
 _read_others = attrgetter(*_OTHERS)
 _read_texts = attrgetter(*TEXT_NAMES)
 
@@ -120,7 +122,7 @@ class EntryBatch(DescribedStruct):
 
     def list_columns(self) -> dict[str, Any]:
         """The payloads and all columns of the table, by name."""
-        return {"payloads": self.payloads} | {name: getattr(self, name) for name in _WORDS + _NUMBERS + TEXT_NAMES}
+        return {"payloads": self.payloads} | {name: getattr(self, name) for name in COLUMN_NAMES}
 
     def list_numbers(self, name: str) -> Sequence[int]:
         """A column of numbers, one for each entry."""
@@ -195,7 +197,7 @@ def concatenate_batches(batches: Sequence[EntryBatch]) -> EntryBatch:
     if len(batches) == 1:
         return batches[0]
     counts = [len(batch) for batch in batches]
-    columns = {name: [getattr(batch, name) for batch in batches] for name in _WORDS + _NUMBERS + TEXT_NAMES}
+    columns = {name: [getattr(batch, name) for batch in batches] for name in COLUMN_NAMES}
     # The indexes of each batch count in its own lists; behind this they count in common ones.
     topic_refs, columns["topic_indexes"] = _share_list([(one.topic_refs, one.topic_indexes) for one in batches])
     publishers, columns["publisher_indexes"] = _share_list([(one.publishers, one.publisher_indexes) for one in batches])

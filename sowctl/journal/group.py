@@ -212,12 +212,13 @@ def _encode_columns(batch: EntryBatch, numbers: dict[str, array[int]]) -> tuple[
                 if text is not None:
                     flags[place] |= column.flag
     parts = []
-    for name, code, *_ in FIXED_COLUMNS:
-        if code == "8s":
+    for fixed in FIXED_COLUMNS:
+        name = fixed.name
+        if fixed.code == "8s":
             parts.append(join_words(getattr(batch, name)))
         else:
-            column_numbers = numbers[name] if name in numbers else spread_numbers(getattr(batch, name), code, count)
-            parts.append(codec.encode_little_endian(column_numbers))
+            own = numbers[name] if name in numbers else spread_numbers(getattr(batch, name), fixed.code, count)
+            parts.append(codec.encode_little_endian(own))
     size, block_flags = codec.ENTRY_SIZE * count, 0
     for column, some in texts:
         block_flags |= column.block_flag
