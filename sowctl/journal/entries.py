@@ -9,8 +9,8 @@ of :class:`EntryBatch`. A batch of one costs little: no array is made before the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Hashable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct, field
@@ -180,11 +180,10 @@ class EntryBatch(DescribedStruct):
 
     def take(self, indexes: Sequence[int]) -> EntryBatch:
         """The entries at ``indexes``, in the order of these."""
-        found: dict[str, Any] = {name: [column[index] for index in indexes] for name, column in self._list_varying()}
-        for name in _WORDS:
-            words = split_words(getattr(self, name))
-            found[name] = [words[index] for index in indexes]
-        return replace(self, payloads=[self.payloads[index] for index in indexes], stored=None, **found)
+        pick = _build_picker(indexes)
+        found: dict[str, Any] = {name: pick(column) for name, column in self._list_varying()}
+        found |= {name: pick(split_words(getattr(self, name))) for name in _WORDS}
+        return replace(self, payloads=pick(self.payloads), stored=None, **found)
 
     def _list_varying(self) -> list[tuple[str, Any]]:
         """The columns of numbers and texts that are not the same for all entries."""
@@ -231,6 +230,15 @@ def spread_numbers(column: Numbers, code: str, count: int) -> array[int]:
     if isinstance(column, int):
         return array(code, (column,)) * count
     return column if isinstance(column, array) and column.typecode == code else array(code, column)
+
+
+def _build_picker(indexes: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return what picks the elements at ``indexes`` of a column."""
+    if len(indexes) < 2:  # of one index, itemgetter gives the element itself
+        return lambda column: [column[index] for index in indexes]
+    # Half of the time of a comprehension, which counts for the blocks of several topics.
+    pick = itemgetter(*indexes)
+    return lambda column: list(pick(column))
 
 
 def _join_words(columns: Sequence[Words]) -> Words:

@@ -85,6 +85,7 @@ def test_a_batch_has_the_columns_of_the_table_and_no_others() -> None:
 def test_entries_are_taken_and_cut(batch: EntryBatch, data: st.DataObject) -> None:
     places = data.draw(st.lists(st.integers(0, len(batch) - 1), min_size=1, max_size=8))
     assert rows(batch.take(places)) == [rows(batch)[place] for place in places]
+    assert len(batch.take([])) == 0
     start = data.draw(st.integers(0, len(batch) - 1))
     stop = data.draw(st.integers(start + 1, len(batch)))
     assert rows(batch.slice(start, stop)) == rows(batch)[start:stop]

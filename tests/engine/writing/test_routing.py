@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 
+from sowctl.engine.fold.limits import MEMTABLE_LIMITS
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import PublishReport, Rejected
 from sowctl.engine.verbs.publish import publish_messages
@@ -113,3 +115,23 @@ def test_numbers_are_judged_together_in_the_journal_and_apart_without_one(lab: L
     report, _ = _send(lab, *({"topic": name, "sequence": n, "data": {"id": n}} for name, n in rows), client="c")
     assert (report.published, report.duplicates) == (4, 1)
     assert [_ids(lab, topic) for topic in ("alone", "past", "t")] == [[3, 4, 8], [6, 7], [5, 9]]
+
+
+def test_several_topics_wait_as_columns_like_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is decided by columns is what is decided by lists, in each topic of a batch, with keys that come again."""
+    xml = config_xml(topic_xml("t") + topic_xml("u"), ("t", "u"))
+    rows = [{"topic": "tu"[n % 3 == 0], "data": {"id": n * n % 7, "n": n // 9}} for n in range(60)]
+    found = []
+    for columns in (False, True):
+        if columns:
+            monkeypatch.setattr(MEMTABLE_LIMITS, "columned", 1)
+            monkeypatch.setattr(MEMTABLE_LIMITS, "columned_after", 0)
+        lab = Lab(tmp_path / str(columns), xml)
+        report, refused = _send(lab, *rows, batch=13)
+        assert (report.published, refused) == (60, [])
+        counts = report.inserted, report.updated, report.unchanged
+        before = [sorted(lab.records(name), key=lambda one: one.txid) for name in ("t", "u")]
+        lab.forget("t")
+        lab.open().topic("t").replay()
+        found.append((counts, lab.digest("t"), lab.digest("u"), [[one.payload for one in some] for some in before]))
+    assert found[0] == found[1]
