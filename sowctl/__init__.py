@@ -10,6 +10,7 @@ sowctl-python(7).
 * ``seam``: all calls to the operating system and LMDB, replaceable in tests.
 * ``directories``: creating and syncing directories.
 * ``output_file``: output files that appear complete or not at all.
+* ``work_directories``: temporary directories that are removed also after a kill.
 * ``lockwait``: waiting for a lock of flock(2).
 * ``interrupts``: delaying signals while locks and files are between two states.
 * ``open_files``: files kept open between operations, closed together.

@@ -11,7 +11,6 @@ import errno
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
@@ -26,6 +25,7 @@ from sowctl.arrow.jsoncolumns import format_non_finite
 from sowctl.arrow.message_encoder import build_json_encoder, format_timestamp
 from sowctl.errors import InputError
 from sowctl.values.paths import fold_case
+from sowctl.work_directories import create_work_directory
 
 if TYPE_CHECKING:
     import pyarrow
@@ -49,10 +49,8 @@ class SqliteTable:
         columns = [f"{quote_identifier(field.name)} {_sqlite_type(field.type)}" for field in schema]
         self._insert = f"INSERT INTO {quote_identifier(table)} VALUES ({', '.join('?' * max(len(schema), 1))})"
         self._cells = [_cell_converter(field.type) for field in schema]
-        self._directory = tempfile.TemporaryDirectory(prefix="sowctl-")
-        self._path = Path(self._directory.name) / "export.sqlite"
         self._held = ExitStack()
-        self._held.callback(self._directory.cleanup)
+        self._path = self._held.enter_context(create_work_directory()) / "export.sqlite"
         try:
             self._create_table(table, columns)
         except BaseException:

@@ -345,7 +345,10 @@ class CompactReport(Struct):
 
 
 class CleanReport(Struct):
-    """A file that a killed process left: which process that was, and its size. ``dry_run``: it is still there."""
+    """A file, or a temporary directory, that a killed process left, and its size in bytes; ``pid`` is 0 if unknown.
+
+    ``dry_run``: it is still there.
+    """
 
     path: str
     pid: int

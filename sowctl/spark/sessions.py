@@ -31,7 +31,7 @@ from sowctl.spark.jvm.machine import (
 )
 from sowctl.spark.jvm.masters import is_local, require_master
 from sowctl.spark.jvm.packed_environment import build_driver_variables, build_packed_settings
-from sowctl.spark.jvm.workdir import create_work_directory
+from sowctl.work_directories import SPARK_PREFIX, create_work_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -247,7 +247,7 @@ def _start(
     master = conf.pop("spark.master", master)
     # What is entered in ``ends`` first ends last: the session, its context, the virtual machine, and the directory when
     # nothing uses it any more.
-    work = ends.enter_context(create_work_directory())
+    work = ends.enter_context(create_work_directory(SPARK_PREFIX))
     made = build_settings(master, work, conf, app=app, verbose=verbose, short=short)
     if "SPARK_LOCAL_DIRS" in environment and "spark.local.dir" not in conf:
         # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.

@@ -1,4 +1,4 @@
-"""``sowctl store clean``: what killed processes left beside stores."""
+"""``sowctl store clean``: what killed processes left beside stores and in temporary directories."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ def run(invocation: Invocation, arguments: StoreCleanArguments) -> int:
     """Remove unfinished files of processes that were killed while building a store, a sorted run or an index.
 
     A file is removed if no process has the number in its name and none holds its lock; files of running processes are
-    kept, as is everything else. Without TARGET, the stores of all topics are cleaned. Unfinished stores are also
-    removed by the next process that builds a store; this command does it now, and prints the space freed.
+    kept, as is everything else. Without TARGET, the stores of all topics are cleaned, and the temporary directories
+    that killed processes of the same user left, $TMPDIR/sowctl-work-... and sowctl-spark-..., are removed: they hold
+    the input of publish --replace-all, for example. Unfinished stores are also removed by the next process that builds
+    a store, and temporary directories by the next one that makes one; this command does it now, and prints the space
+    freed.
     """
     from sowctl.cli.io.output_sink import Sink
     from sowctl.engine.topics.targets import Target, resolve_targets
-    from sowctl.engine.verbs.upkeep.clean import clean_stores
+    from sowctl.engine.verbs.upkeep.clean import clean_stores, clean_work_directories
     from sowctl.output.reports import as_dict
     from sowctl.values.display import format_bytes
 
@@ -45,8 +48,10 @@ def run(invocation: Invocation, arguments: StoreCleanArguments) -> int:
         if not arguments.targets:
             chosen = [Target(topic=topic) for topic in instance.topics]
         gone = list(clean_stores(instance, chosen, dry_run=arguments.dry_run))
+        if not arguments.targets:
+            gone += clean_work_directories(dry_run=arguments.dry_run)
     sink.write_rows(as_dict(one) for one in gone)
     what = "would be removed" if arguments.dry_run else "removed"
-    files = format_count(len(gone), "file")
-    invocation.note(f"{files} {what}, {format_bytes(sum(one.bytes for one in gone))}" if gone else "no leftover files")
+    files = format_count(len(gone), "leftover")
+    invocation.note(f"{files} {what}, {format_bytes(sum(one.bytes for one in gone))}" if gone else "no leftovers")
     return 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 def open_temporary_topic(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
     """Yield ``topic`` with a file of its own, ``name.sow``, in a directory that is removed at the end with its
     files."""
-    import tempfile  # with shutil and random; most commands make no such store
+    from sowctl.work_directories import create_work_directory  # with tempfile; most commands make no such store
 
     # Only the topic's file is replaced: keys, types and limits stay, so the copy gives the answers of the topic itself.
-    with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
-        yield replace(topic, file=Path(place) / f"{name}.sow")
+    with create_work_directory() as place:
+        yield replace(topic, file=place / f"{name}.sow")

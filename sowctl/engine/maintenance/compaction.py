@@ -20,6 +20,7 @@ from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.repair.compaction import compact_file, measure_copy
 from sowctl.store.repair.leftovers import list_leftovers, remove_leftovers
 from sowctl.store.repair.space import measure_space
+from sowctl.work_directories import create_work_directory
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -94,10 +95,10 @@ def _measure_copy(store: Store, instance: Instance) -> int:
     """The bytes of a copy, which is made where temporary files lie, and goes again. Raises as a copy in place."""
     with (
         translate_errors(Path(tempfile.gettempdir()), "make a copy"),
-        tempfile.TemporaryDirectory(prefix="sowctl-") as name,
+        create_work_directory() as place,
     ):
         try:
-            return measure_copy(store, Path(name) / store.files.path.name, seam=instance.seam, command=instance.holder)
+            return measure_copy(store, place / store.files.path.name, seam=instance.seam, command=instance.holder)
         except DamageError as error:
             error.hint = REPAIR_HINT
             raise

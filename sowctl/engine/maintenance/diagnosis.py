@@ -27,6 +27,7 @@ from sowctl.store.repair.leftovers import list_leftovers
 from sowctl.store.repair.space import SpaceUsage, measure_space_at
 from sowctl.values.display import format_bytes, format_count, format_duration
 from sowctl.values.times import format_time
+from sowctl.work_directories import list_dead_directories
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -92,6 +93,7 @@ def diagnose_instance(instance: Instance) -> Iterator[Diagnosis]:
         # the holder.
         yield from diagnose_lock("journal lock", lock, *_read_journal_holder(lock), dated=False)
         yield from _diagnose_journal(instance)
+    yield from _diagnose_work_directories()
     yield from _diagnose_clock(instance, stores)
 
 
@@ -283,6 +285,17 @@ def read_process_state(pid: int) -> str | None:
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return None
+
+
+def _diagnose_work_directories() -> Iterator[Diagnosis]:
+    """Diagnose temporary directories of killed processes of this user, whatever instance they worked on."""
+    if left := list_dead_directories():
+        size = sum(one.bytes for one in left)
+        detail = (
+            f"{format_count(len(left), 'temporary directory', 'temporary directories')} of killed processes in "
+            f"{left[0].path.parent}, {format_bytes(size)}"
+        )
+        yield Diagnosis("leftovers", "warning", detail, "sowctl store clean removes them")
 
 
 def _read_journal_holder(lock: Path) -> tuple[str, int | None]:

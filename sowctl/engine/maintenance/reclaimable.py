@@ -23,6 +23,7 @@ from sowctl.store.opening.access import DAMAGED_SUFFIX, REPLACED_SUFFIX
 from sowctl.store.repair.leftovers import list_leftovers
 from sowctl.store.repair.space import measure_space_at
 from sowctl.values.display import format_count
+from sowctl.work_directories import list_dead_directories
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -66,6 +67,10 @@ def _find_leftovers(instance: Instance) -> Iterator[ReclaimableSpace]:
         if found := list_leftovers(path):
             words = f"{format_count(len(found), 'file')} of killed processes beside {name}"
             yield ReclaimableSpace(words, sum(one.bytes for one in found), f"sowctl store clean {name}")
+    if left := list_dead_directories():
+        count = format_count(len(left), "temporary directory", "temporary directories")
+        words = f"{count} of killed processes in {left[0].path.parent}"
+        yield ReclaimableSpace(words, sum(one.bytes for one in left), "sowctl store clean")
 
 
 def _find_kept_copies(instance: Instance) -> Iterator[ReclaimableSpace]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from sowctl.engine.queues.backlog import Backlog
@@ -37,6 +35,7 @@ from sowctl.errors import StorageError
 from sowctl.interrupts import without_interrupts
 from sowctl.journal.format import BEGIN
 from sowctl.store.queue.file import QueueFile
+from sowctl.work_directories import create_work_directory
 
 if TYPE_CHECKING:
     from sowctl.config.derived_entries import Queue
@@ -143,7 +142,7 @@ class ChangeRunner:
         """Make changes to a copy of the state for the moment: what is to be leased is never leased from one."""
         file, known = self._file, self._known
         file.close()
-        with TemporaryDirectory(prefix="sowctl-queue-") as place, closing(file.copy_into(Path(place))) as copy:
+        with create_work_directory() as place, closing(file.copy_into(place)) as copy:
             self._file, self._is_copy = copy, True
             try:
                 yield

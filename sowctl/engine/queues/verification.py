@@ -6,11 +6,9 @@ those that follow from the pages. What has expired by its lifetime may still be 
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -29,6 +27,7 @@ from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY
 from sowctl.store.queue.values import QueueState
 from sowctl.values.display import format_count
 from sowctl.values.topicref import TopicRef
+from sowctl.work_directories import create_work_directory
 
 if TYPE_CHECKING:
     from sowctl.config.derived_entries import Queue
@@ -121,8 +120,8 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
         # A copy can be brought up to the end of the journal by who may only read, and holds up no worker.
         with (
             open_log(instance) as log,
-            tempfile.TemporaryDirectory(prefix="sowctl-queue-") as place,
-            closing(file.copy_into(Path(place))) as copy,
+            create_work_directory() as place,
+            closing(file.copy_into(place)) as copy,
             copy.begin_change() as rows,
         ):
             last = read_proven_end(rows, log)
@@ -246,8 +245,8 @@ def _compare_with_journal(
     state, now = rows.state, instance.now
     mine = _list_pending(rows, now)
     limit, oldest = state.applied, log.first_txid
-    with tempfile.TemporaryDirectory(prefix="sowctl-queue-") as place:
-        file = QueueFile(Path(place) / "aside.queue", instance.seam, boot="aside", lock_wait=0)
+    with create_work_directory() as place:
+        file = QueueFile(place / "aside.queue", instance.seam, boot="aside", lock_wait=0)
         try:
             # Without a limit: what is to be compared ends where the state ends.
             whole = replace(queue, target_queue_depth=None)

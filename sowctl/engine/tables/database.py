@@ -8,12 +8,11 @@ forgotten behind it; what a statement creates stays for those behind it, and its
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +27,7 @@ from sowctl.engine.tables.topic import TableRead
 from sowctl.engine.views.instant import ViewInstant, run_with_topics
 from sowctl.engine.views.openers import open_derived_entry
 from sowctl.errors import UsageError
+from sowctl.work_directories import create_work_directory
 
 if TYPE_CHECKING:
     import pyarrow
@@ -80,14 +80,15 @@ class Database:
         """How the tables of the last statement were read."""
         self._made: dict[str, tuple[str, ...]] = {}
         self._empty: list[str] = []
-        self._directory = tempfile.TemporaryDirectory(prefix="sowctl-sql-")
+        self._held = ExitStack()
+        self._directory = self._held.enter_context(create_work_directory())
 
     def __enter__(self) -> Database:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        self._directory.cleanup()
+        self._held.close()
 
     def run_statements(self, text: str) -> Iterator[Result]:
         """Run the statements of a text: the rows of each that has some, to be read before the next one is asked for.
@@ -200,7 +201,7 @@ class Database:
 
     def _register(self, names: StatementNames) -> list[str]:
         """Register the tables that a statement names, all as of one instant; their names."""
-        instance, place = self._instance, Path(self._directory.name)
+        instance, place = self._instance, self._directory
         tables = [found for name in names.tables if (found := find_table(instance, name)) is not None]
         first: dict[str, NamedTable] = {}
         for one in tables:

@@ -2,7 +2,6 @@
 
 * ``java``: finding the Java to run.
 * ``machine``: starting and ending the virtual machine.
-* ``workdir``: the temporary directory of a session: log settings, scratch files.
 * ``masters``: names of masters, and a check that a standalone one answers.
 * ``packed_environment``: shipping a packed environment to executors.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from sowctl.engine.maintenance.diagnosis import (
     find_file_system_kind,
     measure_flush,
 )
+from sowctl.engine.maintenance.reclaimable import list_reclaimable
+from sowctl.engine.verbs.upkeep.clean import clean_work_directories
 from sowctl.store.repair.space import ReaderProcess, SpaceUsage
 from tests.support.damage import overwrite
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
@@ -36,7 +39,9 @@ MOUNTS = """\
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    # Without what processes of other tests may have left there.
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     lab = Lab(tmp_path, config_xml(topic_xml("t") + topic_xml("u"), ("t",)))
     for topic in "tu":
         lab.publish(topic, *(message(id=n) for n in range(50)))
@@ -137,6 +142,20 @@ def test_a_store_that_is_damaged_and_files_that_lie_about(lab: Lab) -> None:
     assert rows["permissions of t"].hint == f"chmod o-rwx {lab.store('t')}"
     assert rows["store of u"].state == "problem"
     assert rows["store of u"].hint
+
+
+def test_temporary_directories_of_killed_processes(lab: Lab, tmp_path: Path) -> None:
+    dead = tmp_path / "temporary" / "sowctl-work-x"
+    dead.mkdir(parents=True)
+    (dead / "lock").write_text("4000000\n")
+    (dead / "input.sow").write_bytes(bytes(5000))
+    row = found(lab)["leftovers"]
+    assert (row.state, "sowctl store clean" in str(row.hint)) == ("warning", True)
+    space = {one.command: one.bytes for one in list_reclaimable(lab.open())}
+    assert space["sowctl store clean"] == 5008
+    assert [(one.path, one.pid) for one in clean_work_directories(dry_run=True)] == [(str(dead), 4000000)]
+    assert [one.path for one in clean_work_directories()] == [str(dead)]
+    assert not dead.exists() and "leftovers" not in found(lab)
 
 
 def test_a_journal_of_which_a_file_is_missing(tmp_path: Path) -> None:

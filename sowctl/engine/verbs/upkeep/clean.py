@@ -1,4 +1,4 @@
-"""clean: what killed processes left beside stores, listed and removed."""
+"""clean: what killed processes left beside stores and in temporary directories, listed and removed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.maintenance.storefiles import list_store_files
 from sowctl.engine.reports import CleanReport
 from sowctl.store.repair.leftovers import list_leftovers, remove_leftovers
+from sowctl.work_directories import list_dead_directories, remove_dead_directories
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -22,3 +23,9 @@ def clean_stores(instance: Instance, targets: Sequence[Target], *, dry_run: bool
     for path, _ in list_store_files(targets, missing=True):
         for one in list_leftovers(path) if dry_run else remove_leftovers(path, instance.seam):
             yield CleanReport(str(one.path), one.pid, one.bytes, dry_run)
+
+
+def clean_work_directories(*, dry_run: bool = False) -> Iterator[CleanReport]:
+    """Remove the temporary directories of killed processes of this user; one report for each directory."""
+    for one in list_dead_directories() if dry_run else remove_dead_directories():
+        yield CleanReport(str(one.path), one.pid, one.bytes, dry_run)
