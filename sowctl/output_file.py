@@ -28,56 +28,112 @@ def refuse_existing(path: Path, *, force: bool, hint: str = FORCE_HINT) -> None:
         raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint=hint)
 
 
+class FileStage:
+    """Output files that get their names together; see :func:`stage_files`."""
+
+    def __init__(self, *, force: bool, seam: Seam, hint: str) -> None:
+        self._force = force
+        self._seam = seam
+        self._hint = hint
+        self._staged: list[tuple[Path, Path]] = []
+        """The temporary name and the final name of each file that is complete."""
+
+    @contextmanager
+    def open(self, path: Path) -> Iterator[BinaryIO]:
+        """A stream of the content of ``path``, synced where the block ends well, and removed where it raises.
+
+        What exists and is no regular file (a pipe, ``/dev/null``) is written to directly, and so is an open file of
+        this process (``/dev/stdout``). Raises as :func:`refuse_existing`, and OSError.
+        """
+        refuse_existing(path, force=self._force, hint=self._hint)
+        descriptor = _find_descriptor(path)
+        if descriptor is not None:
+            # Not opened anew: what the shell has opened is continued, and not cut off.
+            try:
+                descriptor = os.dup(descriptor)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+            return
+        # Renaming would put a file in the place of a pipe or device.
+        if path.exists() and not path.is_file():
+            with path.open("wb") as stream:
+                yield stream
+            return
+        # The same of a link, whether its target exists or not.
+        if path.is_symlink():
+            path = _find_target(path)
+        # In the directory of the file, because a rename cannot go from one file system to another.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        with _name_errors(path, temporary):
+            descriptor = self._seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+            try:
+                with os.fdopen(descriptor, "wb") as stream:
+                    if path.exists():
+                        # Who may read the file that is replaced may read the new one.
+                        os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
+                    yield stream
+                    # Synced before it gets its name: otherwise a crash may leave the name with nothing behind it.
+                    stream.flush()
+                    self._seam.call("file.sync", os.fsync, stream.fileno())
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        self._staged.append((temporary, path))
+
+    def install(self) -> None:
+        """Give all files their names, and sync the directories; where one cannot get its name, new ones go again."""
+        made: list[Path] = []
+        try:
+            for temporary, path in self._staged:
+                is_new = not path.exists()
+                with _name_errors(path, temporary):
+                    _install_file(temporary, path, force=self._force, seam=self._seam, hint=self._hint)
+                if is_new:
+                    made.append(path)
+        except BaseException:
+            for path in made:
+                path.unlink(missing_ok=True)
+            raise
+        finally:
+            self.discard()
+        for parent in dict.fromkeys(path.parent for _, path in self._staged):
+            directory = os.open(parent, os.O_RDONLY)
+            try:
+                # The name is an entry of the directory, and lasts only when that is synced.
+                self._seam.call("dir.sync", os.fsync, directory)
+            finally:
+                os.close(directory)
+
+    def discard(self) -> None:
+        """Remove the files that have only their temporary names."""
+        for temporary, _ in self._staged:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def stage_files(*, force: bool, seam: Seam, hint: str = FORCE_HINT) -> Iterator[FileStage]:
+    """Files that are opened in the block get their names when it ends well: all of them, or where it raises, none.
+
+    Each is written beside its name under a temporary one. A symbolic link stays: the file that it leads to is written.
+    A crash while the names are given may leave some of them. Raises :class:`~sowctl.errors.RefusedError`
+    ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
+    """
+    stage = FileStage(force=force, seam=seam, hint=hint)
+    try:
+        yield stage
+    except BaseException:
+        stage.discard()
+        raise
+    stage.install()
+
+
 @contextmanager
 def open_whole_file(path: Path, *, force: bool, seam: Seam, hint: str = FORCE_HINT) -> Iterator[BinaryIO]:
-    """A stream whose content becomes ``path`` when the block ends well.
-
-    Written beside it under a temporary name, synced, renamed, and the directory synced; removed where the block
-    raises. A symbolic link stays: the file that it leads to is written. What exists and is no regular file (a pipe,
-    ``/dev/null``) is written to directly, and so is an open file of this process (``/dev/stdout``). Raises
-    :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
-    """
-    refuse_existing(path, force=force, hint=hint)
-    descriptor = _find_descriptor(path)
-    if descriptor is not None:
-        # Not opened anew: what the shell has opened is continued, and not cut off.
-        try:
-            descriptor = os.dup(descriptor)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
-        return
-    # Renaming would put a file in the place of a pipe or device.
-    if path.exists() and not path.is_file():
-        with path.open("wb") as stream:
-            yield stream
-        return
-    # The same of a link, whether its target exists or not.
-    if path.is_symlink():
-        path = _find_target(path)
-    # In the directory of the file, because a rename cannot go from one file system to another.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with _name_errors(path, temporary):
-        descriptor = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-        try:
-            with os.fdopen(descriptor, "wb") as stream:
-                if path.exists():
-                    # Who may read the file that is replaced may read the new one.
-                    os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
-                yield stream
-                # Synced before it gets its name: otherwise a crash may leave the name with nothing behind it.
-                stream.flush()
-                seam.call("file.sync", os.fsync, stream.fileno())
-            _install_file(temporary, path, force=force, seam=seam, hint=hint)
-        finally:
-            temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        # The name is an entry of the directory, and lasts only when that is synced.
-        seam.call("dir.sync", os.fsync, directory)
-    finally:
-        os.close(directory)
+    """A stream whose content becomes ``path`` when the block ends well, as :func:`stage_files` does for several."""
+    with stage_files(force=force, seam=seam, hint=hint) as files, files.open(path) as stream:
+        yield stream
 
 
 def _find_descriptor(path: Path) -> int | None:

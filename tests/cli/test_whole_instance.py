@@ -130,6 +130,23 @@ def test_a_directory_has_a_file_for_each_topic(run: Callable[..., str]) -> None:
     run("export", "orders", "out/{topic}.csv", "--format", "csv", status=2)
 
 
+@pytest.mark.parametrize("form", ["ndjson", "csv", "sqlite"])
+def test_a_topic_that_cannot_be_read_leaves_no_files(form: str, run: Callable[..., str]) -> None:
+    if form == "sqlite":
+        pytest.importorskip("pyarrow")
+    Path("out").mkdir()
+    Path("out", f"orders.{form}").write_text("before")
+    run("export", "orders|a/b", "copy/", "--format", form)
+    # Its turn comes after that of orders.
+    (damaged,) = Path("sow").glob("a*b*.sow")
+    damaged.write_bytes(b"no store" * 2000)
+    for place in ("out/", "new/"):
+        run("export", ".*", place, "--format", form, "--overwrite", status=5)
+        assert "no files were written" in run.err  # type: ignore[attr-defined]
+    assert [path.read_text() for path in Path("out").iterdir()] == ["before"]
+    assert list(Path("new").iterdir()) == []
+
+
 def test_topics_that_differ_in_case_are_no_files_of_one_directory(cli: Cli) -> None:
     Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("T"), ("t", "T")))
     done = cli("export", "t|T", "out/")

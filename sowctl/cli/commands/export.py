@@ -83,9 +83,11 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     .sqlite and .duckdb have a table for each topic, with its name; with --add, the tables are added to an existing
     database in one transaction. If FILE is a directory or ends in /, each topic is written to a file NAME.EXT in it;
     {topic} in FILE stands for NAME. In file names, / and % are written as %2F and %25; if several topics have one
-    name, the message type is added. SQLite reserves table names that begin with sqlite_. Other files hold several
-    topics only where records or columns tell them apart. With --at, all topics are as of the same instant; without,
-    each is read when its turn comes.
+    name, the message type is added. The files of several topics appear together, after the last one is complete: if
+    a topic cannot be written, there are no new files, and none is replaced; with --add to a file per topic, each
+    database is changed by itself. SQLite reserves table names that begin with sqlite_. Other files hold several topics
+    only where records or columns tell them apart. With --at, all topics are as of the same instant; without, each is
+    read when its turn comes.
 
     Parquet, Arrow and SQLite have a column for every top-level member of the messages, in order of first appearance,
     with the types described under MESSAGES in sowctl-spark(7): 64-bit integers if they hold every value, otherwise
@@ -98,9 +100,10 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     With --meta, .ndjson and .json have envelopes for publish: of a pattern, views, conflated topics and queues, which
     follow from other topics, are left out with a note.
 
-    csv and tsv have a column for every member of any record, with numbers as originally written. If a message has
-    duplicate members, csv and tsv use the first value, as filters do; Parquet, Arrow and SQLite use the last; ndjson
-    and json keep both. publish reads all of these files again, except .duckdb.
+    csv and tsv have a column for every member of any record, with numbers as originally written. A member that is
+    called like a column of --meta, or whose name begins with /, has one more / in the header, which publish removes.
+    If a message has duplicate members, csv and tsv use the first value, as filters do; Parquet, Arrow and SQLite use
+    the last; ndjson and json keep both. publish reads all of these files again, except .duckdb.
 
     With --changes, the rows are the changes of one topic after the position --since (default: all that the journal
     has), in the order of the journal. Each has metadata; change_type is insert, update_preimage (the record before an
@@ -170,7 +173,11 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
             asked = replace(asked, at=when.resolve_time(instance))
             writing = ExportOptions(arguments.meta, arguments.overwrite, arguments.add, FORCE_HINT)
             instance = replace(instance, seam=invocation.seam)
+            if apart and not arguments.add:
+                # What an error or an interrupt leaves.
+                invocation.durable = "no files were written"
             reports = export_targets(instance, targets, arguments.file, asked, writing, arguments.file_format)
+            invocation.durable = None
             return _print_reports(invocation, arguments, labels, reports, time.monotonic() - started)
         writer = Export(arguments.file, labels[0] if len(labels) == 1 else "records", meta=arguments.meta)
         if writer.is_table and not arguments.meta:

@@ -1,26 +1,27 @@
 """Records of queries in files: a file, a file per topic, or a database with a table per topic.
 
 The format is that of a name's ending, as for the command ``export``, which calls the same functions. Each topic is
-written to a file of its own; a database is made of such files, in a temporary directory.
+written to a file of its own, and all get their names at the end; a database is made of such files, in a temporary
+directory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from shutil import copyfileobj
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sowctl.config.model import escape_file_name
 from sowctl.engine.reports import ExportReport
 from sowctl.engine.topics.targets import QUEUE_KINDS
 from sowctl.errors import UsageError
-from sowctl.output_file import open_whole_file, refuse_existing
+from sowctl.output_file import FileStage, open_whole_file, refuse_existing, stage_files
 from sowctl.values.paths import fold_case
 
 if TYPE_CHECKING:
@@ -60,19 +61,40 @@ def export_records(
     Raises RefusedError ``SOW-CLI-011`` where ``path`` exists, unless it is to be overwritten; UsageError
     ``SOW-EXC-002`` for an unknown ending; MissingPackageError ``SOW-EXC-001``; and what the query raises.
     """
+    with _stage(instance, writing) as files:
+        report = _stage_records(instance, target, name, path, options, writing, files)
+    return _measure_file(report)
+
+
+def _stage(instance: Instance, writing: ExportOptions) -> AbstractContextManager[FileStage]:
+    return stage_files(force=writing.overwrite, seam=instance.seam, hint=writing.hint)
+
+
+def _measure_file(report: ExportReport) -> ExportReport:
+    """The report of a file that has its name now, with its size."""
+    return replace(report, file_bytes=Path(report.path).stat().st_size)
+
+
+def _stage_records(
+    instance: Instance,
+    target: Target,
+    name: str,
+    path: Path,
+    options: QueryOptions,
+    writing: ExportOptions,
+    files: FileStage,
+) -> ExportReport:
+    """Write the records of a target to one of ``files``; its size is not known yet."""
     if is_database(path) and (writing.add or _is_duckdb(path)):
-        return export_database(instance, [target], path, options, writing)
+        return _stage_database(instance, [target], path, options, writing, files)
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export
 
     refuse_existing(path, force=writing.overwrite, hint=writing.hint)
     writer = Export(str(path), name, meta=writing.meta)
-    with (
-        closing(start_query(instance, [target], options)) as result,
-        open_whole_file(path, force=writing.overwrite, seam=instance.seam, hint=writing.hint) as stream,
-    ):
+    with closing(start_query(instance, [target], options)) as result, files.open(path) as stream:
         written = writer.write(result, stream)
-    return ExportReport(str(path), written.records, path.stat().st_size, written.notes)
+    return ExportReport(str(path), written.records, 0, written.notes)
 
 
 def is_database(path: Path) -> bool:
@@ -162,8 +184,9 @@ def export_files(
     """Write each target to a file of its own: ``place`` with the name of the topic instead of ``{topic}``.
 
     Of a directory, which is made if it does not exist, files are called ``TOPIC.FORMAT``. All are checked before the
-    first is written. Raises UsageError ``SOW-EXC-010`` for a ``format`` beside ``{topic}``, and as
-    :func:`export_records`.
+    first is written, and they appear together: if one cannot be written, none does, and none is replaced. Tables that
+    are added to databases are in those that were done before. Raises UsageError ``SOW-EXC-010`` for a ``format``
+    beside ``{topic}``, and as :func:`export_records`.
     """
     from sowctl.output.exports import Export
 
@@ -179,10 +202,12 @@ def export_files(
             Export(str(path), name, meta=writing.meta)
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
-    return [
-        export_records(instance, target, name, path, options, writing)
-        for target, name, path in zip(targets, names, paths, strict=True)
-    ]
+    with _stage(instance, writing) as files:
+        reports = [
+            _stage_records(instance, target, name, path, options, writing, files)
+            for target, name, path in zip(targets, names, paths, strict=True)
+        ]
+    return list(map(_measure_file, reports))
 
 
 def export_database(
@@ -195,8 +220,23 @@ def export_database(
     table that exists, ``SOW-EXC-028`` where the database cannot be changed, MissingPackageError ``SOW-EXC-001``, and
     what the queries raise.
     """
+    with _stage(instance, writing) as files:
+        report = _stage_database(instance, targets, path, options, writing, files)
+    return _measure_file(report)
+
+
+def _stage_database(
+    instance: Instance,
+    targets: Sequence[Target],
+    path: Path,
+    options: QueryOptions,
+    writing: ExportOptions,
+    files: FileStage,
+) -> ExportReport:
+    """Write a database to one of ``files``, whose size is not known yet; with ``add``, add its tables at once."""
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export
+    from sowctl.work_directories import create_work_directory
 
     adds = writing.add and path.exists()
     if not adds:
@@ -212,26 +252,23 @@ def export_database(
     form = "parquet" if by_duckdb else "sqlite"
     # All names are checked before the first topic is read.
     writers = [Export(f"x.{form}", name, meta=writing.meta) for name in names]
-    with TemporaryDirectory(prefix="sowctl-") as directory:
+    with create_work_directory() as directory:
         parts: list[tuple[str, Path]] = []
         for number, (target, name, writer) in enumerate(zip(targets, names, writers, strict=True)):
-            part = Path(directory) / f"{number}.{form}"
+            part = directory / f"{number}.{form}"
             with closing(start_query(instance, [target], options)) as result, part.open("wb") as stream:
                 written = writer.write(result, stream)
             records += written.records
             notes += written.notes
             parts.append((name, part))
-        made = Path(directory) / f"whole{path.suffix}"
+        made = directory / f"whole{path.suffix}"
         database.build_database(made, parts)
         if adds:
             database.add_tables(path, made, names, overwrite=writing.overwrite)
         else:
-            with (
-                made.open("rb") as whole,
-                open_whole_file(path, force=writing.overwrite, seam=instance.seam, hint=writing.hint) as stream,
-            ):
+            with made.open("rb") as whole, files.open(path) as stream:
                 copyfileobj(whole, stream, 1 << 20)
-    return ExportReport(str(path), records, path.stat().st_size, notes)
+    return ExportReport(str(path), records, 0, notes)
 
 
 def _load_duckdb_file() -> Any:
