@@ -18,6 +18,7 @@ from sowctl.output.formats import RenderResult
 from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch
 from sowctl.output.text_columns import Texts
+from sowctl.values.paths import Path
 
 _CHUNK_RECORDS = 1_000
 _TSV_ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", "\\": "\\\\"})
@@ -39,6 +40,14 @@ def encode_tsv_cell(text: str | None) -> str:
     return "" if text is None else text.translate(_TSV_ESCAPES)
 
 
+def _list_headings(columns: ShownColumns) -> list[str]:
+    """The headings, of which publishing a file removes one slash: so a name that begins with one has another."""
+    return [
+        f"/{heading}" if isinstance(column, Path) and column.steps[0].name.startswith("/") else heading
+        for column, heading in zip(columns.columns, columns.headings, strict=True)
+    ]
+
+
 class _DelimitedRenderer(ABC):
     """Base of both formats, which differ in their separators and in how a cell is written."""
 
@@ -53,7 +62,7 @@ class _DelimitedRenderer(ABC):
         if not columns.columns:
             return RenderResult(0)
         if self.options.headers:
-            out.write(self._join_lines([[text] for text in columns.headings]))
+            out.write(self._join_lines([[text] for text in _list_headings(columns)]))
         count = 0
         for batch in found:
             for number, texts in self._iterate_parts(columns, batch):

@@ -368,6 +368,15 @@ def messages_of(instance: InstanceHandle, topic: str) -> list[dict[str, Any]]:
 KEYS = st.sampled_from(["1", "-5", "0", "007", "1.50", "1e5", "true", "x y", "9223372036854775808", "+1", "{}", "[1]"])
 
 
+@pytest.mark.parametrize("form", ["csv", "tsv", "csv.gz"])
+def test_names_that_begin_with_a_slash_come_back(form: str, shop: Cli) -> None:
+    message = b'{"id":1,"/id":"x","//id":"y","topic":"z","/topic":"w","/":"v","a/b":"u"}'
+    assert shop("publish", "t", stdin=message).status == 0
+    assert shop("export", "t", f"x.{form}").status == 0
+    report = json.loads(shop("publish", "t", f"x.{form}", "--replace-all", "--dry-run", "--json").out)
+    assert (report["unchanged"], report["published"]) == (1, 0)
+
+
 def test_detection_changes_no_sow_key(shop: Cli) -> None:
     number = 0
 

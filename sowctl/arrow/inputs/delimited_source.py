@@ -154,7 +154,7 @@ def _build_reader(facts: InputFacts, stream: BinaryIO, options: DelimitedOptions
 def _list_fields(names: Sequence[str]) -> list[str]:
     """The members that columns become, without those of metadata in front."""
     skipped = len(FRONT_COLUMNS) if tuple(names[: len(FRONT_COLUMNS)]) == FRONT_COLUMNS else 0
-    # A field called like metadata has a slash in front of it.
+    # A field that is called like metadata, or begins with a slash, has a slash in front of it.
     return [one.removeprefix("/") for one in names[skipped:]]
 
 
