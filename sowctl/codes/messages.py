@@ -109,8 +109,11 @@ CODES: dict[str, str] = {
         """,
     "SOW-INP-014": """3 envelope without exactly one message
 
-        Why: An envelope must have either ``data`` or ``data_base64``, but has both or neither.
-        Do: Give exactly one of them.
+        Why: An envelope must have either ``data`` or ``data_base64``, but has both or neither. A record of Kafka must
+        have ``payload`` or ``value``; a change event must have ``after``, or for a deletion ``before`` or the key of
+        its record of Kafka.
+        Do: Give exactly one of them. Read deletions without ``before``, as of MongoDB, with the keys of their records,
+        for example with ``kcat -J``.
         """,
     "SOW-INP-015": """3 invalid Base64 data
 

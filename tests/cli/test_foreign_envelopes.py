@@ -142,6 +142,21 @@ def test_change_events(shop: Shop) -> None:
     assert shop.report("mine", "--envelope", "debezium", "--sow-key", "C1", rows=rows[:1])["inserted"] == 1
 
 
+def test_deletions_of_mongodb_have_the_key_alone(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.config.write_text(config_xml(topic_xml("docs", key="[/_id/$oid]"), ("docs",)))
+
+    def event(op: str, at: str, after: Any) -> dict[str, Any]:
+        source = {"connector": "mongodb", "collection": "docs", "ts_ms": AT}
+        value = {"op": op, "before": None, "after": after, "source": source}
+        return {"topic": "shop.docs", "key": {"id": json.dumps({"$oid": at})}, "value": value}
+
+    rows = [event("c", at, json.dumps({"_id": {"$oid": at}, "qty": 1})) for at in ("5f", "60")]
+    rows.append(event("d", "5f", None))
+    assert shop.report("--envelope", "debezium", rows=rows)["deleted"] == 1
+    assert shop.records("docs") == [{"_id": {"$oid": "60"}, "qty": 1}]
+
+
 def test_own_envelopes_with_other_members_and_numbers(shop: Shop) -> None:
     row = {"topic": "t", "partition": 3, "timestamp": AT // 1000, "data": {"id": 1}}
     error = shop.run("publish", "--framing", "envelope", rows=[row], status=3)[1]

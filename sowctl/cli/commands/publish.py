@@ -210,8 +210,9 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     of a partition must come in the order of their offsets: one that comes after a higher offset is a duplicate, with a
     note if both are in one run. Rejected records are published again without --client.
     --envelope debezium reads change events, also within records of kafka: before, after and op; an event of a deletion
-    deletes the record of before. The topic is TOPIC, or the table of the event. Both ignore unknown members, and a time
-    before the latest of its topic is raised to that. Timestamps of other envelopes may be numbers in --timestamp-unit.
+    deletes the record of before or, if that is null, of the key in the record of kafka; the id in a key of MongoDB is
+    the field _id. The topic is TOPIC, or the table of the event. Both ignore unknown members, and a time before the
+    latest of its topic is raised to that. Timestamps of other envelopes may be numbers in --timestamp-unit.
 
     Envelopes may name a command: publish, delta_publish, or sow_delete, which deletes the record with the key of the
     message; missing records are counted. Output of journal dump is published as recorded, including deletions; entries

@@ -5,7 +5,8 @@ offset``, ``key``, ``ts`` or ``timestamp`` (milliseconds since 1970), and ``payl
 message as text, any other JSON is the message itself, null deletes the record of the key.
 
 ``debezium``: ``before after op source ts_ms``; create, update and read publish ``after``, delete deletes the record of
-``before``. Such an event may stand in a record of Kafka.
+``before``, or where that is null, as of MongoDB, the record of the key. Such an event may stand in a record of Kafka,
+which has the key.
 
 Messages may have the wrapper ``{"schema": ..., "payload": ...}`` of Kafka Connect's JSON converter. Other members are
 ignored: brokers, headers and schema ids are no part of a message.
@@ -182,8 +183,12 @@ def _read_change(event: _ChangeEvent, outer: ForeignEnvelope) -> tuple[bytes, En
         words = _UNSUPPORTED.get(event.op or "", "it is unknown")
         raise EnvelopeRefused(UNSUPPORTED_EVENT, f"unsupported op {event.op!r} of a change event: {words}")
     data = _unwrap(bytes(event.after if side == "after" else event.before))
-    if data is None:
-        raise EnvelopeRefused(NO_DATA, f"the change event with op {event.op!r} has no {side}")
+    key = outer.record_key if data is None and side == "before" else None
+    if data is None and key is None:
+        words = f"the change event with op {event.op!r} has no {side}"
+        if side == "before":
+            words += ", and no record of Kafka with a key around it that names the record to delete"
+        raise EnvelopeRefused(NO_DATA, words)
     source = event.source or _Source()
     envelope = ForeignEnvelope(
         topic=source.table or source.collection or outer.topic,
@@ -192,9 +197,10 @@ def _read_change(event: _ChangeEvent, outer: ForeignEnvelope) -> tuple[bytes, En
         client=outer.client,
         sequence=outer.sequence,
         command=DELETE_COMMAND if side == "before" else None,
+        record_key=key,
         is_numbered=outer.is_numbered,
     )
-    return data, envelope
+    return data or b"", envelope
 
 
 def _find_event_time(event: _ChangeEvent, source: _Source) -> str | None:
@@ -228,12 +234,24 @@ def _unwrap(raw: bytes) -> bytes | None:
 
 
 def find_key_members(text: str) -> bytes | None:
-    """The key of a record as a JSON object, without the wrapper of the converter; None where it is a single value."""
+    """The key of a record as a JSON object, without the wrapper of the converter; None where it is a single value.
+
+    The key of a document of MongoDB, whose ``id`` is the JSON of the field ``_id`` as text, has that field, too.
+    """
     try:
         data = _unwrap(text.encode())
-        return data if data is not None and isinstance(msgspec.json.decode(data), dict) else None
+        members = None if data is None else msgspec.json.decode(data)
     except ValueError:
         return None
+    if not isinstance(members, dict):
+        return None
+    if members.keys() == {"id"} and isinstance(members["id"], str):
+        try:
+            own = msgspec.json.decode(members["id"])
+        except ValueError:
+            own = members["id"]
+        return msgspec.json.encode(members | {"_id": own})
+    return data
 
 
 def find_key_text(text: str) -> str:

@@ -106,6 +106,12 @@ KEYS = [
     ('{"id":7}', b'{"id":7}', '{"id":7}'),
     ('{"schema":{"type":"struct"},"payload":{"id":7}}', b'{"id":7}', '{"id":7}'),
     ('{"schema":{"type":"int64"},"payload":7}', None, "7"),
+    ('{"id":"a"}', b'{"id":"a","_id":"a"}', '{"id":"a"}'),
+    (
+        '{"id":"{\\"$oid\\":\\"5f\\"}"}',
+        b'{"id":"{\\"$oid\\":\\"5f\\"}","_id":{"$oid":"5f"}}',
+        '{"id":"{\\"$oid\\":\\"5f\\"}"}',
+    ),
     ("{not json", None, "{not json"),
     ('"half', None, '"half'),
 ]
@@ -144,6 +150,22 @@ def test_change_events(op: str, before: Any, after: Any, payload: Any, command: 
         assert json.loads(found) == payload
         assert (envelope.topic, envelope.timestamp, envelope.command) == ("orders", AT_TEXT, command)
         assert envelope.record_key is None
+
+
+MONGO = {"connector": "mongodb", "collection": "orders", "ts_ms": AT}
+
+
+@pytest.mark.parametrize("key", ['{"id":"7"}', {"id": "7"}, {"schema": {}, "payload": {"id": "7"}}])
+def test_a_deletion_without_before_is_of_the_key(key: Any) -> None:
+    event = {"before": None, "after": None, "source": MONGO, "op": "d"}
+    for value in (json.dumps(event), event, {"schema": {}, "payload": event}):
+        found, envelope = read(DEBEZIUM, {"topic": "s.orders", "key": key, "value": value})
+        assert (found, envelope.topic, envelope.command) == (b"", "orders", "sow_delete")
+        assert json.loads(find_key_members(envelope.record_key or "") or b"") == {"id": "7", "_id": 7}
+    for line in (event, {"topic": "s.orders", "key": None, "value": event}):
+        with pytest.raises(EnvelopeRefused, match=r"before.*key") as refused:
+            read(DEBEZIUM, line)
+        assert refused.value.code == "SOW-INP-014"
 
 
 def test_times_of_change_events_fall_back() -> None:
