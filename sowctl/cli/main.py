@@ -91,7 +91,7 @@ def run() -> None:
             environ=os.environ,
             # Python has None for a stream whose descriptor was closed before the start.
             stdin=sys.stdin.buffer if sys.stdin else ClosedInput(),
-            stdout=sys.stdout.buffer if sys.stdout else io.BufferedWriter(_ClosedOutput()),
+            stdout=_open_stdout(),
             stderr=sys.stderr.buffer if sys.stderr else io.BytesIO(),
             own_process=True,
         )
@@ -104,6 +104,17 @@ def run() -> None:
     except KeyboardInterrupt as stop:
         # After all was done and written: nothing is left to be told but that it came.
         os._exit(stop.status if isinstance(stop, EndedBySignal) else INTERRUPTED_STATUS)
+
+
+def _open_stdout() -> BinaryIO:
+    """Standard output, always behind a buffer."""
+    if not sys.stdout:
+        return io.BufferedWriter(_ClosedOutput())
+    if isinstance(sys.stdout.buffer, io.RawIOBase):
+        # With PYTHONUNBUFFERED, writing to a pipe may take a part only, when its reader goes or a signal comes. A
+        # buffer writes the rest, or raises.
+        return open(sys.stdout.fileno(), "wb", closefd=False)
+    return sys.stdout.buffer
 
 
 def _end_process(status: int) -> NoReturn:

@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,8 @@ KEYS = "<Key>/clientName</Key><Key>/subId</Key>"
 STORE = f"<Topic><Name>marks</Name><MessageType>json</MessageType>{KEYS}<FileName>sow/marks.sow</FileName></Topic>"
 WHO = ("--client", "c", "--sub-id", "1")
 P = hash_client_name("p")
+PIPE_BYTES = 2000 + (64 << 10)
+"""What was read of a pipe, and what it holds besides."""
 BASE = ("subscribe", "t", "--no-sow", "--until-now")
 
 
@@ -64,6 +68,28 @@ def test_the_store_has_the_bookmark_of_the_last_message(shop: Cli, store: str) -
     shop("publish", "marks", stdin=b'{"clientName":"x","subId":"y","bookmark":"0"}')
     assert told(shop, *keep) == ["completed"]
     assert place(shop, store).startswith(f"{hash_client_name('test')}|")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_a_closed_pipe_did_not_take_comes_again(shop: Cli, unbuffered: str) -> None:
+    lines = "".join(f'{{"id":{number},"text":"{"x" * 600}"}}\n' for number in range(3000))
+    assert shop("publish", "t", "--client", "p", "--sequence", "1", stdin=lines.encode()).status == 0
+    keep = ("--store", "a.bookmarks", *WHO, "--commit")
+    with subprocess.Popen(
+        [sys.executable, "-m", "sowctl", *BASE, *keep],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        taken = process.stdout.raw.read(2000)  # type: ignore[attr-defined]
+        process.stdout.close()
+        assert (process.wait(), taken[:1]) == (141, b"{")
+    stored = place(shop, "a.bookmarks")
+    # Of what the pipe held nobody can know.
+    number = 0 if stored == "0" else int(stored.split("|")[1])
+    assert number <= PIPE_BYTES // 600
+    assert told(shop, *keep)[0] == number
 
 
 @pytest.mark.parametrize("store", ["a.bookmarks", "marks"])

@@ -75,8 +75,8 @@ class PlaceTracker:
                 return delivery.select(places)
         return delivery
 
-    def note_written(self, delivery: Delivery) -> bool:
-        """Note that a delivery was written, perhaps not flushed yet; whether it is time to see to that."""
+    def note_written(self, delivery: Delivery) -> None:
+        """Note that a delivery was written, perhaps not flushed yet."""
         if isinstance(delivery, EventBatch):
             # Records of the beginning, and what no entry of the log caused, have no place in it.
             if delivery.publishers and delivery.sequences:
@@ -85,13 +85,13 @@ class PlaceTracker:
         elif delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
             # Where nothing follows the last message, its own bookmark says the same, and programs look for it.
             self._progress.note_reached(delivery.txid, move=self._last is None or self._last[1] != delivery.txid)
-        return self._commit and time.monotonic() - self._looked >= PLACE_LIMITS.commit_interval_seconds
 
-    def note_flushed(self) -> None:
-        """Note that everything written has been flushed."""
-        self._looked = time.monotonic()
+    def note_flushed(self, *, commits: bool = False) -> None:
+        """Note that everything written has been flushed; the place is stored now and then, or with ``commits`` now."""
         self._progress.note_flushed()
-        if self._commit:
+        now = time.monotonic()
+        if self._commit and (commits or now - self._looked >= PLACE_LIMITS.commit_interval_seconds):
+            self._looked = now
             self._progress.commit()
 
     def note_idle(self, subscription: Subscription) -> None:
@@ -101,13 +101,13 @@ class PlaceTracker:
         elif subscription.finished and self._last is not None and is_last_entry(self._instance, *self._last):
             # It has ended behind a message: more with the same bookmark would have come otherwise.
             self._progress.note_reached(subscription.txid)
-        self.note_flushed()
+        self.note_flushed(commits=True)
         self._store.write_due_places()
 
     def note_exported(self, txid: int) -> None:
         """Everything up to ``txid`` is in a file that is complete."""
         self._progress.note_reached(txid, move=True)
-        self.note_flushed()
+        self.note_flushed(commits=True)
 
     def acknowledge(self, line: bytes) -> None:
         """Take the acknowledgement in one line of the consumer. Raises UsageError ``SOW-IDN-001``."""

@@ -115,8 +115,9 @@ class EventPrinter:
         for delivery in deliveries:
             fresh = delivery if places is None else places.drop_acknowledged(delivery)
             self._out.write(lines.format_sign(fresh) if isinstance(fresh, MarkerEvent) else lines.format_events(fresh))
-            # Flushed before it is recorded: the stored position must not be ahead of the output.
-            if places is not None and places.note_written(fresh):
+            if places is not None:
+                places.note_written(fresh)
+                # Flushed before it is recorded: the stored position must not be ahead of the output.
                 self._out.flush()
                 places.note_flushed()
             if self._hearing is not None and len(self._later) < MAX_PENDING_LINES:
