@@ -71,10 +71,11 @@ def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _refuse_present(database: sqlite3.Connection, path: Path, names: Sequence[str]) -> None:
-    present = {str(name).lower() for (name,) in database.execute("SELECT name FROM main.sqlite_master")}
+    rows = database.execute("SELECT name, type FROM main.sqlite_master").fetchall()
+    present = {str(name).lower(): str(kind) for name, kind in rows}
     for name in names:
-        if name.lower() in present:
-            raise make_present_error(path, name)
+        if kind := present.get(name.lower()):
+            raise make_present_error(path, name, kind)
 
 
 def make_unwritable_error(path: Path, reason: str) -> RefusedError:
@@ -88,8 +89,7 @@ def make_unwritable_error(path: Path, reason: str) -> RefusedError:
     )
 
 
-def make_present_error(path: Path, name: str) -> RefusedError:
-    """Return the error for a database that has a table of this name."""
-    return RefusedError(
-        "SOW-EXC-027", f"the database has a table {name!r}", place=str(path), hint="--overwrite replaces the table"
-    )
+def make_present_error(path: Path, name: str, kind: str = "table") -> RefusedError:
+    """Return the error for a database that has a table of this name, or a view or index, which is not replaced."""
+    hint = "--overwrite replaces the table" if kind == "table" else f"remove the {kind}, or export to another file"
+    return RefusedError("SOW-EXC-027", f"the database has a {kind} {name!r}", place=str(path), hint=hint)

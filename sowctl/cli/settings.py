@@ -77,7 +77,10 @@ class Settings(Struct, frozen=True):
         ),
     ] = "auto"
     quiet: Annotated[
-        bool, declare_option("--quiet", "-q", help="Suppress notes; errors are still printed.", panel=GLOBAL_PANEL)
+        bool,
+        declare_option(
+            "--quiet", "-q", help="Suppress notes; of diff and doctor, everything but errors.", panel=GLOBAL_PANEL
+        ),
     ] = False
     verbose: Annotated[
         int,

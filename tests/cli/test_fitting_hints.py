@@ -32,6 +32,35 @@ def test_a_restore_before_the_first_entry_says_that_nothing_is_there(shop: Cli) 
     assert (late.status, "no records" in late.err) == (0, False)
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("history", "t", "--key", "1"), "sowctl get TOPIC KEY"),
+        (("bookmark", "list", "--store", "a.bookmarks"), "sowctl bookmark list STORE"),
+        (("query", "*"), "'.*'"),
+        (("export", "*y", "out/"), "'.*y'"),
+        (("journal", "archive", "file:///tmp/archive"), "--to file:///tmp/archive"),
+    ],
+)
+def test_words_of_other_places(shop: Cli, words: tuple[str, ...], hint: str) -> None:
+    done = shop(*words)
+    assert (done.status, hint in done.err.partition("hint: ")[2]) == (2, True), done.err
+
+
+def test_quiet_leaves_the_status(shop: Cli) -> None:
+    Path("same.ndjson").write_text('{"id":1,"A":1,"a":2}\n')
+    Path("other.ndjson").write_text('{"id":1,"A":2,"a":2}\n')
+    for form in ((), ("--stat",), ("--summary",), ("--format", "json"), ("--json",), ("-n", "1")):
+        for file, status in (("same.ndjson", 0), ("other.ndjson", 1)):
+            done = shop("diff", "t", file, "-q", *form)
+            assert (done.status, done.out, done.err) == (status, "", "")
+    assert shop("diff", "t", "missing.ndjson", "-q").err
+    # Whatever this environment has, nothing but problems is printed.
+    done = shop("doctor", "-q")
+    assert bool(done.out) == (done.status == 1)
+    assert all(line.startswith(("!!", " ")) for line in done.out.splitlines())
+
+
 def test_sql_shows_the_line(shop: Cli) -> None:
     pytest.importorskip("duckdb", reason="the extra 'sql' is not installed")
     text = "SELECT id\nFROM t\nWHERE foo bar baz\nORDER BY 1"

@@ -102,7 +102,8 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
     A note is printed for a field of --filter, --only, --ignore or --on that occurs in no record of either side; in
     large stores, in none of the first 10,000. With --strict, this is an error, and nothing is compared.
 
-    The exit status is 0 if there are no differences, 1 if there are, and 2 or more for errors. If there are no
+    The exit status is 0 if there are no differences, 1 if there are, and 2 or more for errors. With --quiet, nothing
+    but errors is printed. If there are no
     differences, hash --payloads prints equal digests.
     """
     from contextlib import ExitStack, closing

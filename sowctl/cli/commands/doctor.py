@@ -40,7 +40,8 @@ def run(invocation: Invocation, arguments: DoctorArguments) -> int:
     Every finding has a next step. Nothing is changed.
 
     With --json, the output is one object: ok, and checks with name, state (ok, absent, warning, problem), detail and
-    hint. The exit status is 0 if there are no problems, and 1 if there are; warnings do not count.
+    hint. The exit status is 0 if there are no problems, and 1 if there are; warnings do not count. With --quiet, only
+    the problems are printed.
 
     With --java-home, nothing is examined: the output is the directory to set as JAVA_HOME for spark-submit, and for
     sessions not created by sowctl. Without a suitable Java, the command fails with SOW-SPK-002 and status 4.
@@ -55,6 +56,10 @@ def run(invocation: Invocation, arguments: DoctorArguments) -> int:
 
     checks = list(examine_environment(invocation))
     healthy = all(check.state != "problem" for check in checks)
+    if invocation.settings.quiet:
+        checks = [check for check in checks if check.state == "problem"]
+        if not checks and arguments.format != "json":
+            return 0
     if arguments.format == "json":
         from json import dumps
 

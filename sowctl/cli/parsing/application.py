@@ -163,5 +163,9 @@ def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) ->
     text = text.strip().rstrip(".")
     if match := _EXTRA_PATTERN.match(text):
         # Typer writes "Got unexpected extra argument(s) (a b)"; the words may hold spaces of their own.
-        text = f"unexpected argument: {text[match.end() :].partition('(')[2].removesuffix(')')}"
+        extra = text[match.end() :].partition("(")[2].removesuffix(")")
+        text = f"unexpected argument: {extra}"
+        place = next((one for one in ("--to", "--output") if one in words), None)
+        if "/" in extra and place is not None:
+            hint = f"did you mean {place} {extra}?"
     return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)

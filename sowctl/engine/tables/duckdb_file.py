@@ -65,13 +65,13 @@ def _open_database(path: Path) -> Iterator[Any]:
 def _refuse_present(database: Any, path: Path, names: Sequence[str]) -> None:
     # An attached database is in the information schema, too.
     rows = database.execute(
-        "SELECT table_name FROM information_schema.tables "
+        "SELECT table_name, table_type FROM information_schema.tables "
         "WHERE table_catalog = current_database() AND table_schema = 'main'"
     ).fetchall()
-    present = {str(name).lower() for (name,) in rows}
+    present = {str(name).lower(): str(kind) for name, kind in rows}
     for name in names:
-        if name.lower() in present:
-            raise make_present_error(path, name)
+        if kind := present.get(name.lower()):
+            raise make_present_error(path, name, "view" if kind == "VIEW" else "table")
 
 
 def _quote_identifier(name: str) -> str:

@@ -79,7 +79,9 @@ def compile_search(pattern: str) -> Callable[[str], bool]:
     try:
         return compile_topic_search(pattern)
     except ConfigError as error:
-        hint = "all topics: '.*'" if pattern.strip() == "*" else error.hint
+        # A star that repeats nothing is one of a shell.
+        words = f"topic patterns are regular expressions: {'.' + pattern.strip()!r}"
+        hint = words if pattern.strip().startswith("*") else error.hint
         raise UsageError("SOW-ENG-033", error.message, hint=hint) from None
 
 

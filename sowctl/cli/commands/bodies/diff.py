@@ -100,7 +100,9 @@ class DiffPrinter:
         self._done: list[tuple[str, DiffCounts]] = []
         self._pending: list[bytes] = []
         self._size = 0
-        if format == "text":
+        self._quiet = invocation.settings.quiet
+        """Nothing is printed: the exit status says whether there are differences."""
+        if format == "text" and not self._quiet:
             invocation.start_paging()
 
     def print_comparison(self, comparison: Comparison) -> None:
@@ -110,7 +112,7 @@ class DiffPrinter:
             seen += 1
             # Who leaves the pager has seen that something differs.
             self._invocation.left = 1
-            if self._counting or (self._most is not None and seen > self._most):
+            if self._quiet or self._counting or (self._most is not None and seen > self._most):
                 continue
             if self._format == "envelopes":
                 self._write_line(
@@ -132,6 +134,8 @@ class DiffPrinter:
                 self._write_lines(*self._text.format_change(change, comparison.kind.view))
         counts = comparison.counts
         self._done.append((comparison.topic, counts))
+        if self._quiet:
+            return
         if self._counting and self._format == "json":
             names = comparison.before, comparison.after
             self._write_lines(encode_counts(comparison.topic, comparison.message_type, *names, counts))
@@ -141,6 +145,8 @@ class DiffPrinter:
 
     def finish(self) -> int:
         """Print what is printed at the end; returns the exit status."""
+        if self._quiet:
+            return 1 if any(counts.different for _, counts in self._done) else 0
         if self._counting and self._format != "json":
             longest = max((counts.different for _, counts in self._done), default=0)
             wide = max((len(escape_line(name)) for name, _ in self._done), default=0)
