@@ -166,6 +166,6 @@ def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) ->
         extra = text[match.end() :].partition("(")[2].removesuffix(")")
         text = f"unexpected argument: {extra}"
         place = next((one for one in ("--to", "--output") if one in words), None)
-        if "/" in extra and place is not None:
+        if "://" in extra and place is not None:
             hint = f"did you mean {place} {extra}?"
     return UsageError("SOW-CLI-003", text[:1].lower() + text[1:], hint=hint)
