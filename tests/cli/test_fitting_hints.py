@@ -47,6 +47,18 @@ def test_words_of_other_places(shop: Cli, words: tuple[str, ...], hint: str) -> 
     assert (done.status, hint in done.err.partition("hint: ")[2]) == (2, True), done.err
 
 
+def test_a_backup_at_a_file_url_is_in_that_directory(shop: Cli, tmp_path: Path) -> None:
+    assert shop("backup", f"file://{tmp_path}/copies").status == 0
+    assert list(Path("copies").iterdir()) and not Path("file:").exists()
+
+
+def test_a_file_is_no_dead_letter_topic(cli: Cli) -> None:
+    queue = "<Queue><Name>q</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic></Queue>"
+    Path("sowctl.xml").write_text(config_xml(topic_xml("t") + queue, ("t",)))
+    done = cli("queue", "run", "q", "--until-empty", "--dead-letter", "dead.ndjson", "--", "true")
+    assert (done.status, "--dead-letter" in done.err.partition("hint: ")[2]) == (10, True), done.err
+
+
 def test_quiet_leaves_the_status(shop: Cli) -> None:
     Path("same.ndjson").write_text('{"id":1,"A":1,"a":2}\n')
     Path("other.ndjson").write_text('{"id":1,"A":2,"a":2}\n')

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, QueueName, SummaryAfterOutput
 from sowctl.declarations import DOCUMENT, Argument, declare_option
-from sowctl.errors import UsageError
+from sowctl.errors import MissingError, UsageError
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
     The standard output and standard error of the commands are passed on; with --json, both go to standard error. The
     exit status and the last lines of the standard error of the command that failed last are kept with a dead message,
     for sowctl queue peek --state dead.
+
+    To process dead messages again, use sowctl queue requeue. Those that were published to a --dead-letter topic return
+    to the queue through the topic that feeds it, for example with sowctl query failed | sowctl publish orders; then
+    remove them with sowctl delete failed --filter '1 = 1'.
     """
     if not arguments.command:
         raise UsageError("SOW-QUE-012", "a command is required", hint="give it last: sowctl queue run NAME -- COMMAND")
@@ -200,7 +204,11 @@ def _make_publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callabl
     from sowctl.engine.verbs.publish import publish_messages
     from sowctl.engine.writing.batches import ListSource
 
-    letters = find_publish_topic(instance, topic)
+    try:
+        letters = find_publish_topic(instance, topic)
+    except MissingError as error:
+        error.hint = "--dead-letter names a topic, not a file; sowctl config add topic NAME=/key adds one"
+        raise
     if queue.takes_topic(letters.label, letters.message_type):
         raise UsageError(
             "SOW-QUE-016",
