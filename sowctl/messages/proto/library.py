@@ -7,6 +7,7 @@ named by the texts of the keys. Paths are resolved by :meth:`Schema.collect_node
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -79,8 +80,9 @@ class Schema:
         for name, get in self._field_getters(message.DESCRIPTOR).items():
             nodes = get(message)
             if nodes:
-                values = [self._json_form(node) for node in nodes]
-                tree[name] = values if _is_repeated(message.DESCRIPTOR.fields_by_name[name]) else values[0]
+                field = message.DESCRIPTOR.fields_by_name[name]
+                values = [self._json_form(node, field) for node in nodes]
+                tree[name] = values if _is_repeated(field) else values[0]
                 # A map is repeated on the wire and one object to paths.
                 if isinstance(nodes[0], dict):
                     tree[name] = values[0]
@@ -96,11 +98,16 @@ class Schema:
         # In a fixed order of map keys, so that equal messages have equal bytes.
         return cast(bytes, old.SerializePartialToString(deterministic=True))
 
-    def _json_form(self, node: Any) -> Any:
+    def _json_form(self, node: Any, field: FieldDescriptor) -> Any:
+        """A node of a field; bytes as Base64, as the JSON form of protobuf has them."""
         if isinstance(node, Message):
             return self.build_tree(node)
         if isinstance(node, dict):
-            return {name: self._json_form(value) for name, value in node.items()}
+            value = field.message_type.fields_by_name["value"]
+            return {name: self._json_form(inner, value) for name, inner in node.items()}
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            return b64encode(node).decode()
+        # Of a text that is not UTF-8, which proto2 allows, the library has the bytes.
         return node.decode(errors="replace") if isinstance(node, bytes) else node
 
     def _field_getters(self, descriptor: Descriptor) -> dict[str, FieldGetter]:

@@ -44,6 +44,7 @@ class ProtobufType:
     selectable = constructible = False
     line_framed = json_text = rooted = False
     typed = True
+    repeatable = False
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "protobuf" if definition is None else definition.name
@@ -120,7 +121,7 @@ class ProtobufType:
         raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
-        """One line of JSON with the fields that paths find; what cannot be read as the Base64 form of its bytes."""
+        """One line of JSON with the fields that paths find, bytes as Base64; what cannot be read is that as a whole."""
         from sowctl.messages.nested.view import format_base64_line, format_json_line
 
         try:

@@ -106,7 +106,10 @@ def test_the_view_is_what_paths_find(orders: MessageType) -> None:
     payload = order(a="é", l=[1], by={"k": {"n": 9}}, raw=b"\xff", f=float("inf"), inner={"a": "i"})
     shown = json.loads(orders.view(payload))
     assert shown["by"]["k"]["n"] == 9
-    assert (shown["a"], shown["l"], shown["raw"], shown["f"]) == ("é", [1], "\ufffd", None)
+    assert (shown["a"], shown["l"], shown["raw"], shown["f"]) == ("é", [1], "/w==", None)
+    # Also bytes that are text: what reads the view cannot know which they are.
+    assert json.loads(orders.view(order(raw=b"abc")))["raw"] == "YWJj"
+    assert one(orders, order(raw=b"abc"), "/raw") == b"abc"
     assert shown["inner"]["a"] == "i"
     assert "left" not in shown
 
