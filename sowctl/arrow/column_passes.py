@@ -33,10 +33,14 @@ _ROOM_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class MessageBlock(DescribedStruct, frozen=True):
-    """Some messages as JSON objects, and what their records have besides; None where that is not asked for."""
+    """Some messages as JSON objects, and what their records have besides; None where that is not asked for.
+
+    ``repeatable``: a field with one value may be a list of one (:attr:`MessageType.repeatable`).
+    """
 
     views: Sequence[bytes]
     facts: Sequence[Mapping[str, Any]] | None = None
+    repeatable: bool = False
 
 
 class ColumnsWritten(Struct, frozen=True):
@@ -105,7 +109,7 @@ class _PassColumns:
         self._more: dict[str, None] = {}
 
     def observe_block(self, block: MessageBlock) -> None:
-        self._fields.observe_values(block.views)
+        self._fields.observe_values(block.views, repeatable=block.repeatable)
         self._note_metadata(block)
 
     def build_schema(self) -> pyarrow.Schema:
@@ -126,7 +130,7 @@ class _PassColumns:
         import pyarrow as pa
 
         more = self._note_metadata(block)
-        array = self._fields.build_array(block.views)
+        array = self._fields.build_array(block.views, repeatable=block.repeatable)
         if array is None or more:
             return None
         fields = list(self._fields.struct)

@@ -90,8 +90,10 @@ def _merge_types(kind: str, shape: Shape, place: str) -> str:
     inner, rest = kind[found.end() : end], kind[end:]
     if found[1].lower() == "struct" and isinstance(shape, dict):
         return f"STRUCT<{', '.join(_parse_fields(inner, shape, place))}{rest}"
-    if found[1].lower() == "array" and isinstance(shape, list):
-        return f"ARRAY<{_merge_types(inner.strip(), shape[0], place)}{rest}"
+    if found[1].lower() == "array" and isinstance(shape, list | dict):
+        # Where a field is an array by being repeated, a single object is its only item.
+        item = shape[0] if isinstance(shape, list) else shape
+        return f"ARRAY<{_merge_types(inner.strip(), item, place)}{rest}"
     return kind
 
 

@@ -56,28 +56,33 @@ class FieldTypes:
         """The fields whose values are scalars of one kind, as :meth:`Inference.find_scalar_fields`."""
         return self._found.find_scalar_fields()
 
-    def observe_values(self, views: Sequence[bytes]) -> bool:
+    def observe_values(self, views: Sequence[bytes], *, repeatable: bool = False) -> bool:
         """Look at every value of some JSON objects: whether the types had to change. Raises LimitError ``SOW-SPK-083``.
 
-        Types only ever become wider.
+        Types only ever become wider. ``repeatable``: fields with one value may be lists of one
+        (:attr:`MessageType.repeatable`), in these objects and in all others.
         """
+        self._found.repeatable |= repeatable
         self._found.add(views)
         before = self._taken
         if before is None or self._found.build_struct() != before:
             self._take_types()
         return before is not self._taken
 
-    def build_array(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
+    def build_array(self, views: Sequence[bytes], *, repeatable: bool = False) -> pyarrow.StructArray | None:
         """The columns of some JSON objects; None where these do not fit the types, which are wider then.
 
         Behind the fields of ``struct`` there may be others, of nothing but null.
         """
         if self._taken is None:
             self._take_types()
+        plain = views
+        if repeatable or self._found.repeatable:
+            views = self._decoder.fit_lists(views)
         found = self._read_at_once(views)
         if found is not None:
             return found
-        if self.observe_values(views):
+        if self.observe_values(plain, repeatable=repeatable):
             return None
         try:
             return self._decoder.decode_views(views)

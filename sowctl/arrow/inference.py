@@ -9,10 +9,10 @@ where these do not have all their digits. What is met later and does not fit end
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Raw
 
@@ -40,13 +40,22 @@ _EXCESSIVE_DIGITS = 1000
 """Stands for more digits than any type has."""
 
 
+class SampledView(NamedTuple):
+    """The JSON view of a message, and whether its type is ``repeatable``."""
+
+    view: bytes
+    repeatable: bool
+
+
 class Inference:
     """The fields and types seen in some messages. Those that cannot be read or are no objects say nothing.
 
     ``names``: only members with these names, in lower case, are looked at. ``exact``: the messages are exact views.
+    ``repeatable``: a field with one value may be a list of one, so that values beside arrays are items of these.
     """
 
-    def __init__(self, names: Collection[str] | None = None, *, exact: bool = False) -> None:
+    def __init__(self, names: Collection[str] | None = None, *, exact: bool = False, repeatable: bool = False) -> None:
+        self.repeatable = repeatable
         self._seen = _SeenValues()
         self._exact = exact
         self._names = names
@@ -67,6 +76,7 @@ class Inference:
 
     def merge(self, other: Inference) -> None:
         """Add what was seen elsewhere, its members behind those that are known. Raises as :meth:`add`."""
+        self.repeatable |= other.repeatable
         self._seen.merge(other._seen, _FieldBudget(self._seen.count_fields()))
 
     def __bool__(self) -> bool:
@@ -97,7 +107,20 @@ class Inference:
     def _build_shape(self) -> Shape:
         # A message is an object, also where none was seen.
         self._seen.objects = True
-        return self._seen.build_shape()
+        return self._seen.build_shape(self.repeatable)
+
+
+def infer_fields(messages: Iterable[SampledView]) -> Inference:
+    """The fields and types of messages of any types."""
+    found = Inference()
+
+    def iterate_views() -> Iterator[bytes]:
+        for view, repeatable in messages:
+            found.repeatable |= repeatable
+            yield view
+
+    found.add(iterate_views())
+    return found
 
 
 def infer_ddl(views: Iterable[bytes]) -> str:
@@ -202,8 +225,8 @@ class _SeenValues:
         self.before, self.behind = max(self.before, before), max(self.behind, behind)
         self.exact = self.exact and (short or _is_double(text))
 
-    def merge(self, other: _SeenValues, budget: _FieldBudget) -> None:
-        """Add what another one saw."""
+    def merge(self, other: _SeenValues, budget: _FieldBudget, *, with_items: bool = True) -> None:
+        """Add what another one saw; ``with_items``: also in arrays in its place."""
         self.text |= other.text
         self.truth |= other.truth
         self.whole |= other.whole
@@ -214,7 +237,7 @@ class _SeenValues:
         self.odd |= other.odd
         self.before, self.behind = max(self.before, other.before), max(self.behind, other.behind)
         self.forms |= other.forms
-        if other.item is not None:
+        if other.item is not None and with_items:
             if self.item is None:
                 self.item = budget.add_field(self.depth + 1)
             self.item.merge(other.item, budget)
@@ -238,8 +261,10 @@ class _SeenValues:
         """True where all values are scalars of one kind."""
         return self.item is None and not self.objects and self.text + self.truth + (self.whole or self.real) == 1
 
-    def build_shape(self) -> Shape:
+    def build_shape(self, repeatable: bool, depth: int = 0) -> Shape:
         """The type that holds all values; STRING for different kinds of them, and for none at all."""
+        if self.item is not None and repeatable:
+            return [self._build_items(self.item).build_shape(True, depth + 1)] if depth < MAX_COLUMN_DEPTH else "STRING"
         kinds = [self.text, self.truth, self.whole or self.real, self.objects, self.item is not None]
         # Values of several kinds have only their text in common.
         if sum(kinds) != 1 or self.text:
@@ -247,8 +272,17 @@ class _SeenValues:
         if self.truth:
             return "BOOLEAN"
         if self.objects:
-            return {name: inner.build_shape() for name, inner in self.members.items()}
-        return self._numeric_shape() if self.item is None else [self.item.build_shape()]
+            if depth >= MAX_COLUMN_DEPTH:
+                return "STRING"
+            return {name: inner.build_shape(repeatable, depth + 1) for name, inner in self.members.items()}
+        return self._numeric_shape() if self.item is None else [self.item.build_shape(repeatable, depth + 1)]
+
+    def _build_items(self, item: _SeenValues) -> _SeenValues:
+        """What was seen in arrays here, and beside them."""
+        budget, every = _FieldBudget(0), _SeenValues(item.depth)
+        every.merge(item, budget)
+        every.merge(self, budget, with_items=False)
+        return every
 
     def _numeric_shape(self) -> Shape:
         # Without fractions and within 64 bits a whole number keeps every digit.

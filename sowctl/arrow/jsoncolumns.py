@@ -17,10 +17,10 @@ from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from msgspec import DecodeError, Raw
-from msgspec.json import Decoder, decode, encode
+from msgspec import Raw
+from msgspec.json import decode, encode
 
-from sowctl.arrow.jsontrees import read_digits
+from sowctl.arrow.jsontrees import TreeReader, Unreadable, read_digits
 from sowctl.values.scalars import parse_number
 
 if TYPE_CHECKING:
@@ -138,34 +138,36 @@ def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: boo
     return strictly
 
 
-def make_numeric_view(kind: pyarrow.DataType) -> Callable[[bytes], bytes] | None:
-    """Return the function that replaces numeric texts in columns of numbers by numbers in a JSON view.
+def make_declared_view(kind: pyarrow.DataType, *, numbers: bool, lists: bool) -> Callable[[bytes], bytes] | None:
+    """Return the function that makes of a JSON view, for a message type that does not tell kinds, what is declared.
 
-    Return None if there is no such column.
+    ``numbers``: numeric texts in columns of numbers become numbers. ``lists``: a single value in a column of lists
+    becomes a list of one. Return None if there is no such column.
     """
-    convert = _numeric_converter(kind)
+    convert = _view_converter(kind, numbers, lists)
     if convert is None:
         return None
-    decode_tree = Decoder(float_hook=Raw).decode
+    read_tree = TreeReader().read_tree
 
     def view(text: bytes) -> bytes:
-        # Without a text among the values there is nothing to look for.
-        if b':"' not in text and b',"' not in text and b'["' not in text:
+        # Without a text among the values there is no numeric one.
+        if not lists and b':"' not in text and b',"' not in text and b'["' not in text:
             return text
         try:
-            return encode(convert(decode_tree(text)))
-        except (DecodeError, UnicodeDecodeError, RecursionError):
+            return encode(convert(read_tree(text)))
+        except (Unreadable, OverflowError, RecursionError):
             return text
 
     return view
 
 
-def _numeric_converter(kind: pyarrow.DataType) -> Coercion | None:
-    """Return the converter of one value for :func:`make_numeric_view`; None where it stays as it is."""
+def _view_converter(kind: pyarrow.DataType, numbers: bool, lists: bool) -> Coercion | None:
+    """Return the converter of one value for :func:`make_declared_view`; None where it stays as it is."""
     import pyarrow.types as t
 
     if t.is_struct(kind):
-        members = [(field.name, inner) for field in kind if (inner := _numeric_converter(field.type)) is not None]
+        inner_of = [(field.name, _view_converter(field.type, numbers, lists)) for field in kind]
+        members = [(name, inner) for name, inner in inner_of if inner is not None]
         if not members:
             return None
 
@@ -175,17 +177,28 @@ def _numeric_converter(kind: pyarrow.DataType) -> Coercion | None:
             return value
 
         return struct
-    if t.is_list(kind) or t.is_map(kind):
-        item = _numeric_converter(kind.value_type if t.is_list(kind) else kind.item_type)
-        if item is None:
+    if t.is_list(kind):
+        item = _view_converter(kind.value_type, numbers, lists)
+        if item is None and not lists:
             return None
 
         def items(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {name: item(one) for name, one in value.items()}
-            return list(map(item, value)) if isinstance(value, list) else value
+            if lists and value is not None and not isinstance(value, list):
+                value = [value]
+            return list(map(item, value)) if isinstance(value, list) and item is not None else value
 
         return items
+    if t.is_map(kind):
+        one_of = _view_converter(kind.item_type, numbers, lists)
+        if one_of is None:
+            return None
+
+        def pairs(value: Any) -> Any:
+            return {name: one_of(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+        return pairs
+    if not numbers:
+        return None
     return _parse_number_text if str(kind) in INTEGER_BITS or t.is_floating(kind) or t.is_decimal(kind) else None
 
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, build_coercion, build_column, make_numeric_view
+from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, build_coercion, build_column, make_declared_view
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, convert_tree, has_suspects
 from sowctl.arrow.template_decoder import TemplateDecoder
 from sowctl.messages.base import PayloadRefused
@@ -62,8 +62,7 @@ class StructDecoder:
         self._binary = _has_type(struct, "is_binary")
         # The sign of a negative zero, which doubles keep.
         self._signed = _has_type(struct, "is_floating")
-        # An inferred type says what messages are, and a text that only looks like a number may be an identifier.
-        self._numbers = None if strict else make_numeric_view(struct)
+        self._conversions: dict[tuple[bool, bool], Callable[[bytes], bytes] | None] = {}
         self._shaped = TemplateDecoder(struct, self.decode_views, strict=strict, partial=partial)
 
     def decode_payloads(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
@@ -87,10 +86,23 @@ class StructDecoder:
         """The JSON view of one message, for :meth:`decode_views`.
 
         Of a message type that does not tell numbers from texts, a text with a numeric reading is a number where a
-        column of numbers was declared: 00123 is 123 in a BIGINT.
+        column of numbers was declared: 00123 is 123 in a BIGINT. Of one whose lists are fields that are repeated, see
+        :meth:`fit_lists`.
         """
-        view = kind.view(payload)
-        return view if kind.typed or self._numbers is None else self._numbers(view)
+        # An inferred type says what messages are, and a text that only looks like a number may be an identifier.
+        return self._convert_view(kind.members_view(payload), not kind.typed and not self._strict, kind.repeatable)
+
+    def fit_lists(self, views: Sequence[bytes]) -> Sequence[bytes]:
+        """JSON views of messages whose lists are fields that are repeated (:attr:`MessageType.repeatable`): where the
+        type has a list, a single value is a list of one."""
+        return [self._convert_view(view, False, True) for view in views]
+
+    def _convert_view(self, view: bytes, numbers: bool, lists: bool) -> bytes:
+        if (numbers, lists) not in self._conversions:
+            made = make_declared_view(self._type, numbers=numbers, lists=lists) if numbers or lists else None
+            self._conversions[numbers, lists] = made
+        convert = self._conversions[numbers, lists]
+        return view if convert is None else convert(view)
 
     def decode_packed(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> pyarrow.Array:
         """One struct per JSON message; they lie back to back in ``parts``, ``lengths`` says how many bytes each has.

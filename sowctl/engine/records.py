@@ -164,6 +164,11 @@ class RecordBatch:
         return self._kind.members_view
 
     @property
+    def repeatable(self) -> bool:
+        """True if a field with one value may be a list of one (:attr:`MessageType.repeatable`)."""
+        return self._kind.repeatable
+
+    @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
         """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
         return find_exact_view(self._kind)

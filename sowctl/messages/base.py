@@ -166,6 +166,11 @@ class MessageType(Protocol):
         ...
 
     @property
+    def repeatable(self) -> bool:
+        """True if several fields of one name are a list, so that a field with one value may be a list of one."""
+        ...
+
+    @property
     def rooted(self) -> bool:
         """True if a message has one outermost element, which every path begins with."""
         ...
@@ -223,6 +228,11 @@ def find_exact_view(kind: MessageType) -> Callable[[bytes], bytes] | None:
     Optional, and asked for in this one place: None for the types that have none of them.
     """
     return cast("Callable[[bytes], bytes] | None", getattr(kind, "exact_view", None))
+
+
+def find_columns_view(kind: MessageType) -> Callable[[bytes], bytes]:
+    """Find the JSON view whose members become columns, an exact one where the type has that."""
+    return find_exact_view(kind) or kind.members_view
 
 
 def find_single_pass(extract: Extractor) -> SinglePassExtractor | None:

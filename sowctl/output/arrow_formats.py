@@ -19,7 +19,7 @@ from sowctl.arrow.requirements import require_packages
 from sowctl.output.formats import RenderResult
 from sowctl.output.options import OutputOptions
 from sowctl.output.projection import Projection, build_projection
-from sowctl.output.records import METADATA_NAMES, Batch, ShownRecord, find_exact_view, find_repeat
+from sowctl.output.records import METADATA_NAMES, Batch, ShownRecord, find_exact_view, find_repeat, is_repeatable
 from sowctl.values.times import MAX_MICROS
 
 if TYPE_CHECKING:
@@ -168,10 +168,12 @@ class RecordBlocks:
         views: list[bytes] = []
         facts: list[dict[str, Any]] = []
         size = 0
+        repeatable = False
         # Without any record, an empty block says which metadata has columns.
         begun = not self._meta
         for batch in batches:
             payloads, chosen = batch.payloads, self._projection
+            repeatable = repeatable or is_repeatable(batch)
             taken = (
                 chosen.build_views(batch)
                 if chosen is not None
@@ -191,10 +193,10 @@ class RecordBlocks:
             if chosen is not None and "data" in chosen.metadata:
                 size += sum(map(len, payloads))
             if len(views) >= BLOCK_ROWS or size >= BLOCK_BYTES:
-                yield MessageBlock(views, facts if self._meta else None)
+                yield MessageBlock(views, facts if self._meta else None, repeatable)
                 views, facts, size, begun = [], [], 0, True
         if views or not begun:
-            yield MessageBlock(views, facts if self._meta else None)
+            yield MessageBlock(views, facts if self._meta else None, repeatable)
 
 
 def _record_facts(batch: Batch, record: ShownRecord) -> dict[str, Any]:

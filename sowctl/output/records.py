@@ -88,6 +88,14 @@ def find_exact_view(batch: Batch) -> View | None:
     return cast("View | None", getattr(batch, "exact_view", None))
 
 
+def is_repeatable(batch: Batch) -> bool:
+    """Return True if a field with one value may be a list of one in the messages of this batch.
+
+    Optional, and asked for in this one place.
+    """
+    return bool(getattr(batch, "repeatable", False))
+
+
 class OutputRecord(Struct, frozen=True):
     """A :class:`ShownRecord` as a plain class."""
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource
 
 from sowctl.arrow.evolution import build_distinct_ddl, merge_ddl
-from sowctl.arrow.inference import Inference
+from sowctl.arrow.inference import SampledView, infer_fields
 from sowctl.engine.topics.log_places import parse_moment
 from sowctl.errors import SowError, UsageError
 from sowctl.spark.catalog import format_mark_column, is_new_table, merge_table_options, select_table_options
@@ -271,7 +271,7 @@ def _schema(
     columns: Mapping[str, str],
     known: tuple[tuple[str, ...], tuple[str, ...]],
     query: Callable[[Options], Query],
-    sample: Callable[[Query, int | None], Iterator[bytes]],
+    sample: Callable[[Query, int | None], Iterator[SampledView]],
 ) -> str:
     """The columns of a source as text. ``known`` are the options of reading, and those besides that a table may have;
     ``sample`` gives messages of a ``query``, from which fields that are not declared are inferred."""
@@ -287,8 +287,7 @@ def _schema(
     if payload == "" or (payload is not None and options.read_flag("mergeSchema")):
         count = _samples(options)
         messages = chain.from_iterable(sample(query(one), count) for one in found)
-        seen = Inference()
-        seen.add(messages if count is None else islice(messages, count))
+        seen = infer_fields(messages if count is None else islice(messages, count))
         # What is declared may be narrower than what messages hold: only a type that was inferred as a whole loses none.
         payload, comment = (
             (merge_ddl(payload, seen.build_members()), MERGED_COMMENT)

@@ -53,3 +53,8 @@ def test_a_declared_name_that_messages_have_in_another_case_is_refused() -> None
     with pytest.raises(UsageError) as caught:
         merged("ID BIGINT, at STRING")
     assert caught.value.code == "SOW-SPK-164" and "/ID and /id" in caught.value.message
+
+
+def test_a_declared_array_takes_the_members_of_a_single_object() -> None:
+    declared = "who ARRAY<STRUCT<name: STRING>>, " + ", ".join(f"{name} STRING" for name in ("id", "at", "lines"))
+    assert merged(declared).startswith("`who`: ARRAY<STRUCT<`name`: STRING, `age`: BIGINT>>, `id`: STRING")

@@ -276,3 +276,21 @@ def test_publish_and_validate_ask_for_the_same_elements(cli: Cli, tmp_path: Path
             published,
         )
         assert missing is None or f"needs a {missing}" in published.err
+
+
+def test_repeated_fields_and_parts_are_columns_of_sql_and_of_exports(cli: Cli, tmp_path: Path) -> None:
+    parts = (TypeDefinition("json", "json"), TypeDefinition("nvfix", "nvfix"))
+    pair = TypeDefinition("pair", "composite-local", parts=parts)
+    (tmp_path / "sowctl.xml").write_text(config(("t", "pair", "/0/id"), definition=pair))
+    messages = [
+        b"".join(len(part).to_bytes(4) + part for part in (b'{"id":%d}' % count, b"l=7\x01" * count))
+        for count in range(3)
+    ]
+    cli("publish", "t", stdin=b"".join(map(framed, messages)), environ=NOW)
+    statement = 'SELECT "0".id AS id, "1".l AS l FROM {} ORDER BY id'
+    wanted = [{"id": 0, "l": None}, {"id": 1, "l": [7]}, {"id": 2, "l": [7, 7]}]
+    for table in ("t", '"t@history"'):
+        done = cli("sql", statement.format(table), "--format", "ndjson")
+        assert [json.loads(line) for line in done.out.splitlines()] == wanted, done.err
+    done = cli("schema", "t", "--ddl")
+    assert done.out == "`0`: STRUCT<`id`: BIGINT>, `1`: STRUCT<`l`: ARRAY<BIGINT>>\n"

@@ -52,6 +52,7 @@ class PairType:
     filterable = True
     selectable = mergeable = constructible = json_text = rooted = False
     typed = True
+    repeatable = False
     line_framed = True
 
     def __init__(self, max_message: int, *, definition: object = None) -> None:

@@ -113,3 +113,19 @@ def test_one_block_may_hold_messages_of_several_types(tmp_path: Path, spark: Spa
         ("json", 1),
         ("json", 2),
     ]
+
+
+def test_fields_that_are_repeated_in_some_messages_are_arrays_in_all(tmp_path: Path, spark: SparkSession) -> None:
+    lab = Lab(tmp_path, xml("nvfix"))
+    lines = b"55=0\x01\n55=1\x01l=7\x01\n55=2\x01l=7\x01l=8\x01\n"
+    streams = {"stdin": io.BytesIO(lines), "stdout": io.BytesIO(), "stderr": io.BytesIO()}
+    assert main(["publish", "orders", "--config", str(lab.config)], environ={}, **streams) == 0
+    wanted = [{"55": 0, "l": None}, {"55": 1, "l": [7]}, {"55": 2, "l": [7, 8]}]
+    for options in ({"payloadSchema": "`55` BIGINT, l ARRAY<INT>"}, {"payload": "struct"}):
+        for one in (source(lab, topic="orders", now=None, **options), journal(lab, now=None, **options)):
+            found = [row["payload"] for row in read(one, spark)]
+            assert sorted(found, key=lambda row: row["55"]) == wanted
+    # A value that is an array of one fits; another kind of value does not.
+    declared = {"payloadSchema": "`55` BIGINT, l ARRAY<INT>, `_corrupt_record` STRING", "mode": "PERMISSIVE"}
+    found = read(source(lab, topic="orders", now=None, columns="payload", **declared), spark)
+    assert [row["payload"]["_corrupt_record"] for row in found] == [None] * 3

@@ -177,10 +177,11 @@ def _build_block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
         else list(map(batch.exact_view or batch.members_view, batch.payloads))
     )
     if not meta:
-        return MessageBlock(views)
+        return MessageBlock(views, repeatable=batch.repeatable)
     of_batch = {"_topic": batch.topic, "_message_type": batch.message_type}
     names = [name for name in DEFAULT_COLUMNS if name not in of_batch]
-    return MessageBlock(views, [of_batch | {name: getattr(one, name[1:]) for name in names} for one in batch.records])
+    facts = [of_batch | {name: getattr(one, name[1:]) for name in names} for one in batch.records]
+    return MessageBlock(views, facts, batch.repeatable)
 
 
 def _read_fields(view: bytes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from sowctl.arrow.entries import EntryColumns, build_entry_column
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.journal.format import PUBLISH
-from sowctl.messages.base import find_exact_view
+from sowctl.messages.base import find_columns_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ def read_history_table(
                 kept = [at for at, row in enumerate(rows) if row.get("_logical_topic") == topic.logical_name]
                 rows, views = [rows[at] for at in kept], [views[at] for at in kept]
             if views:
-                yield MessageBlock(views, rows)
+                yield MessageBlock(views, rows, kind.repeatable)
 
     path = place / f"{len(list(place.iterdir()))}.arrow"
     with path.open("wb") as out:
@@ -150,7 +150,7 @@ def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
 
 
 def _view(message: bytes, kind: MessageType) -> bytes:
-    return message if kind.json_text else (find_exact_view(kind) or kind.view)(message)
+    return message if kind.json_text else find_columns_view(kind)(message)
 
 
 def _text(message: bytes, kind: MessageType) -> bytes:

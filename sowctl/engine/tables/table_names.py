@@ -104,7 +104,7 @@ def list_fields(instance: Instance, name: str) -> list[str]:
     with closing(open_target(instance, table.target, table.at)) as source:
         kind = instance.find_message_type(source.message_type)
         for _, values in islice(source.read_batches(SAMPLE_RECORDS), 1):
-            look.add(map(kind.view, extract_payloads(values)))
+            look.add(map(kind.members_view, extract_payloads(values)))
     return [field.name for field in look.build_struct()]
 
 
@@ -193,7 +193,7 @@ def _read_journal_fields(instance: Instance, ref: TopicRef) -> list[pyarrow.Fiel
 
     if instance.log is None:
         return []
-    look = Inference(exact=True)
+    look = Inference(exact=True, repeatable=instance.find_message_type(ref.message_type).repeatable)
     count = 0
     # Where nothing was journalled yet there are no files.
     with suppress(MissingError):

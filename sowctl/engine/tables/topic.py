@@ -34,7 +34,7 @@ from sowctl.engine.tables.types import (
 )
 from sowctl.engine.tables.where import build_filter
 from sowctl.errors import SowError
-from sowctl.messages.base import find_exact_view
+from sowctl.messages.base import find_columns_view, find_exact_view
 from sowctl.store.codec import extract_payloads
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.scalars import MAX_EXACT_INTEGER
@@ -138,7 +138,10 @@ class _FilteredRead:
             writer = ArrowFile(out, schema)
             try:
                 for keys, values in self._find_records(counts):
-                    columns = decoder.decode_views(_views(self._kind, extract_payloads(values))).flatten()
+                    views = _views(self._kind, extract_payloads(values))
+                    columns = decoder.decode_views(
+                        decoder.fit_lists(views) if self._kind.repeatable else views
+                    ).flatten()
                     rows = [_facts(self._source, *pair, facts) for pair in zip(keys, values, strict=True)]
                     columns += metadata.build_columns(extra, rows)
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -200,7 +203,7 @@ def _read(
             rows = [_facts(source, *pair, facts) for pair in zip(keys, values, strict=True)] if facts else None
             views = _views(kind, extract_payloads(values))
             once[0] = once[0] and not has_repeats(views)
-            yield MessageBlock(views, rows)
+            yield MessageBlock(views, rows, kind.repeatable)
 
     # A store that no types are kept of is not looked through for them.
     once = [can_keep_types(source)]
@@ -236,7 +239,7 @@ def _new_file(place: Path) -> Path:
 
 
 def _views(kind: MessageType, messages: Sequence[bytes]) -> Sequence[bytes]:
-    return messages if kind.json_text else list(map(find_exact_view(kind) or kind.view, messages))
+    return messages if kind.json_text else list(map(find_columns_view(kind), messages))
 
 
 def _facts(source: Source, key: bytes, value: bytes, names: Iterable[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sowctl.engine.profile.trees import SPACED_COLONS, count_members
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.index_lookup import compute_max_changed, format_reading_prefix
 from sowctl.memo.directory import MemoDirectory
-from sowctl.messages.base import find_exact_view
+from sowctl.messages.base import find_columns_view
 from sowctl.store.codec import extract_payloads
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
@@ -227,7 +227,8 @@ def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, chang
     if any(t.is_decimal(field.type) for field in types.fields):
         return False
     kind = instance.find_message_type(stored.message_type)
-    look, view = Inference(types.names, exact=True), find_exact_view(kind) or kind.view
+    look = Inference(types.names, exact=True, repeatable=kind.repeatable)
+    view = find_columns_view(kind)
     for _, values in islice(
         stored.read_batches(STORE_LIMITS.read_batch_records), SAMPLE_RECORDS // STORE_LIMITS.read_batch_records
     ):

@@ -45,6 +45,11 @@ class VersionBatch(DescribedStruct, frozen=True):
         return self.kind.members_view(payload) if payload else b"{}"
 
     @property
+    def repeatable(self) -> bool:
+        """True if a field with one value may be a list of one (:attr:`MessageType.repeatable`)."""
+        return self.kind.repeatable
+
+    @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
         """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
         exact = find_exact_view(self.kind)

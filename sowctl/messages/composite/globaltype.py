@@ -31,6 +31,8 @@ class CompositeGlobalType(CompositeType):
 
     kind = "composite-global"
     selectable = mergeable = constructible = False
+    # A field of several parts is a list, whatever the types of the parts say.
+    repeatable = True
 
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: the parts of a batch go to their types together."""

@@ -26,6 +26,11 @@ class CompositeLocalType(CompositeType):
     kind = "composite-local"
     selectable = mergeable = constructible = True
 
+    @property
+    def repeatable(self) -> bool:
+        """True if fields of any part may be lists by being repeated."""
+        return any(part.repeatable for part in self.parts)
+
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: the parts of a batch go to their types together."""
         nothing: Row = tuple(ValueList(()) if slot.listed else None for slot in slots)

@@ -35,6 +35,7 @@ class BinaryType:
     line_framed = True
     json_text = rooted = False
     typed = True
+    repeatable = False
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "binary" if definition is None else definition.name

@@ -39,7 +39,7 @@ class StructType:
     filterable = True
     selectable = mergeable = constructible = False
     line_framed = json_text = rooted = False
-    typed = True
+    typed = repeatable = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "struct" if definition is None else definition.name

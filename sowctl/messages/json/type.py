@@ -57,6 +57,7 @@ class JsonType:
     line_framed = json_text = True
     rooted = False
     typed = True
+    repeatable = False
 
     def __init__(
         self,

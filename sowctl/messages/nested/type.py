@@ -42,6 +42,7 @@ class TreeType(ABC):
     filterable = selectable = mergeable = constructible = True
     line_framed = json_text = rooted = False
     typed = True
+    repeatable = False
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name

@@ -37,7 +37,7 @@ class BflatType:
     kind = "bflat"
     filterable = selectable = mergeable = constructible = True
     line_framed = json_text = rooted = False
-    typed = True
+    typed = repeatable = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "bflat" if definition is None else definition.name

@@ -43,6 +43,7 @@ class TagValueType:
     filterable = selectable = mergeable = constructible = True
     line_framed = True
     json_text = rooted = typed = False
+    repeatable = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name

@@ -35,6 +35,7 @@ class XmlType:
     filterable = selectable = mergeable = constructible = True
     line_framed = rooted = True
     json_text = typed = False
+    repeatable = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "xml" if definition is None else definition.name

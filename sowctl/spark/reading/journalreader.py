@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.arrow import arrays
+from sowctl.arrow.inference import SampledView
 from sowctl.journal.format import PUBLISH
 from sowctl.spark.errors import carry_errors
 from sowctl.spark.origin import build_filter
@@ -144,18 +145,19 @@ def _iterate_runs(made: BatchBuilder, blocks: Iterable[Block]) -> Iterator[Block
         yield run
 
 
-def sample_messages(query: JournalQuery, count: int | None) -> Iterator[bytes]:
+def sample_messages(query: JournalQuery, count: int | None) -> Iterator[SampledView]:
     """JSON views of the first ``count`` messages, None for all, for the inference of a schema."""
     return islice(_views(query), count)
 
 
-def _views(query: JournalQuery) -> Iterator[bytes]:
+def _views(query: JournalQuery) -> Iterator[SampledView]:
     made = BatchBuilder(query, query.build_bounds(), _build_empty_schema())
     with open_journal(query.origin) as log:
         for block in log.iter_blocks(after=(query.txids.low or 1) - 1, until=query.txids.high):
             for entry in block.iter_entries():
                 if entry.operation == PUBLISH and made.wants_topic(entry.topic):
-                    yield made.find_message_type(entry.topic.message_type).view(entry.payload)
+                    kind = made.find_message_type(entry.topic.message_type)
+                    yield SampledView(kind.members_view(entry.payload), kind.repeatable)
 
 
 def _build_empty_schema() -> pyarrow.Schema:

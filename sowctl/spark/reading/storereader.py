@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.arrow import arrays
-from sowctl.arrow.inference import build_misfit_error
+from sowctl.arrow.inference import SampledView, build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.search.matcher import Matcher, build_environment
@@ -231,13 +231,14 @@ def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: st
     return found
 
 
-def sample_records(query: StoreQuery, count: int | None) -> Iterator[bytes]:
+def sample_records(query: StoreQuery, count: int | None) -> Iterator[SampledView]:
     """JSON views of the first ``count`` records, None for all, for the inference of a schema."""
     position = plan_position(query.origin)
     with closing(open_planned_source(query.origin, position, query.at)) as source:
         kind = build_matcher(replace(query, filter=None), source).type
         batches = source.read_batches(BATCH_RECORDS if count is None else min(count, BATCH_RECORDS))
-        yield from islice((kind.view(payload) for _, values in batches for payload in extract_payloads(values)), count)
+        payloads = (payload for _, values in batches for payload in extract_payloads(values))
+        yield from (SampledView(kind.members_view(one), kind.repeatable) for one in islice(payloads, count))
 
 
 class StorePlan(DescribedStruct, frozen=True):

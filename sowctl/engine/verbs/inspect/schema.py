@@ -100,10 +100,10 @@ def format_spark_schema(batches: Iterable[RecordBatch], kind: MessageType, share
     """
     from sowctl.arrow.inference import Inference
 
-    look = Inference()
+    look = Inference(repeatable=kind.repeatable)
     for payloads in PayloadSample(batches, share or SampleShare()):
         if kind.filterable:
-            look.add(map(kind.view, payloads))
+            look.add(map(kind.members_view, payloads))
     # What a STRUCT of no name has between its brackets is what Spark takes for a schema.
     return look.build_ddl().removeprefix("STRUCT<").removesuffix(">")
 

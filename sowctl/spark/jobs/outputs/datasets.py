@@ -285,9 +285,9 @@ class _FieldInference:
 
     def __call__(self, part: Part) -> Inference:
         kind = self.shape.instance.find_message_type(self.shape.message_type)
-        found = Inference()
+        found = Inference(repeatable=kind.repeatable)
         for _, values in part.iterate_pairs():
-            found.add(map(kind.view, extract_payloads(values)))
+            found.add(map(kind.members_view, extract_payloads(values)))
         return found
 
     def infer_parts(self, parts: Iterable[Part]) -> Iterator[Inference]:
