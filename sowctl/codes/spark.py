@@ -404,6 +404,16 @@ CODES: dict[str, str] = {
         Do: Run one at a time. ``--force`` replaces the remaining files.
         See: sowctl-spark(7)
         """,
+    "SOW-SPK-171": """8 batch of another checkpoint
+
+        Why: A stream publishes under its ``queryName``, and the topic knows by its sequence numbers which checkpoint
+        that belongs to. The batch is of another checkpoint, such as a new one after the old one was removed, or it is
+        before the last batch that was published, as in an old copy of the checkpoint. As a repetition of batches that
+        the topic has, its rows would be lost; they were not written.
+        Do: Restore the checkpoint, or choose another ``queryName`` (``--client`` of ``sowctl pipeline stream``). A new
+        checkpoint under a new name publishes everything again.
+        See: sowctl-spark(7)
+        """,
     "SOW-SPK-158": """5 missing staged file
 
         Why: A task wrote a file to the ``--staging`` directory, but it was not found when it was read: another program

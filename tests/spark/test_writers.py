@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.writing.session import WriteSession
-from sowctl.errors import InputError, LimitError, SowError, UsageError
+from sowctl.errors import InputError, LimitError, RefusedError, SowError, UsageError
 from sowctl.spark.errors import translate_errors
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_origin
@@ -491,6 +492,13 @@ def test_a_stream_writes_each_batch_once_even_after_the_store_was_rebuilt(
     lab.publish("orders", message(id=99))
     run()
     assert len(lab.query(topic)) == 16
+    # Another checkpoint begins at batch 0: nothing of it is taken for a repetition, or written.
+    shutil.rmtree(checkpoint)
+    lab.open().topic(topic).delete(filter="/id >= 0")
+    with pytest.raises(RefusedError) as caught, translate_errors():
+        run()
+    assert caught.value.code == "SOW-SPK-171"
+    assert lab.query(topic) == []
     assert left(lab) == []
 
 

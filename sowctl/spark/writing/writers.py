@@ -1,9 +1,9 @@
 """Writing to a topic: tasks stage messages, the driver's commit publishes those of the winners as one group.
 
 sowctl-spark(7), WRITING. A batch write and every batch of a stream are one group each. A stream's ``queryName`` is the
-publisher and its batch id, counted from one, the sequence number: a batch that comes again is recognised by the journal
-and not written again. Spark has no place for rows that were refused, nor for the counts of each kind: they go to files
-of the driver's, which options name.
+publisher, and its batch has a sequence number (:mod:`sowctl.spark.writing.sequences`): a batch that comes again is
+recognised by the journal and not written again. Spark has no place for rows that were refused, nor for the counts of
+each kind: they go to files of the driver's, which options name.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
     from sowctl.spark.writing.staging import Staging
 
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""The property of a task that has the id of the stream it belongs to."""
 COUNT_FIELDS = (
     "messages",
     "published",
@@ -128,12 +130,13 @@ class WriteRequest(DescribedStruct, frozen=True):
             root=find_root(topic),
         )
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], sequence: int | None = None) -> None:
-        """Publish what the winners staged, as one group, and remove the directory whatever happens."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
+        """Publish what the winners staged, as one group, and remove the directory whatever happens.
+
+        ``batch``: the id of a stream's batch. Raises RefusedError ``SOW-SPK-171`` for one of another checkpoint.
+        """
         # Only attempts that Spark counts have a message here: what others left in the directory is never looked at.
         staged = [one for message in messages if isinstance(message, StagedMessage) for one in message.staged]
-        # A batch write has no publisher: Spark never commits it a second time, so there is nothing to recognise.
-        publisher = None if self.client is None or sequence is None else (self.client, sequence)
         # The driver of a stream has made no directory, and where no task had rows there is none yet.
         self.staging.open()
         held = ExitStack()
@@ -143,6 +146,10 @@ class WriteRequest(DescribedStruct, frozen=True):
             # Rows have no file; errors name the partition that they came in.
             names = [format_partition(number) for number in range(len(messages))]
             area = self._area(self._own(held))
+            # A batch write has no publisher: Spark never commits it a second time, so there is nothing to recognise.
+            publisher = None
+            if self.client is not None and batch is not None:
+                publisher = self.client, self._find_sequence(self.client, messages, batch)
             late: list[Rejected] = []
             try:
                 made = commit_run(
@@ -160,7 +167,7 @@ class WriteRequest(DescribedStruct, frozen=True):
                 if self.rejects is not None:
                     append_refused(self.rejects, area.directory, staged, late)
             if self.report is not None:
-                append_counts(self.report, made, self.client, sequence)
+                append_counts(self.report, made, publisher)
             warn_missing(made)
         finally:
             held.close()
@@ -171,6 +178,16 @@ class WriteRequest(DescribedStruct, frozen=True):
 
             # The rows are published whatever becomes of this, which raises nothing that says otherwise.
             reindex_loaded(self.origin.build_instance(), loaded)
+
+    def _find_sequence(self, client: str, messages: Sequence[WriterCommitMessage | None], batch: int) -> int:
+        from sowctl.spark.writing.sequences import find_batch_sequence
+
+        topic = self.origin.topic
+        assert topic is not None
+        # Spark tells the id to the tasks, and runs one for a batch without rows, too.
+        found = {one.query_id for one in messages if isinstance(one, StagedMessage) and one.query_id is not None}
+        (query_id,) = found
+        return find_batch_sequence(self.origin.build_instance(), topic, client, query_id, batch)
 
     def stage_rows(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
         """Stage the rows of one attempt of one task. Raises UsageError ``SOW-SPK-099`` where a table of the catalog
@@ -190,14 +207,19 @@ class WriteRequest(DescribedStruct, frozen=True):
             for batch in batches:
                 if len(batch):
                     attempt.add(encoder.encode_rows(batch))
-            return attempt.finish()
+            query_id = None if context is None else context.getLocalProperty(QUERY_ID_PROPERTY)
+            return attempt.finish(query_id)
 
 
 class StagedMessage(WriterCommitMessage):
-    """Message of a task to the driver; its base is Spark's, which no class of values can have."""
+    """Message of a task to the driver; its base is Spark's, which no class of values can have.
 
-    def __init__(self, staged: tuple[StagedAttempt, ...]) -> None:
+    ``query_id``: the id of the stream, which Spark keeps in its checkpoint; None of a batch write.
+    """
+
+    def __init__(self, staged: tuple[StagedAttempt, ...], query_id: str | None = None) -> None:
         self.staged = staged
+        self.query_id = query_id
 
 
 EXCERPT_CHARACTERS = 200
@@ -225,7 +247,7 @@ def _refuse_catalog(context: TaskContext) -> None:
     Apart from that only the batches of a stream are written within another execution.
     """
     inner, outer = (context.getLocalProperty(f"spark.sql.execution.{name}") for name in ("id", "root.id"))
-    streaming = context.getLocalProperty("sql.streaming.queryId") is not None
+    streaming = context.getLocalProperty(QUERY_ID_PROPERTY) is not None
     if inner is not None and outer is not None and inner != outer and not streaming:
         raise UsageError(
             "SOW-SPK-099",
@@ -298,9 +320,9 @@ class _Attempt:
         chosen = [positions[place] for place in places]
         task.add_messages(payloads, self._number, chosen, envelopes=None if bare else envelopes, source=source)
 
-    def finish(self) -> StagedMessage:
+    def finish(self, query_id: str | None) -> StagedMessage:
         """Complete the segments."""
-        return StagedMessage(tuple(task.finish() for task in self._tasks.values()))
+        return StagedMessage(tuple(task.finish() for task in self._tasks.values()), query_id)
 
     def __enter__(self) -> _Attempt:
         return self
@@ -353,9 +375,8 @@ class StreamWriter(SameCode, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish the batch, unless the journal says that this has happened."""
         with carry_errors():
-            # Batch ids count from 0 and sequences from 1. The same batch has the same number after a restart, because
-            # Spark keeps it in the checkpoint.
-            self._request.commit(messages, batchId + 1)
+            # The same batch has the same number after a restart, because Spark keeps it in the checkpoint.
+            self._request.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Forget the batch."""
@@ -391,11 +412,14 @@ def append_refused(path: Path, directory: Path, staged: Sequence[StagedAttempt],
         file.write(b"".join(_format_row_line(format_reject_line(one)) for one in late))
 
 
-def append_counts(path: Path, report: CommitReport, client: str | None, sequence: int | None) -> None:
-    """Append one line of JSON: the topic, the counts and the txids of one write or one batch of a stream."""
+def append_counts(path: Path, report: CommitReport, publisher: tuple[str, int] | None) -> None:
+    """Append one line of JSON: the topic, the counts and the txids of one write or one batch of a stream.
+
+    ``publisher``: the client of a stream, and the sequence of the batch.
+    """
     row: dict[str, Any] = {"topic": report.topic}
-    if client is not None and sequence is not None:
-        row |= {"client": client, "sequence": sequence}
+    if publisher is not None:
+        row |= {"client": publisher[0], "sequence": publisher[1]}
     found = asdict(report)
     row |= {name: found[name] for name in (*COUNT_FIELDS, "first_txid", "last_txid")}
     with path.open("a", encoding="utf-8") as file:

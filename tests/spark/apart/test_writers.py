@@ -47,8 +47,8 @@ def test_refused_rows_are_kept_in_the_order_of_the_rows(tmp_path: Path) -> None:
 
 def test_counts_are_a_line_for_each_write(tmp_path: Path) -> None:
     path = tmp_path / "report"
-    append_counts(path, CommitReport("orders", "json", messages=3, inserted=2, rejected=1, last_txid=7), None, None)
-    append_counts(path, CommitReport("orders", "json"), "feed", 5)
+    append_counts(path, CommitReport("orders", "json", messages=3, inserted=2, rejected=1, last_txid=7), None)
+    append_counts(path, CommitReport("orders", "json"), ("feed", 5))
     first, second = [json.loads(line) for line in path.read_text().splitlines()]
     assert (first["topic"], first["messages"], first["inserted"], first["rejected"]) == ("orders", 3, 2, 1)
     assert "client" not in first and (second["client"], second["sequence"]) == ("feed", 5)
