@@ -79,7 +79,8 @@ CODES: dict[str, str] = {
     "SOW-SPK-030": """2 rows cannot be converted to messages
 
         Why: The columns of the DataFrame cannot be converted to messages of the topic: a missing payload, a payload of
-        another type, or columns that messages of this type do not support.
+        another type, columns beside a payload that would not be written, or columns that messages of this type do not
+        support.
         Do: Provide the message of each row in a column ``payload``, or columns that the type supports.
         """,
     "SOW-SPK-031": """2 overwrite with deltas or deletes

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sowctl.spark.options import Options
 
 PAYLOAD_COLUMN = "payload"
+CORRUPT_COLUMN = "_corrupt_record"
 # SOW keys are unsigned numbers of 64 bits, half of which are beyond a BIGINT (behaviour C07): hence the DECIMAL.
 STORE_COLUMNS: Mapping[str, str] = {
     PAYLOAD_COLUMN: "BINARY",
@@ -51,6 +52,8 @@ JOURNAL_COLUMNS: Mapping[str, str] = {
 CHANGE_TYPE_COLUMN = "_change_type"
 CHANGE_COLUMNS: Mapping[str, str] = {PAYLOAD_COLUMN: "BINARY", CHANGE_TYPE_COLUMN: "STRING", **JOURNAL_COLUMNS}
 """Those of a journal that is read as a feed of changes."""
+METADATA_COLUMNS = frozenset((*STORE_COLUMNS, *CHANGE_COLUMNS)) - {PAYLOAD_COLUMN}
+"""Columns of what was read that are no fields of a message: when rows are written they are passed over."""
 OPTIONAL_COLUMNS = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
 """Columns that are there only where they are named."""
 
@@ -194,6 +197,11 @@ def _check_type(name: str, kind: DataType, level: int) -> None:
         _check_type(name, kind.valueType, level)
     elif not isinstance(kind, _list_readable_types()):
         raise _no_such_type(name, kind, "declare it as STRING, which accepts any value")
+
+
+def select_field_columns(names: Iterable[str]) -> list[str]:
+    """The columns of rows that hold a message or fields of it: all but metadata."""
+    return [name for name in names if name not in METADATA_COLUMNS and not is_mark_column(name)]
 
 
 def check_row_fields(fields: Iterable[StructField]) -> None:

@@ -9,17 +9,13 @@ from sowctl.arrow.message_encoder import find_root
 from sowctl.engine.instance import Instance
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
-from sowctl.spark.catalog import is_mark_column
-from sowctl.spark.schema import JOURNAL_COLUMNS, PAYLOAD_COLUMN, STORE_COLUMNS
+from sowctl.spark.schema import PAYLOAD_COLUMN, select_field_columns
 from sowctl.spark.writing.row_encoder import decode_variant
 
 if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.engine.bulk.staging import StagePlan
-
-OWN_COLUMNS = {*STORE_COLUMNS, *JOURNAL_COLUMNS} - {PAYLOAD_COLUMN}
-"""Columns of our own data sets that are no fields of a message."""
 
 
 class MessageBuilder:
@@ -52,7 +48,7 @@ class MessageBuilder:
 
     def _build_payloads(self, batch: pyarrow.RecordBatch, refused: list[tuple[int, str, str]]) -> list[bytes | None]:
         # Columns that an export has added are metadata, and would otherwise become fields of the messages.
-        fields = [name for name in batch.schema.names if name not in OWN_COLUMNS and not is_mark_column(name)]
+        fields = select_field_columns(batch.schema.names)
         if not self._kind.constructible:
             raise UsageError(
                 "SOW-SPK-044",

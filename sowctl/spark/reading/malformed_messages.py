@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.errors import InputError, UsageError
-from sowctl.spark.schema import PAYLOAD_COLUMN, is_inferred
+from sowctl.spark.schema import CORRUPT_COLUMN, PAYLOAD_COLUMN, is_inferred
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.spark.options import Options
 
-CORRUPT_COLUMN = "_corrupt_record"
 MODES = ("permissive", "dropmalformed", "failfast")
 MODE_OPTIONS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
 RowNamer = Callable[[int], str]

@@ -1,7 +1,7 @@
 """Rows to messages: what a task gets from Spark, as the payloads and envelopes that the engine publishes.
 
-sowctl-spark(7), WRITING. A column ``payload`` is the message, as bytes, text or struct; without one, all columns that
-do not begin with an underscore are its fields. :mod:`sowctl.arrow.message_encoder` makes messages of fields.
+sowctl-spark(7), WRITING. A column ``payload`` is the message, as bytes, text or struct; without one, all columns but
+metadata are its fields. :mod:`sowctl.arrow.message_encoder` makes messages of fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sowctl.arrow.inputs.rowmessages import MessageMaker, build_struct_array, bu
 from sowctl.arrow.message_encoder import find_wrapping_root
 from sowctl.errors import UsageError
 from sowctl.messages.framing.envelope import Envelope
-from sowctl.spark.schema import PAYLOAD_COLUMN, check_row_fields
+from sowctl.spark.schema import CORRUPT_COLUMN, PAYLOAD_COLUMN, check_row_fields, select_field_columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 OWN_COLUMNS = ("_sow_key", "_user_key", "_timestamp", "_expiration", "_correlation_id", "_operation")
-"""Columns of a row besides its message that a writer looks at; others with an underscore are passed over."""
+"""Columns of a row besides its message that a writer looks at; other metadata are passed over."""
 
 
 def decode_variant(value: bytes, metadata: bytes) -> Any:
@@ -70,9 +70,17 @@ class RowEncoder:
         self._own_keys = own_keys
         names = schema.fieldNames()
         self._has = {name for name in OWN_COLUMNS if name in names}
-        self._fields = [name for name in names if not name.startswith("_")]
+        self._fields = select_field_columns(names)
         self._payload = PAYLOAD_COLUMN if PAYLOAD_COLUMN in names else None
         if self._payload is not None:
+            # The text of a message that could not be read is not what is written in its place.
+            lost = [name for name in self._fields if name not in (PAYLOAD_COLUMN, CORRUPT_COLUMN)]
+            if lost:
+                raise UsageError(
+                    "SOW-SPK-030",
+                    f"column {lost[0]} would not be written: the column payload is the whole message",
+                    hint="drop it, or make it a field of the struct payload; rename payload to make it a field",
+                )
             self._raw = isinstance(schema[PAYLOAD_COLUMN].dataType, BinaryType | StringType)
             if not self._raw and not isinstance(schema[PAYLOAD_COLUMN].dataType, StructType):
                 raise UsageError("SOW-SPK-030", "column payload must be bytes, a string or a struct")
