@@ -25,7 +25,7 @@ from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.storereader import KeyRange
 from sowctl.values.times import EPOCH, EntryInstant, format_time
 from tests.spark.reading import read, reader_of, rows_of, source
-from tests.support.instances import SECOND, START, Lab, message
+from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 TOPICS = ("orders", "chosen", "past", "loose")
 
@@ -305,3 +305,15 @@ def test_a_damaged_store_names_the_command_that_helps(lab: Lab, spark: SparkSess
         read(source(lab, topic="orders"), spark)
     error = decode_error(str(caught.value))
     assert isinstance(error, DamageError) and "sowctl replay orders" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"payload": "struct"}, {"payloadSchema": "id INT"}, {"at": format_time(START)}]
+)
+def test_a_topic_to_which_nothing_was_published_is_an_empty_frame(
+    tmp_path: Path, spark: SparkSession, options: dict[str, str]
+) -> None:
+    lab = Lab(tmp_path, config_xml(topic_xml("unused") + topic_xml("used"), ("unused", "used")))
+    lab.publish("used", message(id=1))
+    frame = spark.read.format("sow").options(config=str(lab.config), topic="unused", **options).load()
+    assert frame.collect() == [] and "payload" in frame.columns

@@ -74,7 +74,7 @@ def test_columns_are_the_fields_of_a_message(lab: Lab, spark: SparkSession) -> N
     frame = spark.sql(
         "SELECT 1 AS id, struct('ü' AS name, CAST(NULL AS INT) AS none) AS who, array(1, 2) AS list, "
         "map('k', 1.50BD) AS map, TIMESTAMP'2026-01-02 03:04:05.678Z' AS at, DATE'2026-01-02' AS day, true AS yes, "
-        "CAST(NULL AS STRING) AS nothing, 5 AS _passed_over"
+        "CAST(NULL AS STRING) AS nothing, 5 AS _txid"
     )
     write(lab, frame, "orders")
     assert [json.loads(text) for text in lab.query("orders")] == [

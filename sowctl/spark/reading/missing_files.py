@@ -18,9 +18,8 @@ _AT_URL = "SOW-JRN-081"
 
 
 @contextmanager
-def translate_missing(*, seen: bool = True) -> Iterator[None]:
-    """Translate errors of missing files within the block, around what a task opens. ``seen``: there was something to be
-    read where the query was planned.
+def translate_missing() -> Iterator[None]:
+    """Translate errors of missing files within the block, around what a task opens.
 
     Raises ConfigError ``SOW-SPK-141`` for a store or journal that is missing here and was there; everything else that
     is raised passes.
@@ -28,7 +27,7 @@ def translate_missing(*, seen: bool = True) -> Iterator[None]:
     try:
         yield
     except MissingError as error:
-        if not seen or error.code not in _MISSING_CODES:
+        if error.code not in _MISSING_CODES:
             raise
         raise ConfigError(
             "SOW-SPK-141",

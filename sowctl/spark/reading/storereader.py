@@ -101,6 +101,8 @@ class StoreReader(SameCode, DataSourceReader):
                 build_filter(self.query.origin, self.query.filter)
             # The plan fixes one state for all tasks: each opens the store by itself, at another moment.
             plan = plan_store(self.query.origin, self.query.at, self.query.partitions)
+            if plan is None:
+                return []
             return [KeyRange(edges, plan) for edges in compute_part_bounds(plan.count)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -108,7 +110,7 @@ class StoreReader(SameCode, DataSourceReader):
         if isinstance(partition, KeyRange):
             plan = partition.plan
             with carry_errors():
-                with translate_missing(seen=plan.seen):
+                with translate_missing():
                     opened = open_planned_source(plan.origin, plan.planned, plan.at)
                 with closing(opened) as source:
                     yield from self._batches(source, partition)
@@ -234,6 +236,8 @@ def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: st
 def sample_records(query: StoreQuery, count: int | None) -> Iterator[SampledView]:
     """JSON views of the first ``count`` records, None for all, for the inference of a schema."""
     position = plan_position(query.origin)
+    if position is None and _is_unpublished(query.origin):
+        return
     with closing(open_planned_source(query.origin, position, query.at)) as source:
         kind = build_matcher(replace(query, filter=None), source).type
         batches = source.read_batches(BATCH_RECORDS if count is None else min(count, BATCH_RECORDS))
@@ -242,31 +246,24 @@ def sample_records(query: StoreQuery, count: int | None) -> Iterator[SampledView
 
 
 class StorePlan(DescribedStruct, frozen=True):
-    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``).
-
-    ``seen``: the store or entries of a journal were there where this was planned.
-    """
+    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``)."""
 
     origin: Origin
     at: int | None
     planned: PlannedState | None
     count: int
-    seen: bool = True
 
 
-def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StorePlan:
+def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StorePlan | None:
     """The plan for the state ``at`` an instant (microseconds UTC; None: now), in so many partitions if that is said
-    (sowctl-spark(7), PARTITIONS). Made where Spark plans.
+    (sowctl-spark(7), PARTITIONS). Made where Spark plans. None for a topic to which nothing was published.
 
     A state that has to be built first is built here and once, as a file that all tasks read, unless it is so small that
     one of them may build it. Raises what reading raises.
     """
     planned = plan_position(origin)
     if planned is None:
-        entries = _count_entries(origin)
-        # Where nothing was published yet, a task says just that.
-        seen = entries > 0 and origin.topic is not None and origin.topic.journalled
-        return replace(_plan_copy(origin, at, partitions, entries), seen=seen)
+        return None if _is_unpublished(origin) else _plan_copy(origin, at, partitions, _count_entries(origin))
     count = partitions or planned.records // PARTITION_LIMITS.records_per_partition + 1
     if origin.topic is None or at is None or count == 1:
         return StorePlan(origin, at, planned, count)
@@ -295,6 +292,21 @@ def _plan_copy(origin: Origin, at: int | None, partitions: int | None, records: 
             copy = pin_state(origin, at, directory / "state.sow")
             return StorePlan(copy, None, plan_position(copy), count)
     return StorePlan(origin, at, None, 1)
+
+
+def _is_unpublished(origin: Origin) -> bool:
+    """Return True if the journal has no entry of a topic without a store: it is empty, as for the commands."""
+    topic = origin.topic
+    if topic is None:
+        return False
+    instance = origin.build_instance()
+    if not topic.journalled or not has_log(instance):
+        return True
+    try:
+        with open_log(instance) as log:
+            return log.find_topic_state(topic.ref).last_txid == 0
+    except MissingError:
+        return True
 
 
 def _count_entries(origin: Origin) -> int:

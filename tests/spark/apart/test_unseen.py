@@ -17,7 +17,7 @@ from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.origin import Origin
 from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalreader import JournalReader
-from sowctl.spark.reading.storereader import StoreQuery, StoreReader
+from sowctl.spark.reading.storereader import StoreQuery, StoreReader, sample_records
 from tests.support.instances import START, Lab, config_xml, message, topic_xml
 
 COLUMNS = StructType([StructField("_txid", LongType())])
@@ -25,7 +25,7 @@ COLUMNS = StructType([StructField("_txid", LongType())])
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    lab = Lab(tmp_path / "lab", config_xml(topic_xml("t") + topic_xml("alone") + topic_xml("new"), ("t",)))
+    lab = Lab(tmp_path / "lab", config_xml("".join(map(topic_xml, ("t", "alone", "new", "unused"))), ("t", "unused")))
     for topic in ("t", "alone"):
         lab.publish(topic, message(id=1))
     return lab
@@ -64,8 +64,10 @@ def test_it_says_that_the_driver_saw_them(lab: Lab, what: str) -> None:
     assert str(lab.directory) in error.place and "publish" not in error.hint and "mount" in error.hint
 
 
-def test_where_the_driver_saw_nothing_either_it_is_the_users(lab: Lab) -> None:
-    reader = StoreReader(StoreQuery(origin(lab, "new")), COLUMNS)
-    (part,) = reader.partitions()
-    error = failed(reader, part)
-    assert error.code == "SOW-ENG-010" and "publish" in error.hint
+@pytest.mark.parametrize("topic", ["unused", "new"])
+@pytest.mark.parametrize("at", [None, START - 1])
+def test_a_topic_to_which_nothing_was_published_is_empty(lab: Lab, topic: str, at: int | None) -> None:
+    """Whatever other topics have, with a journal and without one; inference of its fields finds none."""
+    query = StoreQuery(origin(lab, topic), at)
+    assert list(StoreReader(query, COLUMNS).partitions()) == []
+    assert list(sample_records(query, None)) == []
