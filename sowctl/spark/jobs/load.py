@@ -10,6 +10,7 @@ their paths. Partition columns come from the paths, not from Spark, so that thei
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -68,6 +69,7 @@ FORMATS_BY_SUFFIX = {
 SPLIT_BYTES = 32 << 20
 PAYLOAD_COLUMN = "payload"
 _FILE, _BLOCK = "__file", "__block"
+_FILE_SCHEME_PATTERN = re.compile(r"^file:/+")
 
 
 class LoadOptions(Struct, frozen=True):
@@ -201,13 +203,16 @@ def _stage_rows(
 
     # The names in the first line are the fields of the messages; an option of the caller may say otherwise.
     given = {"header": "true", **reader} if kind == "csv" else dict(reader)
-    numbers = _number_files(_list_spark_files(spark, files))
+    given_numbers = _number_files(_list_spark_files(spark, files))
     if kind == "ndjson":
         # Only LF ends a line. Spark would otherwise also cut at a CR, which a message may contain.
         frame = spark.read.option("lineSep", "\n").text(list(map(_path_of, files)))
+        numbers = number_reported_files(frame.inputFiles(), given_numbers)
         frame = frame.select(f.col("value").cast("binary").alias(PAYLOAD_COLUMN), "_metadata")
     else:
-        frame = spark.read.format(kind).options(**given).load(list(map(_path_of, files))).select("*", "_metadata")
+        frame = spark.read.format(kind).options(**given).load(list(map(_path_of, files)))
+        numbers = number_reported_files(frame.inputFiles(), given_numbers)
+        frame = frame.select("*", "_metadata")
     frame = frame.withColumn(_FILE, f.col("_metadata.file_path"))
     frame = frame.withColumn(_BLOCK, f.col("_metadata.file_block_start")).drop("_metadata")
     describe_stages(spark, what)
@@ -227,6 +232,32 @@ def _number_files(files: Sequence[str]) -> dict[str, int]:
                 hint="name each file once",
             )
     return numbers
+
+
+def number_reported_files(reported: Sequence[str], given: Mapping[str, int]) -> dict[str, int]:
+    """The numbers of the files by the names that Spark reports. Found on the driver, which has the links that a path
+    may lead through.
+
+    Raises UsageError ``SOW-SPK-049`` for a file that was not given: no order of its messages is made up.
+    """
+    found: dict[str, int] = {}
+    for name in reported:
+        number = given.get(_path_of(name))
+        if number is None:
+            raise _build_unknown_file_error(name)
+        found[_join_slashes(name)] = number
+    return found
+
+
+def _join_slashes(name: str) -> str:
+    """The name of a file as Spark reports it; of the same one, it writes ``file:/`` with rows and ``file:///`` else."""
+    return _FILE_SCHEME_PATTERN.sub("file:/", name)
+
+
+def _build_unknown_file_error(name: str) -> UsageError:
+    return UsageError(
+        "SOW-SPK-049", "Spark reports a file under another path, so the order of its rows is unknown", place=name
+    )
 
 
 def _list_spark_files(spark: SparkSession, files: Sequence[str]) -> list[str]:
@@ -282,13 +313,9 @@ class _RowStage:
 
         Raises UsageError ``SOW-SPK-049`` for a file that was not given: no order of its messages is made up.
         """
-        number = self.numbers.get(_path_of(path))
+        number = self.numbers.get(_join_slashes(path))
         if number is None:
-            raise UsageError(
-                "SOW-SPK-049",
-                "Spark reports a file under another path, so the order of its rows is unknown",
-                place=path,
-            )
+            raise _build_unknown_file_error(path)
         return number
 
     def _add(

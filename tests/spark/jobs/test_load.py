@@ -278,3 +278,17 @@ def test_messages_of_lines_get_no_columns_and_a_note_says_so(spark: SparkSession
         load(spark, instance, instance.topic("log").config, [f"{tmp_path}/lake"])
         assert lab.query("log") == [message(id=1)]
     assert any("day" in text for text in said)
+
+
+def test_files_are_numbered_by_the_names_that_spark_reports(tmp_path: Path) -> None:
+    """On the driver, before a task runs; a file that was not given has no place in the order."""
+    from sowctl.spark.jobs.load import number_reported_files
+
+    (tmp_path / "real é").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real é")
+    given = {f"{tmp_path}/real é/b.csv": 0, f"{tmp_path}/real é/a#1.csv": 1}
+    names = [f"file://{tmp_path}/real%20%C3%A9/a%231.csv", f"file://{tmp_path}/link/b.csv"]
+    assert list(number_reported_files(names, given).values()) == [1, 0]
+    with pytest.raises(UsageError) as caught:
+        number_reported_files([f"file://{tmp_path}/other.csv"], given)
+    assert caught.value.code == "SOW-SPK-049"
