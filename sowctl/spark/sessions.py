@@ -7,6 +7,7 @@ it is and left running; :mod:`sowctl.spark.jvm.machine` starts and ends the virt
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
@@ -85,11 +86,14 @@ class Session:
         """Open it, unless it is open. Raises what :func:`open_session` raises."""
         if self._spark is None:
             self._spark = self._ends.enter_context(self._open())
+            # While modules can still be imported: whoever stops Spark's session alone leaves the rest to the end.
+            atexit.register(self.stop)
         return self._spark
 
     def stop(self) -> None:
         """End it, if it is open; it can be started again."""
         self._spark = None
+        atexit.unregister(self.stop)
         self._ends.close()
 
     def __enter__(self) -> SparkSession:

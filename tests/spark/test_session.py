@@ -166,3 +166,26 @@ def test_pyspark_does_not_warn_of_pandas(opened: bool) -> None:
     words = [sys.executable, "-c", WARNED, "session" if opened else "none"]
     said = subprocess.run(words, capture_output=True, text=True, timeout=100)
     assert (said.returncode, "FutureWarning" in said.stderr) == (0, not opened), said.stderr
+
+
+FORGOTTEN = """
+from contextlib import contextmanager
+import sowctl.spark.sessions as sessions
+
+@contextmanager
+def open_nothing(*words, **options):
+    try:
+        yield "spark"
+    finally:
+        import colorsys
+        print("ended")
+
+sessions.open_session = open_nothing
+spark = sessions.Session("local", environment={}).start()
+print(spark)
+"""
+
+
+def test_a_session_that_nobody_stops_ends_with_the_program() -> None:
+    done = subprocess.run([sys.executable, "-c", FORGOTTEN], capture_output=True, text=True, check=False)
+    assert (done.stdout.split(), done.stderr, done.returncode) == (["spark", "ended"], "", 0)
