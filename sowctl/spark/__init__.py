@@ -2,7 +2,8 @@
 
 The only package that imports pyspark; it calls the engine and reads stores and journals with their own
 codecs. ``with sowctl.spark.session() as spark:`` opens a session that knows the data sources;
-``sowctl.spark.register(spark)`` makes them known to another one. :mod:`sowctl.arrow` makes structs of payloads.
+``sowctl.spark.register(spark)`` makes them known to another one, ``sowctl.spark.activate_session(spark)`` to a thread
+that writes. :mod:`sowctl.arrow` makes structs of payloads.
 
 * ``sessions``: opening and ending Spark sessions.
 * ``jvm``: the Java virtual machine of a session.
@@ -25,7 +26,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from os import environ
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from sowctl.spark.sessions import Session
 
-__all__ = ["register", "session"]
+__all__ = ["activate_session", "register", "session"]
 
 
 def session(
@@ -79,6 +80,19 @@ def register(spark: SparkSession) -> None:
     with _use_this_python(spark):
         for source in SOURCES:
             spark.dataSource.register(source)
+
+
+def activate_session(spark: SparkSession) -> None:
+    """Make a session the active one of this thread, which Spark asks for the sources when a thread writes.
+
+    Spark activates a session in the thread that made it alone. Sessions of Spark Connect need no active one.
+    """
+    from pyspark.sql import SparkSession as Classic
+
+    if isinstance(spark, Classic):
+        # Of Python's API, no function sets it in a thread.
+        virtual_machine: Any = spark._jvm
+        virtual_machine.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 @contextmanager

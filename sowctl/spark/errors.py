@@ -108,6 +108,10 @@ _ALTERNATIVES = (
         re.compile(r"provided partitioning or clustering columns do not match"),
         "a topic has no partitions: remove partitionBy; pipeline export --partition-by creates directories by field",
     ),
+    (
+        re.compile(r"DATA_SOURCE_NOT_FOUND.*\bsow\b", re.DOTALL),
+        "call sowctl.spark.register(spark) once, and in each thread that writes sowctl.spark.activate_session(spark)",
+    ),
     (re.compile(r"does not support truncates"), "to delete all records, use INSERT OVERWRITE with no rows"),
     (
         re.compile(r"UNSUPPORTED_FEATURE\.TIME_TRAVEL"),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +28,7 @@ from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError, RefusedError, SowError, UsageError
+from sowctl.spark import activate_session
 from sowctl.spark.errors import translate_errors
 from sowctl.spark.options import Options
 from sowctl.spark.origin import find_origin
@@ -514,3 +516,17 @@ def test_a_stream_must_have_a_name(lab: Lab, spark: SparkSession) -> None:
     )
     with pytest.raises(UsageError, match="queryName"), translate_errors():
         sink.start().awaitTermination()
+
+
+def test_threads_write_with_an_active_session(lab: Lab, spark: SparkSession) -> None:
+    def run(*, active: bool) -> None:
+        if active:
+            activate_session(spark)
+        write(lab, numbers(spark, 3), "orders")
+
+    with ThreadPoolExecutor(1) as threads, pytest.raises(Exception, match="DATA_SOURCE_NOT_FOUND") as caught:
+        threads.submit(run, active=False).result()
+    assert "activate_session" in "".join(caught.value.__notes__)
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(run, active=True).result()
+    assert len(lab.query("orders")) == 3

@@ -216,6 +216,7 @@ def test_a_journal_that_ends_before_what_is_known_of_it_is_damage(tmp_path: Path
         ),
         ("ModuleNotFoundError: No module named 'sowctl'", "PYSPARK_PYTHON"),
         ("requirement failed: The provided partitioning or clustering columns do not match", "remove partitionBy"),
+        ("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: sow. Make sure", "activate_session"),
         ("[UNSUPPORTED_FEATURE.TIME_TRAVEL] The feature is not supported", "OPTIONS (..., at "),
     ],
 )
