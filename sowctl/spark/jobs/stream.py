@@ -69,6 +69,9 @@ SHOW_PARTITION_SIZE = "4MB"
 """About how much of the journal, as stored, the driver holds at once to show it: a partition."""
 POLL_INTERVAL_SECONDS = 0.2
 """Seconds between two looks at how far it is; Spark takes fractions, whatever it declares."""
+START_PAUSE_SECONDS = 10.0
+"""Seconds before a query is started a second time, and twice as many before the third: a load of the machine that made
+Spark lose patience has not ended a moment later."""
 MAX_START_ATTEMPTS = 3
 """How often a query is started before its end is an error, where that was Spark's impatience."""
 LATE_START_TEXT = "failed to connect back"
@@ -117,10 +120,12 @@ def stream(
     stop: Callable[[], bool] = bool,
     tell: Callable[[Progress], None] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], object] = time.sleep,
 ) -> JobReport:
     """Follow the journal's entries of ``topic`` (None: of all) until ``stop`` says so, or what is there is dealt with.
 
-    ``tell`` is called with how far it is, at the beginning and whenever Spark has reported a batch.
+    ``tell`` is called with how far it is, at the beginning and whenever Spark has reported a batch; ``pause`` waits for
+    some seconds before a query is started again.
 
     Raises UsageError ``SOW-SPK-068``, ConfigError without a TransactionLog, and what reading and writing raise.
     """
@@ -145,6 +150,7 @@ def stream(
             # What writes knows its place by the checkpoint; what is shown must not be shown twice.
             if not more or LATE_START_TEXT not in str(error) or (counts is not None and counts.read_totals() != (0, 0)):
                 raise
+        _wait_before_start(START_PAUSE_SECONDS * (MAX_START_ATTEMPTS - more), stop, pause)
     names = (topic.label,) if topic is not None else ()
     report = JobReport("stream", names, options.output or (options.into.name if options.into is not None else None))
     report.read = seen.read
@@ -153,6 +159,13 @@ def stream(
     report.details = {"batches": seen.batches, "behind": seen.behind, "bytes_behind": seen.bytes_behind}
     report.seconds = monotonic() - started
     return report
+
+
+def _wait_before_start(seconds: float, stop: Callable[[], bool], pause: Callable[[float], object]) -> None:
+    """Wait, in pieces, so that a request to stop is seen by the query that is started next."""
+    while seconds > 0 and not stop():
+        pause(POLL_INTERVAL_SECONDS)
+        seconds -= POLL_INTERVAL_SECONDS
 
 
 def _follow(query: StreamingQuery, seen: _Totals, stop: Callable[[], bool]) -> None:

@@ -192,12 +192,15 @@ def test_a_query_is_started_again_where_its_process_was_too_late(
     monkeypatch.setattr(streaming, "_write", write)
     lab = Lab(tmp_path / "lab", XML)
     options = StreamOptions(show=print, available_now=True)
+    waits: list[float] = []
     if ends:
-        stream(cast(Any, None), lab.open(), None, options)
+        stream(cast(Any, None), lab.open(), None, options, pause=waits.append)
     else:
         with pytest.raises(RuntimeError):
-            stream(cast(Any, None), lab.open(), None, options)
+            stream(cast(Any, None), lab.open(), None, options, pause=waits.append)
     assert len(made) == starts
+    # Each start waits longer than the one before it.
+    assert round(sum(waits)) == {1: 0, 3: 30}[starts]
 
 
 def test_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
