@@ -2,5 +2,6 @@
 
 * ``row_encoder``: rows to messages.
 * ``writers``: staging messages in tasks; committing those of the successful attempts.
+* ``sequences``: the sequence numbers of a stream's batches.
 * ``staging``: the staging directory of a write, and its owner.
 """
