@@ -13,6 +13,7 @@ sowctl-python(7).
 * ``work_directories``: temporary directories that are removed also after a kill.
 * ``lockwait``: waiting for a lock of flock(2).
 * ``interrupts``: delaying signals while locks and files are between two states.
+* ``forked_process``: forks of this process that do a part of its work.
 * ``open_files``: files kept open between operations, closed together.
 * ``checksum``: CRC-32 by the processor's instructions.
 * ``structs``: Structs that ``help()`` can show.

@@ -7,7 +7,6 @@ In the order of a query:
 * ``keytext``: the text of a key, parsed.
 * ``keyhistory``: the versions of single keys, from a store or the journals.
 * ``scan``: opening a target, planning, and executing the plan, in one process or several.
-* ``forked_process``: a child process for a part of a long scan.
 * ``plan``: the plan of a query as a value: by keys, by indexes, or by a full scan.
 * ``figures``: the cost figures of plans, each with its measurement.
 * ``conditions``: the conditions of a filter that memo indexes can answer.

@@ -19,7 +19,7 @@ import numpy as np
 
 from sowctl.engine.search.blocks import BlockColumnReader, RecordBlock, build_line_block
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.engine.search.forked_process import ForkedProcess, count_processors
+from sowctl.forked_process import can_fork, count_processors, start_process
 from sowctl.memo.builder import ColumnBuilder
 from sowctl.messages.base import build_column_extractor
 from sowctl.messages.template_columns import find_template_reader
@@ -126,18 +126,20 @@ def _read_from_file(
 ) -> list[ColumnBuilder] | None:
     """The values of all records that the file shows; None where some record is not what was expected there."""
     count = len(whole)
-    if count < QUERY_LIMITS.parallel_min_records or count_processors() < QUERY_LIMITS.default_processes:
+    small = count < QUERY_LIMITS.parallel_min_records
+    if small or not can_fork() or count_processors() < QUERY_LIMITS.default_processes:
         return _read_part(whole, fields, 0, count, on_read)
     middle = count // 2
     # The snapshot of this process holds the pages that both read; the other never asks LMDB, which no fork may.
-    other = ForkedProcess(lambda results: pickle.dump(_read_part(whole, fields, middle, count), results))
+    other = start_process(lambda send: send(pickle.dumps(_read_part(whole, fields, middle, count))), spooled=True)
     try:
         columns = _read_part(whole, fields, 0, middle, on_read)
-        results = other.wait_for_results()
+        found = other.receive() if other is not None and other.wait_for_success() else None
         # The bytes come from a fork of this very process.
-        more = _read_part(whole, fields, middle, count) if results is None else pickle.load(results)
+        more = _read_part(whole, fields, middle, count) if found is None else pickle.loads(found)
     finally:
-        other.terminate()
+        if other is not None:
+            other.terminate()
     if columns is None or more is None:
         return None
     for column, behind in zip(columns, more, strict=True):

@@ -15,13 +15,12 @@ from __future__ import annotations
 import marshal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from sowctl.engine.reports import QueryStatistics
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.engine.search.forked_process import ForkedProcess, count_processors
 from sowctl.engine.search.plan import (
     MEMO_INDEX,
     Plan,
@@ -36,6 +35,7 @@ from sowctl.engine.sources.source import MatchedPairs, Pairs, Source, StoredSour
 from sowctl.engine.topics.positions import add_replay_hint
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import DamageError, SowError
+from sowctl.forked_process import SendFunction, can_fork, count_processors, start_process
 from sowctl.identity.keyspace import compute_part_bounds
 from sowctl.store.codec import extract_payloads
 from sowctl.store.integrity import require_full_length
@@ -302,7 +302,7 @@ def read_statistics(
         whole,
         base.path is not None,
         reopens,
-        count_processors() if reopens else 0,
+        count_processors() if reopens and can_fork() else 0,
         kind.filterable,
         lasting,
         whole and not base.hides and not (base.memtable is not None and len(base.memtable)),
@@ -378,18 +378,17 @@ class PartProcess:
     ) -> None:
         self.start, self.stop = start, stop
         self._narrowing = question.narrowing
-        self._process = ForkedProcess(
-            lambda results: self._read_part(results, instance, target, question.matcher, size)
+        self._process = start_process(
+            lambda send: self._read_part(send, instance, target, question.matcher, size), spooled=True
         )
-        self._found: IO[bytes] | None = None
 
-    def _read_part(self, results: IO[bytes], instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
+    def _read_part(self, send: SendFunction, instance: Instance, target: Target, matcher: Matcher, size: int) -> None:
         """Do the work of the second process."""
         with closing(open_source(instance, target, None)) as opened:
             source = opened.stored_source
             assert source is not None
             # First of all, which state it saw: the first process takes the rest only if it is its own state, too.
-            marshal.dump(_read_state(source), results)
+            send(marshal.dumps(_read_state(source)))
             counts = QueryStatistics(source.topic, source.message_type)
             marks = matcher.build_marks(source.meta.records)
             runs = source.read_runs(min(size, QUERY_LIMITS.read_batch_records), self.start, self.stop, marks)
@@ -398,19 +397,19 @@ class PartProcess:
             if self._narrowing is not None:
                 found, told = self._narrowing.reduce_part(matcher.type, found)
             for pairs in found:
-                marshal.dump(pairs, results)
-            marshal.dump((counts.examined, counts.matched, source.scanned, told), results)
+                send(marshal.dumps(pairs))
+            send(marshal.dumps((counts.examined, counts.matched, source.scanned, told)))
 
     def wait_for_success(self, source: StoredSource) -> bool:
         """Wait for the end of the process: whether it saw what ``source`` shows, and read all of it."""
         # Where it did not do its work, the first process reads that part itself.
-        self._found = self._process.wait_for_results()
-        return self._found is not None and bool(marshal.load(self._found) == _read_state(source))
+        if self._process is None or not self._process.wait_for_success():
+            return False
+        return bool(self._receive_item() == _read_state(source))
 
     def read_results(self, source: StoredSource, counts: QueryStatistics) -> Iterator[Pairs]:
         """Yield the records that the process found; then its counts are added."""
-        assert self._found is not None
-        while len(item := marshal.load(self._found)) == 2:
+        while len(item := self._receive_item()) == 2:
             yield item
         counts.examined += item[0]
         counts.matched += item[1]
@@ -420,4 +419,11 @@ class PartProcess:
 
     def terminate(self) -> None:
         """End the process, should it still run, and forget its results."""
-        self._process.terminate()
+        if self._process is not None:
+            self._process.terminate()
+
+    def _receive_item(self) -> Any:
+        assert self._process is not None
+        frame = self._process.receive()
+        assert frame is not None  # the last item is known by its length
+        return marshal.loads(frame)

@@ -10,17 +10,16 @@ held.
 
 from __future__ import annotations
 
-import gc
 import os
-import signal
 import struct
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sowctl.errors import InputError, LimitError, SowError, StorageError, UsageError
+from sowctl.forked_process import ForkedProcess, ProcessLostError, SendFunction, can_fork, count_processors
 from sowctl.messages.base import MAX_MESSAGE_BYTES, find_single_pass
 from sowctl.messages.framing.chunks import Chunk
 from sowctl.messages.framing.cutters import BYTE_ORDER_MARK, LineCutter, compute_line_offsets, number_places
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 
 READ_BLOCK_BYTES = 90 << 10
 """Bytes read at a time; larger buffers come from the system page by page, every time."""
-_PART_HEADER = struct.Struct("<QQQ")
-"""Lines of a segment, and the bytes that follow: what went wrong, and the output."""
+_LINE_COUNT = struct.Struct("<Q")
 
 
 class EvalLimits(Struct):
@@ -275,37 +273,9 @@ def _parse_instant(text: str | None) -> int | None:
 
 def count_processes(size: int, *, least: int = 4 * EVAL_LIMITS.segment_bytes) -> int:
     """Return how many processes a file of ``size`` bytes is worth."""
-    if size < least or not sys.platform.startswith("linux"):
+    if size < least or not can_fork():
         return 1
-    return min(len(os.sched_getaffinity(0)), 8)
-
-
-class EvalChild:
-    """One child process and the pipe from it."""
-
-    def __init__(self, pid: int, stream: BinaryIO) -> None:
-        self.pid = pid
-        self.stream = stream
-
-    def receive_part(self) -> EvalPart:
-        """Receive the result of the child's next segment. Raises StorageError ``SOW-QRY-020`` if the process is
-        gone.
-        """
-        head = self.stream.read(_PART_HEADER.size)
-        if len(head) < _PART_HEADER.size:
-            raise StorageError("SOW-QRY-020", "a process that was reading a part of the file terminated")
-        lines, *sizes = _PART_HEADER.unpack(head)
-        facts, output = map(self.stream.read, sizes)
-        return EvalPart(output, *_decode_troubles(facts, lines))
-
-    def end_process(self) -> None:
-        """End the process, finished or not."""
-        self.stream.close()
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        os.waitpid(self.pid, 0)
+    return min(max(count_processors(), 1), 8)
 
 
 def evaluate_file(
@@ -317,17 +287,17 @@ def evaluate_file(
     """
     segment = EVAL_LIMITS.segment_bytes
     segments = -(-(stop - start) // segment)
-    workers: list[EvalChild] = []
+    workers: list[ForkedProcess] = []
     try:
         for number in range(count):
             spans = [
                 (start, start + at * segment, min(stop, start + (at + 1) * segment), stop)
                 for at in range(number, segments, count)
             ]
-            workers.append(_fork_child(evaluator, name, descriptor, spans))
+            workers.append(ForkedProcess(partial(_send_parts, evaluator, name, descriptor, spans)))
         line = 0
         for number in range(segments):
-            part = workers[number % count].receive_part()
+            part = _receive_part(workers[number % count])
             for refused in part.rejected:
                 refused.line += line
             if part.error is not None and "line" in part.error.facts:
@@ -338,7 +308,7 @@ def evaluate_file(
                 return
     finally:
         for worker in workers:
-            worker.end_process()
+            worker.terminate()
 
 
 def _shift_lines(part: EvalPart, name: str, lines: int) -> None:
@@ -354,43 +324,41 @@ SegmentSpan = tuple[int, int, int, int]
 """Where the input begins, nominal start and end of the segment, and where the input ends."""
 
 
-def _fork_child(evaluator: Evaluator, name: str, descriptor: int, spans: list[SegmentSpan]) -> EvalChild:
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(writing)
-        return EvalChild(pid, os.fdopen(reading, "rb", buffering=READ_BLOCK_BYTES))
-    # The child: it must never return into the caller's code, nor flush the streams that it shares.
+def _send_parts(evaluator: Evaluator, name: str, descriptor: int, spans: list[SegmentSpan], send: SendFunction) -> None:
+    """Evaluate segments in a forked process, and send two frames for each: lines and troubles, and the output."""
+    for span in spans:
+        part = _evaluate_segment(evaluator, name, descriptor, span)
+        troubles = b""
+        if part.rejected or part.error is not None:
+            import pickle
+
+            troubles = pickle.dumps((part.rejected, part.error))
+        send(_LINE_COUNT.pack(part.lines), troubles)
+        send(part.output)
+
+
+def _receive_part(worker: ForkedProcess) -> EvalPart:
+    """Receive the result of a process's next segment.
+
+    Raises what went wrong there; StorageError ``SOW-QRY-020`` if the process is gone.
+    """
     try:
-        os.close(reading)
-        gc.disable()
-        with os.fdopen(writing, "wb") as stream:
-            for span in spans:
-                _send_part(stream, _evaluate_segment(evaluator, name, descriptor, span))
-    except BaseException:
-        os._exit(1)
-    os._exit(0)
-
-
-def _send_part(stream: BinaryIO, part: EvalPart) -> None:
-    facts = b""
-    if part.rejected or part.error is not None:
-        import pickle
-
-        facts = pickle.dumps((part.rejected, part.error))
-    stream.write(_PART_HEADER.pack(part.lines, len(facts), len(part.output)))
-    stream.write(facts)
-    stream.write(part.output)
-    stream.flush()
+        facts, output = worker.receive(), worker.receive()
+    except ProcessLostError:
+        facts = output = None
+    if facts is None or output is None:
+        raise StorageError("SOW-QRY-020", "a process that was reading a part of the file terminated")
+    (lines,) = _LINE_COUNT.unpack_from(facts)
+    return EvalPart(output, *_decode_troubles(facts[_LINE_COUNT.size :], lines))
 
 
 def _decode_troubles(facts: bytes, lines: int) -> tuple[list[Rejected], int, SowError | None]:
-    """Decode a child's facts of its segment: refused messages, lines, and error."""
+    """Decode what a process says of its segment: refused messages, lines, and error."""
     if not facts:
         return [], lines, None
     import pickle
 
-    # The bytes come from a child of this very process.
+    # The bytes come from a fork of this very process.
     rejected, error = pickle.loads(facts)
     return rejected, lines, error
 

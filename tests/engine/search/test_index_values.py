@@ -10,8 +10,8 @@ import pytest
 from sowctl.engine.search import index_values
 from sowctl.engine.search.blocks import BlockColumnReader
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.engine.search.forked_process import ForkedProcess
 from sowctl.errors import InputError
+from sowctl.forked_process import ForkedProcess
 from sowctl.memo.format import MemoFile, MemoKind
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.snapshot import Snapshot
@@ -42,16 +42,20 @@ def _built(lab: Lab) -> dict[str, bytes]:
 
 def test_every_way_makes_the_same_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_values, "count_processors", lambda: 2)
+    monkeypatch.setattr(index_values, "can_fork", lambda: True)
     forks: list[bool] = []
-    original = ForkedProcess.wait_for_results
-    monkeypatch.setattr(
-        ForkedProcess, "wait_for_results", lambda self: forks.append((r := original(self)) is not None) or r
-    )
+    original = ForkedProcess.wait_for_success
+    monkeypatch.setattr(ForkedProcess, "wait_for_success", lambda self: forks.append(original(self)) or forks[-1])
     alone = _built(lab)
     monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 100)
     assert _built(lab) == alone
     assert forks == [True]
-    monkeypatch.setattr(ForkedProcess, "_run", lambda *_: os._exit(9))
+    parent, reads = os.getpid(), index_values.IndexFieldReader.build_columns
+    monkeypatch.setattr(
+        index_values.IndexFieldReader,
+        "build_columns",
+        lambda self: reads(self) if os.getpid() == parent else os._exit(9),
+    )
     assert _built(lab) == alone
     assert forks == [True, False]
     monkeypatch.setattr(Snapshot, "read_record_offsets", lambda _: None)
@@ -80,6 +84,7 @@ def test_lines_of_few_shapes_make_the_files_of_values(tmp_path: Path, monkeypatc
     for large in (100, 1 << 40):
         monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", large)
         monkeypatch.setattr(index_values, "count_processors", lambda: 2)
+        monkeypatch.setattr(index_values, "can_fork", lambda: True)
         assert _built(lab) == by_shapes
     monkeypatch.setattr(BlockColumnReader, "read_by_template", lambda *_: None)
     assert _built(lab) == by_shapes
@@ -94,6 +99,7 @@ def test_an_unreadable_record_spoils_every_column(tmp_path: Path, monkeypatch: p
         lab.publish("t", message(n=number), sow_key=f"K{number}")
     lab.publish("t", '{"n":', sow_key="bad")
     monkeypatch.setattr(index_values, "count_processors", lambda: 2)
+    monkeypatch.setattr(index_values, "can_fork", lambda: True)
     monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", large)
     with pytest.raises(InputError):
         lab.query("t", "/n > 5 AND /m IS NULL", index_from=0)

@@ -153,6 +153,7 @@ def test_the_plan_that_is_printed_is_the_one_that_is_executed(lab: Lab, monkeypa
     """One process, where two would read row by row."""
     monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 100)
     monkeypatch.setattr(scan, "count_processors", lambda: 2)
+    monkeypatch.setattr(scan, "can_fork", lambda: True)
     lab.publish("t", *(message(id=n, a=n) for n in range(300)))
     for least, processes in ((300, 1), (301, 2)):
         monkeypatch.setattr(QUERY_LIMITS, "lasting_top_k_min_records", least)

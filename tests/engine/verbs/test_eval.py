@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
 from unittest import mock
 
 import pytest
@@ -26,6 +25,7 @@ from sowctl.engine.verbs.eval import (
 )
 from sowctl.errors import LimitError, StorageError, UsageError
 from sowctl.expressions.environment import Environment
+from sowctl.forked_process import ForkedProcess, Work
 from sowctl.messages.framing.frames import FrameReader
 from tests.support.examples import examples
 
@@ -167,12 +167,12 @@ def test_a_process_that_ends_early_is_an_error_and_none_is_left(tmp_path: Path) 
 
     begun: list[int] = []
 
-    class Noted(verb.EvalChild):
-        def __init__(self, pid: int, stream: BinaryIO) -> None:
-            super().__init__(pid, stream)
-            begun.append(pid)
+    class Noted(ForkedProcess):
+        def __init__(self, work: Work) -> None:
+            super().__init__(work)
+            begun.append(self.pid)
 
-    with mock.patch.object(verb, "EvalChild", Noted), pytest.raises(StorageError) as caught:
+    with mock.patch.object(verb, "ForkedProcess", Noted), pytest.raises(StorageError) as caught:
         _of_file(path, Dying("/a", Environment(lambda: 0)), 2, 2000)
     assert caught.value.code == "SOW-QRY-020"
     assert len(begun) == 2
@@ -181,6 +181,25 @@ def test_a_process_that_ends_early_is_an_error_and_none_is_left(tmp_path: Path) 
             os.waitpid(pid, os.WNOHANG)
 
 
-def test_small_files_are_not_worth_a_second_process() -> None:
+def test_what_goes_wrong_in_a_process_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "big.ndjson"
+    path.write_bytes(b'{"a":1}\n' * 1000)
+
+    class Failing(Evaluator):
+        def evaluate_chunk(self, *arguments: object) -> EvalPart:  # type: ignore[override]
+            raise LimitError("SOW-EXP-001", "no more")
+
+    with pytest.raises(LimitError) as caught:
+        _of_file(path, Failing("/a", Environment(lambda: 0)), 2, 2000)
+    assert (caught.value.code, caught.value.message) == ("SOW-EXP-001", "no more")
+
+
+def test_small_files_are_not_worth_a_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "can_fork", lambda: True)
     assert count_processes(1 << 20) == 1
     assert count_processes(1 << 30) == min(len(os.sched_getaffinity(0)), 8)
+
+
+def test_a_process_with_threads_evaluates_a_file_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("threading.active_count", lambda: 2)
+    assert count_processes(1 << 30) == 1

@@ -149,7 +149,7 @@ def test_it_ends_with_its_use_though_its_input_does_not(preparer: Preparer) -> N
     waits: list[int] = []
     coming = process.receive_batches("in", lambda: waits.append(1))
     assert [next(coming).payloads for _ in range(3)] == [[b'{"id":1}']] * 3
-    child = process._child
+    child = process.pid
     coming.close()  # type: ignore[attr-defined]
     process.close()
     process.close()
@@ -162,7 +162,7 @@ def test_an_end_from_outside_is_an_error(preparer: Preparer) -> None:
     with closing(process):
         coming = process.receive_batches("in", lambda: None)
         assert next(coming).payloads == [b'{"id":1}']
-        os.kill(process._child, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(StorageError, match="terminated") as told:
             next(coming)
     assert told.value.code == "SOW-PUB-027"
