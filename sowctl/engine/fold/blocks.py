@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from sowctl.identity.keyspace import Words, read_words, split_words
 from sowctl.journal.entries import TEXT_COLUMNS, TEXT_NAMES, EntryBatch, Texts
 from sowctl.journal.format import DELETE, NO_PUBLISHER, UNKEYED_FLAG
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from sowctl.store.codec import Record
     from sowctl.values.times import Micros
     from sowctl.values.topicref import TopicRef
+
+
+class EntrySpan(Struct, frozen=True):
+    """The entries to fold: ``after < txid <= until``, and not later than ``at`` (microseconds) where that is given."""
+
+    after: int
+    until: int
+    at: int | None = None
 
 
 def _find_txid_span(block: Block, after: int, until: int | None) -> tuple[int, int]:

@@ -18,8 +18,14 @@ import heapq
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sowctl.engine.fold.blocks import build_entry_mask, find_entry_places, read_values_at, read_winner_values
-from sowctl.engine.fold.journal_fold import EntrySpan, LastPerKey
+from sowctl.engine.fold.blocks import (
+    EntrySpan,
+    build_entry_mask,
+    find_entry_places,
+    read_values_at,
+    read_winner_values,
+)
+from sowctl.engine.fold.last_per_key import LastPerKey
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.identity.keyspace import read_words
 from sowctl.journal.format import DELETE, INSERTED_FLAG, NO_PUBLISHER

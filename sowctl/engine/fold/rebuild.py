@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.apply import apply_to_transaction
-from sowctl.engine.fold.journal_fold import EntrySpan, RecordCheck, fold_journal
+from sowctl.engine.fold.blocks import EntrySpan
+from sowctl.engine.fold.journal_fold import RecordCheck, fold_journal
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.runs import remove_runs
 from sowctl.engine.reports import ReplayReport

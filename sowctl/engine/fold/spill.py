@@ -11,7 +11,7 @@ import marshal
 import os
 import pickle
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.errors import StorageError
-from sowctl.identity.keyspace import compute_stable_order, iterate_parts, read_words
+from sowctl.identity.keyspace import compute_stable_order, find_last_occurrences, iterate_parts, read_words
 
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys of 8 bytes and stored values, in parallel."""
@@ -114,14 +114,44 @@ class SortBuckets:
 
     def iterate_sorted(self, size: int) -> Iterator[Pairs]:
         """Yield everything in key order, in parts of at most ``size`` pairs."""
-        # Buckets are ascending ranges of keys, so sorting one after the other sorts everything.
-        for bucket in range(self._count):
-            raw, values = self._load_bucket(bucket)
-            keys = self._np.frombuffer(raw, dtype=">u8")
-            order = compute_stable_order(keys.astype(self._np.uint64))
+        return self._iterate_chosen(size, compute_stable_order)
+
+    def iterate_last(self, size: int) -> Iterator[Pairs]:
+        """As :meth:`iterate_sorted`, of every key the value that was added last."""
+        return self._iterate_chosen(size, find_last_occurrences)
+
+    def _iterate_chosen(self, size: int, choose: Callable[[Any], Any]) -> Iterator[Pairs]:
+        for keys, values in self._iterate_buckets():
+            order = choose(keys.astype(self._np.uint64))
             for start in range(0, len(order), size):
                 part = order[start : start + size]
                 yield read_words(keys[part]), [values[place] for place in part.tolist()]
+
+    def iterate_timelines(self, size: int) -> Iterator[list[tuple[bytes, list[bytes]]]]:
+        """All values of every key, as they were added, in key order; some keys with about ``size`` values at a time."""
+        for keys, values in self._iterate_buckets():
+            order = compute_stable_order(keys.astype(self._np.uint64))
+            ordered = keys[order]
+            starts = self._np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+            ends = [0, *starts.tolist(), len(order)] if len(order) else []
+            names = read_words(ordered[ends[:-1]]) if ends else []
+            in_order = [values[place] for place in order.tolist()]
+            some: list[tuple[bytes, list[bytes]]] = []
+            first = 0
+            for name, (start, stop) in zip(names, pairwise(ends), strict=True):
+                some.append((name, in_order[start:stop]))
+                if stop - first >= size:
+                    yield some
+                    some, first = [], stop
+            if some:
+                yield some
+
+    def _iterate_buckets(self) -> Iterator[tuple[Any, list[bytes]]]:
+        """Keys (as their bytes lie in memory) and values, bucket by bucket: what is sorted in each is sorted in all."""
+        # Buckets are ascending ranges of keys.
+        for bucket in range(self._count):
+            raw, values = self._load_bucket(bucket)
+            yield self._np.frombuffer(raw, dtype=">u8"), values
 
     def _spill_bucket(self, bucket: int) -> None:
         try:

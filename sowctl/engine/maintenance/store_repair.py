@@ -15,15 +15,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sowctl.engine.fold.blocks import read_winner_values
-from sowctl.engine.fold.journal_fold import (
-    EntrySpan,
-    LastPerKey,
-    append_sorted,
-    fold_journal,
-)
+from sowctl.engine.fold.blocks import EntrySpan, read_winner_values
+from sowctl.engine.fold.journal_fold import append_sorted, fold_journal
+from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, LastPerKey, fold_last_per_key
 from sowctl.engine.fold.limits import FOLD_LIMITS
-from sowctl.engine.fold.spill import Pairs, SortBuckets
+from sowctl.engine.fold.spill import Pairs
 from sowctl.engine.maintenance.compaction import remove_offset_list
 from sowctl.engine.reports import RepairItem, RepairReport
 from sowctl.engine.topics.positions import (
@@ -312,10 +308,9 @@ class StoreRepair:
             self._restored = self._winners
             self._folded = [loss for loss in found if loss.versions]
         else:
-            with SortBuckets(self._path.parent, self._estimate_restored_bytes(), FOLD_LIMITS.bucket_bytes) as buckets:
-                if len(self._winners):
-                    self._restore_records(buckets, meta.removal_mark if meta is not None else 0)
-                append_sorted(builder, self._merge_records(salvage, buckets))
+            restored = self._restore_records(meta.removal_mark if meta is not None else 0)
+            fresh = fold_last_per_key(restored, self._path.parent, self._estimate_restored_bytes())
+            append_sorted(builder, self._merge_records(salvage, fresh))
             for part in _read_version_parts(salvage):
                 builder.append_versions(part)
         builder.flush()
@@ -335,11 +330,14 @@ class StoreRepair:
 
     def _estimate_restored_bytes(self) -> int:
         """Return about how many bytes of values are restored."""
-        return self._bytes * len(self._winners) // max(self._entries, 1) + 96 * len(self._winners)
+        count = len(self._winners)
+        return self._bytes * count // max(self._entries, 1) + ENTRY_OVERHEAD_BYTES * count
 
-    def _restore_records(self, buckets: SortBuckets, removed_until: int) -> None:
+    def _restore_records(self, removed_until: int) -> Iterator[Pairs]:
         """The records of the winning entries, but for those whose lifetime was over when such were removed."""
         log, topic = self._log, self._topic
+        if not len(self._winners):
+            return
         assert log is not None
         assert topic is not None
         restored = []
@@ -349,11 +347,11 @@ class StoreRepair:
             pairs = zip(*read_winner_values(block, self._winners), strict=True)
             back = [(key, value) for key, value in pairs if not 0 < read_expiration(value) <= removed_until]
             if back:
-                buckets.add_values(b"".join(key for key, _ in back), [value for _, value in back])
+                yield [key for key, _ in back], [value for _, value in back]
                 restored += [read_stamps(value)[0] for _, value in back]
         self._restored = self._np.array(restored, dtype=self._np.uint64)
 
-    def _merge_records(self, salvage: Salvage, buckets: SortBuckets) -> Iterator[Pairs]:
+    def _merge_records(self, salvage: Salvage, restored: Iterator[Pairs]) -> Iterator[Pairs]:
         """Merge sound and restored records in key order."""
         dropped = set(read_words(self._dropped.astype(">u8")))
         kept = (
@@ -362,11 +360,7 @@ class StoreRepair:
             for key, value in zip(keys, values, strict=True)
             if key not in dropped
         )
-        fresh = (
-            (key, value)
-            for part in buckets.iterate_sorted(FOLD_LIMITS.fold_part_records)
-            for key, value in zip(*part, strict=True)
-        )
+        fresh = ((key, value) for part in restored for key, value in zip(*part, strict=True))
         # Both come in key order, and no key is in both: a builder takes nothing else.
         pairs = merge(kept, fresh)
         while part := list(islice(pairs, FOLD_LIMITS.fold_part_records)):

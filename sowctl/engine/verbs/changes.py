@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.extensions.functions import load_functions
+from sowctl.engine.fold.blocks import EntrySpan
 from sowctl.engine.fold.changefeed import ChangeRow, Lifetimes, iterate_changes
-from sowctl.engine.fold.journal_fold import EntrySpan
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.search.keytext import read_key_options

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict, replace
 
 from sowctl.engine.bulk.staging import hold_staging_area
-from sowctl.engine.fold.journal_fold import EntrySpan, RecordCheck, append_sorted
+from sowctl.engine.fold.blocks import EntrySpan
+from sowctl.engine.fold.journal_fold import RecordCheck, append_sorted
 from sowctl.engine.fold.rebuild import RebuildResult, RecordCheckFactory, assemble_store
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.topics.positions import build_definition, open_log

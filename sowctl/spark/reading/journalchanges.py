@@ -18,6 +18,7 @@ from sowctl.arrow import arrays
 from sowctl.arrow.entries import EntryColumns, build_entry_column
 from sowctl.arrow.inference import build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
+from sowctl.engine.fold.blocks import EntrySpan
 from sowctl.engine.fold.changefeed import (
     CHANGE_ROW_TYPES,
     LastEntries,
@@ -27,7 +28,6 @@ from sowctl.engine.fold.changefeed import (
     read_block_changes,
     read_records_at,
 )
-from sowctl.engine.fold.journal_fold import EntrySpan
 from sowctl.errors import UsageError
 from sowctl.journal.stretch import Segment, Stretch
 from sowctl.remote.place import RemotePath

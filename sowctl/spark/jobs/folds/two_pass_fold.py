@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.engine.fold.blocks import read_winner_values
-from sowctl.engine.fold.journal_fold import EntrySpan, LastPerKey
+from sowctl.engine.fold.blocks import EntrySpan, read_winner_values
+from sowctl.engine.fold.last_per_key import LastPerKey
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Pairs, encode_part
 from sowctl.identity.keyspace import iterate_parts, read_words

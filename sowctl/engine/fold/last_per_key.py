@@ -1,0 +1,176 @@
+"""The fold "the last entry of each key counts", in bounded memory.
+
+It has two forms, because payloads are what costs:
+
+* :class:`LastPerKey` reads columns alone, 17 bytes of each key, and says which entries are the last ones. Where entries
+  can be read twice, only those are made into stored values. Of rebuilds, repairs, change feeds and Spark's tasks.
+* :func:`fold_last_per_key` and :func:`fold_timelines` take stored values and give back, in key order, the last one of
+  every key, or all of every key. In memory up to a bound, then in temporary files by ranges of keys, each of which is
+  folded by itself. Of rebuilds, and of bulk loads of topics without a journal.
+
+A live topic's fold is the memtable (:mod:`~sowctl.engine.fold.memtable`), which is asked between two entries. Ruled by
+``sow-journal(5)``, From a store's record to its column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sowctl.engine.fold.blocks import EntrySpan, build_entry_mask
+from sowctl.engine.fold.limits import FOLD_LIMITS
+from sowctl.engine.fold.spill import Pairs, SortBuckets
+from sowctl.engine.topics.retention import Retention, encode_version, extend_versions
+from sowctl.identity.keyspace import find_last_occurrences
+from sowctl.journal.format import PUBLISH
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Block
+    from sowctl.values.topicref import TopicRef
+
+ENTRY_OVERHEAD_BYTES = 96
+"""Bytes of an entry in memory besides its payload, about."""
+Timeline = tuple[bytes, list[bytes]]
+"""A key, and its stored values in txid order; tombstones among them."""
+
+
+def fold_last_per_key(
+    parts: Iterable[Pairs], directory: Path, expected: int, limit: int | None = None
+) -> Iterator[Pairs]:
+    """The last stored value of every key, in key order; a tombstone is one, too.
+
+    Values of a key come in txid order. ``expected``: their bytes, about. Up to ``limit`` of them (default:
+    ``bucket_bytes``) stay in memory; more go to files without a name in ``directory``. Raises StorageError
+    ``SOW-ENG-040``.
+    """
+    with SortBuckets(directory, expected, FOLD_LIMITS.bucket_bytes if limit is None else limit) as buckets:
+        for keys, values in parts:
+            buckets.add_values(b"".join(keys), values)
+        yield from buckets.iterate_last(FOLD_LIMITS.fold_part_records)
+
+
+def fold_timelines(
+    parts: Iterable[Pairs], directory: Path, expected: int, limit: int | None = None
+) -> Iterator[list[Timeline]]:
+    """As :func:`fold_last_per_key`, all values of every key, some keys at a time."""
+    with SortBuckets(directory, expected, FOLD_LIMITS.bucket_bytes if limit is None else limit) as buckets:
+        for keys, values in parts:
+            buckets.add_values(b"".join(keys), values)
+        yield from buckets.iterate_timelines(FOLD_LIMITS.fold_part_records)
+
+
+class RetainedRecords(NamedTuple):
+    """Records of a topic with History, in key order, and the older versions that are kept of their keys."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    versions: list[tuple[bytes, bytes]]
+
+
+def retain_versions(timelines: Iterable[Timeline], rule: Retention) -> RetainedRecords:
+    """Apply the retention rule to all entries of keys."""
+    found = RetainedRecords([], [], [])
+    for key, values in timelines:
+        # The rule sees the entries of a key as live writes did, and so keeps the same versions.
+        versions = extend_versions([], values, rule)
+        if not versions[-1].tombstone:
+            found.keys.append(key)
+            found.values.append(versions.pop().value)
+        # A key that was deleted last has no record; its tombstone is kept among the versions.
+        for version in versions:
+            found.versions.append((key, encode_version(key, version)))
+    return found
+
+
+class LastPerKey:
+    """The first pass: for every key the txid of its last entry, and whether that is a publish."""
+
+    def __init__(self) -> None:
+        import numpy
+
+        self._np = numpy
+        self._keys: list[Any] = []
+        self._txids: list[Any] = []
+        self._publishes: list[Any] = []
+        self._held = 0
+        self.entries = 0
+        self.latest = 0
+        self.last_txid = 0
+
+    def add_block(self, block: Block, ref: TopicRef, span: EntrySpan) -> int:
+        """Take a block's entries in; returns the bytes of their payloads."""
+        np, columns = self._np, block.decode_numpy_columns()
+        txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
+        keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
+        # Chosen by the function that memtables and Spark's jobs ask, so a fold takes the entries that they take.
+        chosen = build_entry_mask(block, (ref,), after=span.after, until=span.until, at=span.at)
+        if chosen is not None:
+            txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]
+            times, lengths = times[chosen], lengths[chosen]
+        if not len(txids):
+            return 0
+        # Of an entry, 17 bytes are kept: key, txid, operation. Payloads are read in the second pass, of winners alone.
+        self._keys.append(keys.astype(np.uint64))
+        self._txids.append(txids)
+        self._publishes.append(operations == PUBLISH)
+        self.entries += len(txids)
+        self._held += len(txids)
+        self.latest = max(self.latest, int(times[-1]))
+        self.last_txid = int(txids[-1])
+        # Memory grows with the number of keys, not of entries.
+        if self._held > FOLD_LIMITS.compact_entries:
+            self._forget_superseded()
+        return int(lengths.sum(dtype=np.int64))
+
+    def add_columns(self, keys: Any, txids: Any, publishes: Any, *, entries: int, latest: int, last_txid: int) -> None:
+        """Take in the :meth:`list_columns` of another one, whose entries all stand behind those that were added
+        before.
+        """
+        self._keys.append(keys)
+        self._txids.append(txids)
+        self._publishes.append(publishes)
+        self.entries += entries
+        self._held += len(keys)
+        self.latest = max(self.latest, latest)
+        self.last_txid = last_txid
+        if self._held > FOLD_LIMITS.compact_entries:
+            self._forget_superseded()
+
+    def list_columns(self) -> tuple[Any, Any, Any]:
+        """Keys, the txid of the last entry of each, and whether it is a publish, by txid: numpy arrays."""
+        if not self._keys:
+            nothing = self._np.zeros(0, dtype=self._np.uint64)
+            return nothing, nothing, nothing.astype(bool)
+        self._held = FOLD_LIMITS.compact_entries + 1
+        self._forget_superseded()
+        return self._keys[0], self._txids[0], self._publishes[0]
+
+    def _forget_superseded(self) -> None:
+        np = self._np
+        if len(self._keys) <= 1 and self._held <= FOLD_LIMITS.compact_entries:
+            return
+        # One column after the other, so that none but the present one is held twice.
+        keys = np.concatenate(self._keys)
+        self._keys = []
+        kept = find_last_occurrences(keys)
+        kept.sort()  # in txid order again, which the second pass looks them up in
+        self._keys = [keys[kept]]
+        del keys
+        self._txids = [np.concatenate(self._txids)[kept]]
+        self._publishes = [np.concatenate(self._publishes)[kept]]
+        # Counts from zero again: compacting pays only after as many new entries, or a journal of distinct keys would be
+        # sorted again for every block.
+        self._held = 0
+
+    def build_table(self) -> tuple[Any, Any, Any]:
+        """Keys in their order, the txid of the last entry of each, and whether it is a publish: numpy arrays."""
+        keys, txids, publishes = self.list_columns()
+        order = keys.argsort()
+        return keys[order], txids[order], publishes[order]
+
+    def list_record_txids(self) -> Any:
+        """The txids of the records that are left, ascending, as a numpy array."""
+        _, txids, publishes = self.list_columns()
+        # A deletion that is a key's last entry wins over what came before it and leaves no record itself.
+        return txids if publishes.all() else txids[publishes]
