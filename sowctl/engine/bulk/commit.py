@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sowctl.engine.bulk import outcomes
-from sowctl.engine.bulk.entries import build_staged_entries, fold_bucket
+from sowctl.engine.bulk.entries import build_staged_entries
 from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.merge import order_segments, write_rest_deletions
 from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
-from sowctl.engine.fold.apply import apply_to_transaction
-from sowctl.engine.fold.memtable import Memtable
+from sowctl.engine.fold.apply import apply_last_values, apply_timelines
+from sowctl.engine.fold.blocks import encode_values
+from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, fold_last_per_key, fold_timelines
 from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.topics.expiration import count_expired
@@ -30,11 +31,13 @@ from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import hash_client_name
+from sowctl.identity.keyspace import join_words
 from sowctl.store.meta import NO_LINEAGE
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, StagingArea
+    from sowctl.engine.fold.spill import Pairs
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.journal.entries import EntryBatch
     from sowctl.store.write import WriteTxn
@@ -277,23 +280,29 @@ class _StagedCommit:
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
 
     def _write_store_directly(self, writer: StoreWriter) -> None:
-        """One transaction: buckets of the key space one after the other, in key order."""
-        size = sum(info.payload_bytes for info in self.segments)
+        """One transaction, in key order."""
+        size, count = sum(info.payload_bytes for info in self.segments), sum(info.entries for info in self.segments)
+        expected, limit = size + ENTRY_OVERHEAD_BYTES * count, BULK_LIMITS.commit_fold_bytes
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
-        buckets = max(1, -(-size // BULK_LIMITS.commit_bucket_bytes))
+        last, written, latest = base, 0, last_time
 
-        # All buckets in one transaction: without a journal, that is what makes the run all or nothing. A transaction is
-        # run once more where the file has to grow, so it changes nothing outside of itself.
-        def run(txn: WriteTxn) -> tuple[int, int]:
-            last, written, latest = base, 0, last_time
-            for number in range(buckets):
-                memtable = Memtable(history=writer.rule is not None)
-                # Each pass counts txids through the whole run, so that a message gets the same one whatever its bucket.
-                last, written = fold_bucket(memtable, self._build_entries(last_time), base, number, buckets)
-                if len(memtable):
-                    # Bucket after bucket, each in key order: pages of the store are touched once and in a row.
-                    apply_to_transaction(txn, memtable, txn.meta.applied, writer.rule)
-                    latest = max(latest, memtable.last_time)
+        def read_all() -> Iterator[Pairs]:
+            nonlocal last, written, latest
+            last, written = base, 0
+            for entries in self._build_entries(last_time):
+                yield join_words(entries.keys), encode_values(entries, range(last + 1, last + 1 + len(entries)))
+                last += len(entries)
+                written += sum(map(len, entries.payloads))
+                latest = entries.last_time
+
+        # All of it in one transaction: without a journal, that is what makes the run all or nothing. A transaction is
+        # run once more where the file has to grow, so it reads everything anew.
+        def run(txn: WriteTxn) -> None:
+            # In key order, so that pages of the store are touched once and in a row.
+            if writer.rule is None:
+                apply_last_values(txn, fold_last_per_key(read_all(), self.directory, expected, limit), count)
+            else:
+                apply_timelines(txn, fold_timelines(read_all(), self.directory, expected, limit), writer.rule)
             txn.set_applied_position(NO_LINEAGE, last)
             # The topic's time only rises: entries of a later run must not lie before these.
             txn.raise_last_time(latest)
@@ -302,9 +311,8 @@ class _StagedCommit:
                 txn.set_sequence(self.identity[0], self.sequence)
             if expired_at is not None:
                 remove_expired_batch(txn, expired_at)
-            return last, written
 
-        last, written = writer.store.write(run, pending=size)
+        writer.store.write(run, pending=size)
         writer.remove_expired_at = None
         self._count_outcomes(self.outcomes.codes, written)
         if last > base:

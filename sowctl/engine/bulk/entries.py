@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcomes, assign_block_times
 from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, STAGED_TEXTS, SegmentColumns
-from sowctl.engine.fold.blocks import encode_values
-from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, compute_entry_flags, compute_expirations
-from sowctl.identity.keyspace import find_part, split_words
 from sowctl.journal.entries import EntryBatch
 
 if TYPE_CHECKING:
@@ -93,23 +90,3 @@ def _restore_lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
         ExpirationInstant(value) if flag & EXPIRES_AT else value if flag & HAS_LIFETIME else None
         for value, flag in zip(values.tolist(), flags.tolist(), strict=True)
     ]
-
-
-def fold_bucket(
-    memtable: Memtable, found: Iterable[EntryBatch], base: int, number: int, buckets: int
-) -> tuple[int, int]:
-    """The messages of one bucket into ``memtable``; returns the last txid and the payload bytes of the whole run.
-
-    ``found`` is all that is to be written; it gets the txids behind ``base``.
-    """
-    txid, size = base, 0
-    for entries in found:
-        size += sum(map(len, entries.payloads))
-        mine = [place for place, key in enumerate(split_words(entries.keys)) if find_part(key, buckets) == number]
-        if mine:
-            chosen = entries.take(mine)
-            # Entries of other buckets count, too: txids are those of the run, not of the bucket.
-            values = encode_values(chosen, [txid + 1 + place for place in mine])
-            memtable.add_entries(split_words(chosen.keys), values)
-        txid += len(entries)
-    return txid, size

@@ -15,9 +15,9 @@ class BulkLimits(Struct):
     """Keys whose messages are decided at once, with their stored records."""
     update_bucket_bytes: int = 64 << 20
     """Payload bytes of one bucket, whose messages are finished together."""
-    commit_bucket_bytes: int = 128 << 20
-    """Payload bytes of one bucket of a topic without a journal, which are held to be put into the store in key order.
-    """
+    commit_fold_bytes: int = 128 << 20
+    """Bytes of entries of a topic without a journal that are folded in memory, to be put into the store in key order;
+    more go through temporary files."""
 
 
 BULK_LIMITS = BulkLimits()

@@ -6,7 +6,7 @@ preprocessing, enrichment or merging was to be done stands in the journal alread
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
@@ -16,10 +16,12 @@ from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.topics.retention import Retention, decode_version, encode_version, extend_versions
 from sowctl.store.changes import MIN_LISTED_KEYS
-from sowctl.store.codec import build_history_key, read_stamps
+from sowctl.store.codec import TOMBSTONE_FLAG, build_history_key, read_stamps
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
+    from sowctl.engine.fold.last_per_key import Timeline
+    from sowctl.engine.fold.spill import Pairs
     from sowctl.store.env import Store
     from sowctl.store.meta import AppliedBlock
     from sowctl.store.write import WriteTxn
@@ -98,26 +100,54 @@ def _apply_latest(txn: WriteTxn, memtable: Memtable, applied: int, on_change: On
     """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
     # In key order, so that neighbours on a page of the store are changed together.
     changes = 0
-    # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
-    # the change list leads on from them; of more it would know nothing in any case.
     count, parts = memtable.sort_memory_changes(FOLD_LIMITS.delete_part_records)
-    appending = not txn.meta.records and count > MIN_LISTED_KEYS
+    appending = _can_append(txn, count)
     for keys, values in parts:
         if applied > memtable.base:
             # Another process has applied a part of these entries; a value of that part may be older than the store's.
             fresh = [place for place, value in enumerate(values) if value is None or read_stamps(value)[0] > applied]
             keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
         changes += len(keys)
-        if memtable.deletes:
-            # A key stands once in ``current``, deleted or not, so the order of deletions and puts does not matter.
-            txn.delete_records([key for key, value in zip(keys, values, strict=True) if value is None])
-            keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
-            values = [value for value in values if value is not None]
-        if keys:
-            (txn.append_records if appending else txn.put_records)(keys, cast("list[bytes]", values))
+        _apply_part(txn, keys, values, appending=appending, deletes=memtable.deletes)
         if on_change is not None:
             on_change(changes, count)
     return changes
+
+
+def _can_append(txn: WriteTxn, count: int) -> bool:
+    # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
+    # the change list leads on from them; of more it would know nothing in any case.
+    return not txn.meta.records and count > MIN_LISTED_KEYS
+
+
+def _apply_part(
+    txn: WriteTxn, keys: Sequence[bytes], values: Sequence[bytes | None], *, appending: bool, deletes: bool
+) -> None:
+    if deletes:
+        # A key stands here once, deleted or not, so the order of deletions and puts does not matter.
+        txn.delete_records([key for key, value in zip(keys, values, strict=True) if value is None])
+        keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
+        values = [value for value in values if value is not None]
+    if keys:
+        (txn.append_records if appending else txn.put_records)(keys, cast("list[bytes]", values))
+
+
+def apply_last_values(txn: WriteTxn, parts: Iterable[Pairs], count: int) -> None:
+    """The last stored values of keys, in key order and behind all that the store has applied, into its transaction.
+
+    A tombstone deletes a record. ``count``: how many keys there are, about.
+    """
+    appending = _can_append(txn, count)
+    for keys, values in parts:
+        changes = [None if value[0] & TOMBSTONE_FLAG else value for value in values]
+        _apply_part(txn, keys, changes, appending=appending, deletes=None in changes)
+
+
+def apply_timelines(txn: WriteTxn, parts: Iterable[Iterable[Timeline]], rule: Retention) -> None:
+    """As :func:`apply_last_values`, of a topic with History: all values of keys."""
+    for timelines in parts:
+        updates = dict(timelines)
+        _extend_versions(txn, list(updates), updates, rule)
 
 
 def _apply_versions(

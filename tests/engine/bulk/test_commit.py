@@ -106,7 +106,7 @@ def test_any_operations_in_any_split(
     instance = lab.open()
     with pytest.MonkeyPatch.context() as patch, hold_staging_area(instance, instance.topic(topic).config) as area:
         if small:
-            patch.setattr(BULK_LIMITS, "commit_bucket_bytes", 40)
+            patch.setattr(BULK_LIMITS, "commit_fold_bytes", 40)
             patch.setattr(BULK_LIMITS, "update_bucket_bytes", 40)
             patch.setattr(outcomes, "decide_run", lambda *args: DECIDE(*args, bucket=4))
         plan = area.build_plan(SKIP)
