@@ -37,7 +37,7 @@ from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
     from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, StagingArea
-    from sowctl.engine.fold.spill import Pairs
+    from sowctl.engine.fold.last_per_key import KeyedValues
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.journal.entries import EntryBatch
     from sowctl.store.write import WriteTxn
@@ -286,7 +286,7 @@ class _StagedCommit:
         base, last_time, expired_at = writer.last_txid, writer.last_time, writer.remove_expired_at
         last, written, latest = base, 0, last_time
 
-        def read_all() -> Iterator[Pairs]:
+        def read_all() -> Iterator[KeyedValues]:
             nonlocal last, written, latest
             last, written = base, 0
             for entries in self._build_entries(last_time):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sowctl.engine.fold.blocks import EntrySpan, read_entry_values, read_winner_values
 from sowctl.engine.fold.last_per_key import (
     ENTRY_OVERHEAD_BYTES,
+    KeyedValues,
     LastPerKey,
     fold_last_per_key,
     fold_timelines,
@@ -131,14 +132,14 @@ def fold_journal(
     return done
 
 
-def _read_winners(blocks: _BlockCache, winners: Any, check: RecordCheck | None) -> Iterator[Pairs]:
+def _read_winners(blocks: _BlockCache, winners: Any, check: RecordCheck | None) -> Iterator[KeyedValues]:
     """The records of the entries with these txids, block by block."""
     for block in blocks.read_again():
         keys, values = read_winner_values(block, winners)
         if check is not None:
             # Every block is looked at, because each was written by one run, which had one definition.
             check.sample_records(keys, values)
-        yield keys, values
+        yield b"".join(keys), values
 
 
 def report_progress(parts: Iterator[Pairs], count: int, watch: ProgressCallback) -> Iterator[Pairs]:
@@ -183,7 +184,7 @@ def _fill_history(
     for block in blocks.read_first():
         size += block.header.payloads_raw + ENTRY_OVERHEAD_BYTES * len(block)
 
-    def read_all() -> Iterator[Pairs]:
+    def read_all() -> Iterator[KeyedValues]:
         nonlocal entries, last_txid, latest
         for block in blocks.read_again():
             keys, values = read_entry_values(block, ref, after=span.after, until=span.until, at=span.at)
@@ -193,7 +194,7 @@ def _fill_history(
                 if check is not None:
                     step = -(-len(values) // FOLD_LIMITS.compared_key_entries)
                     noted.update(read_stamps(value)[0] for value in values[::step])
-                yield keys, values
+                yield b"".join(keys), values
 
     done = 0
     for timelines in fold_timelines(read_all(), directory, size):

@@ -6,7 +6,8 @@ It has two forms, because payloads are what costs:
   can be read twice, only those are made into stored values. Of rebuilds, repairs, change feeds and Spark's tasks.
 * :func:`fold_last_per_key` and :func:`fold_timelines` take stored values and give back, in key order, the last one of
   every key, or all of every key. In memory up to a bound, then in temporary files by ranges of keys, each of which is
-  folded by itself. Of rebuilds, and of bulk loads of topics without a journal.
+  folded by itself. Of rebuilds and repairs, of bulk loads of topics without a journal, and of what Spark's tasks leave
+  of two passes.
 
 A live topic's fold is the memtable (:mod:`~sowctl.engine.fold.memtable`), which is asked between two entries. Ruled by
 ``sow-journal(5)``, From a store's record to its column.
@@ -31,32 +32,35 @@ if TYPE_CHECKING:
 
 ENTRY_OVERHEAD_BYTES = 96
 """Bytes of an entry in memory besides its payload, about."""
+KeyedValues = tuple[bytes, list[bytes]]
+"""Keys of 8 bytes back to back, and their stored values."""
 Timeline = tuple[bytes, list[bytes]]
 """A key, and its stored values in txid order; tombstones among them."""
 
 
 def fold_last_per_key(
-    parts: Iterable[Pairs], directory: Path, expected: int, limit: int | None = None
+    parts: Iterable[KeyedValues], directory: Path, expected: int, limit: int | None = None
 ) -> Iterator[Pairs]:
     """The last stored value of every key, in key order; a tombstone is one, too.
 
     Values of a key come in txid order. ``expected``: their bytes, about. Up to ``limit`` of them (default:
-    ``bucket_bytes``) stay in memory; more go to files without a name in ``directory``. Raises StorageError
-    ``SOW-ENG-040``.
+    ``bucket_bytes``) stay in memory; more go to files without a name in ``directory``.
+
+    Raises StorageError ``SOW-ENG-040``.
     """
     with SortBuckets(directory, expected, FOLD_LIMITS.bucket_bytes if limit is None else limit) as buckets:
         for keys, values in parts:
-            buckets.add_values(b"".join(keys), values)
+            buckets.add_values(keys, values)
         yield from buckets.iterate_last(FOLD_LIMITS.fold_part_records)
 
 
 def fold_timelines(
-    parts: Iterable[Pairs], directory: Path, expected: int, limit: int | None = None
+    parts: Iterable[KeyedValues], directory: Path, expected: int, limit: int | None = None
 ) -> Iterator[list[Timeline]]:
     """As :func:`fold_last_per_key`, all values of every key, some keys at a time."""
     with SortBuckets(directory, expected, FOLD_LIMITS.bucket_bytes if limit is None else limit) as buckets:
         for keys, values in parts:
-            buckets.add_values(b"".join(keys), values)
+            buckets.add_values(keys, values)
         yield from buckets.iterate_timelines(FOLD_LIMITS.fold_part_records)
 
 

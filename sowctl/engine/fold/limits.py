@@ -73,6 +73,8 @@ class FoldLimits(Struct):
     max_bucket_file_bytes: int = 48 << 20
     """Approximate maximum size of a bucket in a file: less than the limit of what needs no file, because more
     than one of them is held while one follows the other, and each holds back what it has not written yet."""
+    max_bucket_files: int = 64
+    """Files that buckets lie in, at most; neighbours share one."""
     spool_memory_bytes: int = 8 << 20
     """Bytes of a :class:`~sowctl.engine.fold.spill.Spool` that stay in memory."""
     bucket_bytes: int = 144 << 20

@@ -1,8 +1,8 @@
 """Sorting stored values by key in bounded memory, the form of files of keys and values, and parts kept for later.
 
 SOW keys are hashes, so cutting their range evenly cuts the data evenly. What fits into one bucket stays in memory.
-Otherwise every bucket is a temporary file without a name, read back and sorted one after the other. Within a key the
-order of arrival is kept.
+Otherwise buckets lie in temporary files without names, and are read back and sorted one after the other. Within a key
+the order of arrival is kept.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from sowctl.identity.keyspace import compute_stable_order, find_last_occurrences
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys of 8 bytes and stored values, in parallel."""
 
+MIN_WRITE_BYTES = 4096
+"""Bytes that a bucket holds at least before it writes."""
 _PART_HEADER = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
 
@@ -73,6 +75,11 @@ class SortBuckets:
         self._keys: list[list[bytes]] = [[] for _ in range(self._count)]
         self._values: list[list[bytes]] = [[] for _ in range(self._count)]
         self._sizes = [0] * self._count
+        # Writes are large, and all buckets together hold no more than what may stay in memory.
+        self._buffer_bytes = min(FOLD_LIMITS.write_buffer_bytes, max(limit // self._count, MIN_WRITE_BYTES))
+        # Few files, or a process could not have them all open; and several, because each is removed once it was read.
+        self._file_count = min(self._count, FOLD_LIMITS.max_bucket_files)
+        self._offsets: list[list[int]] = [[] for _ in range(self._count)]
         self._files: list[IO[bytes]] = []
         self._stack = ExitStack()
         self._directory = directory
@@ -83,7 +90,7 @@ class SortBuckets:
                 # Beside the new store, where room for the store itself must be; without a name, so that a crash leaves
                 # nothing.
                 self._stack.enter_context(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115 - closed by the stack
-                for _ in range(self._count)
+                for _ in range(self._file_count)
             ]
         return self
 
@@ -107,9 +114,7 @@ class SortBuckets:
             self._keys[bucket].append(numbers[places].tobytes())
             self._values[bucket] += chosen
             self._sizes[bucket] += sum(map(len, chosen))
-            # Each bucket writes when it holds this much: writes are large, and no bucket holds much more than that in
-            # memory.
-            if self._sizes[bucket] >= FOLD_LIMITS.write_buffer_bytes:
+            if self._sizes[bucket] >= self._buffer_bytes:
                 self._spill_bucket(bucket)
 
     def iterate_sorted(self, size: int) -> Iterator[Pairs]:
@@ -153,9 +158,14 @@ class SortBuckets:
             raw, values = self._load_bucket(bucket)
             yield self._np.frombuffer(raw, dtype=">u8"), values
 
+    def _find_file(self, bucket: int) -> int:
+        return bucket * self._file_count // self._count
+
     def _spill_bucket(self, bucket: int) -> None:
+        file = self._files[self._find_file(bucket)]
         try:
-            self._files[bucket].write(encode_part(b"".join(self._keys[bucket]), self._values[bucket]))
+            self._offsets[bucket].append(file.tell())
+            file.write(encode_part(b"".join(self._keys[bucket]), self._values[bucket]))
         except OSError as problem:
             raise _describe_write_failure(problem, self._directory) from problem
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
@@ -165,12 +175,15 @@ class SortBuckets:
         keys: list[bytes] = []
         values: list[bytes] = []
         if self._count > 1:
-            file = self._files[bucket]
-            file.seek(0)
-            for raw, part in read_parts(file):
+            number = self._find_file(bucket)
+            file = self._files[number]
+            for offset in self._offsets[bucket]:
+                file.seek(offset)
+                raw, part = next(read_parts(file))
                 keys.append(raw)
                 values += part
-            file.close()
+            if bucket + 1 == self._count or self._find_file(bucket + 1) != number:
+                file.close()
         # What was not written arrived last.
         keys += self._keys[bucket]
         values += self._values[bucket]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.engine.fold.blocks import EntrySpan, read_winner_values
 from sowctl.engine.fold.journal_fold import append_sorted, fold_journal
-from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, LastPerKey, fold_last_per_key
+from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, KeyedValues, LastPerKey, fold_last_per_key
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Pairs
 from sowctl.engine.maintenance.compaction import remove_offset_list
@@ -333,7 +333,7 @@ class StoreRepair:
         count = len(self._winners)
         return self._bytes * count // max(self._entries, 1) + ENTRY_OVERHEAD_BYTES * count
 
-    def _restore_records(self, removed_until: int) -> Iterator[Pairs]:
+    def _restore_records(self, removed_until: int) -> Iterator[KeyedValues]:
         """The records of the winning entries, but for those whose lifetime was over when such were removed."""
         log, topic = self._log, self._topic
         if not len(self._winners):
@@ -347,7 +347,7 @@ class StoreRepair:
             pairs = zip(*read_winner_values(block, self._winners), strict=True)
             back = [(key, value) for key, value in pairs if not 0 < read_expiration(value) <= removed_until]
             if back:
-                yield [key for key, _ in back], [value for _, value in back]
+                yield b"".join(key for key, _ in back), [value for _, value in back]
                 restored += [read_stamps(value)[0] for _, value in back]
         self._restored = self._np.array(restored, dtype=self._np.uint64)
 

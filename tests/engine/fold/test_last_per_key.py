@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.fold.last_per_key import fold_last_per_key, fold_timelines
+from sowctl.engine.fold.last_per_key import KeyedValues, fold_last_per_key, fold_timelines
 from sowctl.engine.fold.limits import FOLD_LIMITS
-from sowctl.engine.fold.spill import Pairs
 
 KEY = st.integers(0, 9).map(lambda number: (number * 0x1C71C71C71C71C71).to_bytes(8, "big"))
 PARTS = st.lists(st.lists(st.tuples(KEY, st.binary(max_size=30)), max_size=20), max_size=6)
@@ -24,11 +23,12 @@ def small_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(FOLD_LIMITS, "fold_part_records", request.param)
     monkeypatch.setattr(FOLD_LIMITS, "write_buffer_bytes", 50)
     monkeypatch.setattr(FOLD_LIMITS, "max_bucket_file_bytes", 60)
+    monkeypatch.setattr(FOLD_LIMITS, "max_bucket_files", 3)
 
 
-def pairs_of(parts: list[list[tuple[bytes, bytes]]]) -> Iterator[Pairs]:
+def pairs_of(parts: list[list[tuple[bytes, bytes]]]) -> Iterator[KeyedValues]:
     for part in parts:
-        yield [key for key, _ in part], [value for _, value in part]
+        yield b"".join(key for key, _ in part), [value for _, value in part]
 
 
 def expected_bytes(parts: list[list[tuple[bytes, bytes]]]) -> int:

@@ -72,7 +72,7 @@ def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() ->
         assert found == [(b"".join(keys), values) for keys, values in PARTS[:complete]]
 
 
-@pytest.mark.parametrize(("expected", "files"), [(9_999, 0), (10_001, 11), (50_000, 50)])
+@pytest.mark.parametrize(("expected", "files"), [(9_999, 0), (10_001, 11), (50_000, 50), (500_000, 64)])
 def test_what_does_not_fit_lies_in_smaller_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: int, files: int
 ) -> None:
