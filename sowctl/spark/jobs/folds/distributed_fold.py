@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from sowctl.engine.fold.last_per_key import retain_versions
 from sowctl.engine.sources.source import Pairs
-from sowctl.engine.topics.retention import Retention, build_retention, encode_version, extend_versions
+from sowctl.engine.topics.retention import Retention, build_retention
 from sowctl.identity.keyspace import find_last_occurrences, iterate_parts
 from sowctl.journal.stretch import find_spans
 from sowctl.remote.place import Place
@@ -456,18 +457,11 @@ class _Reducer:
 
 def _write_retained(table: pyarrow.Table, rule: Retention, records: PairFile, versions: PairFile) -> None:
     """Write the records of a part, and the versions that a topic with History keeps of its keys."""
-    older: list[tuple[bytes, bytes]] = []
-    present: list[tuple[bytes, bytes]] = []
-    for key, updates in iterate_timelines(table):
-        kept = extend_versions([], updates, rule)
-        current = kept[-1]
-        # A deleted key has no record, so its last entry, the tombstone, stands among the versions.
-        older += [(key, encode_version(key, one)) for one in (kept if current.tombstone else kept[:-1])]
-        if not current.tombstone:
-            present.append((key, current.value))
-    for file, pairs in ((records, present), (versions, older)):
-        for part in split_pairs(pairs):
-            file.add(part)
+    left = retain_versions(iterate_timelines(table), rule)
+    for part in split_pairs(list(zip(left.keys, left.values, strict=True))):
+        records.add(part)
+    for part in split_pairs(left.versions):
+        versions.add(part)
 
 
 class _RecordMapper(Generic[R]):
