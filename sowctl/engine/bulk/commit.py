@@ -300,9 +300,11 @@ class _StagedCommit:
         def run(txn: WriteTxn) -> None:
             # In key order, so that pages of the store are touched once and in a row.
             if writer.rule is None:
-                apply_last_values(txn, fold_last_per_key(read_all(), self.directory, expected, limit), count)
+                with fold_last_per_key(read_all(), self.directory, expected, limit) as records:
+                    apply_last_values(txn, records, count)
             else:
-                apply_timelines(txn, fold_timelines(read_all(), self.directory, expected, limit), writer.rule)
+                with fold_timelines(read_all(), self.directory, expected, limit) as timelines:
+                    apply_timelines(txn, timelines, writer.rule)
             txn.set_applied_position(NO_LINEAGE, last)
             # The topic's time only rises: entries of a later run must not lie before these.
             txn.raise_last_time(latest)

@@ -125,10 +125,11 @@ def fold_journal(
     # Keys and txids of all entries go before values come.
     del last
     expected = int(size * share) + ENTRY_OVERHEAD_BYTES * len(winners)
-    records = fold_last_per_key(_read_winners(blocks, winners, check), directory, expected)
     count = len(winners)
+    values = _read_winners(blocks, winners, check)
     del winners
-    append_sorted(builder, report_progress(records, count, watch))
+    with fold_last_per_key(values, directory, expected) as records:
+        append_sorted(builder, report_progress(records, count, watch))
     return done
 
 
@@ -197,15 +198,16 @@ def _fill_history(
                 yield b"".join(keys), values
 
     done = 0
-    for timelines in fold_timelines(read_all(), directory, size):
-        watch("records to write", done, entries)
-        found = retain_versions(timelines, rule)
-        builder.append_records(found.keys, found.values)
-        builder.append_versions(found.versions)
-        if check is not None:
-            for key, value in zip(found.keys, found.values, strict=True):
-                if read_stamps(value)[0] in noted:
-                    check.sample_records([key], [value])
-        done += sum(len(values) for _, values in timelines)
+    with fold_timelines(read_all(), directory, size) as parts:
+        for timelines in parts:
+            watch("records to write", done, entries)
+            found = retain_versions(timelines, rule)
+            builder.append_records(found.keys, found.values)
+            builder.append_versions(found.versions)
+            if check is not None:
+                for key, value in zip(found.keys, found.values, strict=True):
+                    if read_stamps(value)[0] in noted:
+                        check.sample_records([key], [value])
+            done += sum(len(values) for _, values in timelines)
     watch("records to write", done, entries)
     return entries, latest, last_txid

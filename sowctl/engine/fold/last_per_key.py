@@ -16,6 +16,7 @@ A live topic's fold is the memtable (:mod:`~sowctl.engine.fold.memtable`), which
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,10 +39,11 @@ Timeline = tuple[bytes, list[bytes]]
 """A key, and its stored values in txid order; tombstones among them."""
 
 
+@contextmanager
 def fold_last_per_key(
     parts: Iterable[KeyedValues], directory: Path, expected: int, limit: int | None = None
-) -> Iterator[Pairs]:
-    """The last stored value of every key, in key order; a tombstone is one, too.
+) -> Iterator[Iterator[Pairs]]:
+    """The last stored value of every key, in key order; a tombstone is one, too. All ``parts`` are read first.
 
     Values of a key come in txid order. ``expected``: their bytes, about. Up to ``limit`` of them (default:
     ``bucket_bytes``) stay in memory; more go to files without a name in ``directory``.
@@ -51,17 +53,18 @@ def fold_last_per_key(
     with SortBuckets(directory, expected, FOLD_LIMITS.bucket_bytes if limit is None else limit) as buckets:
         for keys, values in parts:
             buckets.add_values(keys, values)
-        yield from buckets.iterate_last(FOLD_LIMITS.fold_part_records)
+        yield buckets.iterate_last(FOLD_LIMITS.fold_part_records)
 
 
+@contextmanager
 def fold_timelines(
     parts: Iterable[KeyedValues], directory: Path, expected: int, limit: int | None = None
-) -> Iterator[list[Timeline]]:
+) -> Iterator[Iterator[list[Timeline]]]:
     """As :func:`fold_last_per_key`, all values of every key, some keys at a time."""
     with SortBuckets(directory, expected, FOLD_LIMITS.bucket_bytes if limit is None else limit) as buckets:
         for keys, values in parts:
             buckets.add_values(keys, values)
-        yield from buckets.iterate_timelines(FOLD_LIMITS.fold_part_records)
+        yield buckets.iterate_timelines(FOLD_LIMITS.fold_part_records)
 
 
 class RetainedRecords(NamedTuple):

@@ -309,8 +309,8 @@ class StoreRepair:
             self._folded = [loss for loss in found if loss.versions]
         else:
             restored = self._restore_records(meta.removal_mark if meta is not None else 0)
-            fresh = fold_last_per_key(restored, self._path.parent, self._estimate_restored_bytes())
-            append_sorted(builder, self._merge_records(salvage, fresh))
+            with fold_last_per_key(restored, self._path.parent, self._estimate_restored_bytes()) as fresh:
+                append_sorted(builder, self._merge_records(salvage, fresh))
             for part in _read_version_parts(salvage):
                 builder.append_versions(part)
         builder.flush()

@@ -42,7 +42,8 @@ def test_the_last_value_of_each_key_in_key_order(tmp_path_factory: pytest.TempPa
 
     @given(PARTS)
     def law(parts: list[list[tuple[bytes, bytes]]]) -> None:
-        found = list(fold_last_per_key(pairs_of(parts), directory, expected_bytes(parts), limit))
+        with fold_last_per_key(pairs_of(parts), directory, expected_bytes(parts), limit) as records:
+            found = list(records)
         assert all(0 < len(keys) == len(values) <= FOLD_LIMITS.fold_part_records for keys, values in found)
         rows = [row for part in found for row in zip(*part, strict=True)]
         assert rows == sorted({key: value for part in parts for key, value in part}.items())
@@ -62,7 +63,8 @@ def test_all_values_of_each_key_as_they_came(tmp_path_factory: pytest.TempPathFa
         for part in parts:
             for key, value in part:
                 wanted.setdefault(key, []).append(value)
-        found = list(fold_timelines(pairs_of(parts), directory, expected_bytes(parts), limit))
+        with fold_timelines(pairs_of(parts), directory, expected_bytes(parts), limit) as timelines:
+            found = list(timelines)
         assert all(found)
         assert [timeline for some in found for timeline in some] == sorted(wanted.items())
 
@@ -73,10 +75,10 @@ def test_all_values_of_each_key_as_they_came(tmp_path_factory: pytest.TempPathFa
 def test_a_fold_that_is_given_up_leaves_no_file_open(tmp_path: Path) -> None:
     parts = pairs_of([[(bytes((n,)) * 8, b"x" * 50) for n in range(200)]])
     before = count_files()
-    fold = fold_last_per_key(parts, tmp_path, 10_000, 100)
-    next(fold)
-    assert count_files() > before
-    fold.close()  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="enough"), fold_last_per_key(parts, tmp_path, 10_000, 100) as records:
+        next(records)
+        assert count_files() > before
+        raise ValueError("enough")
     assert count_files() == before
 
 

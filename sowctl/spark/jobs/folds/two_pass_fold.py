@@ -108,7 +108,8 @@ class TwoPassFold(DescribedStruct, frozen=True):
                 # Of every key there is one record, so nothing depends on the order of the pieces; and no more than
                 # fits into memory.
                 if bucket:
-                    yield from fold_last_per_key(map(files.read, bucket), Path(bucket[0].path).parent, 0)
+                    with fold_last_per_key(map(files.read, bucket), Path(bucket[0].path).parent, 0) as records:
+                        yield from records
 
 
 class _PieceFiles:
