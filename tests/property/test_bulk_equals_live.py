@@ -13,7 +13,7 @@ import json
 import tempfile
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.bulk.commit import commit_run
-from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.fold import limits
@@ -34,8 +33,9 @@ from sowctl.messages.framing.frames import FrameReader
 from tests.support.examples import examples
 from tests.support.instances import Lab
 from tests.support.staged import make
+from tests.support.verbs import small_folds
 
-TOPICS = ("log", "alone", "past", "brief", "own", "rich")
+TOPICS = ("log", "alone", "past", "kept", "brief", "own", "rich")
 COUNTS = ("messages", "published", "inserted", "updated", "unchanged", "rejected", "already_expired", "bytes", "ahead")
 TXIDS = ("first_txid", "last_txid")
 MESSAGE = st.fixed_dictionaries(
@@ -148,14 +148,13 @@ def _few_keys(digest: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
 
 @contextmanager
 def _as(form: str) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as held:
         if form == "one hash":
             patch.setattr(xxhash, "xxh3_64_intdigest", _same_hash)
         elif form.startswith("few keys"):
             patch.setattr(xxhash, "xxh3_128_digest", _few_keys(xxhash.xxh3_128_digest))
         elif form == "small parts":
-            patch.setattr(BULK_LIMITS, "decided_keys_per_part", 1)
-            patch.setattr(BULK_LIMITS, "update_bucket_bytes", 30)
+            held.enter_context(small_folds())
         if form.endswith("columns"):
             patch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(columned=0, columned_after=0))
         yield
@@ -188,7 +187,9 @@ def test_a_delta_behind_a_record_of_its_run_that_is_over(other: int, update_only
 
 
 def _say_the_same(form: str, topic: str, rounds: list[Round], *, update_only: bool = False) -> None:
-    """Publish the rounds to the one instance and commit them to the other, and compare all that both say."""
+    """Publish the rounds to the one instance and commit them to the other, and compare all that both say; then rebuild
+    both from their journals.
+    """
     options = PublishOptions(on_error="skip", update_only=update_only)
     with tempfile.TemporaryDirectory() as place, _as(form):
         live, bulk = make(Path(place) / "live"), make(Path(place) / "bulk")
@@ -206,6 +207,13 @@ def _say_the_same(form: str, topic: str, rounds: list[Round], *, update_only: bo
                 assert held[0] == held[1]
             live.clock.tick(pause)
             bulk.clock.tick(pause)
+        # What both have published is what the journal says.
+        for lab in (live, bulk):
+            if lab.store(topic).exists() and lab.open().topic(topic).config.journalled:
+                grown = lab.digest(topic)
+                lab.forget(topic)
+                assert lab.open().topic(topic).replay().action == "rebuilt"
+                assert lab.digest(topic) == grown
 
 
 def _reasons(refused: list[Rejected], topic: str) -> list[tuple[str, str, bytes | None]]:

@@ -26,7 +26,7 @@ from sowctl.engine.writing.batches import ListSource
 from sowctl.seam import Seam
 from tests.support.examples import examples
 from tests.support.instances import SECOND, Lab, config_xml, topic_xml, verified
-from tests.support.verbs import by_columns, small_memory
+from tests.support.verbs import by_columns, small_folds, small_memory
 
 TOPICS = {
     "plain": topic_xml("plain"),
@@ -171,7 +171,7 @@ def contents(lab: Lab, topic: str, at: int | None = None) -> dict[int, bytes]:
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEP, min_size=1, max_size=14), st.sampled_from([nullcontext, small_memory, by_columns]))
+@given(st.lists(STEP, min_size=1, max_size=14), st.sampled_from([nullcontext, small_memory, by_columns, small_folds]))
 def test_rebuilt_is_live_and_both_are_the_model(
     steps: list[tuple],  # type: ignore[type-arg]
     room: Callable[[], AbstractContextManager[None]],

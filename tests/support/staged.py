@@ -18,6 +18,7 @@ TOPICS = "".join(
         topic_xml("log"),
         topic_xml("alone"),
         topic_xml("past", "<History><Window>1h</Window><Granularity>1s</Granularity></History>"),
+        topic_xml("kept", "<History><Window>1h</Window><Granularity>0s</Granularity></History>"),
         topic_xml("brief", "<Expiration>30s</Expiration>"),
         topic_xml("own", key=None),
         topic_xml(

@@ -20,6 +20,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from sowctl.engine.api import InstanceHandle
+from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
@@ -33,6 +34,7 @@ from sowctl.engine.writing.batches import ListSource
 from sowctl.engine.writing.commit import AcknowledgedBatch
 from sowctl.errors import MissingError
 from sowctl.findings import Finding, Level
+from sowctl.identity.keyspace import KEYSPACE_LIMITS
 from sowctl.journal.check import check_journal
 from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
@@ -401,6 +403,26 @@ def torn(plot: Plot) -> None:
     for path, content in stores.items():
         path.write_bytes(content)
     plot.book, plot.values = kept
+
+
+@contextmanager
+def small_folds() -> Iterator[None]:
+    """Rebuilds, repairs and bulk loads whose memory is full after two values: every fold goes through three files."""
+    with (
+        patch.multiple(
+            FOLD_LIMITS,
+            bucket_bytes=200,
+            max_bucket_files=3,
+            write_buffer_bytes=1,
+            block_cache_bytes=1,
+            compact_entries=5,
+            fold_part_records=3,
+            transaction_parts=2,
+        ),
+        patch.multiple(BULK_LIMITS, commit_fold_bytes=200, update_bucket_bytes=30, decided_keys_per_part=1),
+        patch.object(KEYSPACE_LIMITS, "sort_batch_keys", 5),
+    ):
+        yield
 
 
 @contextmanager

@@ -80,7 +80,7 @@ KEYS = st.integers(0, 12)
 EVENTS = st.lists(st.tuples(st.sampled_from(["publish", "delta", "delete"]), KEYS, st.integers(0, 3)), max_size=60)
 
 
-@given(EVENTS, st.integers(1, 4), st.sampled_from(["log", "alone", "past"]), st.booleans())
+@given(EVENTS, st.integers(1, 4), st.sampled_from(["log", "alone", "past", "kept"]), st.booleans())
 @settings(max_examples=examples(40), deadline=None)
 def test_any_operations_in_any_split(
     tmp_path_factory: pytest.TempPathFactory,

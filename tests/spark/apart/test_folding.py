@@ -48,6 +48,7 @@ from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.store.codec import extract_payloads
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.rdds import Session, numbers
+from tests.support.staged import run
 
 NAMES = ("log", "past", "brief", "all")
 TOPICS = (
@@ -60,7 +61,7 @@ XML = config_xml("".join(TOPICS), NAMES)
 
 
 def play(lab: Lab, rng: random.Random) -> None:
-    """A history: publishes of one message and of many, deletions, time."""
+    """A history: publishes of one message and of many, bulk loads, deletions, time."""
     for step in range(rng.randrange(15, 40)):
         topic = rng.choice(("log", "log", "past", "brief", "/a", "/b"))
         first, count = rng.randrange(30), rng.choice((1, 5, 25, 60))
@@ -72,7 +73,11 @@ def play(lab: Lab, rng: random.Random) -> None:
             delete_records(lab.open(), [target], DeleteOptions(filter=f"/id >= {first} AND /id < {first + 7}"))
         else:
             pads = ["x" * rng.randrange(90) for _ in range(count)]
-            lab.publish(topic, *[message(id=first + n, v=step, pad=pad) for n, pad in enumerate(pads)])
+            payloads = [message(id=first + n, v=step, pad=pad) for n, pad in enumerate(pads)]
+            if rng.random() < 0.2 and not topic.startswith("/"):
+                run(lab, topic, payloads[: count // 2], payloads[count // 2 :])
+            else:
+                lab.publish(topic, *payloads)
 
 
 def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
@@ -92,6 +97,8 @@ def cut_small(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     monkeypatch.setattr(JOB_LIMITS, "range_bytes", rng.choice((300, 5000, 1 << 20)))
     monkeypatch.setattr(JOB_LIMITS, "max_ranges", rng.choice((2, 256)))
     monkeypatch.setattr(JOB_LIMITS, "piece_buffer_bytes", rng.choice((1, 2000, 1 << 20)))
+    monkeypatch.setattr(FOLD_LIMITS, "bucket_bytes", rng.choice((200, 1 << 25)))
+    monkeypatch.setattr(FOLD_LIMITS, "max_bucket_files", rng.choice((3, 64)))
     blocks = rng.choice((10, 100, MAX_SHUFFLE_BLOCKS))
     monkeypatch.setattr(
         distributed_fold, "choose_layout", lambda maps, size, parallel: choose_layout(maps, size, parallel, blocks)
