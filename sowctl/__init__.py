@@ -16,6 +16,7 @@ sowctl-python(7).
 * ``forked_process``: forks of this process that do a part of its work.
 * ``open_files``: files kept open between operations, closed together.
 * ``checksum``: CRC-32 by the processor's instructions.
+* ``pcre``: the functions of PCRE2, the engine of patterns.
 * ``structs``: Structs that ``help()`` can show.
 * ``declarations``: declarations of options and operands at the fields of Structs.
 * ``version``: the release of this program.

@@ -20,15 +20,6 @@ from sowctl.expressions.syntax.nodes import Pattern
 _SIMPLE_PATTERN = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
 _ESCAPED_PATTERN = re.compile(rb"\\(.)", re.DOTALL)
 
-_ALT_BSUX = 0x02
-_NEVER_UCP = 0x0800
-_NEVER_UTF = 0x1000
-_NOTEMPTY_ATSTART = 0x08
-_ALL_REPLACEMENTS = 0x0100 | 0x0400 | 0x0002_0000
-"""Substitute every match, groups that took no part by nothing, and give the replacements alone."""
-_JIT_STACK_LIMIT = -46
-_PCRE_LIMIT_ERRORS = frozenset((-47, -52, -53, -63))
-"""Match, recursion, depth and heap limits of PCRE2."""
 MAX_MATCH_STEPS = 10_000_000
 """The engine's own limit of one match."""
 UNCOUNTED_STEPS = 16_000
@@ -107,11 +98,9 @@ class RegexPattern:
     __slots__ = ("_bound", "_brief", "_code", "_engine", "_tiers", "_whole", "compiled", "source")
 
     def __init__(self, source: bytes) -> None:
-        from pcre2 import _cy
+        from sowctl import pcre
 
-        # The wrapper's own compile() would change what \x and \u mean; these calls give the engine's defaults, and
-        # patterns cannot switch to UTF, whose matching fails on bytes that are none.
-        self._engine = _cy
+        self._engine = pcre
         self.source = source
         self.compiled = True
         self._tiers: dict[tuple[int, bool], Any] = {}
@@ -136,10 +125,10 @@ class RegexPattern:
         if code is None:
             # A limit in front of a pattern can only lower the engine's, and what the pattern itself sets is kept.
             front = b"(*LIMIT_MATCH=%d)" % steps if steps else b""
-            code = self._engine.compile(front + self.source, _NEVER_UTF | _NEVER_UCP, _ALT_BSUX)
+            code = self._engine.compile_code(front + self.source, self._engine.ALT_BSUX)
             if machine:
                 try:
-                    self._engine.jit_compile(code)
+                    self._engine.compile_machine_code(code)
                 except self._engine.LibraryError:
                     self.compiled = False
             self._tiers[steps, machine] = code
@@ -151,11 +140,11 @@ class RegexPattern:
         tiers = tiers if self._bound is not None else (0,)
         machine, place = self.compiled, 0
         while True:
-            if error.code == _JIT_STACK_LIMIT and machine:
+            if error.code == engine.JIT_STACK_LIMIT and machine:
                 # Too small a stack says nothing of the pattern: the interpreter, whose stack grows, is asked before
                 # anything is refused.
                 machine = False
-            elif error.code not in _PCRE_LIMIT_ERRORS:
+            elif error.code not in engine.LIMIT_ERRORS:
                 raise error
             else:
                 place += 1
@@ -169,7 +158,7 @@ class RegexPattern:
                 )
             try:
                 code = self._compile_with_limit(tiers[place], machine=machine)
-                return engine.match(code, subject, len(subject), start, _match_context(), options)[0]
+                return engine.match(code, subject, len(subject), start, engine.get_match_context(), options)[0]
             except engine.LibraryError as another:
                 error = another
 
@@ -177,7 +166,7 @@ class RegexPattern:
         """Return whether the pattern matches somewhere in ``subject``."""
         engine = self._engine
         try:
-            return engine.match(self._code, subject, len(subject), 0, _match_context(), 0)[0] is not None
+            return engine.match(self._code, subject, len(subject), 0, engine.get_match_context(), 0)[0] is not None
         except engine.LibraryError as error:
             return self._retry_match(subject, 0, 0, error, _STEP_LIMITS) is not None
 
@@ -192,16 +181,17 @@ class RegexPattern:
         """
         engine = self._engine
         try:
-            found: bytes = engine.substitute(self._whole, replacement, subject, 0, _ALL_REPLACEMENTS)[0]
+            found: bytes = engine.substitute_all(self._whole, replacement, subject)
             return found
         except engine.LibraryError as error:
-            if error.code == _JIT_STACK_LIMIT or error.code in _PCRE_LIMIT_ERRORS:
+            if error.code == engine.JIT_STACK_LIMIT or error.code in engine.LIMIT_ERRORS:
                 raise MatchLimitExceededError(self.source) from error
             raise
 
     def find_spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
         """Places of all matches as Perl finds them: right behind an empty one no other empty one."""
-        engine, context, size = self._engine, _match_context(), len(subject)
+        engine, size = self._engine, len(subject)
+        context = engine.get_match_context()
         # Compiled when it is asked for: LIKE, which most patterns are of, never does.
         code = self._brief
         if code is None:
@@ -218,7 +208,7 @@ class RegexPattern:
                 data = self._retry_match(subject, start, options, error, (UNCOUNTED_SCAN_STEPS, *_STEP_LIMITS))
             if data is None:
                 return
-            span: tuple[int, int] = engine.match_substring_span_bynumber(data, subject, 0)
+            span: tuple[int, int] = engine.find_group_span(data, subject, 0)
             if span == before:
                 return
             yield span
@@ -227,20 +217,10 @@ class RegexPattern:
                 self._bound.spend_steps(STEPS_PER_MATCH)
             before, start = span, span[1]
             # Without this option the same empty match would be found again and again.
-            options = _NOTEMPTY_ATSTART if span[0] == start else 0
+            options = engine.NOTEMPTY_ATSTART if span[0] == start else 0
 
 
 Matcher = PlainPattern | RegexPattern
-_match_contexts: list[Any] = []
-
-
-# One context for all matches: it holds limits alone, which are the engine's defaults.
-def _match_context() -> Any:
-    if not _match_contexts:
-        from pcre2 import _cy
-
-        _match_contexts.append(_cy.create_match_context())
-    return _match_contexts[0]
 
 
 def _decode_pattern(text: bytes) -> str | None:
@@ -264,7 +244,7 @@ def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
     # Plain texts need no engine, which is then never loaded.
     if simple is not None and simple[2]:
         return PlainPattern(_ESCAPED_PATTERN.sub(rb"\1", simple[2]), bool(simple[1]), bool(simple[3]))
-    from pcre2 import PatternError
+    from sowctl.pcre import PatternError
 
     try:
         return RegexPattern(pattern.text)

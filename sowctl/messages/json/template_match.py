@@ -51,9 +51,6 @@ _MIN_VALUE_BYTE = 0x20
 _MATCHED_MARKER_BYTE = 0x7B
 """The bracket that a message begins with, and the replacement of one that has the template."""
 _WORD_CODES = {ord("n"): 0, ord("t"): 1, ord("f"): 2}
-_NEVER_UTF, _NEVER_UCP = 0x1000, 0x0800
-_SUBSTITUTE_FLAGS = 0x0100 | 0x0400 | 0x0002_0000
-"""Substitute every match, nothing for a group that has none, and give the replacements alone."""
 NumberForm: TypeAlias = "Literal['whole', 'pointed', 'spelled', 'any']"
 """Of a slot of numbers: 64-bit integers of those without a point; doubles of those with one, or these and their texts;
 doubles of all."""
@@ -126,12 +123,12 @@ class TemplateMatcher:
     """
 
     def __init__(self, template: Template, wanted: dict[int, NumberForm]) -> None:
-        from pcre2 import _cy
+        from sowctl import pcre
 
         self.template = template
         self.wanted = wanted
         self.hits = 0
-        self._engine = _cy
+        self._engine = pcre
         self._places = sorted(wanted)
         # \G: a match begins where the one before has ended, so no byte is passed over. Behind the last bar stands any
         # other line, of which no group has anything: the bracket in group 1 tells those that have the template.
@@ -144,9 +141,9 @@ class TemplateMatcher:
         values = _VALUE_END.join([b"$%d" % (number + 2) for number in range(len(self._places))])
         self._replacement = b"$1" + values + LINE_END
         try:
-            self._code = _cy.compile(b"".join(parts), _NEVER_UTF | _NEVER_UCP)
-            _cy.jit_compile(self._code)
-        except _cy.LibraryError:
+            self._code = pcre.compile_code(b"".join(parts))
+            pcre.compile_machine_code(self._code)
+        except pcre.LibraryError:
             raise NoTemplateError from None
 
     def _slot_pattern(self, place: int, slot: TemplateSlot) -> bytes:
@@ -160,9 +157,7 @@ class TemplateMatcher:
         Raises NoTemplateError where a message has a line break, or the engine gives up.
         """
         try:
-            left = self._engine.substitute(
-                self._code, self._replacement, text.select_lines(rows), 0, _SUBSTITUTE_FLAGS
-            )[0]
+            left = self._engine.substitute_all(self._code, self._replacement, text.select_lines(rows))
         except self._engine.LibraryError:
             raise NoTemplateError from None
         margin = bytes(TEXT_PADDING_BYTES)

@@ -7,8 +7,8 @@ import json
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pcre2 import _cy
 
+from sowctl import pcre
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.matcher import Matcher
 from sowctl.engine.search.prefilter import (
@@ -337,10 +337,10 @@ def test_a_search_beyond_the_limits_of_the_engine_spares_nothing(monkeypatch: py
 
 def test_nothing_is_looked_for_without_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
-        raise _cy.LibraryError(-48)
+        raise pcre.LibraryError(-48)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_cy, "jit_compile", refuse)
+        patch.setattr(pcre, "compile_machine_code", refuse)
         matcher = Matcher("/s = 'x'", JsonType(), "t", Environment(now=lambda: 0), seen=True)
         assert matcher.build_marks(LOOKING) is None
     keys, values = stored([b'{"s":"y"}', b'{"s":"x"}'])

@@ -9,8 +9,8 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pcre2 import _cy
 
+from sowctl import pcre
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError
 from sowctl.expressions.syntax.nodes import Pattern
 from sowctl.expressions.syntax.patterns import PlainPattern, RegexPattern, compile_pattern
@@ -140,11 +140,11 @@ def test_limits_are_errors_and_the_small_stack_is_none() -> None:
 
 def test_other_errors_of_the_engine_are_not_taken_for_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise _cy.LibraryError(-48)
+        raise pcre.LibraryError(-48)
 
     pattern = RegexPattern(b"(a)")
-    monkeypatch.setattr(_cy, "substitute", refuse)
-    with pytest.raises(_cy.LibraryError):
+    monkeypatch.setattr(pcre, "substitute_all", refuse)
+    with pytest.raises(pcre.LibraryError):
         pattern.extract_groups(b"a")
 
 
