@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.json.exact_reader import is_deep, parse_json
+from sowctl.messages.json.exact_reader import parse_json
+from sowctl.values.depth import MAX_DEPTH, is_deep
 from sowctl.values.fields import Number, Scalar
 
 if TYPE_CHECKING:

@@ -18,9 +18,6 @@ from sowctl.values.paths import Path
 MAX_MESSAGE_BYTES = 64 << 20
 """Bytes that one message may have unless the caller says otherwise."""
 
-MAX_DEPTH = 256
-"""Containers that may stand inside one another in one message."""
-
 MAX_FIELDS = 1 << 20
 """Fields that a message of a type without nesting may have: a field costs fifty times its bytes in memory."""
 

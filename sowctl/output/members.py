@@ -21,12 +21,11 @@ from msgspec import Raw
 
 from sowctl.output.display import escape_surrogates
 from sowctl.output.records import View
+from sowctl.values.depth import MAX_DEPTH, is_deep
 from sowctl.values.jsontree import NumberText, parse_json, parse_json_exact, parse_member
 from sowctl.values.paths import Path
 from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, open_long_object, read_raw_members
 
-_MAX_SHALLOW_BRACKETS = 500
-"""Brackets of a payload that is not too deep for either reader, however they are nested."""
 _SURE_DIGITS = 16
 """Characters of a number without an exponent that a double surely keeps: 15 digits and a point."""
 _decode_raw = msgspec.json.Decoder(Raw).decode
@@ -43,7 +42,7 @@ def is_json_line(payload: bytes) -> bool:
         text = payload.decode()
         # What msgspec accepts is JSON; it may refuse what the standard library takes, such as half a surrogate pair.
         # What is deep goes to the latter at once: its limit is the one that counts.
-        if payload.count(b"[") + payload.count(b"{") < _MAX_SHALLOW_BRACKETS and _is_json(payload):
+        if not is_deep(payload) and _is_json(payload):
             return True
         parse_json(text)
     except (ValueError, RecursionError):
@@ -54,7 +53,7 @@ def is_json_line(payload: bytes) -> bool:
 def are_json_lines(payloads: Sequence[bytes]) -> bool:
     """True where each of several payloads is surely such a line; else :func:`is_json_line` tells of each."""
     # Long ones may be too deep, which takes counting their brackets.
-    if not payloads or min(map(len, payloads)) == 0 or max(map(len, payloads)) >= _MAX_SHALLOW_BRACKETS:
+    if not payloads or min(map(len, payloads)) == 0 or max(map(len, payloads)) > 2 * MAX_DEPTH:
         return False
     whole = b"\n".join(payloads)
     if whole.count(b"\n") >= len(payloads) or b"\r" in whole:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sowctl.errors import UsageError
-from sowctl.messages.base import MAX_DEPTH
 from sowctl.spark.catalog import is_mark_column
+from sowctl.values.depth import MAX_DEPTH
 
 if TYPE_CHECKING:
     import pyarrow

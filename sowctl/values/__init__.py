@@ -4,6 +4,7 @@
 * ``fields``: the contract between message types and expressions: requested slots and their values.
 * ``scalars``: NULL, numeric reading, text, truth, comparison.
 * ``order``: the common reading of a set, and sort keys.
+* ``depth``: how deep messages may be.
 * ``jsontree``: JSON text as values that keep numbers as written.
 * ``textspans``: texts that lie in one buffer, and numbers with such texts, made on demand.
 * ``column``: columns of slot values in Arrow's layout.

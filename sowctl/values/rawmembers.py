@@ -18,21 +18,19 @@ from itertools import islice, pairwise
 import msgspec
 from msgspec import Struct
 
+from sowctl.values.depth import MAX_DEPTH, is_deep
+
 RawMembers = dict[str, msgspec.Raw]
 RawColumns = dict[str, Sequence[msgspec.Raw]]
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
-_MAX_BRACKET_DEPTH = 100
-"""Brackets within each other in an object that is read in parts: no reader of one of its values gives up at that."""
 TOKEN_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
 """A text, or a mark that opens, closes or separates."""
 _MEMBER_COMMA_PATTERN = re.compile(rb',\s*+"')
 """A comma behind which the name of a member may begin."""
 _MAX_CUT_ATTEMPTS = 8
 """Such commas that are tried; each costs a tenth of what it costs to look at all marks of a part."""
-_STRING_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{}[]")
 
 
 class LongObjectLimits(Struct):
@@ -153,7 +151,7 @@ def _decode_part(text: bytes, start: int, stop: int) -> RawMembers | None:
         return None
     # Mostly the length or the quotes prove that each member is there once.
     if len(part) <= 4 * LONG_OBJECT_LIMITS.part_bytes and _has_only(part, found):
-        return None if _is_deep(part) else found
+        return None if is_deep(part) else found
     depth = members = 0
     for token in TOKEN_PATTERN.finditer(part):
         mark = part[token.start()]
@@ -161,7 +159,7 @@ def _decode_part(text: bytes, start: int, stop: int) -> RawMembers | None:
             members += depth == 1
         elif mark in b"{[":
             depth += 1
-            if depth > _MAX_BRACKET_DEPTH:
+            if depth > MAX_DEPTH:
                 return None
         elif mark in b"}]":
             depth -= 1
@@ -174,18 +172,6 @@ def _build_part(text: bytes, start: int, stop: int) -> bytes:
     front = b"{" if start else b""
     back = b"}" if stop < len(text) else b""
     return b"%b%b%b" % (front, text[start + 1 if start else 0 : stop], back)
-
-
-def _is_deep(part: bytes) -> bool:
-    """Return whether brackets are nested too deeply."""
-    if part.count(b"{") + part.count(b"[") <= _MAX_BRACKET_DEPTH:
-        return False
-    depth = 0
-    for mark in _STRING_PATTERN.sub(b"", part).translate(None, _NO_BRACKETS):
-        depth += 1 if mark in b"{[" else -1
-        if depth > _MAX_BRACKET_DEPTH:
-            return True
-    return False
 
 
 def _has_only(text: bytes, found: RawMembers) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.arrow.inference import MAX_COLUMN_DEPTH, Inference
-from sowctl.messages.base import MAX_DEPTH
+from sowctl.values.depth import MAX_DEPTH
 from tests.cli.conftest import Cli
 from tests.support.instances import config_xml, topic_xml
 

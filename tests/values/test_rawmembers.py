@@ -63,7 +63,7 @@ def test_what_is_no_object_is_not_read(some: tuple[str, ...]) -> None:
         b'{"aaaaaa":"\xff","b":1}',
         b'{"aaaaaa":1,"b":2} x',
         b' {"aaaaaa":1,"b":2}',
-        b'{"aaaaaa":' + b"[" * 200 + b"]" * 200 + b',"b":1}',
+        b'{"aaaaaa":' + b"[" * 256 + b"]" * 256 + b',"b":1}',
         b"[1,2,3,4,5,6,7]",
         b"{      }",
     ],

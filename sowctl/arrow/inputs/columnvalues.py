@@ -20,9 +20,9 @@ from sowctl.arrow.inputs.rows import MAX_EXPONENT, parse_json
 from sowctl.arrow.jsoncolumns import format_non_finite
 from sowctl.arrow.message_encoder import format_interval
 from sowctl.errors import InputError
-from sowctl.messages.base import MAX_DEPTH
 from sowctl.messages.native_values import JSON_FORM, Form, convert_untyped, format_name
 from sowctl.structs import DescribedStruct
+from sowctl.values.depth import MAX_DEPTH
 
 if TYPE_CHECKING:
     import numpy

@@ -21,8 +21,9 @@ from typing import Literal
 import msgspec
 
 from sowctl.errors import SowError
-from sowctl.messages.base import MAX_DEPTH, SURROGATE_CODE, SURROGATE_WORDS
-from sowctl.messages.json.exact_reader import JsonRefused, SpannedValue, is_deep, parse_members, replace_surrogates
+from sowctl.messages.base import SURROGATE_CODE, SURROGATE_WORDS
+from sowctl.messages.json.exact_reader import JsonRefused, SpannedValue, parse_members, replace_surrogates
+from sowctl.values.depth import MAX_DEPTH, is_deep
 from sowctl.values.fields import Number
 from sowctl.values.times import format_time, parse_epoch
 

@@ -10,7 +10,7 @@
 * ``digits``: numbers from a text, many at once.
 * ``columns``: slots of template messages as columns.
 * ``exact_reader``: the definition of accepted messages, for payloads that the fast reader must not read.
-* ``limits``: sizes from which on templates are used, and long payloads looked through in pieces.
+* ``limits``: sizes from which on templates are used.
 * ``paths``: paths in parsed JSON, and slot values.
 * ``select``: select lists applied to the bytes of members.
 * ``write``: rewriting messages: select lists, delta merge, constructed fields.

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.json.exact_reader import is_deep
 from sowctl.messages.json.paths import find_members, flatten_array
+from sowctl.values.depth import MAX_DEPTH, is_deep
 
 T = TypeVar("T")
 Column = list[Any]

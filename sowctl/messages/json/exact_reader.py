@@ -14,11 +14,10 @@ Accepted is the JSON grammar (RFC 8259) in UTF-8, with white space around the va
 from __future__ import annotations
 
 import re
-from itertools import accumulate, chain
 from typing import NoReturn, TypeAlias, cast
 
-from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8_CODE, TOO_DEEP_CODE, PayloadRefused
-from sowctl.messages.json.limits import JSON_LIMITS
+from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8_CODE, TOO_DEEP_CODE, PayloadRefused
+from sowctl.values.depth import MAX_DEPTH
 from sowctl.values.fields import Number
 
 _SPACE_PATTERN = re.compile(rb"[ \t\n\r]*+")
@@ -27,12 +26,6 @@ _SPACE_PATTERN = re.compile(rb"[ \t\n\r]*+")
 _PLAIN_STRING_PATTERN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
 _STRING_PATTERN = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
 _STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
-_ANY_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_DEPTH_PIECE_PATTERN = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+"){1,4096}+', re.DOTALL)
-"""Some strings and what stands between them."""
-_NO_BRACKETS = bytes(set(range(256)) - set(b"{[]}"))
-_DEPTH_CHANGE_TABLE = bytes.maketrans(b"{[]}", b"\1\1\0\0")
-_DEPTH_STEPS = (-1, 1)
 _NUMBER_PATTERN = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
 _WORD_PATTERN = re.compile(rb"[A-Za-z]++")
 # Two escapes of code units side by side are taken together, because only both can tell whether they are a pair.
@@ -83,22 +76,6 @@ def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[SpannedVa
     """
     reader = _ExactReader(payload, max_depth, spans=True, halves=True)
     return reader.read_spans(), reader.repeated
-
-
-def is_deep(payload: bytes, max_depth: int = MAX_DEPTH) -> bool:
-    """Return True if more than ``max_depth`` containers stand inside one another; exact for acceptable JSON."""
-    # Each container takes two bytes and one opening bracket: most payloads are decided by their length or one count.
-    if len(payload) <= 2 * max_depth or payload.count(b"{") + payload.count(b"[") <= max_depth:
-        return False
-    # Brackets inside strings do not count. What is left rises and falls; its highest point is the depth. The pieces end
-    # where no string does not, so that a long payload with many strings is not taken apart as a whole.
-    pieces = (
-        (piece[0] for piece in _DEPTH_PIECE_PATTERN.finditer(payload))
-        if len(payload) > JSON_LIMITS.depth_scan_piece_bytes
-        else (payload,)
-    )
-    brackets = (_ANY_STRING.sub(b"", piece).translate(_DEPTH_CHANGE_TABLE, _NO_BRACKETS) for piece in pieces)
-    return max(accumulate(map(_DEPTH_STEPS.__getitem__, chain.from_iterable(brackets))), default=0) > max_depth
 
 
 def parse_number(text: bytes) -> int | float:

@@ -1,4 +1,4 @@
-"""Sizes from which on JSON messages are read by templates, or looked through in pieces.
+"""Sizes from which on JSON messages are read by templates.
 
 The figures, each with its reason or what was measured, are fields of :class:`JsonLimits`; tests set other ones.
 """
@@ -18,8 +18,6 @@ class JsonLimits(Struct):
     """Messages below which a batch is decoded in less time than arrays are made."""
     max_template_attempts: int = 3
     """Messages of a text of which a template is made, if those that are known leave any."""
-    depth_scan_piece_bytes: int = 1 << 18
-    """Bytes of a payload whose depth is looked for in pieces."""
 
 
 JSON_LIMITS = JsonLimits()

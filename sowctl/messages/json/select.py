@@ -9,8 +9,8 @@ import msgspec
 
 from sowctl.messages.base import SelectList
 from sowctl.messages.directives import PathDirective, build_directives
-from sowctl.messages.json.exact_reader import is_deep
 from sowctl.messages.json.text import quote_string
+from sowctl.values.depth import is_deep
 from sowctl.values.rawmembers import (
     RawColumns,
     RawMembers,

@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from sowctl.messages.base import MAX_DEPTH
-from sowctl.messages.json.exact_reader import is_deep
+from sowctl.values.depth import MAX_DEPTH, is_deep
 
 MAX_TEMPLATE_BYTES = 4096
 """Bytes of the largest message that a template is made of."""

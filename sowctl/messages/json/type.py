@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.messages.base import (
-    MAX_DEPTH,
     MAX_MESSAGE_BYTES,
     Extractor,
     KeyExtractor,
@@ -36,6 +35,7 @@ from sowctl.messages.json.exact_reader import (
     replace_surrogates,
 )
 from sowctl.messages.json.paths import build_key_text, build_slot_value, resolve_path
+from sowctl.values.depth import MAX_DEPTH
 from sowctl.values.fields import FieldWrite, Refusal, Row, Slot
 from sowctl.values.paths import Path
 

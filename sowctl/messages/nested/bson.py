@@ -6,11 +6,12 @@ what is needed to ask for the type, so that its absence can be told in words.
 
 from __future__ import annotations
 
-from sowctl.messages.base import MAX_DEPTH, MAX_MESSAGE_BYTES, build_missing_extra_error
+from sowctl.messages.base import MAX_MESSAGE_BYTES, build_missing_extra_error
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.nested.paths import measure_depth
 from sowctl.messages.nested.type import TreeType, build_depth_refusal
 from sowctl.messages.nested.write import Tree
+from sowctl.values.depth import MAX_DEPTH
 from sowctl.values.fields import Scalar
 
 _DOCUMENT_KINDS = b"\x03\x04\x0f"

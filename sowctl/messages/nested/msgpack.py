@@ -12,10 +12,11 @@ from typing import Any, cast
 import msgpack
 from msgpack import ExtType, Timestamp
 
-from sowctl.messages.base import MALFORMED_CODE, MAX_DEPTH, NOT_UTF8_CODE, PayloadRefused
+from sowctl.messages.base import MALFORMED_CODE, NOT_UTF8_CODE, PayloadRefused
 from sowctl.messages.nested.paths import measure_depth
 from sowctl.messages.nested.type import TreeType, build_depth_refusal
 from sowctl.messages.nested.write import Tree
+from sowctl.values.depth import MAX_DEPTH
 from sowctl.values.display import format_count
 from sowctl.values.fields import Scalar
 

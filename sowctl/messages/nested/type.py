@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from sowctl.errors import InputError
 from sowctl.messages.base import (
-    MAX_DEPTH,
     MAX_MESSAGE_BYTES,
     TOO_DEEP_CODE,
     UNWRITABLE_CODE,
@@ -30,6 +29,7 @@ from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.directives import build_directives
 from sowctl.messages.nested.paths import build_key_reader, build_reader
 from sowctl.messages.nested.write import Tree, apply_writes, build_tree, is_null, merge_tree, select_tree
+from sowctl.values.depth import MAX_DEPTH
 from sowctl.values.fields import FieldWrite, Refusal, Row, Scalar, Slot, SlotValue
 from sowctl.values.paths import Path
 from sowctl.values.scalars import choose_written_scalar, to_plain_scalar

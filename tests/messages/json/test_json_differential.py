@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 from pathlib import Path as File
 
 import pytest
@@ -11,10 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages.base import SurrogateRefusal
-from sowctl.messages.json import exact_reader
 from sowctl.messages.json import fast_reader as jsonfast
-from sowctl.messages.json.limits import JSON_LIMITS
 from sowctl.messages.json.type import JsonType
+from sowctl.values.depth import DEPTH_LIMITS, is_deep
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step, parse_path
 from tests.support.examples import examples
@@ -216,15 +214,10 @@ def test_brackets_in_strings_are_not_depth(payload: bytes) -> None:
 @pytest.mark.parametrize("payload", TRICKS)
 def test_the_depth_of_a_long_payload_is_that_of_its_pieces(payload: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (1, 2, 3, 254, 255, 256, 300, 599, 600)
-    at_once = [exact_reader.is_deep(payload, limit) for limit in limits]
-    monkeypatch.setattr(JSON_LIMITS, "depth_scan_piece_bytes", 0)
-    monkeypatch.setattr(
-        exact_reader,
-        "_DEPTH_PIECE_PATTERN",
-        re.compile(exact_reader._DEPTH_PIECE_PATTERN.pattern.replace(b"4096", b"2"), re.DOTALL),
-    )
-    assert len(exact_reader._DEPTH_PIECE_PATTERN.findall(payload)) > 1 or payload.count(b'"') < 3
-    assert [exact_reader.is_deep(payload, limit) for limit in limits] == at_once
+    at_once = [is_deep(payload, limit) for limit in limits]
+    monkeypatch.setattr(DEPTH_LIMITS, "scan_piece_bytes", 0)
+    monkeypatch.setattr(DEPTH_LIMITS, "piece_strings", 2)
+    assert [is_deep(payload, limit) for limit in limits] == at_once
 
 
 @pytest.mark.parametrize(("extra", "refused"), [(0, False), (1, True)])
