@@ -8,6 +8,7 @@ The types of the columns made of messages are those of sowctl-spark(7), MESSAGES
 * ``template_decoder``: the same for JSON messages that match a template.
 * ``jsontrees``: one JSON message as a tree of Python values; numbers keep their digits.
 * ``jsoncolumns``: JSON values converted to a declared Arrow type one by one.
+* ``unique_fields``: the proof that no declared field stands twice in messages.
 * ``type_checker``: messages that do not fit a declared type, and why.
 * ``arrays``: numbers and bytes of stores and journals as Arrow arrays.
 * ``entries``: several journal blocks joined into one set of columns.

@@ -108,7 +108,7 @@ class FieldTypes:
         joined = b"\n".join(views)
         if any(search.search(joined) for search in self._others):
             return None
-        array = self._decoder.decode_at_once(views, joined)
+        array = self._decoder.decode_at_once(views)
         if array is None or (self._doubles and not self._keeps_numbers(array, joined)):
             return None
         return array

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from decimal import Decimal, InvalidOperation
+from itertools import chain, islice
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Raw
 
 from sowctl.arrow.jsoncolumns import Misfit
-from sowctl.arrow.jsontrees import TreeReader, Unreadable
+from sowctl.arrow.jsontrees import TreeReader
 from sowctl.errors import InputError, LimitError
 from sowctl.values.scalars import MAX_EXACT_INTEGER
 
@@ -36,6 +37,8 @@ _MAX_DECIMAL_DIGITS = 38
 """Digits of the largest DECIMAL."""
 _MAX_SAFE_DIGITS = 16
 """Characters up to which a number without an exponent is surely kept by a double: 15 digits and a point."""
+_PIECE_MESSAGES = 500
+"""Messages whose values are held together."""
 _EXCESSIVE_DIGITS = 1000
 """Stands for more digits than any type has."""
 
@@ -64,11 +67,7 @@ class Inference:
         """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MAX_FIELDS`."""
         trees, seen = TreeReader(exact=self._exact), self._seen
         budget = _FieldBudget(seen.count_fields())
-        for view in views:
-            try:
-                value = trees.read_tree(view)
-            except Unreadable:
-                continue
+        for value in chain.from_iterable(map(trees.read_trees, _cut_pieces(views))):
             if type(value) is dict:
                 if self._names is not None:
                     value = {name: inner for name, inner in value.items() if name.lower() in self._names}
@@ -137,6 +136,12 @@ def build_misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
     else:
         words = f"the message does not match the inferred fields: {problem.what}"
     return InputError("SOW-SPK-082", f"{place}: {words}", hint=hint)
+
+
+def _cut_pieces(views: Iterable[bytes]) -> Iterator[list[bytes]]:
+    rest = iter(views)
+    while piece := list(islice(rest, _PIECE_MESSAGES)):
+        yield piece
 
 
 class _FieldBudget:

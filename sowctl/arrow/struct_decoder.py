@@ -2,9 +2,11 @@
 
 A field takes the value of the message's JSON view where that fits the declared type, else NULL; what is not declared is
 not decoded. Messages of few templates are cut into columns all at once (:mod:`sowctl.arrow.template_decoder`). Others
-are decoded into typed objects, whole batches at once, and columns are made of their fields; a message that does not fit
-that is read again by itself, value by value, by :mod:`sowctl.arrow.jsoncolumns`. What a column holds depends on its own
-field alone: not on the other columns, not on what else is in the message, not on which of the three ways was taken.
+are decoded into typed objects, whole batches at once, and columns are made of their fields, if no field stands twice in
+them (:mod:`sowctl.arrow.unique_fields`). A message where one may, or that does not fit, is read again by itself, value
+by value, by :mod:`sowctl.arrow.jsoncolumns`. So of members given twice the first counts, and what a column holds
+depends on its own field alone: not on the other columns, not on what else is in the message, not on which of the three
+ways was taken.
 Called by the readers of stores and journals, and by the jobs that write columns.
 
 Of orders with ten fields, as they lie in a journal, templates take 0.5 us of CPU each, msgspec with these columns 1.6
@@ -24,8 +26,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, build_coercion, build_column, make_declared_view
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, convert_tree, has_suspects
 from sowctl.arrow.template_decoder import TemplateDecoder
-from sowctl.messages.base import PayloadRefused
+from sowctl.arrow.unique_fields import FieldProof
+from sowctl.messages.base import PayloadRefused, is_own_view
+from sowctl.messages.json.batch import DECODE_ERRORS
 from sowctl.messages.nested.type import TreeType
+from sowctl.values.unique_members import has_unique_members
 
 if TYPE_CHECKING:
     import pyarrow
@@ -56,25 +61,19 @@ class StructDecoder:
             self._one = msgspec.json.Decoder(_msgspec_type(struct, [0], strict, partial))
         self._trees = TreeReader(exact=exact)
         self._coerce = build_coercion(struct, strict=strict, partial=partial)
-        self._errors = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
         # In a JSON view binary data are text already; only where a column wants the bytes is the message itself looked
         # at.
         self._binary = _has_type(struct, "is_binary")
         # The sign of a negative zero, which doubles keep.
         self._signed = _has_type(struct, "is_floating")
         self._conversions: dict[tuple[bool, bool], Callable[[bytes], bytes] | None] = {}
-        self._shaped = TemplateDecoder(struct, self.decode_views, strict=strict, partial=partial)
+        self._proof = FieldProof(struct)
+        self._shaped = TemplateDecoder(struct, self.decode_objects, strict=strict, partial=partial)
+        self._fitting = TemplateDecoder(struct, self._decode_fitting, strict=strict, partial=partial, lossless=True)
 
     def decode_payloads(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
         """One struct per payload; NULL where there is no message, or one that cannot be read."""
-        if kind.json_text:
-            if None not in payloads:
-                import numpy as np
-
-                lengths = np.fromiter(map(len, payloads), "i8", len(payloads))  # type: ignore[arg-type]  # no None
-                found = self._shaped.decode(payloads, lengths)
-                if found is not None:
-                    return found.structs
+        if is_own_view(kind):
             return self.decode_views(payloads)
         if self._binary and isinstance(kind, TreeType):
             return build_column(
@@ -114,38 +113,77 @@ class StructDecoder:
             return found.structs
         raw = b"".join(parts)
         cut = [raw[start:end] for start, end in pairwise(accumulate(lengths.tolist(), initial=0))]
-        if not present.all():
-            return self.decode_views([one if there else None for one, there in zip(cut, present.tolist(), strict=True)])
-        return self.decode_views(cut)
+        there = present.tolist()
+        return self.decode_objects(cut if all(there) else [cut[row] if one else None for row, one in enumerate(there)])
 
     def decode_views(self, views: Sequence[bytes | None]) -> pyarrow.Array:
         """One struct per JSON view; NULL where there is none, or one that cannot be read."""
-        return build_column(self._decode_objects(views), self._type)
-
-    def decode_at_once(self, views: Sequence[bytes], joined: bytes) -> pyarrow.Array | None:
-        """Decode as :meth:`decode_views`, all at once; None unless each view fits the type as it is written.
-
-        ``joined`` are the views line by line.
-        """
-        found = None if has_suspects(views, joined, signed=self._signed) else self._decode_joined(views)
-        return None if found is None else build_column(found, self._type)
-
-    def _decode_joined(self, views: Sequence[bytes]) -> list[Any] | None:
-        # Not decode_lines(): it takes two values on one line, and one on two, for two.
-        if self._one is None:
-            return None
-        try:
-            return list(map(self._one.decode, views))
-        # One message that does not fit stops the batch. Read one by one, only such messages take the slow way.
-        except self._errors:
-            return None
-
-    def _decode_objects(self, views: Sequence[bytes | None]) -> list[Any]:
-        if None not in views and not has_suspects(views, signed=self._signed):
-            found = self._decode_joined(views)  # type: ignore[arg-type]  # no None in it
+        if None not in views:
+            found = self._shaped.decode_messages(views)  # type: ignore[arg-type]  # no None in it
             if found is not None:
-                return found
-        return self._decode_each(views, self._decode_one)
+                return found.structs
+        return self.decode_objects(views)
+
+    def decode_at_once(self, views: Sequence[bytes]) -> pyarrow.Array | None:
+        """Decode as :meth:`decode_views`, all at once; None unless each view fits the type as it is written."""
+        try:
+            found = self._fitting.decode_messages(views)
+            return self._decode_fitting(views) if found is None else found.structs
+        except Misfit:
+            return None
+
+    def _decode_fitting(self, views: Sequence[bytes | None]) -> pyarrow.Array:
+        """As :meth:`decode_objects`. Raises Misfit unless each message fits the type as it is written."""
+        objects, left = self._decode_typed(views)
+        if left:
+            raise Misfit("it is read otherwise")
+        return build_column(objects, self._type)
+
+    def decode_objects(self, views: Sequence[bytes | None]) -> pyarrow.Array:
+        """As :meth:`decode_views`, without templates: by typed objects, and value by value where these do not do."""
+        objects, left = self._decode_typed(views)
+        for row in sorted(left):
+            try:
+                objects[row] = self._read_exactly(views[row])
+            except Misfit as problem:
+                problem.row = row
+                raise
+        return build_column(objects, self._type)
+
+    def _decode_typed(self, views: Sequence[bytes | None]) -> tuple[list[Any], set[int]]:
+        """Typed objects, and the rows that have none: messages that do not fit as they are written, or may have a field
+        twice."""
+        if self._one is None:
+            return [None] * len(views), set(range(len(views)))
+        left = {row for row, view in enumerate(views) if view is None} if None in views else set()
+        if has_suspects(views, signed=self._signed):
+            left |= {row for row, view in enumerate(views) if has_suspects([view], signed=self._signed)}
+        objects = self._decode_joined(views) if not left else None
+        if objects is None:
+            objects = [None] * len(views)
+            # One message that does not fit stops the batch. Read one by one, only such messages take the slow way.
+            for row, view in enumerate(views):
+                if row not in left:
+                    try:
+                        objects[row] = self._one.decode(view)  # type: ignore[arg-type]  # what is None is left
+                    except DECODE_ERRORS:
+                        left.add(row)
+        decoded: Sequence[Any] = [view for row, view in enumerate(views) if row not in left] if left else views
+        if not self._proof.has_unique_fields(decoded):
+            left |= {row for row, view in enumerate(views) if row not in left and not self._is_unique(view)}
+        return objects, left
+
+    def _decode_joined(self, views: Sequence[Any]) -> list[Any] | None:
+        """Typed objects of all messages; None where one does not fit."""
+        assert self._one is not None
+        try:
+            # Not decode_lines(): it takes two values on one line, and one on two, for two.
+            return list(map(self._one.decode, views))
+        except DECODE_ERRORS:
+            return None
+
+    def _is_unique(self, view: Any) -> bool:
+        return self._proof.has_unique_fields([view]) or has_unique_members(view)
 
     def _decode_each(self, messages: Sequence[bytes | None], read: Callable[[bytes], Any]) -> list[Any]:
         found = []
@@ -157,14 +195,9 @@ class StructDecoder:
                 raise
         return found
 
-    def _decode_one(self, view: bytes) -> Any:
-        if self._one is not None and not has_suspects([view], signed=self._signed):
-            try:
-                return self._one.decode(view)
-            except self._errors:
-                pass
+    def _read_exactly(self, view: bytes | None) -> Any:
         try:
-            return self._convert_tree(self._trees.read_tree(view))
+            return None if view is None else self._convert_tree(self._trees.read_tree(view))
         except Unreadable:
             return self._count_unreadable()
 

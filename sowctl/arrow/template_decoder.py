@@ -85,6 +85,14 @@ class TemplateDecoder:
             return DecodedBatch(found[0].made)
         return self._decode_joined(text, found, left)
 
+    def decode_messages(self, messages: Sequence[bytes]) -> DecodedBatch | None:
+        """As :meth:`decode`, of messages each by itself."""
+        if len(messages) < JSON_LIMITS.min_array_messages:
+            return None
+        import numpy as np
+
+        return self.decode(messages, np.fromiter(map(len, messages), "i8", len(messages)))
+
     def decode_present(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> DecodedBatch | None:
         """As :meth:`decode`, where only some messages are ``present``: the others are NULL and have no bytes."""
         import numpy as np

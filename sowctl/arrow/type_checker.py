@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow.jsoncolumns import Misfit, build_coercion, format_type
-from sowctl.arrow.jsontrees import TreeReader, Unreadable, has_suspects, read_digits
+from sowctl.arrow.jsontrees import TreeReader, Unreadable, read_digits
 from sowctl.arrow.struct_decoder import StructDecoder
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ class TypeChecker:
 
     def find_misfits(self, views: Sequence[bytes | None]) -> dict[int, str]:
         """The places of the messages that do not fit, with the reason; None is no message and fits."""
-        if self._at_once is not None and None not in views and not has_suspects(views):
+        # The usual batch: nothing in it needs a second look.
+        if self._at_once is not None and None not in views:
             every = [view for view in views if view is not None]
-            # The usual batch: nothing in it needs a second look.
-            if self._at_once.decode_at_once(every, b"\n".join(every)) is not None:
+            if self._at_once.decode_at_once(every) is not None:
                 return {}
         found = {}
         for place, view in enumerate(views):

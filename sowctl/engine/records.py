@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.base import find_exact_view, select_all
+from sowctl.messages.base import find_exact_view, is_own_view, select_all
 from sowctl.store.codec import (
     CORRELATION_FLAG,
     CRC_SIZE,
@@ -167,6 +167,11 @@ class RecordBatch:
     def repeatable(self) -> bool:
         """True if a field with one value may be a list of one (:attr:`MessageType.repeatable`)."""
         return self._kind.repeatable
+
+    @property
+    def is_own_view(self) -> bool:
+        """True if payloads are their own JSON views."""
+        return is_own_view(self._kind)
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:

@@ -153,7 +153,7 @@ class MessageType(Protocol):
 
     @property
     def json_text(self) -> bool:
-        """True if a payload is its own JSON view, so that readers of JSON text may look at its bytes."""
+        """True if messages are JSON texts. See :func:`is_own_view`."""
         ...
 
     @property
@@ -257,6 +257,14 @@ def select_all(kind: MessageType, payloads: Sequence[bytes], select_list: Select
     """:meth:`MessageType.select_fields` of several payloads, by the type's way to do that at once where it has one."""
     own: Callable[[Sequence[bytes], SelectList], list[bytes]] | None = getattr(kind, "select_all", None)
     return own(payloads, select_list) if own is not None else [kind.select_fields(one, select_list) for one in payloads]
+
+
+def is_own_view(kind: MessageType) -> bool:
+    """Return True if a payload is its own JSON view, so that readers of JSON text may look at its bytes.
+
+    Where the last of repeated members counts, the view leaves the others out.
+    """
+    return kind.json_text and getattr(kind, "first_wins", True)
 
 
 def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:

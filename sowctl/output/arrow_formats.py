@@ -19,7 +19,15 @@ from sowctl.arrow.requirements import require_packages
 from sowctl.output.formats import RenderResult
 from sowctl.output.options import OutputOptions
 from sowctl.output.projection import Projection, build_projection
-from sowctl.output.records import METADATA_NAMES, Batch, ShownRecord, find_exact_view, find_repeat, is_repeatable
+from sowctl.output.records import (
+    METADATA_NAMES,
+    Batch,
+    ShownRecord,
+    find_exact_view,
+    find_repeat,
+    is_own_view,
+    is_repeatable,
+)
 from sowctl.values.times import MAX_MICROS
 
 if TYPE_CHECKING:
@@ -178,7 +186,7 @@ class RecordBlocks:
                 chosen.build_views(batch)
                 if chosen is not None
                 else payloads
-                if batch.message_type == "json"
+                if is_own_view(batch)
                 else list(map(find_exact_view(batch) or batch.members_view, payloads))
             )
             if self._meta:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sowctl.errors import UsageError
 from sowctl.output.formats import Renderer, RenderResult
 from sowctl.output.options import Column, OutputOptions
-from sowctl.output.records import CHANGE_NAMES, Batch
+from sowctl.output.records import CHANGE_NAMES, Batch, is_own_view
 from sowctl.values.paths import Path, Step
 
 
@@ -204,9 +204,10 @@ def _collect_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[
 
     names: dict[str, None] = {}
     for batch in batches:
+        own = is_own_view(batch)
         for payload in batch.payloads:
             try:
-                found: Iterable[str] = _decode(payload if batch.message_type == "json" else batch.members_view(payload))
+                found: Iterable[str] = _decode(payload if own else batch.members_view(payload))
             except (ValueError, RecursionError):
                 found = read_members(payload, batch.members_view)
             names.update(dict.fromkeys(found))

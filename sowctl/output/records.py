@@ -96,6 +96,14 @@ def is_repeatable(batch: Batch) -> bool:
     return bool(getattr(batch, "repeatable", False))
 
 
+def is_own_view(batch: Batch) -> bool:
+    """Return True if payloads are surely their own JSON views, so that no view has to be made.
+
+    Optional, and asked for in this one place.
+    """
+    return getattr(batch, "is_own_view", False)
+
+
 class OutputRecord(Struct, frozen=True):
     """A :class:`ShownRecord` as a plain class."""
 

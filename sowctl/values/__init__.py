@@ -10,6 +10,7 @@
 * ``column``: columns of slot values in Arrow's layout.
 * ``differences``: the differences between two messages.
 * ``rawmembers``: the members of a JSON object with their bytes.
+* ``unique_members``: the proof that no member stands twice in what msgspec decoded.
 * ``jsonline``: rows of this program - errors, reports, rejects, progress - as lines of JSON.
 * ``times``: instants to text and back, and the clock.
 * ``units``: texts of intervals, sizes, counts and switches.

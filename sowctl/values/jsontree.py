@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 from msgspec import Raw
+
+from sowctl.values.unique_members import has_all_members
 
 _WORD_VALUES = {"true": True, "false": False, "null": None}
 
@@ -20,7 +23,8 @@ class NumberText(str):
     __slots__ = ()
 
 
-def _keep_first_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def keep_first_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these members, for the standard library's decoder, which takes the last of several of one name."""
     row = dict(pairs)
     if len(row) != len(pairs):
         # The first of several members counts (behaviour C136): put in last, it stays.
@@ -36,13 +40,32 @@ def _refuse_constant(word: str) -> Any:
 # Made once: json.loads makes a decoder anew for each call with such arguments. Numbers stay texts, so that none is too
 # long to be converted; NaN, which Python would take, is no JSON.
 parse_json = json.JSONDecoder(
-    parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse_constant, object_pairs_hook=_keep_first_members
+    parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse_constant, object_pairs_hook=keep_first_members
 ).decode
 """The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
 
 
+_parse_plain = json.JSONDecoder(object_pairs_hook=keep_first_members).decode
+_decode_plain = msgspec.json.Decoder().decode
+
+
+def parse_plain(text: bytes) -> Any:
+    """The value of a JSON text with int and float for its numbers; NaN, Infinity and -Infinity are floats, too.
+
+    Raises ValueError for what is no JSON, RecursionError for what is nested too deeply.
+    """
+    try:
+        found = _decode_plain(text)
+        if has_all_members(text, (found,)):
+            return found
+    except ValueError:
+        # Words, half a surrogate pair, a number that is beyond all doubles.
+        pass
+    return _parse_plain(text.decode())
+
+
 parse_json_exact = json.JSONDecoder(
-    parse_int=NumberText, parse_float=NumberText, object_pairs_hook=_keep_first_members
+    parse_int=NumberText, parse_float=NumberText, object_pairs_hook=keep_first_members
 ).decode
 """As :data:`parse_json`, of an exact view: the words NaN, Infinity and -Infinity are floats."""
 

@@ -77,7 +77,7 @@ def same(one: pa.Array, other: pa.Array) -> bool:
 def check(kind: pa.StructType, messages: list[bytes]) -> None:
     """Together as one by one."""
     decoder = StructDecoder(kind)
-    expected = StructDecoder(kind).decode_views(messages)
+    expected = StructDecoder(kind).decode_objects(messages)
     alike(together(kind, messages, decoder=decoder), expected, messages)
 
 
@@ -96,17 +96,17 @@ def test_messages_of_one_shape_are_read_without_the_decoder(monkeypatch: pytest.
         for at in range(100)
         if at != 32
     ]
-    expected = StructDecoder(TYPE).decode_views(messages)
+    expected = StructDecoder(TYPE).decode_objects(messages)
     decoder = StructDecoder(TYPE)
     tried: list[int] = []
-    one_by_one = decoder.decode_views
+    one_by_one = decoder.decode_objects
 
     def counted(views: Any) -> pa.Array:
         tried.append(len(views))
         return one_by_one(views)
 
     monkeypatch.setattr(decoder._shaped, "_views", counted)
-    monkeypatch.setattr(decoder, "decode_views", counted)
+    monkeypatch.setattr(decoder, "decode_objects", counted)
     lengths = np.array(list(map(len, messages)))
     for _ in range(3):
         assert same(decoder.decode_packed(messages, lengths, np.ones(len(messages), bool)), expected)
@@ -235,7 +235,7 @@ def test_an_inferred_type_is_as_strict_with_shapes(fit: bool) -> None:
     decoder = StructDecoder(kind, strict=True)
     if fit:
         found = decoder.decode_packed(messages, lengths, present)
-        expected = StructDecoder(kind).decode_views([one if one else None for one in messages])
+        expected = StructDecoder(kind).decode_objects([one if one else None for one in messages])
         assert same(found, expected)
         return
     for _ in range(2):

@@ -244,6 +244,16 @@ def test_messages_as_structs(stocked: Lab, spark: SparkSession) -> None:
     )
 
 
+def test_of_a_member_that_is_given_twice_the_first_is_a_field(lab: Lab, spark: SparkSession) -> None:
+    texts = [f'{{"id":{n},"who":{{"name":"a","n\\u0061me":"b"}},"v":[{{"q":1,"q":2}}],"id":"x"}}' for n in range(70)]
+    lab.publish("orders", *texts[:5], *(text.replace(',"id":"x"', "") for text in texts[5:]))
+    declared = "id INT, who STRUCT<name: STRING>, v ARRAY<STRUCT<q: INT>>"
+    for given in ({"payload": "struct"}, {"payloadSchema": declared}):
+        found = [row["payload"] for row in read(source(lab, topic="orders", **given), spark)]
+        assert sorted(row["id"] for row in found) == list(range(70))
+        assert all((row["who"], row["v"]) == ({"name": "a"}, [{"q": 1}]) for row in found)
+
+
 def test_spark_itself(stocked: Lab, spark: SparkSession) -> None:
     """The whole way once: registration, planning, executors, a declared schema, SQL over the struct."""
     frame = (

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from sowctl.engine.api.arguments import require_choice
 from sowctl.errors import UsageError, convert_memory_errors
 from sowctl.values.display import format_count
+from sowctl.values.jsontree import parse_plain
 
 if TYPE_CHECKING:
     from sowctl.arrow.column_passes import MessageBlock
@@ -171,11 +172,7 @@ def _build_block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
     from sowctl.arrow.column_passes import MessageBlock
     from sowctl.arrow.metadata import DEFAULT_COLUMNS
 
-    views = (
-        batch.payloads
-        if batch.message_type == "json"
-        else list(map(batch.exact_view or batch.members_view, batch.payloads))
-    )
+    views = batch.payloads if batch.is_own_view else list(map(batch.exact_view or batch.members_view, batch.payloads))
     if not meta:
         return MessageBlock(views, repeatable=batch.repeatable)
     of_batch = {"_topic": batch.topic, "_message_type": batch.message_type}
@@ -185,9 +182,7 @@ def _build_block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
 
 
 def _read_fields(view: bytes) -> dict[str, Any]:
-    import json
-
-    found = json.loads(view)
+    found = parse_plain(view)
     return found if isinstance(found, dict) else {"value": found}
 
 

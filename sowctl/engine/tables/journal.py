@@ -15,7 +15,7 @@ from sowctl.arrow.entries import EntryColumns, build_entry_column
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.journal.format import PUBLISH
-from sowctl.messages.base import find_columns_view
+from sowctl.messages.base import find_columns_view, is_own_view
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,11 +150,11 @@ def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
 
 
 def _view(message: bytes, kind: MessageType) -> bytes:
-    return message if kind.json_text else find_columns_view(kind)(message)
+    return message if is_own_view(kind) else find_columns_view(kind)(message)
 
 
 def _text(message: bytes, kind: MessageType) -> bytes:
-    return message if kind.json_text else kind.view(message)
+    return message if is_own_view(kind) else kind.view(message)
 
 
 def _messages(instance: Instance, entries: EntryColumns) -> pyarrow.Array:

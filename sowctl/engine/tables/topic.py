@@ -27,14 +27,14 @@ from sowctl.engine.search.scan import filter_runs, open_access
 from sowctl.engine.tables.index_columns import read_indexed_table
 from sowctl.engine.tables.types import (
     FieldTypes,
+    are_read_alike,
     can_keep_types,
     find_known_types,
-    has_repeats,
     keep_types,
 )
 from sowctl.engine.tables.where import build_filter
 from sowctl.errors import SowError
-from sowctl.messages.base import find_columns_view, find_exact_view
+from sowctl.messages.base import find_columns_view, find_exact_view, is_own_view
 from sowctl.store.codec import extract_payloads
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.scalars import MAX_EXACT_INTEGER
@@ -202,11 +202,11 @@ def _read(
         for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
             rows = [_facts(source, *pair, facts) for pair in zip(keys, values, strict=True)] if facts else None
             views = _views(kind, extract_payloads(values))
-            once[0] = once[0] and not has_repeats(views)
+            alike[0] = alike[0] and are_read_alike(views)
             yield MessageBlock(views, rows, kind.repeatable)
 
     # A store that no types are kept of is not looked through for them.
-    once = [can_keep_types(source)]
+    alike = [can_keep_types(source)]
     path = _new_file(place)
     with path.open("wb") as out:
         written = write_columns(blocks, ArrowFile, out, names=wanted, facts=tuple(facts))
@@ -216,7 +216,7 @@ def _read(
         return pa.table({"_topic": arrays.build_constant(source.topic, written.rows)})
     fields = [field for field in table.schema if field.name not in facts or field.name in written.hidden]
     table = _with_doubles(table)
-    if fields and once[0]:
+    if fields and alike[0]:
         large = frozenset(field.name for field in table.schema if _has_fraction(field.type))
         marks = large, wanted, written.single, frozenset(_blank(table, fields))
         keep_types(instance, source, FieldTypes(pa.struct(fields), *marks))
@@ -239,7 +239,7 @@ def _new_file(place: Path) -> Path:
 
 
 def _views(kind: MessageType, messages: Sequence[bytes]) -> Sequence[bytes]:
-    return messages if kind.json_text else list(map(find_columns_view(kind), messages))
+    return messages if is_own_view(kind) else list(map(find_columns_view(kind), messages))
 
 
 def _facts(source: Source, key: bytes, value: bytes, names: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ Three ways, each payload goes the first that is provably exact for it:
 
 msgspec is as strict as the JSON grammar, and stricter in what the exact reader accepts beyond it (lone surrogates,
 numbers above a double); such payloads end in the third way. It is laxer in three things: UTF-8 in what it skips and
-nesting, looked after by :mod:`sowctl.messages.json.batch`, and duplicate members (:mod:`sowctl.messages.json.plan`).
+nesting, looked after by :mod:`sowctl.messages.json.batch`, and duplicate members
+(:mod:`sowctl.values.unique_members`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from msgspec import UNSET
 
 from sowctl.messages.base import SurrogateRefusal
 from sowctl.messages.json.batch import DECODE_ERRORS, Column, FieldMembers, JsonBatch, decode_each, find_suspects
-from sowctl.messages.json.paths import count_holders
 from sowctl.messages.json.plan import FieldPlan, PlannedField
 from sowctl.values.fields import Number, Refusal
+from sowctl.values.unique_members import count_occurrences, has_all_members
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
@@ -135,11 +136,11 @@ class FastReader(Generic[T]):
 
     def _find_escaped_names(self, batch: JsonBatch) -> None:
         """A name spelled with an escape cannot be counted."""
-        if self.plan.names and (b"\\u00" if self.plan.ascii else b"\\u") in batch.joined:
-            search = self.plan.escapes.search
-            if search(batch.joined):
-                batch.escaped = True
-                batch.exact.update(i for i, payload in enumerate(batch.payloads) if search(payload))
+        if self.plan.counted.may_be_escaped(batch.joined):
+            batch.escaped = True
+            batch.exact.update(
+                i for i, payload in enumerate(batch.payloads) if self.plan.counted.may_be_escaped(payload)
+            )
 
     def _decode_all_columns(self, batch: JsonBatch) -> dict[PlannedField, FieldMembers]:
         """The values of every field, UNSET where it is absent."""
@@ -171,14 +172,14 @@ class FastReader(Generic[T]):
     def _find_duplicates(self, batch: JsonBatch, columns: dict[PlannedField, FieldMembers]) -> None:
         """Leave payloads in which a wanted name occurs more often than found to the tree."""
         # The law of plan.py: as many occurrences as members found leave no room for a second member of one object.
-        for name, needle, mask in zip(self.plan.names, self.plan.needles, self.plan.masks, strict=True):
+        counted = self.plan.counted
+        for name, needle, mask in zip(counted.names, counted.needles, self.plan.masks, strict=True):
             # A name may be wanted at several places; each occurrence in the bytes must be one of those that were
             # decoded.
             fields = [field for field in self.plan.fields if field.name == name]
             members = [columns[field] for field in fields]
             found = sum([one.count_all_objects(batch.find_types(one.values)) for one in members])
-            # Searching from the right is twice as fast as counting, which searches from the left.
-            if batch.escaped or len(batch.joined.rsplit(needle)) - 1 != found:
+            if batch.escaped or count_occurrences(batch.joined, needle) != found:
                 known = batch.exact | batch.tree
                 doubtful = [
                     i
@@ -209,13 +210,8 @@ class FastReader(Generic[T]):
             tree = self._decode_tree(payload)
         except DECODE_ERRORS:
             return None
-        # A name may also occur as a value or below what no path leads to: counting it in the whole tree, or as a name
-        # before a colon, must account for every occurrence. Else some object has it twice: only the exact reader knows.
-        found = count_holders(tree, self.plan.names)
-        for needle, token, count in zip(self.plan.needles, self.plan.tokens, found, strict=True):
-            if payload.count(needle) != count and len(token.findall(payload)) != count:
-                return None
-        return self._tree(tree, payload)
+        # A name may also occur as a value or below what no path leads to. In the whole tree every member is counted.
+        return self._tree(tree, payload) if has_all_members(payload, (tree,)) else None
 
     def _read_exactly(self, batch: JsonBatch, rows: dict[int, T]) -> list[Refusal]:
         refusals = []

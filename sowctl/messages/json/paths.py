@@ -108,19 +108,3 @@ def build_value_list(value: object, index: int | None) -> tuple[list[object], bo
     """Build the value list of a path whose last step leads to ``value`` alone."""
     nodes = flatten_array(value) if type(value) is list else [value]
     return drop_objects(nodes if index is None else nodes[index : index + 1])
-
-
-def count_holders(tree: object, names: Sequence[str]) -> list[int]:
-    """For each of ``names`` the number of objects in ``tree`` that have such a member."""
-    counts = [0] * len(names)
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if type(node) is dict:
-            for at, name in enumerate(names):
-                if name in node:
-                    counts[at] += 1
-            waiting.extend([child for child in node.values() if type(child) is dict or type(child) is list])
-        elif type(node) is list:
-            waiting.extend([child for child in node if type(child) is dict or type(child) is list])
-    return counts

@@ -1,20 +1,15 @@
 """The plan of the fast JSON reader for a set of paths: a Struct type made to measure, the bytes to count.
 
 msgspec skips what no field asks for and so reads a message in a fraction of the time; but of duplicate members it takes
-the last. The rule that notices them rests on counting. For a *countable* name N, let T be the number of times that the
-bytes ``"N"`` occur in some valid messages, and F the number of (object, N) pairs in which the decoder found N, over the
-objects that the paths lead through. Unless an escape spells N (searched for separately), every member N of an object is
-one occurrence, and different members are different occurrences. So F <= T, and F == T leaves no room for a second
-member N in any of those objects.
-
-Countable is a name without quote, backslash, slash, DEL and control characters that starts with neither white space
-nor one of ``:,[]{}``. Only ``\\u`` escapes can spell it differently, and no other text of a valid message can overlap
-one of its occurrences: such text would have to be what stands between two strings.
+the last. The rule that notices them is counting (:mod:`sowctl.values.unique_members`). For a *countable* name N,
+let T be the number of times that the bytes ``"N"`` occur in some valid messages, and F the number of (object, N) pairs
+in which the decoder found N, over the objects that the paths lead through. Unless an escape spells N (searched for
+separately), every member N of an object is one occurrence, and different members are different occurrences. So F <= T,
+and F == T leaves no room for a second member N in any of those objects.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Union
@@ -23,8 +18,8 @@ import msgspec
 from msgspec import UNSET
 
 from sowctl.values.paths import Path
+from sowctl.values.unique_members import CountedNames, is_countable
 
-_UNCOUNTABLE_PATTERN = re.compile(r'["\\/\x00-\x1f\x7f]|^[ :,\[\]{}]')
 _MASK_BYTE = b"\x7f"
 _ANY_VALUE_TYPE = Union[None, bool, int, float, str, list[Any], dict[str, Any]]  # noqa: UP007
 
@@ -72,13 +67,9 @@ class FieldPlan:
             field.spelled |= text
             self.leaves.append(field)
         self.struct = _define_struct(top, self.fields)
-        self.names = sorted({field.name for field in self.fields})
-        self.needles = [_quote_name(name.encode()) for name in self.names]
+        self.counted = CountedNames({field.name for field in self.fields})
         # As long as the name, so that offsets stay; DEL is in no countable name, so the mask is no wanted one.
-        self.masks = [_quote_name(_MASK_BYTE * len(name.encode())) for name in self.names]
-        self.tokens = [re.compile(re.escape(needle) + rb"[ \t\r\n]*+:") for needle in self.needles]
-        self.escapes = _compile_name_escapes(self.names)
-        self.ascii = all(name.isascii() for name in self.names)
+        self.masks = [b'"%b"' % (_MASK_BYTE * len(name.encode())) for name in self.counted.names]
 
 
 def make_plan(paths: Sequence[Path], spelled: Sequence[bool]) -> FieldPlan | None:
@@ -86,7 +77,7 @@ def make_plan(paths: Sequence[Path], spelled: Sequence[bool]) -> FieldPlan | Non
 
     ``spelled``, for each path: whether its numbers are wanted as they are written, so that a float hook must see them.
     """
-    if any(_UNCOUNTABLE_PATTERN.search(name) for path in paths for name in path.names):
+    if not all(is_countable(name) for path in paths for name in path.names):
         return None
     return FieldPlan(paths, spelled if any(spelled) else [True] * len(paths))  # without a hook it makes no difference
 
@@ -112,17 +103,3 @@ def _define_struct(members: dict[str, PlannedField], order: list[PlannedField]) 
             kind = _ANY_VALUE_TYPE
         parts.append((attribute, kind, msgspec.field(default=UNSET, name=field.name)))
     return msgspec.defstruct("Wanted", parts, gc=False)
-
-
-def _quote_name(name: bytes) -> bytes:
-    return b'"' + name + b'"'
-
-
-def _compile_name_escapes(names: Sequence[str]) -> re.Pattern[bytes]:
-    """Finds every ``\\u`` escape that could be part of one of ``names``."""
-    units: set[str] = set()
-    # A name beyond the Basic Multilingual Plane is escaped as two units: each of them makes a payload suspect.
-    for character in "".join(names):
-        code = character.encode("utf-16-be")
-        units.update(code[at : at + 2].hex() for at in range(0, len(code), 2))
-    return re.compile(rb"\\u(?:" + "|".join(sorted(units)).encode() + rb")", re.IGNORECASE)

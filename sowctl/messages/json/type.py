@@ -70,8 +70,8 @@ class JsonType:
         self.name = "json" if definition is None else definition.name
         self.max_message = max_message
         self.max_depth = max_depth
-        self._last = definition is not None and not definition.first_wins
-        self.fast = fast and not self._last
+        self.first_wins = definition is None or definition.first_wins
+        self.fast = fast and self.first_wins
         self._selection: Selection | None = None
 
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
@@ -212,11 +212,13 @@ class JsonType:
 
         Where the last of repeated members counts, the others are left out: another reader of JSON may take the first.
         """
-        if self._last:
+        if not self.first_wins:
             from sowctl.messages.json.write import rebuild_payload
+            from sowctl.values.unique_members import has_unique_members
 
             try:
-                return rebuild_payload(payload, parse_spans(payload, self.max_depth, last=True))
+                if not has_unique_members(payload):
+                    return rebuild_payload(payload, parse_spans(payload, self.max_depth, last=True))
             except PayloadRefused:
                 pass
         # Inside a string JSON writes a line break as an escape, so these bytes are white space between tokens.
@@ -231,7 +233,7 @@ class JsonType:
         try:
             if problem := find_size_problem(payload, self.max_message):
                 raise problem
-            return parse_spans(payload, self.max_depth, last=self._last)
+            return parse_spans(payload, self.max_depth, last=not self.first_wins)
         except PayloadRefused as problem:
             raise build_input_error(problem, part) from None
 
@@ -241,7 +243,7 @@ class JsonType:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
         try:
             # In a tuple: the value itself may be null, which is None.
-            return (parse_json(payload, self.max_depth, last=self._last, halves=halves),)
+            return (parse_json(payload, self.max_depth, last=not self.first_wins, halves=halves),)
         except JsonRefused as problem:
             return Refusal(index, problem.code, problem.message, problem.offset)
 

@@ -24,6 +24,7 @@ from sowctl.errors import ConfigError
 from sowctl.identity.hashes import hash_client_name
 from sowctl.journal.blockcodec import USER_KEYS_FLAG
 from sowctl.journal.format import OPERATIONS, PUBLISH
+from sowctl.messages.base import is_own_view
 from sowctl.spark.catalog import is_mark_column
 from sowctl.spark.reading.bounds import NumberRange, ReadBounds
 from sowctl.spark.reading.malformed_messages import JudgedBatch, MalformedRule, MessageJudge
@@ -272,7 +273,7 @@ class BatchBuilder:
             return f"entry {entries.txids[row]}"
 
         try:
-            if not several and kind.json_text and not entries.lengths[~published].any():
+            if not several and is_own_view(kind) and not entries.lengths[~published].any():
                 found = self.judging.judge_columns(entries.list_payloads(), entries.lengths, published, asked, name)
                 if found is not None:
                     return found
@@ -296,7 +297,7 @@ class BatchBuilder:
         same = len(set(map(id, kinds))) == 1
         # One type whose messages are JSON, and no deletion with bytes of its own: the decoder takes the block's bytes
         # as they lie.
-        if same and kinds[0].json_text and not entries.lengths[~published].any():
+        if same and is_own_view(kinds[0]) and not entries.lengths[~published].any():
             return decoder.decode_packed(entries.list_payloads(), entries.lengths, published)
         messages: list[Any] = entries.list_messages()
         if not published.all():

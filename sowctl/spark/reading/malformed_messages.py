@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.errors import InputError, UsageError
+from sowctl.messages.base import is_own_view
 from sowctl.spark.schema import CORRUPT_COLUMN, PAYLOAD_COLUMN, is_inferred
 from sowctl.values.display import format_count
 
@@ -123,14 +124,14 @@ class MessageJudge:
             from sowctl.arrow.type_checker import TypeChecker
 
             self._fitting = TypeChecker(bare)
-            self._sound = TemplateDecoder(bare, self._decoder.decode_views, lossless=True)
+            self._sound = TemplateDecoder(bare, self._decoder.decode_objects, lossless=True)
 
     def judge_messages(self, messages: Sequence[bytes | None], kind: MessageType, place: RowNamer) -> JudgedBatch:
         """The messages as a column; NULL where there is none. Raises InputError ``SOW-SPK-133`` under FAILFAST, and
         under an inferred type :class:`~sowctl.arrow.jsoncolumns.Misfit`."""
         import numpy as np
 
-        if kind.json_text:
+        if is_own_view(kind):
             there = [message for message in messages if message is not None]
             present = np.fromiter((message is not None for message in messages), bool, len(messages))
             lengths = np.fromiter((len(message or b"") for message in messages), "i8", len(messages))
@@ -164,7 +165,7 @@ class MessageJudge:
         if self._fitting is None:
             return JudgedBatch(made, self._texts({}, len(messages)), None)
         views = list(messages)
-        if not kind.json_text:
+        if not is_own_view(kind):
             views = [None if one is None else self.build_view(one, kind) for one in messages]
         return self._apply_rule(made, self._fitting.find_misfits(views), dict(enumerate(views)), absent, place)
 

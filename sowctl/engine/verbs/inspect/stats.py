@@ -22,7 +22,7 @@ from sowctl.engine.profile.path_profile import TopicProfile
 from sowctl.engine.profile.rates import MAX_INTERVALS, MINUTE_MICROS, RateCounter, RatesReport
 from sowctl.engine.profile.sample import PayloadSample, SampleShare
 from sowctl.engine.profile.tally import FrequentValue, Tally, TallyBudget
-from sowctl.engine.profile.trees import UNREADABLE, count_members, parse_trees
+from sowctl.engine.profile.trees import UNREADABLE, parse_trees
 from sowctl.engine.topics.positions import notify_skipped_tail, open_whole_log
 from sowctl.engine.topics.targets import split_target
 from sowctl.engine.views.gc_pause import pause_collection
@@ -32,6 +32,7 @@ from sowctl.structs import DescribedStruct
 from sowctl.values.fields import Number, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 from sowctl.values.scalars import choose_written_scalar
+from sowctl.values.unique_members import count_members
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
