@@ -13,6 +13,7 @@ from sowctl.cli.main import main
 from tests.support.instances import config_xml, topic_xml
 
 AT = 1_767_607_200_000
+WRAPPED = '{"schema":{},"payload":{"id":1, "a":1,"a":2},"payload":0}'
 
 
 class Shop:
@@ -155,6 +156,20 @@ def test_deletions_of_mongodb_have_the_key_alone(tmp_path: Path) -> None:
     rows.append(event("d", "5f", None))
     assert shop.report("--envelope", "debezium", rows=rows)["deleted"] == 1
     assert shop.records("docs") == [{"_id": {"$oid": "60"}, "qty": 1}]
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("kafka", b'{"topic":"t","payload":{"id":1, "a":1,"a":2},"payload":{"id":2},"topic":"two"}'),
+        ("kafka", b'{"topic":"t","value":' + json.dumps(WRAPPED).encode() + b"}"),
+        ("debezium", b'{"op":"c","after":{"id":1, "a":1,"a":2},"source":{"table":"t"},"op":"d","after":{"id":2}}'),
+    ],
+)
+def test_members_of_an_envelope_are_the_first_and_messages_keep_their_bytes(shop: Shop, form: str, line: bytes) -> None:
+    argv = ["publish", "--envelope", form, "-c", str(shop.config)]
+    assert main(argv, environ={}, stdin=io.BytesIO(line + b"\n"), stdout=io.BytesIO(), stderr=io.BytesIO()) == 0
+    assert shop.run("query", "t")[0] == '{"id":1, "a":1,"a":2}\n'
 
 
 def test_own_envelopes_with_other_members_and_numbers(shop: Shop) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.declarations import COMPLETED_KINDS
 from sowctl.errors import SowError
+from sowctl.values.jsontree import parse_plain
 
 if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
@@ -103,7 +104,7 @@ class InstanceValues:
         with closing(start_query(instance, targets, asked)) as result:
             for batch in result:
                 for payload in batch.payloads:
-                    for path, value in _iterate_members(json.loads(batch.members_view(payload)), ""):
+                    for path, value in _iterate_members(parse_plain(batch.members_view(payload)), ""):
                         values = found.setdefault(path, {})
                         if value is not None and len(values) < _MAX_FIELD_VALUES:
                             values[value] = None

@@ -20,6 +20,7 @@ from sowctl.structs import DescribedStruct
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
 from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, open_long_object
+from sowctl.values.unique_members import has_all_members
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -239,14 +240,17 @@ def _find_present_in_message(message: bytes, paths: Sequence[Path]) -> list[Path
 
 
 def _parse_message(message: bytes) -> Any:
-    """The value of a JSON message; which of repeated members counts makes no difference here."""
+    """The value of a JSON message."""
     try:
-        return _decode_json(message)
+        found = _decode_json(message)
+        if has_all_members(message, (found,)):
+            return found
     except (ValueError, RecursionError):
-        # Half a surrogate pair, or a number that is too large: the exact reader takes them.
-        from sowctl.values.differences import parse_view
+        # Half a surrogate pair, or a number that is too large: the other reader takes them.
+        pass
+    from sowctl.values.differences import parse_view
 
-        return parse_view(message)
+    return parse_view(message)
 
 
 def _has_field(tree: Any, steps: Sequence[Step]) -> bool:

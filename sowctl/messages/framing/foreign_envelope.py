@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from sowctl.messages.base import PayloadRefused
 from sowctl.messages.framing.envelope import (
     NO_DATA,
     NOT_AN_ENVELOPE,
@@ -27,6 +28,10 @@ from sowctl.messages.framing.envelope import (
     EnvelopeRefused,
     format_epoch,
 )
+from sowctl.messages.json.exact_reader import parse_members
+from sowctl.messages.json.text import quote_string
+from sowctl.values.depth import MAX_DEPTH
+from sowctl.values.rawmembers import read_raw_members
 
 UNSUPPORTED_EVENT = "SOW-INP-016"
 DELETE_COMMAND = "sow_delete"
@@ -139,7 +144,7 @@ def _open_kafka_record(line: bytes, form: EnvelopeFormat) -> tuple[bytes, Envelo
 
 
 def _read_record(line: bytes, form: EnvelopeFormat) -> _Record:
-    record = _decode_record(line)
+    record = _decode_record(_keep_first_members(line))
     if record.payload_error is not None:
         raise EnvelopeRefused(NO_DATA, f"the record has no message: {record.payload_error}")
     value, other = bytes(record.payload), bytes(record.value)
@@ -167,7 +172,7 @@ def _open_change_event(line: bytes, form: EnvelopeFormat) -> tuple[bytes, Envelo
         # The tombstone behind the event of a deletion, which has said it already.
         if data is None:
             return None
-        event = _decode_event(data)
+        event = _decode_event(_keep_first_members(data))
         if event.op is not None:
             return _read_change(event, outer)
         record = _read_record(data, form)
@@ -211,6 +216,23 @@ def _find_event_time(event: _ChangeEvent, source: _Source) -> str | None:
     return None
 
 
+def _keep_first_members(text: bytes) -> bytes:
+    """A JSON object without the members that it has a second time, of which the decoders would take the last.
+
+    Values keep their bytes.
+    """
+    if read_raw_members(text) is not None:
+        return text
+    try:
+        root, repeated = parse_members(text, MAX_DEPTH + _MAX_WRAPPERS)
+    except PayloadRefused:
+        return text
+    if not repeated or not isinstance(root.value, dict):
+        return text
+    members = [quote_string(name) + b":" + text[one.start : one.end] for name, one in root.value.items()]
+    return b"{%b}" % b",".join(members)
+
+
 def _read_text(raw: bytes) -> str | None:
     """The content of a string, other JSON as it is written; None for null and for what is not there."""
     if not raw or raw == _NULL:
@@ -227,7 +249,7 @@ def _unwrap(raw: bytes) -> bytes | None:
     # The converter writes the schema first; most messages are not decoded to find that out.
     if data.startswith(b'{"schema"'):
         try:
-            return _unwrap(bytes(_decode_wrapper(data).payload))
+            return _unwrap(bytes(_decode_wrapper(_keep_first_members(data)).payload))
         except ValueError:
             return data
     return data

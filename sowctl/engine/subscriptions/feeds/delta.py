@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Raw
+from sowctl.messages.base import PayloadRefused
+from sowctl.messages.json.exact_reader import parse_spans
+from sowctl.values.rawmembers import read_raw_members
 
 if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
@@ -63,8 +64,11 @@ def _find_changed_paths(front: PathNames, old: dict[str, bytes], new: dict[str, 
 
 def _split_members(text: bytes) -> dict[str, bytes] | None:
     """The members of a JSON object, each as its text; None for anything else."""
+    found = read_raw_members(text)
+    if found is not None:
+        return {name: bytes(raw) for name, raw in found.items()}
     try:
-        found = msgspec.json.decode(text, type=dict[str, Raw])
-    except (msgspec.DecodeError, ValueError):
+        root = parse_spans(text).value
+    except PayloadRefused:
         return None
-    return {name: bytes(raw) for name, raw in found.items()}
+    return {name: text[one.start : one.end] for name, one in root.items()} if isinstance(root, dict) else None
