@@ -38,6 +38,17 @@ CRC_RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
 HEADER_LAYOUT = struct.Struct("<HHQqq8s")
 HEADER_SIZE = HEADER_LAYOUT.size
+HEADER_DTYPE = [
+    ("flags", "<u2"),
+    ("extra", "<u2"),
+    ("txid", "<u8"),
+    ("time", "<i8"),
+    ("expiration", "<i8"),
+    ("check", "=u8"),
+]
+"""The same header as numpy reads many, without padding; check words as their bytes lie in memory."""
+STAMP_DTYPE = [("txid", "<u8"), ("time", "<i8")]
+"""What :func:`extract_raw_stamps` returns, as numpy reads it."""
 CRC_SIZE = 4
 KEY_CHECK_SLICE = slice(HEADER_SIZE - 8, HEADER_SIZE)
 """Where a value has its check word, a second digest of the key fields that tells colliding keys apart."""
@@ -60,6 +71,7 @@ _RAW_STAMPS = itemgetter(slice(4, 20))
 _CONTENT = slice(20, -CRC_SIZE)
 """Of a value, what follows txid and time: expiration, check word, optional parts and payload."""
 _HEAD = itemgetter(slice(HEADER_SIZE))
+_CHECK = itemgetter(KEY_CHECK_SLICE)
 TIME_OFFSET = 1 << 63
 """Added to a time in a sort key, so that bytes sort as signed numbers do."""
 _HISTORY = struct.Struct(">8sQQ")
@@ -333,6 +345,21 @@ def read_stamps(value: bytes) -> tuple[int, int]:
     return _STAMPS.unpack_from(value, 4)
 
 
+def read_txid(value: bytes) -> int:
+    """The txid of a value."""
+    return int.from_bytes(value[4:12], "little")
+
+
+def read_check(value: bytes) -> bytes:
+    """The check word of a value, 8 bytes."""
+    return value[KEY_CHECK_SLICE]
+
+
+def read_checks(values: Iterable[bytes]) -> list[bytes]:
+    """:func:`read_check` of many values."""
+    return list(map(_CHECK, values))
+
+
 def read_all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
     """:func:`read_stamps` of many values."""
     return list(map(_STAMPS.unpack_from, values, repeat(4)))
@@ -340,13 +367,18 @@ def read_all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
 
 def read_plain_stamps(values: Iterable[bytes]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
     """Txids, times and expirations of many values; None where one has flags or optional parts, or there is none."""
-    columns = tuple(zip(*_PLAIN.iter_unpack(b"".join(map(_HEAD, values))), strict=True))
+    columns = tuple(zip(*_PLAIN.iter_unpack(extract_headers(values)), strict=True))
     return (columns[1], columns[2], columns[3]) if columns and not any(columns[0]) else None
 
 
 def extract_raw_stamps(values: Iterable[bytes]) -> bytes:
     """Txid (u64) and time (i64) of many values end to end, little-endian as they are stored."""
     return b"".join(map(_RAW_STAMPS, values))
+
+
+def extract_headers(values: Iterable[bytes]) -> bytes:
+    """The headers of many values end to end; numpy reads them by :data:`HEADER_DTYPE`."""
+    return b"".join(map(_HEAD, values))
 
 
 def read_expiration(value: bytes) -> int:

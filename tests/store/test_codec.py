@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from zlib import crc32
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +70,15 @@ def test_round_trip(
     assert codec.read_stamps(value) == (txid, time)
     assert codec.read_all_stamps([value] * 2) == [(txid, time)] * 2
     assert codec.extract_raw_stamps([value] * 2) == struct.pack("<Qq", txid, time) * 2
+    assert (codec.read_txid(value), codec.read_check(value)) == (txid, check)
+    assert codec.read_checks([value] * 2) == [check] * 2
+    heads = np.frombuffer(codec.extract_headers([value] * 2), codec.HEADER_DTYPE)
+    assert [tuple(map(int, (row["txid"], row["time"], row["expiration"]))) for row in heads] == [
+        (txid, time, expiration)
+    ] * 2
+    assert heads["check"].tobytes() == check * 2 and heads["flags"].tolist() == [value[0]] * 2
+    stamps = np.frombuffer(codec.extract_raw_stamps([value]), codec.STAMP_DTYPE)
+    assert (int(stamps["txid"][0]), int(stamps["time"][0])) == (txid, time)
     assert codec.read_logical_topic(value) == logical
     assert codec.has_payload(value, payload)
     assert not codec.has_payload(value, payload + b"x") and not (payload and codec.has_payload(value, payload[1:]))

@@ -18,18 +18,17 @@ from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import join_words, read_words
 from sowctl.journal.entries import EntryBatch
 from sowctl.store.codec import (
-    HEADER_SIZE,
+    HEADER_DTYPE,
     PLAIN_PREFIX,
     VALUE_OVERHEAD_BYTES,
     Numbers,
     encode_plain_records,
+    extract_headers,
     extract_payloads,
 )
 from sowctl.store.sortedrun import Changes
 
 _PART_ROWS = 1 << 15
-_VALUE_HEADER = np.dtype([("plain", "<u4"), ("txid", "<u8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "=u8")])
-"""The header of a stored value without optional parts; check words as their bytes lie in memory."""
 MIN_TABLE_BITS = 14
 SLOTS_PER_KEY = 3
 """Minimum slots per key: an existing key is found in the first or second slot."""
@@ -171,7 +170,7 @@ class RecordColumns:
         values = [value for value in current.values() if value is not None]
         if len(values) < len(current) or not all(value.startswith(PLAIN_PREFIX) for value in values):
             return False
-        fields: Any = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), dtype=_VALUE_HEADER)
+        fields: Any = np.frombuffer(extract_headers(values), dtype=HEADER_DTYPE)
         keys, payloads = b"".join(current), extract_payloads(values)
         entries = EntryBatch([], payloads, keys, fields["check"].tobytes(), fields["time"], fields["expiration"])
         latest = LatestEntries(np.frombuffer(keys, ">u8").astype(np.uint64), np.arange(len(payloads)))

@@ -24,7 +24,7 @@ from sowctl.engine.topics.positions import open_log
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.identity.keys import build_domain_prefix, compute_key_digest
 from sowctl.messages.base import KeyTexts
-from sowctl.store.codec import KEY_CHECK_SLICE, TOMBSTONE_FLAG, extract_payloads
+from sowctl.store.codec import TOMBSTONE_FLAG, extract_payloads, read_check
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.fields import Refusal
 from sowctl.values.paths import Path as FieldPath
@@ -247,7 +247,7 @@ class Chains:
         texts, _ = self._texts(extract_payloads(values[place] for place in live))
         for place, (primary,) in zip(live, texts, strict=True):
             if primary is not None:
-                self._add_link(primary, keys[place] + values[place][KEY_CHECK_SLICE])
+                self._add_link(primary, keys[place] + read_check(values[place]))
 
     def _describe_missing_file(self) -> MissingError:
         return MissingError(
@@ -262,7 +262,7 @@ class Chains:
         for keys, values in topic.scan(STORE_LIMITS.read_batch_records, self._instance.now):
             texts, _ = self._texts(extract_payloads(values))
             for key, value, (primary,) in zip(keys, values, texts, strict=True):
-                if primary is not None and self.links.get(primary, b"") != key + value[KEY_CHECK_SLICE]:
+                if primary is not None and self.links.get(primary, b"") != key + read_check(value):
                     raise DamageError(
                         "SOW-ENG-054",
                         f"record {int.from_bytes(key, 'big')} of topic {self._topic.name!r} is not in the file "

@@ -18,7 +18,7 @@ from sowctl.engine.keys.modes import build_key_maker
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.topics.positions import make_other_keys_error
 from sowctl.identity.keys import compute_user_key_digest
-from sowctl.store.codec import KEY_CHECK_SLICE, USER_KEY_FLAG, decode_record, extract_payloads, read_logical_topic
+from sowctl.store.codec import USER_KEY_FLAG, decode_record, extract_payloads, read_check, read_logical_topic
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -89,7 +89,7 @@ class PresentKeys:
             for place, (key, value, digest) in enumerate(
                 zip(keys, values, self.compute_digests(keys, values), strict=True)
             )
-            if (absent and not value[0] & USER_KEY_FLAG if digest is None else digest != key + value[KEY_CHECK_SLICE])
+            if (absent and not value[0] & USER_KEY_FLAG if digest is None else digest != key + read_check(value))
         ]
 
 

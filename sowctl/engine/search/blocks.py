@@ -18,7 +18,7 @@ import numpy as np
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.messages.base import build_column_extractor
 from sowctl.messages.template_columns import TemplateColumns, find_template_reader
-from sowctl.store.codec import KEY_SIZE, extract_payloads, extract_raw_stamps
+from sowctl.store.codec import KEY_SIZE, STAMP_DTYPE, extract_payloads, extract_raw_stamps
 from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type, concatenate_columns
 from sowctl.values.fields import Slot
 from sowctl.values.scalars import to_text
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from sowctl.values.paths import Path
 
     UnreadableErrorFactory = Callable[[Refusal, bytes], Exception]
-
-_STAMP_DTYPE = np.dtype([("txid", "<u8"), ("time", "<i8")])
 
 
 class RecordBlock(NamedTuple):
@@ -66,7 +64,7 @@ def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> 
     size = 0
 
     def held() -> RecordBlock:
-        read = np.frombuffer(bytes(stamps), _STAMP_DTYPE)
+        read = np.frombuffer(bytes(stamps), STAMP_DTYPE)
         return RecordBlock(bytes(keys), messages, read["txid"].copy(), read["time"].copy())
 
     for lines, (some, values) in found:

@@ -23,7 +23,7 @@ from sowctl.forked_process import can_fork, count_processors, start_process
 from sowctl.memo.builder import ColumnBuilder
 from sowctl.messages.base import build_column_extractor
 from sowctl.messages.template_columns import find_template_reader
-from sowctl.store.codec import KEY_SIZE, extract_payloads, extract_raw_stamps
+from sowctl.store.codec import KEY_SIZE, STAMP_DTYPE, extract_payloads, extract_raw_stamps
 from sowctl.values.column import Column, Kind
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _read_by_scan(snapshot: Snapshot, fields: IndexFieldReader, on_read: Progres
         stamped += extract_raw_stamps(values)
         on_read(len(keys) // KEY_SIZE, snapshot.meta.records)
         fields.add_messages(columns, extract_payloads(values))
-    stamps = np.frombuffer(bytes(stamped), np.dtype([("txid", "<u8"), ("time", "<i8")]))
+    stamps = np.frombuffer(bytes(stamped), STAMP_DTYPE)
     return IndexValues(bytes(keys), stamps["txid"], stamps["time"], snapshot.locate_values(bytes(keys)), columns)
 
 

@@ -23,7 +23,7 @@ from sowctl.engine.topics.retention import build_retention, encode_version, prun
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import MissingError
 from sowctl.store.codec import extract_payloads as payloads_of
-from sowctl.store.codec import read_expiration
+from sowctl.store.codec import read_expiration, read_txid
 from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum, compute_digest_term
 from sowctl.store.limits import STORE_LIMITS
 
@@ -165,6 +165,5 @@ def _digest_records(source: Source, *, payloads: bool = False) -> Digest:
         for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
             total += compute_digest_sum(keys, payloads_of(values) if payloads else values)
             records += len(keys)
-            # Bytes 4 to 12 of a value are its txid: taken out by themselves, since the rest of the value is not needed.
-            txid = max([txid, *(int.from_bytes(value[4:12], "little") for value in values)])
+            txid = max([txid, *map(read_txid, values)])
     return Digest(source.topic, source.message_type, format_digest(total), records, 0, txid)

@@ -32,7 +32,7 @@ from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.identity.keyspace import split_words
-from sowctl.store.codec import KEY_CHECK_SLICE, read_logical_topic
+from sowctl.store.codec import read_checks, read_logical_topic
 from sowctl.store.meta import NO_LINEAGE
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def _spool_matching(found: Iterable[MatchedPairs], writer: StoreWriter, report: 
     for some, values in found:
         report.matched += len(some)
         keys += some
-        checks += [value[KEY_CHECK_SLICE] for value in values]
+        checks += read_checks(values)
         if writer.config.pattern is not None:
             names += map(read_logical_topic, values)
         while len(keys) >= DELETE_LIMITS.part_records:

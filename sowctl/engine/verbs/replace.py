@@ -45,7 +45,7 @@ from sowctl.identity.hashes import hash_client_name
 from sowctl.identity.keyspace import split_words
 from sowctl.interrupts import without_interrupts
 from sowctl.journal.entries import EntryBatch
-from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, has_same_content
+from sowctl.store.codec import decode_record, has_same_content, read_check
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import NO_LINEAGE
 from sowctl.values.times import parse_instant
@@ -255,7 +255,7 @@ class _Replacement:
                             self._counts.unchanged += 1
                             self.report.unchanged += 1
                             continue
-                        if old[KEY_CHECK_SLICE] != new[KEY_CHECK_SLICE]:
+                        if read_check(old) != read_check(new):
                             raise InputError(*describe_collision(int.from_bytes(key, "big")))
                     pairs.append(pair)
                     held += len(new or b"")

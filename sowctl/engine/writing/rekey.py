@@ -23,7 +23,7 @@ from sowctl.engine.sources.current import CurrentSource, open_current_source, op
 from sowctl.errors import RefusedError
 from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import INSERTED_FLAG
-from sowctl.store.codec import KEY_CHECK_SLICE, decode_record, extract_raw_stamps, read_logical_topic
+from sowctl.store.codec import decode_record, extract_raw_stamps, read_check, read_checks, read_logical_topic
 from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class _RekeyPlan:
         txids: list[bytes] = []
         for some, values in live.read_batches(STORE_LIMITS.read_batch_records):
             keys += some
-            checks += [value[KEY_CHECK_SLICE] for value in values]
+            checks += read_checks(values)
             digests += self._make_present_keys(some, values)
             txids.append(extract_raw_stamps(values))
         np = self._np
@@ -208,7 +208,7 @@ class _RekeyPlan:
             keys = sorted(found)
             values = [found[key] for key in keys]
             names = [read_logical_topic(value) for value in values] if self._topic.pattern is not None else None
-            yield build_deletions(self._topic.ref, keys, [value[KEY_CHECK_SLICE] for value in values], at, names)
+            yield build_deletions(self._topic.ref, keys, read_checks(values), at, names)
         # Payloads are looked up part by part, so memory holds one part of them, however many records there are.
         for start in range(0, len(self.kept), STORE_LIMITS.read_batch_records):
             yield self._build_publish_batch(
@@ -220,8 +220,8 @@ class _RekeyPlan:
         for key, value, digest in zip(
             keys, values, self._present.compute_digests(keys, values, null=False), strict=True
         ):
-            if digest is None and self._present.compute_digests([key], [value]) == [key + value[KEY_CHECK_SLICE]]:
-                digest = key + value[KEY_CHECK_SLICE]  # it was published with a NULL key on purpose, and keeps it
+            if digest is None and self._present.compute_digests([key], [value]) == [key + read_check(value)]:
+                digest = key + read_check(value)  # it was published with a NULL key on purpose, and keeps it
             if digest is None:
                 raise self._describe_keyless(key)
             found.append(digest)

@@ -45,10 +45,11 @@ from sowctl.spark.schema import (
 from sowctl.spark.writing.staging import find_staging
 from sowctl.store.codec import (
     CORRELATION_FLAG,
-    HEADER_SIZE,
+    HEADER_DTYPE,
     LOGICAL_TOPIC_FLAG,
     USER_KEY_FLAG,
     decode_record,
+    extract_headers,
     extract_payloads,
 )
 from sowctl.structs import DescribedStruct
@@ -61,8 +62,6 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
 
 BATCH_RECORDS = 4096
-# The header of a stored value as numpy reads it, without padding: 36 bytes, sow-store(5).
-_HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
 class StoreQuery(DescribedStruct, frozen=True):
@@ -175,7 +174,7 @@ class _Batches:
         import pyarrow as pa
 
         # The headers of a batch as one array: columns come out of it without a step per record.
-        heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
+        heads = np.frombuffer(extract_headers(values), HEADER_DTYPE)
         judged = self._judge_messages(keys, extract_payloads(values)) if self._judging.needed else None
         columns = []
         for name in self._schema.names:

@@ -35,7 +35,7 @@ from sowctl.spark.jobs.outputs.remote_datasets import find_directory_columns, re
 from sowctl.spark.jobs.state import FoldedState
 from sowctl.spark.jobs.tasks import TaskRows, carry_iterator, collect_frame, describe_stages, run_tasks
 from sowctl.spark.schema import check_fields
-from sowctl.store.codec import HEADER_SIZE, extract_payloads
+from sowctl.store.codec import HEADER_DTYPE, extract_headers, extract_payloads
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import parse_path
 
@@ -53,8 +53,6 @@ METADATA_DDL = (
 )
 BYTES_COLUMN = "_payload_bytes"
 """The column that is counted, and not written."""
-# The header of a stored value as numpy reads it, without padding: 36 bytes, sow-store(5).
-_HEADER = [("flags", "<u2"), ("extra", "<u2"), ("txid", "<i8"), ("time", "<i8"), ("expiration", "<i8"), ("check", "V8")]
 
 
 class DatasetLayout(Struct, frozen=True):
@@ -388,7 +386,7 @@ class _Columns:
 
         from sowctl.arrow import arrays
 
-        heads = np.frombuffer(b"".join([value[:HEADER_SIZE] for value in values]), _HEADER)
+        heads = np.frombuffer(extract_headers(values), HEADER_DTYPE)
         records = build_record_batch(shape.topic, kind, keys, values).records
         # The length of the texts besides the message: where it is 0 in the whole batch, the three columns are NULL
         # unseen.
