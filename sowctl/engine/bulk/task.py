@@ -34,7 +34,7 @@ from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.outcome import ExpirationInstant
 from sowctl.engine.writing.prepare import PreparedMessages, Preparer
 from sowctl.engine.writing.rejects import format_reject_line
-from sowctl.identity.keys import parse_sow_key
+from sowctl.identity.keys import digest_check, digest_key, parse_sow_key
 from sowctl.remote.place import RemotePath, require_local
 from sowctl.values.fields import Refusal
 
@@ -163,8 +163,8 @@ class StageTask:
         return SegmentRows(
             [file] * count,
             [positions[place] for place in ready.places],
-            [digest[:8] for digest in ready.digests],
-            [digest[8:] for digest in ready.digests],
+            list(map(digest_key, ready.digests)),
+            list(map(digest_check, ready.digests)),
             times,
             lifetimes,
             flags,

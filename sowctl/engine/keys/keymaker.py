@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sowctl.errors import ConfigError, UsageError
-from sowctl.identity.keys import build_domain_prefix, compute_key_digest
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest, digest_check, digest_key
 from sowctl.messages.base import KeyTexts
 from sowctl.values.fields import Refusal
 
@@ -95,7 +95,7 @@ def derive_logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) 
     own = [compute_key_digest(prefixes[name], row) for name, row in zip(names, texts, strict=True)]
     if not topic.shares_domain:
         return own
-    return [shared[:8] + digest[8:] for shared, digest in zip(keys.digests, own, strict=True)]
+    return [digest_key(shared) + digest_check(digest) for shared, digest in zip(keys.digests, own, strict=True)]
 
 
 def build_keyless_error(topic: TopicConfig, hint: str | None = None) -> UsageError:

@@ -15,6 +15,7 @@ from sowctl.engine.search.group_accumulator import GroupAccumulator
 from sowctl.engine.search.matcher import build_headers, evaluate_records
 from sowctl.engine.search.plan import is_faster_by_columns
 from sowctl.errors import InputError, SowError, UsageError
+from sowctl.identity.keys import digest_check, digest_key
 from sowctl.store.codec import encode_record, extract_payloads, read_all_stamps
 
 if TYPE_CHECKING:
@@ -215,4 +216,4 @@ class Aggregation:
 
     def _encode_group(self, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[int]) -> bytes:
         payload = self._kind.build_message(list(zip(self.program.destinations, fields, strict=True)))
-        return encode_record(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)
+        return encode_record(digest_key(digest), digest_check(digest), stamp[0], stamp[1], 0, 0, payload)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.fold.spill import PartFiles
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import SowError
-from sowctl.identity.keys import build_batch_digester
+from sowctl.identity.keys import build_batch_digester, digest_key
 from sowctl.identity.keyspace import find_part, iterate_parts
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class GroupAccumulator:
         if self._files is None:
             self._files = PartFiles(self._choose_part_count(), self._directory)
         digests = self._digester(batch.list_keys(), null=True)
-        keys = np.frombuffer(b"".join([digest[:8] for digest in digests]), ">u8").astype(np.uint64)
+        keys = np.frombuffer(b"".join(map(digest_key, digests)), ">u8").astype(np.uint64)
         for part, places in iterate_parts(keys[batch.codes], len(self._files)):
             self._files.add_value(part, batch.messages.take(places))
 
@@ -188,6 +188,6 @@ class GroupAccumulator:
             for place, state, fields in made:
                 # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest
                 # update (decision 50).
-                keys.append(digests[place][:8])
+                keys.append(digest_key(digests[place]))
                 values.append(self._write(digests[place], fields, state.stamp or (0, 0)))
             yield keys, values

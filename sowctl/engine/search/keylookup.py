@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.keytext import parse_key
 from sowctl.errors import UsageError
-from sowctl.identity.keys import build_batch_digester
+from sowctl.identity.keys import build_batch_digester, digest_key
 from sowctl.values.paths import Path, Step, parse_path
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def find_filter_keys(node: Node | None, definition: Definition, config: TopicCon
     if bound.keys is not None:
         # The keys are made as for a message with these field texts, by the function that publishing uses.
         digests = build_batch_digester(definition.key_domain or "", len(fields))(bound.keys)
-        keys = {digest[:8] for digest in digests}
+        keys = set(map(digest_key, digests))
     if bound.sow_keys is not None:
         known = {key for text in bound.sow_keys if (key := _parse_key(text, definition)) is not None}
         # Key fields and SOW_KEY() both hold, so only keys that satisfy both are left.

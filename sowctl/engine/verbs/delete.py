@@ -31,6 +31,7 @@ from sowctl.engine.topics.targets import Target, select_readable_targets
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, MissingError, UsageError
+from sowctl.identity.keys import digest_key
 from sowctl.identity.keyspace import split_words
 from sowctl.store.codec import read_checks, read_logical_topic
 from sowctl.store.meta import NO_LINEAGE
@@ -305,4 +306,4 @@ def _read_named_keys(topic: TopicConfig, options: DeleteOptions, instance: Insta
     ready, refused = preparer.prepare(options.data, None)
     if refused:
         raise InputError("SOW-DEL-004", f"message {refused[0].index + 1} identifies no record: {refused[0].message}")
-    return [digest[:8] for digest in ready.digests]
+    return list(map(digest_key, ready.digests))

@@ -14,6 +14,7 @@ from msgspec import Struct
 from sowctl.engine.keys.keymaker import build_keyless_error
 from sowctl.engine.writing.dryrun import DryRunWriter
 from sowctl.engine.writing.prepare import PreparedMessages, Preparer
+from sowctl.identity.keys import digest_check, digest_key
 from sowctl.values.fields import Refusal
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ class KeyFinder:
         user = ready.user_keys[index] if ready.user_keys is not None else None
         texts = ready.texts[index] if ready.texts is not None else (user,)
         return MessageKey(
-            str(int.from_bytes(digest[:8], "big")),
+            str(int.from_bytes(digest_key(digest), "big")),
             user.decode() if user is not None else None,
             self._domain,
             tuple(text.decode("utf-8", "replace") if text is not None else None for text in texts),
-            digest[8:].hex(),
+            digest_check(digest).hex(),
         )

@@ -33,6 +33,7 @@ from sowctl.engine.views.joins import JoinedRow, JoinIndex, build_rows, find_no_
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import read_records
 from sowctl.expressions.rows.retraction import RetractableProjection
+from sowctl.identity.keys import digest_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +77,7 @@ def build_all_tables(moment: ViewInstant, program: Program, builder: StoreBuilde
                 len(place).to_bytes(2, "big") + place + retractable.encode_contribution(one)
                 for place, one in zip(made.places, made.contributions, strict=True)
             ]
-            buckets.add_values(b"".join(digest[:8] for digest in made.digests), data)
+            buckets.add_values(b"".join(map(digest_key, made.digests)), data)
             places = [
                 (place[DIGEST_BYTES + STAMP_BYTES :], place[: DIGEST_BYTES + STAMP_BYTES]) for place in made.places
             ]
@@ -173,7 +174,7 @@ def _write_groups(
         group = retractable.build_empty_group()
         group.update([retractable.decode_contribution(data) for _, data in some], 1)
         fields = retractable.compute_fields(group, program.environment)
-        builder.append_records([digest[:8]], [encode_message(program, digest, fields, group.find_stamp())])
+        builder.append_records([digest_key(digest)], [encode_message(program, digest, fields, group.find_stamp())])
         rows += some
         states.append((digest, retractable.encode_group(group)))
         if len(rows) >= TRANSACTION_ROWS:

@@ -20,7 +20,7 @@ from sowctl.engine.views.definition import Program
 from sowctl.engine.views.groups import BATCH_MESSAGES, encode_message
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.expressions.rows.retraction import RetractableProjection
-from sowctl.identity.keys import DIGEST_BYTES, build_batch_digester
+from sowctl.identity.keys import DIGEST_BYTES, build_batch_digester, digest_key
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
@@ -83,7 +83,7 @@ class GroupSpill:
             for other in others:
                 first.merge(other)
             fields = self._retractable.compute_fields(first, self._program.environment)
-            keys.append(digest[:8])
+            keys.append(digest_key(digest))
             values.append(encode_message(self._program, digest, fields, first.find_stamp()))
             if len(keys) == BATCH_MESSAGES:
                 yield keys, values
@@ -107,7 +107,7 @@ class GroupSpill:
             states.append(self._retractable.encode_group(group))
         digests = self._digester(list(groups), null=True)
         data = [digest + state for digest, state in zip(digests, states, strict=True)]
-        self._buckets.add_values(b"".join(digest[:8] for digest in digests), data)
+        self._buckets.add_values(b"".join(map(digest_key, digests)), data)
         groups.clear()
         self._part += 1
         self._inputs = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import JoinedRow
-from sowctl.identity.keys import build_batch_digester
+from sowctl.identity.keys import build_batch_digester, digest_check, digest_key
 from sowctl.store.codec import encode_record
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ViewGroups:
         order = sorted(zip(digests, self.groups.values(), strict=True), key=itemgetter(0))
         for start in range(0, len(order), BATCH_MESSAGES):
             part = order[start : start + BATCH_MESSAGES]
-            yield [digest[:8] for digest, _ in part], [encode_group(self._program, *one) for one in part]
+            yield [digest_key(digest) for digest, _ in part], [encode_group(self._program, *one) for one in part]
 
 
 def add_rows(
@@ -74,4 +74,4 @@ def encode_group(program: Program, digest: bytes, group: GroupState) -> bytes:
 def encode_message(program: Program, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[Any]) -> bytes:
     """The stored value of a message with these fields; ``stamp`` begins with txid and time."""
     payload = program.kind.build_message(list(zip(program.projection.destinations, fields, strict=True)))
-    return encode_record(digest[:8], digest[8:], stamp[0], stamp[1], 0, 0, payload)
+    return encode_record(digest_key(digest), digest_check(digest), stamp[0], stamp[1], 0, 0, payload)

@@ -24,7 +24,7 @@ from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.engine.views.groups import encode_message
 from sowctl.engine.views.joins import JoinedRow, build_rows, find_no_partners, finish_rows, join_record
 from sowctl.expressions.rows.retraction import Contribution, RetractableProjection
-from sowctl.identity.keys import build_batch_digester
+from sowctl.identity.keys import build_batch_digester, digest_key
 from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
@@ -156,11 +156,11 @@ class IncrementalUpdate:
 
             stamp = group.find_stamp(rows)
             fields = retractable.compute_fields(group, environment, rows)
-            messages[digest[:8]] = encode_message(self._program, digest, fields, stamp)
+            messages[digest_key(digest)] = encode_message(self._program, digest, fields, stamp)
             kept.append((digest, retractable.encode_group(group)))
         tables.groups.put(kept)
         tables.groups.delete(empty)
-        self._messages(messages, {digest[:8] for digest in empty})
+        self._messages(messages, set(map(digest_key, empty)))
 
     def _messages(self, messages: Mapping[bytes, bytes], empty: set[bytes]) -> None:
         keys = sorted(messages)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sowctl.engine.topics.expiration import is_expired
 from sowctl.engine.writing.outcome import NO_RECORD_REASON, compute_expiration, describe_collision
 from sowctl.errors import SowError
+from sowctl.identity.keys import digest_check, digest_key
 from sowctl.store.codec import CORRELATION_FLAG, KEY_CHECK_SLICE, decode_record, extract_payloads
 from sowctl.values.fields import Refusal
 
@@ -87,7 +88,9 @@ class _MessageFinisher:
         for indexes in self._split_rounds(keep):
             if deletes is not None:
                 # A message behind a deletion meets no record.
-                self.current.update({self.ready.digests[index][:8]: None for index in indexes if deletes[index]})
+                self.current.update(
+                    {digest_key(self.ready.digests[index]): None for index in indexes if deletes[index]}
+                )
                 indexes = [index for index in indexes if not deletes[index]]
             owned = [(index, before) for index in indexes if self._is_owner(index, before := self._get_previous(index))]
             # What this batch made of a record is no PREVIOUS and takes no delta if it has expired (behaviour 11.40).
@@ -103,7 +106,7 @@ class _MessageFinisher:
         rounds: list[list[int]] = []
         seen: dict[bytes, int] = {}
         for index in keep:
-            key = self.ready.digests[index][:8]
+            key = digest_key(self.ready.digests[index])
             number = seen[key] = seen.get(key, -1) + 1
             if number == len(rounds):
                 rounds.append([])
@@ -111,7 +114,7 @@ class _MessageFinisher:
         return rounds
 
     def _get_previous(self, index: int) -> PreviousRecord | None:
-        key = self.ready.digests[index][:8]
+        key = digest_key(self.ready.digests[index])
         found = self.current.get(key)
         # What this batch made of the record comes before what the store has.
         if key not in self.current and key in self.stored:
@@ -124,9 +127,9 @@ class _MessageFinisher:
 
     def _is_owner(self, index: int, before: PreviousRecord | None) -> bool:
         digest = self.ready.digests[index]
-        if before is None or before.check == digest[8:]:
+        if before is None or before.check == digest_check(digest):
             return True
-        self._refuse_message(index, *describe_collision(int.from_bytes(digest[:8], "big")))
+        self._refuse_message(index, *describe_collision(int.from_bytes(digest_key(digest), "big")))
         return False
 
     def _enrich_messages(
@@ -150,7 +153,7 @@ class _MessageFinisher:
         headers = []
         users, clients = self.ready.user_keys, self.ready.clients
         for index, header in zip(indexes, phase.build_headers(texts, None), strict=True):
-            number = str(int.from_bytes(self.ready.digests[index][:8], "big"))
+            number = str(int.from_bytes(digest_key(self.ready.digests[index]), "big"))
             own = users[index] if users is not None else None
             headers.append(
                 replace(
@@ -190,7 +193,7 @@ class _MessageFinisher:
         ready.payloads[index] = payload
         digest, gone = ready.digests[index], self.writer.expires and self._is_expired_at_publish(index)
         # The next message of this key, in the next round, meets what this one has made.
-        self.current[digest[:8]] = PreviousRecord(digest[8:], payload, self.correlations[index], gone)
+        self.current[digest_key(digest)] = PreviousRecord(digest_check(digest), payload, self.correlations[index], gone)
 
     def _is_expired_at_publish(self, index: int) -> bool:
         """Return whether a message has expired as soon as it is published."""

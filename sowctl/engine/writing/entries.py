@@ -31,6 +31,7 @@ from sowctl.engine.writing.outcome import (
     find_identical,
     find_unchanged,
 )
+from sowctl.identity.keys import digest_check, digest_key
 from sowctl.journal.entries import TEXT_NAMES, EntryBatch
 from sowctl.journal.format import UNKEYED_FLAG
 from sowctl.structs import DescribedStruct
@@ -151,7 +152,7 @@ class _EntryBuilder:
         # What these make is not the message as it came, so it is not known yet.
         if ready.deltas is not None or ready.deletes is not None or self.preparer.enrichment is not None:
             return older
-        keys = [digest[:8] for digest in ready.digests]
+        keys = list(map(digest_key, ready.digests))
         first = {key: index for index, key in reversed(list(enumerate(keys)))}
         # A message behind another one of its key meets that one, and not the record.
         asked = [index for index in older if first[keys[index]] == index]
@@ -199,8 +200,8 @@ class _EntryBuilder:
                 return self._build_column_entries(decided), self.refused
         # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal
         # key.
-        keys = [digest[:8] for digest in ready.digests]
-        checks = [digest[8:] for digest in ready.digests]
+        keys = list(map(digest_key, ready.digests))
+        checks = list(map(digest_check, ready.digests))
         # One look-up for the batch, under the locks: no other process can change these records before they are written.
         stored = writer.read_live_values(keys, self.now)
         # Most batches have neither: they pass by without their records being taken apart.

@@ -21,6 +21,7 @@ from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
 from sowctl.errors import RefusedError
+from sowctl.identity.keys import digest_check, digest_key
 from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import INSERTED_FLAG
 from sowctl.store.codec import decode_record, extract_raw_stamps, read_check, read_checks, read_logical_topic
@@ -262,8 +263,8 @@ class _RekeyPlan:
         return EntryBatch(
             topic_refs=[self._topic.ref],
             payloads=[record.payload for record in records],
-            keys=[digest[:8] for digest in digests],
-            checks=[digest[8:] for digest in digests],
+            keys=list(map(digest_key, digests)),
+            checks=list(map(digest_check, digests)),
             times=at,
             expirations=[record.expiration for record in records],
             flags=[INSERTED_FLAG if self._fresh[row] else 0 for row in rows],

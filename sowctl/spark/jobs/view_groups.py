@@ -28,7 +28,7 @@ from sowctl.engine.views.joins import JoinedRow, JoinIndex, build_rows, finish_r
 from sowctl.engine.views.records import read_records
 from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.expressions.rows.retraction import RetractableGroup, RetractableProjection
-from sowctl.identity.keys import build_batch_digester
+from sowctl.identity.keys import build_batch_digester, digest_key
 from sowctl.identity.keyspace import find_part
 from sowctl.remote.place import Place
 from sowctl.spark.errors import translate_errors
@@ -334,4 +334,4 @@ def _pairs(
         for digest in part:
             fields = retractable.compute_fields(groups[digest], program.environment)
             values.append(encode_message(program, digest, fields, groups[digest].find_stamp()))
-        yield [digest[:8] for digest in part], values
+        yield list(map(digest_key, part)), values

@@ -19,7 +19,7 @@ from sowctl.engine.subscriptions.feeds.feed import DeliveredFinder, Feed
 from sowctl.engine.subscriptions.feeds.focus import FocusEvent, FocusFeed
 from sowctl.errors import InputError
 from sowctl.expressions.rows.retraction import Contribution, ContributionReader, RetractableGroup, RetractableProjection
-from sowctl.identity.keys import Digest, build_batch_digester
+from sowctl.identity.keys import Digest, build_batch_digester, digest_check, digest_key
 from sowctl.store.codec import TOMBSTONE_FLAG, encode_record, extract_payloads, read_stamps
 
 if TYPE_CHECKING:
@@ -69,9 +69,11 @@ class AggregatedFeed(FocusFeed):
             group = self._groups[digest]
             self._messages[digest] = self._render_group(digest, group)
             txid, time = group.find_stamp(self._make_group_reader(digest))[:2]
-            found.append(encode_record(digest[:8], digest[8:], txid, time, 0, 0, self._messages[digest]))
+            found.append(
+                encode_record(digest_key(digest), digest_check(digest), txid, time, 0, 0, self._messages[digest])
+            )
         if shown:
-            yield from self._report_records([digest[:8] for digest in order], found, None)
+            yield from self._report_records(list(map(digest_key, order)), found, None)
 
     def _process_change(
         self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
@@ -110,18 +112,23 @@ class AggregatedFeed(FocusFeed):
                 del self._groups[digest], self._members[digest], self._messages[digest]
                 assert last is not None
                 rows += super()._process_removal(
-                    "deleted", digest[:8], self._make_stored_message(digest, last, txid, time), txid, time, place
+                    "deleted",
+                    digest_key(digest),
+                    self._make_stored_message(digest, last, txid, time),
+                    txid,
+                    time,
+                    place,
                 )
                 continue
             message = self._messages[digest] = self._render_group(digest, group)
             stored = self._make_stored_message(digest, message, txid, time)
             known = self._make_stored_message(digest, last, txid, time) if self._delta and last is not None else None
-            rows += self._process_publish(digest[:8], stored, known, txid, time, place)
+            rows += self._process_publish(digest_key(digest), stored, known, txid, time, place)
         return rows
 
     @staticmethod
     def _make_stored_message(digest: Digest, message: bytes, txid: int, time: int) -> bytes:
-        return encode_record(digest[:8], digest[8:], txid, time, 0, 0, message)
+        return encode_record(digest_key(digest), digest_check(digest), txid, time, 0, 0, message)
 
     def _compute_contributions(
         self, keys: Sequence[bytes], values: Sequence[bytes]
