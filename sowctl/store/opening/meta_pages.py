@@ -27,30 +27,34 @@ from msgspec import Struct
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
+from sowctl.store.lmdbfile.layout import (
+    BIG_DATA_FLAG,
+    BRANCH_FLAG,
+    LEAF_FLAG,
+    MAX_TREE_DEPTH,
+    META_FLAG,
+    NO_PAGE,
+    NODE_LAYOUT,
+    PAGE_LAYOUT,
+    PAGE_SIZES,
+    TREE_LAYOUT,
+)
 
 if TYPE_CHECKING:
     import mmap
 
 LMDB_MAGIC = 0xBEEFC0DE
 LMDB_VERSION = 1
-PAGE_LAYOUT = struct.Struct("=QHHHH")
 _META = struct.Struct("=IIQQ")
-TREE_LAYOUT = struct.Struct("=IHHQQQQQ")
 _TAIL = struct.Struct("=QQ")
-NODE_LAYOUT = struct.Struct("=HHHH")
 # Behind the page header: magic, version, address, map size; the roots of free list and main tree; last page and
 # transaction number.
 _META_AT = PAGE_LAYOUT.size
 _TREES_AT = _META_AT + _META.size
 _TAIL_AT = _TREES_AT + 2 * TREE_LAYOUT.size
 _META_END = _TAIL_AT + _TAIL.size
-NO_PAGE = (1 << 64) - 1
-BRANCH_FLAG, LEAF_FLAG, _META_FLAG = 0x01, 0x02, 0x08
-BIG_DATA_FLAG = 0x01
 _INTEGER_KEY = 0x08
 _NO_SUBDIR = 0x4000
-MAX_TREE_DEPTH = 32
-PAGE_SIZES = tuple(1 << bits for bits in range(9, 17))
 # A meta page is one write of LMDB, which a reader may see half done; twice in a row is rare, five times is damage.
 _ATTEMPTS = 5
 
@@ -252,7 +256,7 @@ def parse_meta_page(data: bytes, number: int) -> MetaPage | str:
     _, main_flags, main_depth, _, _, _, _, main_root = TREE_LAYOUT.unpack_from(data, _TREES_AT + TREE_LAYOUT.size)
     last_page, txnid = _TAIL.unpack_from(data, _TAIL_AT)
     # No transaction writes the first 32 bytes or another page size: what is wrong there, no failed write has left.
-    if page != number or flags != _META_FLAG or page_size not in PAGE_SIZES:
+    if page != number or flags != META_FLAG or page_size not in PAGE_SIZES:
         return f"its meta page {number} is damaged"
     # Roots and last page are part of what a failed write may leave; wrong ones are a fault of this page, and not of the
     # file.

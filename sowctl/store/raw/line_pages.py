@@ -22,8 +22,8 @@ from sowctl.checksum import crc32
 from sowctl.store.codec import CRC_RESIDUE, CRC_SIZE, HEADER_SIZE, KEY_SIZE, VALUE_OVERHEAD_BYTES
 from sowctl.store.integrity import CRC_RESTART_MASK
 from sowctl.store.limits import STORE_LIMITS
+from sowctl.store.lmdbfile.layout import NODE_LAYOUT
 from sowctl.store.opening.environment import RECORDS_DATABASE
-from sowctl.store.opening.meta_pages import NODE_LAYOUT
 from sowctl.store.raw.tree import Array, Leaves, StaleTree, find_leaf_pages, read_page_entries
 
 if TYPE_CHECKING:

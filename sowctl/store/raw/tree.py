@@ -14,26 +14,24 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from sowctl.store.codec import CRC_SIZE, KEY_SIZE
-from sowctl.store.opening.meta_pages import (
+from sowctl.store.lmdbfile.layout import (
     BIG_DATA_FLAG,
     BRANCH_FLAG,
+    CHILD_MASK,
     LEAF_FLAG,
     MAX_TREE_DEPTH,
     NO_PAGE,
+    NODE_ALIGNMENT_BYTES,
     NODE_LAYOUT,
     PAGE_LAYOUT,
+    PAGE_NUMBER_LAYOUT,
+    SUB_TREE_FLAG,
     TREE_LAYOUT,
-    MetaPage,
-    find_meta_in_use,
 )
+from sowctl.store.opening.meta_pages import MetaPage, find_meta_in_use
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-_SUB_TREE = 0x02
-_BIG_PAGE = Struct("=Q")
-_PAGE_NUMBER = np.uint64((1 << 48) - 1)
-"""The bits of a branch node's head that are the number of its page."""
-_NODE_ALIGNMENT_BYTES = 2
-"""Bytes by which LMDB's nodes are aligned."""
+_PAGE_NUMBER = np.uint64(CHILD_MASK)
 _PAGE_READ_ERRORS = (IndexError, OverflowError, ValueError, error)
 """What reading raises where numbers in pages lead nowhere: behind the file, or behind all that 64 bits can name."""
 
@@ -111,7 +109,7 @@ class _Words:
         # A stride of one byte: number i begins at byte i, so that fields are read at any place by one indexing.
         self.longs: Array = np.ndarray((max(len(data) - 7, 0),), "=u8", data, 0, (1,))
         self.words: Array = np.ndarray((max(len(data) - 3, 0),), "=u4", data, 0, (1,))
-        self.pointers: Array = np.frombuffer(data, "=u2", len(data) // _NODE_ALIGNMENT_BYTES)
+        self.pointers: Array = np.frombuffer(data, "=u2", len(data) // NODE_ALIGNMENT_BYTES)
 
     def count_nodes(self, pages: Array, bases: Array, kind: int) -> Array:
         """Count the nodes of pages of a kind."""
@@ -121,7 +119,7 @@ class _Words:
         if not (heads >> 16 & kind).all() or (self.longs[bases] != pages).any():
             raise StaleTree("a page of the tree is not what the tree says")
         found: Array = (heads >> 32 & 0xFFFF).astype(np.int64) - PAGE_LAYOUT.size
-        return found // _NODE_ALIGNMENT_BYTES
+        return found // NODE_ALIGNMENT_BYTES
 
 
 def _locate_bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array) -> tuple[Array, Array]:
@@ -132,7 +130,7 @@ def _locate_bodies(data: mmap.mmap, meta: MetaPage, heads: Array, starts: Array)
     sizes = (heads & 0xFFFFFFFF).astype(np.int64)
     # A large value has pages of its own; the node holds the number of the first one.
     for place in np.flatnonzero(heads >> 32 & BIG_DATA_FLAG).tolist():
-        starts[place] = _BIG_PAGE.unpack_from(data, starts[place])[0] * meta.page_size + PAGE_LAYOUT.size
+        starts[place] = PAGE_NUMBER_LAYOUT.unpack_from(data, starts[place])[0] * meta.page_size + PAGE_LAYOUT.size
     ends = starts + sizes
     # Proven before the last four bytes of each are read.
     if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
@@ -146,11 +144,11 @@ def _locate_nodes(data: mmap.mmap, meta: MetaPage, page: int, kind: int) -> list
     number, _, flags, lower, _ = PAGE_LAYOUT.unpack_from(data, base)
     if number != page or not flags & kind:
         raise StaleTree(f"page {page} is not what the tree says")
-    count = (lower - PAGE_LAYOUT.size) // _NODE_ALIGNMENT_BYTES
+    count = (lower - PAGE_LAYOUT.size) // NODE_ALIGNMENT_BYTES
     return [
         base + at
         for (at,) in Struct("=H").iter_unpack(
-            data[base + PAGE_LAYOUT.size : base + PAGE_LAYOUT.size + _NODE_ALIGNMENT_BYTES * count]
+            data[base + PAGE_LAYOUT.size : base + PAGE_LAYOUT.size + NODE_ALIGNMENT_BYTES * count]
         )
     ]
 
@@ -161,7 +159,7 @@ def _find_root(data: mmap.mmap, meta: MetaPage, name: bytes) -> tuple[int, int]:
         for at in _locate_nodes(data, meta, page, LEAF_FLAG):
             _, _, flags, size = NODE_LAYOUT.unpack_from(data, at)
             start = at + NODE_LAYOUT.size
-            if flags & _SUB_TREE and data[start : start + size] == name:
+            if flags & SUB_TREE_FLAG and data[start : start + size] == name:
                 _, _, depth, _, _, _, _, root = TREE_LAYOUT.unpack_from(data, start + size)
                 return root, depth
     raise StaleTree("there is no such sub-database")
@@ -197,7 +195,7 @@ def _flatten_nodes(file: _Words, bases: Array, counts: Array) -> Array:
     """Return the offsets of all nodes of pages, page by page, in the order of their keys."""
     nodes = np.repeat(bases, counts)
     number = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
-    nodes += file.pointers[(nodes + PAGE_LAYOUT.size) // _NODE_ALIGNMENT_BYTES + number]
+    nodes += file.pointers[(nodes + PAGE_LAYOUT.size) // NODE_ALIGNMENT_BYTES + number]
     return nodes
 
 

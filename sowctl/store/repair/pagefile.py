@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,26 +16,25 @@ from pathlib import Path
 from msgspec import Struct
 
 from sowctl.seam import Seam
-from sowctl.store.opening.meta_pages import (
+from sowctl.store.lmdbfile.layout import (
     BIG_DATA_FLAG,
     BRANCH_FLAG,
     LEAF_FLAG,
     MAX_TREE_DEPTH,
     NO_PAGE,
+    NODE_ALIGNMENT_BYTES,
     NODE_LAYOUT,
+    OVERFLOW_FLAG,
+    OVERFLOW_LAYOUT,
     PAGE_LAYOUT,
+    PAGE_NUMBER_LAYOUT,
+    SUB_TREE_FLAG,
     TREE_LAYOUT,
-    MetaPage,
 )
+from sowctl.store.opening.meta_pages import MetaPage
 
-OVERFLOW_FLAG = 0x04
-SUB_TREE_FLAG = 0x02
-_NODE_OFFSET_BYTES = 2
 _CHUNK_BYTES = 1 << 20
 _ATTEMPTS = 2
-_NUMBER = struct.Struct("=Q")
-_PAGES = struct.Struct("=QHHI")
-"""The head of the first overflow page: its number, padding, flags, how many pages follow one another."""
 
 
 class PageNode(Struct, frozen=True):
@@ -150,7 +148,7 @@ class PageFile:
         if data is None:
             return None
         # The first page says how many follow it: fewer than the value needs means that the entry points to another run.
-        number, _, flags, pages = _PAGES.unpack_from(data)
+        number, _, flags, pages = OVERFLOW_LAYOUT.unpack_from(data)
         if number != first or not flags & OVERFLOW_FLAG or pages < count:
             return None
         return data[PAGE_LAYOUT.size : PAGE_LAYOUT.size + size]
@@ -161,7 +159,7 @@ class PageFile:
 
     def count_run_pages(self, data: bytes, number: int) -> int:
         """Count the pages of the run of overflow pages that begins with this page; 0 where none does."""
-        found, _, flags, pages = _PAGES.unpack_from(data)
+        found, _, flags, pages = OVERFLOW_LAYOUT.unpack_from(data)
         return pages if found == number and flags & OVERFLOW_FLAG and not flags & (BRANCH_FLAG | LEAF_FLAG) else 0
 
     def read_value(self, node: PageNode) -> bytes | None:
@@ -182,12 +180,12 @@ def read_page_kind(data: bytes, number: int) -> int:
 def _node_places(data: bytes) -> Iterator[int]:
     """Yield the places of the nodes of a page, as far as these lie within the page."""
     lower: int = PAGE_LAYOUT.unpack_from(data)[3]
-    for index in range((lower - PAGE_LAYOUT.size) // _NODE_OFFSET_BYTES):
+    for index in range((lower - PAGE_LAYOUT.size) // NODE_ALIGNMENT_BYTES):
         at = int.from_bytes(
             data[
-                PAGE_LAYOUT.size + _NODE_OFFSET_BYTES * index : PAGE_LAYOUT.size
-                + _NODE_OFFSET_BYTES * index
-                + _NODE_OFFSET_BYTES
+                PAGE_LAYOUT.size + NODE_ALIGNMENT_BYTES * index : PAGE_LAYOUT.size
+                + NODE_ALIGNMENT_BYTES * index
+                + NODE_ALIGNMENT_BYTES
             ],
             sys.byteorder,
         )
@@ -207,13 +205,13 @@ def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
             continue
         low, high, flags, key_size = NODE_LAYOUT.unpack_from(data, at)
         start, size = at + NODE_LAYOUT.size + key_size, low | high << 16
-        end = start + (_NUMBER.size if flags & BIG_DATA_FLAG else size)
+        end = start + (PAGE_NUMBER_LAYOUT.size if flags & BIG_DATA_FLAG else size)
         # Entries begin at even places.
-        filled += end - at + (end - at) % _NODE_OFFSET_BYTES
+        filled += end - at + (end - at) % NODE_ALIGNMENT_BYTES
         if end > len(data):
             yield None
         elif flags & BIG_DATA_FLAG:
-            yield PageNode(data[start - key_size : start], None, size, _NUMBER.unpack_from(data, start)[0])
+            yield PageNode(data[start - key_size : start], None, size, PAGE_NUMBER_LAYOUT.unpack_from(data, start)[0])
         else:
             yield PageNode(data[start - key_size : start], data[start:end], size, tree=bool(flags & SUB_TREE_FLAG))
     upper: int = PAGE_LAYOUT.unpack_from(data)[4]
@@ -234,7 +232,7 @@ def parse_branch(data: bytes) -> Iterator[tuple[bytes, int] | None]:
             continue
         low, high, more, key_size = NODE_LAYOUT.unpack_from(data, at)
         start = at + NODE_LAYOUT.size
-        filled += NODE_LAYOUT.size + key_size + key_size % _NODE_OFFSET_BYTES
+        filled += NODE_LAYOUT.size + key_size + key_size % NODE_ALIGNMENT_BYTES
         if start + key_size > len(data):
             yield None
         else:
@@ -299,11 +297,11 @@ def read_free_list(file: PageFile, meta: MetaPage) -> FreeList | None:
 
 
 def _collect_free_pages(file: PageFile, meta: MetaPage, node: PageNode | None, found: FreeList) -> bool:
-    if node is None or len(node.key) != _NUMBER.size:
+    if node is None or len(node.key) != PAGE_NUMBER_LAYOUT.size:
         return False
     data = file.read_value(node)
     # One wrong entry makes the list say nothing: a page that is wrongly free would be left out of a salvage.
-    if data is None or len(data) < _NUMBER.size or len(data) % _NUMBER.size:
+    if data is None or len(data) < PAGE_NUMBER_LAYOUT.size or len(data) % PAGE_NUMBER_LAYOUT.size:
         return False
     if node.value is None:
         found.own.update(range(node.page, node.page + file.count_overflow_pages(node.size)))
@@ -312,5 +310,5 @@ def _collect_free_pages(file: PageFile, meta: MetaPage, node: PageNode | None, f
     numbers = list(words[1 : 1 + words[0]])
     if words[0] > len(words) - 1 or any(not 2 <= number <= meta.last_page for number in numbers):
         return False
-    found.freed[_NUMBER.unpack(node.key)[0]] = numbers
+    found.freed[PAGE_NUMBER_LAYOUT.unpack(node.key)[0]] = numbers
     return True

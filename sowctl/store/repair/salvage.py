@@ -29,17 +29,10 @@ from sowctl.store.codec import (
 )
 from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum
 from sowctl.store.lmdberrors import translate_errors
+from sowctl.store.lmdbfile.layout import BRANCH_FLAG, LEAF_FLAG, MAX_TREE_DEPTH, PAGE_SIZES
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
-from sowctl.store.opening.meta_pages import (
-    BRANCH_FLAG,
-    LEAF_FLAG,
-    MAX_TREE_DEPTH,
-    PAGE_SIZES,
-    MetaPage,
-    parse_likely_meta_page,
-    parse_meta_page,
-)
+from sowctl.store.opening.meta_pages import MetaPage, parse_likely_meta_page, parse_meta_page
 from sowctl.store.repair.pagefile import (
     PageFile,
     PageNode,

@@ -12,7 +12,8 @@ from itertools import pairwise
 from msgspec import Struct
 
 from sowctl.store.codec import KEY_SIZE
-from sowctl.store.opening.meta_pages import BRANCH_FLAG, MAX_TREE_DEPTH, NO_PAGE, MetaPage
+from sowctl.store.lmdbfile.layout import BRANCH_FLAG, MAX_TREE_DEPTH, NO_PAGE
+from sowctl.store.opening.meta_pages import MetaPage
 from sowctl.store.repair.checked_ranges import KEY_SPACE_END
 from sowctl.store.repair.pagefile import (
     PageFile,

@@ -16,7 +16,8 @@ import pytest
 from sowctl.errors import DamageError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
-from sowctl.store.opening.meta_pages import BRANCH_FLAG, read_verified_meta
+from sowctl.store.lmdbfile.layout import BRANCH_FLAG
+from sowctl.store.opening.meta_pages import read_verified_meta
 from sowctl.store.opening.proof.freelist import FreePages
 from sowctl.store.opening.proof.page import read_branch
 from sowctl.store.opening.proof.tree import PageFile

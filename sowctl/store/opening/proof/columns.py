@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sowctl.store.opening.meta_pages import LEAF_FLAG, PAGE_LAYOUT
-from sowctl.store.opening.proof.page import NODE_WORD_LAYOUT
+from sowctl.store.lmdbfile.layout import LEAF_FLAG, NODE_WORD_LAYOUT, PAGE_LAYOUT
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _HEAD_SIZE, _NODE_SIZE = PAGE_LAYOUT.size, NODE_WORD_LAYOUT.size

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from sowctl.store.opening.meta_pages import BIG_DATA_FLAG, NO_PAGE, PAGE_LAYOUT, MetaPage
-from sowctl.store.opening.proof.page import PAGE_NUMBER_LAYOUT
+from sowctl.store.lmdbfile.layout import BIG_DATA_FLAG, NO_PAGE, PAGE_LAYOUT, PAGE_NUMBER_LAYOUT
+from sowctl.store.opening.meta_pages import MetaPage
 from sowctl.store.opening.proof.tree import PageFile
 
 _PAGE_NUMBER_BYTES = PAGE_NUMBER_LAYOUT.size

@@ -14,25 +14,21 @@ from functools import cache
 from operator import add
 from typing import NamedTuple
 
-from sowctl.store.opening.meta_pages import BIG_DATA_FLAG, BRANCH_FLAG, LEAF_FLAG, PAGE_LAYOUT
+from sowctl.store.lmdbfile.layout import (
+    BIG_DATA_FLAG,
+    BRANCH_FLAG,
+    CHILD_MASK,
+    LEAF_FLAG,
+    NODE_WORD_LAYOUT,
+    PAGE_LAYOUT,
+)
 
-OVERFLOW_FLAG = 0x04
-SUB_TREE_FLAG = 0x02
-NODE_WORD_LAYOUT = struct.Struct("=Q")
-"""The head of a node as one number: from the lowest bits on, the size of the value or the lower part of a page number
-(32 bits), flags or its upper part (16), the size of the key (16)."""
-OVERFLOW_LAYOUT = struct.Struct("=QHHI")
-"""The head of the first of a run of overflow pages: its number, padding, flags, how many pages the run has."""
 _HEAD_SIZE = PAGE_LAYOUT.size
 _NODE_SIZE = NODE_WORD_LAYOUT.size
-_CHILD_BITS = (1 << 48) - 1
 _SIZE_BITS = (1 << 32) - 1
 _NODE_PLACE = struct.Struct("=H")
 _POINTERS = [struct.Struct(f"={count}H") for count in range(512)]
 """The offsets of the nodes of a page, by their number."""
-
-PAGE_NUMBER_LAYOUT = struct.Struct("=Q")
-"""What a node holds of a value that has overflow pages: the number of the first one."""
 
 
 class PageFault(Exception):
@@ -162,7 +158,7 @@ def find_child(page: bytes, number: int, key: bytes) -> tuple[int, bytes | None,
     count = _count_nodes(page, number, BRANCH_FLAG)
     index = bisect_right(range(1, count), key, key=lambda at: _read_node(page, at)[1])
     head, low, _ = _read_node(page, index)
-    return head & _CHILD_BITS, low if index else None, _read_node(page, index + 1)[1] if index + 1 < count else None
+    return head & CHILD_MASK, low if index else None, _read_node(page, index + 1)[1] if index + 1 < count else None
 
 
 def find_entry(page: bytes, number: int, key: bytes) -> tuple[int, int, int] | None:
@@ -206,7 +202,7 @@ def read_branch(data: bytes, number: int) -> BranchPage:
         start = place + _NODE_SIZE
         end = start + (head >> 48)
         starts.append(data[start:end])
-        children.append(head & _CHILD_BITS)
+        children.append(head & CHILD_MASK)
         spans.append((place, end + (end & 1)))
     _verify_tiling(spans, upper, len(data))
     del starts[0]
@@ -275,7 +271,7 @@ def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchP
     take = _entry_layout(_KEY_SIZE)
     heads, starts = zip(*[take(data, place) for place in rest], strict=True)
     # The key of the first child, which nothing is compared with, is left out or as long as any.
-    if min(heads) < _PLAIN_HEAD or max(heads) > _PLAIN_HEAD | _CHILD_BITS:
+    if min(heads) < _PLAIN_HEAD or max(heads) > _PLAIN_HEAD | CHILD_MASK:
         return None
     place = pointers[0]
     end = place + _NODE_SIZE + (first >> 48) + 1 & -2
@@ -284,15 +280,10 @@ def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchP
     is_even = (place - upper) % _PLAIN_NODE == (size - end) % _PLAIN_NODE == 0
     if not upper <= place < end <= size or not is_even or sorted(rest) != others:
         raise PageFault("its nodes overlap or leave a gap")
-    return BranchPage(list(starts), [first & _CHILD_BITS, *[head - _PLAIN_HEAD for head in heads]])
+    return BranchPage(list(starts), [first & CHILD_MASK, *[head - _PLAIN_HEAD for head in heads]])
 
 
 __all__ = [
-    "NODE_WORD_LAYOUT",
-    "OVERFLOW_FLAG",
-    "OVERFLOW_LAYOUT",
-    "PAGE_NUMBER_LAYOUT",
-    "SUB_TREE_FLAG",
     "BranchPage",
     "LeafPage",
     "PageFault",

@@ -23,9 +23,9 @@ from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 from sowctl.store.codec import CRC_RESIDUE
 from sowctl.store.lmdberrors import REBUILD_HINT
-from sowctl.store.opening.meta_pages import NO_PAGE, MetaPage
+from sowctl.store.lmdbfile.layout import NO_PAGE, PAGE_NUMBER_LAYOUT
+from sowctl.store.opening.meta_pages import MetaPage
 from sowctl.store.opening.proof.freelist import find_free_pages, verify_free_list
-from sowctl.store.opening.proof.page import PAGE_NUMBER_LAYOUT
 from sowctl.store.opening.proof.tree import Entries, LeafPlace, PageFile, Tree, read_sub_databases
 
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)

@@ -22,23 +22,22 @@ from typing import Any, NamedTuple
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
-from sowctl.store.opening.meta_pages import (
+from sowctl.store.lmdbfile.layout import (
     BIG_DATA_FLAG,
     MAX_TREE_DEPTH,
     NO_PAGE,
-    PAGE_LAYOUT,
-    TREE_LAYOUT,
-    MetaPage,
-    find_sound_meta_pages,
-)
-from sowctl.store.opening.proof import limits as proof_limits
-from sowctl.store.opening.proof.limits import Limits
-from sowctl.store.opening.proof.page import (
     NODE_WORD_LAYOUT,
     OVERFLOW_FLAG,
     OVERFLOW_LAYOUT,
+    PAGE_LAYOUT,
     PAGE_NUMBER_LAYOUT,
     SUB_TREE_FLAG,
+    TREE_LAYOUT,
+)
+from sowctl.store.opening.meta_pages import MetaPage, find_sound_meta_pages
+from sowctl.store.opening.proof import limits as proof_limits
+from sowctl.store.opening.proof.limits import Limits
+from sowctl.store.opening.proof.page import (
     BranchPage,
     LeafPage,
     PageFault,
