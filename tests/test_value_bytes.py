@@ -1,0 +1,47 @@
+"""The bytes of stored values and of LMDB's pages are known in one module each (``sow-store(5)``)."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import sowctl
+
+ROOT = Path(sowctl.__file__).parent
+VALUES = {"value", "values", "digest", "digests", "before", "stored"}
+BYTE_OFFSETS = {4, 8, 12, 20, 28, 36}
+"""Where fields of a record's header, or the two halves of a digest, begin and end."""
+
+
+def find_known_layouts(tree: ast.AST) -> Iterator[int]:
+    """Lines with a slice of a stored value or a digest at a fixed place, or with a header as numpy reads it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
+            bounds = [one.value for one in (node.slice.lower, node.slice.upper) if isinstance(one, ast.Constant)]
+            owner = node.value
+            while isinstance(owner, ast.Subscript):
+                owner = owner.value
+            name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
+            if name in VALUES and BYTE_OFFSETS & {one for one in bounds if isinstance(one, int)}:
+                yield node.lineno
+        elif isinstance(node, ast.List):
+            fields = [one.elts[0].value for one in node.elts if isinstance(one, ast.Tuple) and one.elts
+                      and isinstance(one.elts[0], ast.Constant)]  # fmt: skip
+            if fields[:2] == ["txid", "time"] or {"txid", "time", "check"} <= set(fields):
+                yield node.lineno
+
+
+def test_the_finder_knows_slices_and_types() -> None:
+    source = 'value[4:12]\ndigests[at][:8]\n[("txid", "<u8"), ("time", "<i8")]\nkey[:8]\nvalue[at:]\n'
+    assert sorted(find_known_layouts(ast.parse(source))) == [1, 2, 3]
+
+
+def test_no_module_outside_the_store_takes_values_or_digests_apart() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted(ROOT.rglob("*.py"))
+        if path.relative_to(ROOT).parts[0] not in ("store", "journal")
+        for line in find_known_layouts(ast.parse(path.read_text()))
+    ]
+    assert not found
