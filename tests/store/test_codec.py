@@ -217,6 +217,23 @@ def test_entries_of_the_expiry_index_sort_by_time_and_damage_in_them_is_found(
     assert find_damaged_entries([*named[:place], bytes(changed), *named[place + 1 :]], values) == [place]
 
 
+small = st.none() | st.binary(max_size=2)
+contents = st.tuples(st.binary(max_size=2), st.integers(0, 1), small, small, small)
+
+
+@given(keys, contents, contents | st.none())
+def test_content_is_all_but_key_txid_and_time(
+    key: bytes, one: tuple[bytes, int, None, None, None], other: tuple[bytes, int, None, None, None] | None
+) -> None:
+    other = one if other is None else other
+    values = [
+        codec.encode_record(key, key, txid, txid, content[1], 0, content[0], *content[2:])
+        for txid, content in enumerate((one, other), 1)
+    ]
+    assert codec.has_content(values[0], *one) and codec.has_content(values[1], *other)
+    assert codec.has_content(values[0], *other) == codec.has_same_content(*values) == (one == other)
+
+
 def test_no_entries_are_not_damaged() -> None:
     assert find_damaged_entries([], []) == []
 
