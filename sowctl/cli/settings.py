@@ -79,7 +79,10 @@ class Settings(Struct, frozen=True):
     quiet: Annotated[
         bool,
         declare_option(
-            "--quiet", "-q", help="Suppress notes; of diff and doctor, everything but errors.", panel=GLOBAL_PANEL
+            "--quiet",
+            "-q",
+            help="Suppress notes. diff prints nothing but errors, and doctor only problems.",
+            panel=GLOBAL_PANEL,
         ),
     ] = False
     verbose: Annotated[

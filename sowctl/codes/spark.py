@@ -408,9 +408,9 @@ CODES: dict[str, str] = {
     "SOW-SPK-171": """8 batch of another checkpoint
 
         Why: A stream publishes under its ``queryName``, and the topic knows by its sequence numbers which checkpoint
-        that belongs to. The batch is of another checkpoint, such as a new one after the old one was removed, or it is
-        before the last batch that was published, as in an old copy of the checkpoint. As a repetition of batches that
-        the topic has, its rows would be lost; they were not written.
+        that belongs to. The batch is of another checkpoint, such as a new one after the old one was removed, or it
+        comes before the last batch that was published, as in an old copy of the checkpoint. If the batch were taken
+        for a repetition, its rows would be lost, so it is refused. Nothing of it was written.
         Do: Restore the checkpoint, or choose another ``queryName`` (``--client`` of ``sowctl pipeline stream``). A new
         checkpoint under a new name publishes everything again.
         See: sowctl-spark(7)

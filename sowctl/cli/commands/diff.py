@@ -103,8 +103,7 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
     large stores, in none of the first 10,000. With --strict, this is an error, and nothing is compared.
 
     The exit status is 0 if there are no differences, 1 if there are, and 2 or more for errors. With --quiet, nothing
-    but errors is printed. If there are no
-    differences, hash --payloads prints equal digests.
+    but errors is printed, whatever the format. If there are no differences, hash --payloads prints equal digests.
     """
     from contextlib import ExitStack, closing
 

@@ -113,8 +113,7 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     --follow, the command keeps printing new matching messages; see sowctl subscribe for more options. A note is printed
     for a field that occurs in no record; in large stores, in none of the first 10,000 records.
 
-    If a message has duplicate members, filters, table, csv and tsv use the first value; parquet, arrow and sowctl sql
-    use the last; ndjson and json print both.
+    If a message has duplicate members, filters, columns and sowctl sql use the first value; ndjson and json print both.
     """
     from contextlib import closing
 

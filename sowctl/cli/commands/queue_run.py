@@ -86,8 +86,8 @@ def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
     for sowctl queue peek --state dead.
 
     To process dead messages again, use sowctl queue requeue. Those that were published to a --dead-letter topic return
-    to the queue through the topic that feeds it, for example with sowctl query failed | sowctl publish orders; then
-    remove them with sowctl delete failed --filter '1 = 1'.
+    to the queue through the topic that feeds it, for example with sowctl journal dump failed | sowctl publish orders
+    --framing envelope. A --dead-letter topic with a key keeps only the last message of each key.
     """
     if not arguments.command:
         raise UsageError("SOW-QUE-012", "a command is required", hint="give it last: sowctl queue run NAME -- COMMAND")

@@ -68,9 +68,9 @@ def run(invocation: Invocation, arguments: SubscribeArguments) -> int:
     --bookmark starts at a position in the journal: with the records retained for that position, for topics with
     History, or with --no-sow with every message published after it. Messages may be repeated, but none is lost. The
     event completed marks the end of the replay. --store keeps the position for the next run; with --commit, only one
-    run at a time can hold it. The position follows what was written: if a pipe breaks, messages that it did not take
-    are printed by the next run; those that were in the pipe are not. For certainty, use --ack. With --no-sow, deletions
-    and expirations are printed only with --deletes, as sow_delete.
+    run at a time can hold it. The position follows what was written, batch by batch: if a pipe breaks, the next
+    run prints the batch again that it did not take as a whole; batches that were in the pipe are not printed again. For
+    certainty, use --ack. With --no-sow, deletions and expirations are printed only with --deletes, as sow_delete.
     """
     from sowctl.cli.commands.bodies.subscribe import FollowedTopics, follow_topics
 
