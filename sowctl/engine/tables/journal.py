@@ -100,7 +100,9 @@ def read_history_table(
     path = place / f"{len(list(place.iterdir()))}.arrow"
     with path.open("wb") as out:
         write_columns(blocks, ArrowFile, out, names=wanted, facts=facts)
-    return ipc.open_file(pa.memory_map(str(path))).read_all()
+    table = ipc.open_file(pa.memory_map(str(path))).read_all()
+    # Without entries there are no columns, which DuckDB does not support.
+    return table if table.num_columns else pa.table({name: pa.array([], pa.string()) for name in facts})
 
 
 def iterate_messages(instance: Instance, ref: TopicRef) -> Iterator[list[bytes]]:

@@ -72,6 +72,14 @@ def rows(instance: InstanceHandle, text: str, **options: Any) -> list[list[tuple
         ]
 
 
+@pytest.mark.parametrize("columns", ["*", "count(*)", "_txid, _operation", "count(_client)"])
+def test_the_history_of_a_topic_without_entries_is_empty(tmp_path: Path, columns: str) -> None:
+    (tmp_path / "sowctl.xml").write_text(CONFIG)
+    instance = InstanceHandle.open(tmp_path / "sowctl.xml", clock=lambda: BEGIN)
+    instance.topic("orders").publish([b'{"id":1}'])
+    assert rows(instance, f'SELECT {columns} FROM "fixed orders@history"') == [[(0,)] if "(" in columns else []]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
