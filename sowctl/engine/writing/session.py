@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import TopicState
-    from sowctl.journal.entries import EntryBatch
     from sowctl.journal.writer import JournalWriter
     from sowctl.values.topicref import TopicRef
 
@@ -142,13 +141,6 @@ class WriteSession:
         complete, self._complete = self._complete, False
         yield
         self._complete = complete
-
-    def append_group(self, batch: EntryBatch, now: int) -> int:
-        """Append and sync a batch as one group at once; returns its first txid. From here on it is acknowledged."""
-        # The journal gives the txids under its lock and counts on from its own last entry, so none is given twice.
-        first, _ = self.journal.append_group(batch, now)
-        self.journal.sync()
-        return first
 
     def flush_memtables(self, *, force: bool = False, ending: bool = False) -> None:
         """Let memtables go that have grown large (``force``: all that hold anything, wholly into their stores).
