@@ -4,7 +4,7 @@ The wrapper's own ``compile()`` changes what ``\\x`` and ``\\u`` mean and lets a
 fails on bytes that are none; its patterns make an object of every match; and it has no way to get the replacements of
 many matches alone, as one text. The private functions are the library's own calls, so their meaning is PCRE2's; but
 another release of the wrapper may have others, which is why pyproject.toml holds it below its next minor. Importing
-this module loads the engine: whoever may do without it imports it where it is used.
+this module loads the engine, so modules that seldom need it import it where they use it.
 """
 
 from __future__ import annotations

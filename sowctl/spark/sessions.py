@@ -86,7 +86,7 @@ class Session:
         """Open it, unless it is open. Raises what :func:`open_session` raises."""
         if self._spark is None:
             self._spark = self._ends.enter_context(self._open())
-            # While modules can still be imported: whoever stops Spark's session alone leaves the rest to the end.
+            # Run while modules can still be imported: a program may stop only Spark's session, or none.
             atexit.register(self.stop)
         return self._spark
 

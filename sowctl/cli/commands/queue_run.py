@@ -207,7 +207,10 @@ def _make_publisher(instance: Instance, queue: OpenQueue, topic: str) -> Callabl
     try:
         letters = find_publish_topic(instance, topic)
     except MissingError as error:
-        error.hint = "--dead-letter names a topic, not a file; sowctl config add topic NAME=/key adds one"
+        error.hint = (
+            "--dead-letter names a topic, not a file; sowctl config add topic NAME=/key adds one, which keeps the last "
+            "message of each key"
+        )
         raise
     if queue.takes_topic(letters.label, letters.message_type):
         raise UsageError(

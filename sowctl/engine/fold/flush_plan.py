@@ -70,7 +70,7 @@ class FlushPlan(Struct, frozen=True):
     """What is done at once, under the journal's lock, and why.
 
     ``merge``: runs, or the memory of a first load, are then merged into a new store, which is filled without the lock.
-    ``is_bulk_load``: the session goes on with runs.
+    ``is_bulk_load``: the session flushes to sorted runs from now on.
     """
 
     step: FlushStep

@@ -1,8 +1,8 @@
-"""Limits of a memtable in memory, and the choice between applying in place, a run, and a new store.
+"""Limits of a memtable in memory, and the figures that flushes, folds and removals are decided by.
 
 The figures, each with what was measured, stand together in :class:`Limits`, and those of folding a journal and of
-removing records in :class:`FoldLimits`; tests set smaller ones. Asked by writers
-(:mod:`sowctl.engine.writing.topicwriter`).
+removing records in :class:`FoldLimits`; tests set smaller ones. Asked by the plan of flushes
+(:mod:`sowctl.engine.fold.flush_plan`) and by writers.
 """
 
 from __future__ import annotations
