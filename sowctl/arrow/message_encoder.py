@@ -4,8 +4,7 @@ of :mod:`sowctl.arrow.inputs.columnvalues`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -58,11 +57,6 @@ class MessageEncoder:
             self._above = (around,)
         form = choose_form(kind)
         self.form = Form(form.binary, form.decimal, format_non_finite)
-
-    @property
-    def decimal(self) -> Callable[[Decimal], Any]:
-        """The function that turns a number with its digits into a member."""
-        return self.form.decimal
 
     def encode(self, members: dict[str, Any]) -> bytes:
         """Return one message. Raises what :meth:`MessageType.build_message` raises, UsageError ``SOW-SPK-030``; the
@@ -168,6 +162,6 @@ def _short_double(value: float, form: Form) -> Any:
 def _list_error(path: str, name: str) -> UsageError:
     return UsageError(
         "SOW-SPK-030",
-        f"field {path} is a list, which messages of type {name} do not support",
+        f"field {path} is a list, which a message of type {name} cannot have there",
         hint="provide such messages as bytes in a column payload",
     )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 2_000
 """Columns of a table, as SQLite is built unless told otherwise."""
+JSON_COLUMN_TYPE = "JSON"
+"""Declared type of columns with JSON: readers tell it from texts by that. SQLite stores it as text."""
 _PROBE_BYTES = 4096
 """Size of a page: what SQLite writes at once."""
 
@@ -158,6 +160,8 @@ def _sqlite_type(kind: pyarrow.DataType) -> str:
     if t.is_boolean(kind):
         # Its affinity keeps 0 and 1 integers, and readers know what they mean.
         return "BOOLEAN"
+    if t.is_nested(kind):
+        return JSON_COLUMN_TYPE
     if t.is_integer(kind):
         return "INTEGER"
     if t.is_binary(kind):

@@ -27,7 +27,7 @@ CODES: dict[str, str] = {
 
         Why: A cell does not have the ``--type`` of its column, the row has more or fewer cells than the header, is not
         UTF-8, or has a value that a message of the topic's type cannot have: a time outside the years 1 to 9999, a map
-        with a duplicate key, a list in a flat message.
+        with a duplicate key, an object in a flat message, a list in a list where lists are repeated fields.
         Do: Correct the row in the message, give another ``--type`` for the column, or cast the column to text where the
         file is created. ``--on-error skip`` skips such rows.
         See: sowctl-types(7)

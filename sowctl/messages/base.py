@@ -8,7 +8,7 @@ The engine and the other rooms call message types only through these protocols a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from sowctl.errors import InputError, MissingPackageError, UsageError
 from sowctl.extras import build_missing_package_error
@@ -41,6 +41,9 @@ T = TypeVar("T")
 
 KeyTexts: TypeAlias = tuple[bytes | None, ...]
 """The texts of one message's key fields in order; ``None`` where a field is NULL."""
+
+Tree: TypeAlias = dict[str, Any]
+"""Fields of a message to make: scalars, lists, and dicts of fields."""
 
 Members: TypeAlias = Sequence[tuple[tuple[str, ...], SlotValue]]
 """Fields of a message to make: the member names of the destination, and the value."""
@@ -113,6 +116,14 @@ def build_surrogate_refusal(index: int, fields: Sequence[str], texts: KeyTexts) 
     return SurrogateRefusal(index, SURROGATE_CODE, f"{words} {SURROGATE_WORDS}", None, tuple(fields), texts)
 
 
+class ListRefused(ValueError):
+    """A list at ``path`` that messages of the type cannot have. Raised by :meth:`MessageType.build_from_tree`."""
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self.path = "/".join(path)
+        super().__init__(f"field {self.path} is a list")
+
+
 class MessageType(Protocol):
     """One payload format. ``filterable``: its messages have fields, so filters and ``Key`` make sense."""
 
@@ -168,6 +179,11 @@ class MessageType(Protocol):
         ...
 
     @property
+    def nested(self) -> bool:
+        """True if a field may be an object that has fields."""
+        ...
+
+    @property
     def rooted(self) -> bool:
         """True if a message has one outermost element, which every path begins with."""
         ...
@@ -208,6 +224,15 @@ class MessageType(Protocol):
 
     def build_message(self, fields: Members) -> bytes:
         """A new message of these fields, in their order. Raises UsageError as :meth:`assign_fields`."""
+        ...
+
+    def build_from_tree(self, tree: Tree) -> bytes:
+        """A new message of a whole tree, as views show it: a list is an array, or repeated fields in its order, of
+        which an empty one has none. A field that is None is left out if the type has no null; in a list it is a value
+        without text.
+
+        Raises :class:`ListRefused` for a list that the type cannot have, otherwise as :meth:`build_message`.
+        """
         ...
 
     def view(self, payload: bytes) -> bytes:

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Encoder
 
 from sowctl.errors import InputError, SowError
-from sowctl.messages.base import UNWRITABLE_CODE
+from sowctl.messages.base import UNWRITABLE_CODE, ListRefused
 from sowctl.messages.nested.type import TreeType
 from sowctl.values.fields import Number
 from sowctl.values.scalars import to_plain_scalar
@@ -26,7 +26,6 @@ from sowctl.values.times import format_time, to_micros
 
 if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
-    from sowctl.values.fields import Scalar
 
 Cell: TypeAlias = "Callable[[Any], Any]"
 """Makes of a value what it is in a message, None for NULL."""
@@ -105,11 +104,12 @@ def encode_message(
 
     ``refused`` makes the error for a list that the type cannot have, of its path and the name of the type.
     """
-    if kind.json_text:
-        return _encode_json(members)
-    if isinstance(kind, TreeType):
+    for name in reversed(above):
+        members = {name: members}
+    try:
         return kind.build_from_tree(members)
-    return kind.build_message(list(_collect_members(members, above, lambda path: refused(path, kind.name))))
+    except ListRefused as problem:
+        raise refused(problem.path, kind.name) from None
 
 
 def convert_scalar(value: Any, form: Form) -> Any:
@@ -205,18 +205,5 @@ def _interval_seconds(value: timedelta) -> Decimal:
     return whole if whole == micros else micros.normalize()
 
 
-def _collect_members(
-    row: dict[str, Any], above: tuple[str, ...], refused: Callable[[str], SowError]
-) -> Iterator[tuple[tuple[str, ...], Scalar]]:
-    for name, value in row.items():
-        path = (*above, name)
-        if isinstance(value, dict):
-            yield from _collect_members(value, path, refused)
-        elif isinstance(value, list):
-            raise refused("/".join(path))
-        elif value is not None:
-            yield path, value
-
-
 def _build_list_error(path: str, name: str) -> SowError:
-    return InputError(UNWRITABLE_CODE, f"field {path} is a list, which messages of type {name} do not support")
+    return InputError(UNWRITABLE_CODE, f"field {path} is a list, which a message of type {name} cannot have there")

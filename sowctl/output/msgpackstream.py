@@ -38,7 +38,7 @@ class MsgpackRenderer:
         for batch in batches:
             maps: list[bytes] = []
             exact = find_exact_view(batch)
-            view, read = (batch.view, read_members) if exact is None else (exact, read_exact_members)
+            view, read = (batch.members_view, read_members) if exact is None else (exact, read_exact_members)
             for record in batch.records:
                 if self._projection is not None:
                     values = map(convert_numbers, self._projection.read_values(batch, record))

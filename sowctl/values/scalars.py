@@ -78,6 +78,16 @@ def to_plain_scalar(value: SlotValue) -> PlainScalar:
     return scalar.value if type(scalar) is Number else scalar
 
 
+def to_untyped_scalar(value: Scalar) -> Scalar:
+    """A scalar as a format without kinds writes it: a whole number without a fraction, also where it comes as a Double.
+
+    ``1.0`` would not be read as a number again (:func:`is_shortest_text`), and would make another key than ``1``.
+    """
+    is_whole = type(value) is float and value.is_integer() and abs(value) <= MAX_EXACT_INTEGER
+    # An Integer has no negative zero.
+    return int(value) if is_whole and str(value) != "-0.0" else value  # type: ignore[arg-type]
+
+
 def to_number(value: SlotValue) -> int | float | None:
     """The scalar converted to a number: NULL stays None, text without a numeric reading is NaN."""
     # The commonest kinds first; type() keeps bool, which is an int to isinstance(), out of this way.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from sowctl.arrow.inputs.rows import Cell, RowBlock
+from sowctl.arrow.inputs.rows import Cell, RowBlock, build_converter, parse_json_value
+from sowctl.messages.native_values import Form
 
 _INTEGER_PATTERN = re.compile(r"(?:(?:-?[1-9][0-9]{0,17}|0)\n)*+")
 _LONG_INTEGER_PATTERN = re.compile(r"(?:(?:-?[1-9][0-9]{0,18}|0)\n)*+")
@@ -64,6 +66,18 @@ def fits_type(kind: str, values: Sequence[str]) -> bool:
     if kind != "json" and joined.count("\n") != len(values):
         return False
     return CHECKS[kind](joined, values)
+
+
+def convert_structure(cell: str, form: Form, *, typed: bool) -> Any:
+    """A cell of type json as a value of a message that is no JSON. Raises ValueError for what begins like JSON only.
+
+    In a column with repeated fields one value stands as it is, and several as an array: so other cells have the type
+    that is detected of them alone, and are texts where the format is not ``typed``.
+    """
+    if cell[:1] in ("{", "["):
+        return parse_json_value(cell, form)
+    kinds = ("integer", "number", "boolean") if typed else ()
+    return build_converter(next((one for one in kinds if fits_type(one, (cell,))), "text"), form.decimal)(cell)
 
 
 class TypeDetector:

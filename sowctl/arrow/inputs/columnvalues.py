@@ -757,7 +757,7 @@ def _variant_reader(context: ReaderContext) -> ColumnReader:
 # --- The table
 
 _BINARY_RULE = "Base64; the bytes in bson and msgpack"
-_LIST_RULE = "an array; refused if the message type has no arrays"
+_LIST_RULE = "an array; repeated fields in fix, nvfix, xml and bflat"
 _DIGITS_RULE = "the number with all its digits"
 _INNER_RULE = "the value, converted by its own type"
 _STORAGE_RULE = "the value, converted by its storage type"

@@ -10,11 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from sowctl.arrow.inputs.columntypes import TypeDetector, fits_type, list_values
+from sowctl.arrow.inputs.columntypes import TypeDetector, convert_structure, fits_type, list_values
 from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputColumn, InputFacts
 from sowctl.arrow.inputs.rows import (
     TEXT_KINDS,
@@ -53,8 +54,8 @@ _SEPARATOR_NAMES["\t"] = ("tab", "tabs")
 
 class RowTarget:
     """The messages of ``kind`` that the rows of ``topic`` become. ``by_user``: publishers choose its keys; ``keys`` are
-    the names of the members that have its key fields; ``requires_keys``: rows must have them, because nothing computes
-    them."""
+    the names of the members that have its key fields, ``key_objects`` of those that have them below; ``requires_keys``:
+    rows must have them, because nothing computes them."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class RowTarget:
         by_user: bool,
         topic: str = "",
         keys: frozenset[str] = frozenset(),
+        key_objects: frozenset[str] = frozenset(),
         requires_keys: bool = False,
     ) -> None:
         self.kind = kind
@@ -71,6 +73,7 @@ class RowTarget:
         self.root = root
         self.by_user = by_user
         self.keys = keys
+        self.key_objects = key_objects
         self.requires_keys = requires_keys
 
 
@@ -250,10 +253,6 @@ def _find_fields(name: str, names: Sequence[str], options: DelimitedOptions, tar
         raise UsageError("SOW-EXC-010", f"{odd!r} is no type", hint=f"types: {', '.join(TEXT_KINDS)}")
     if not options.shares_types:
         refuse_unknown_types(name, fields, options)
-    if "json" in options.types.values() and not target.kind.json_text:
-        raise UsageError(
-            "SOW-EXC-010", f"messages of type {target.kind.name} have no JSON values, so no column can have type json"
-        )
     is_data = any(map(_NUMBER_NAME_PATTERN.fullmatch, fields))
     has_names = not options.headers or options.columns or not target.requires_keys
     if is_data and not has_names and target.keys.isdisjoint(fields):
@@ -265,14 +264,20 @@ def _find_fields(name: str, names: Sequence[str], options: DelimitedOptions, tar
 def _build_detector(
     fields: Sequence[str], skipped: int, target: RowTarget, options: DelimitedOptions, *, quotes_text: bool
 ) -> TypeDetector:
-    plain = ("integer", "number", "boolean", "json") if target.kind.json_text else ("integer", "number", "boolean")
+    # In flat messages a text that looks like a list may be one value: the file does not say which.
+    plain = (
+        *(("integer", "number", "boolean") if target.kind.typed else ()),
+        *(("json",) if target.kind.nested else ()),
+    )
     allowed: list[Sequence[str]] = [()] * skipped
     for one in fields:
-        if options.all_text or one in options.types or not target.kind.typed:
+        if options.all_text or one in options.types:
             allowed.append(())
-        else:
+        elif one in target.keys - target.key_objects:
             # The key of a number depends on how the format writes it, unless it is an integer.
-            allowed.append(("integer",) if one in target.keys else plain)
+            allowed.append(("integer",) if target.kind.typed else ())
+        else:
+            allowed.append(plain)
     return TypeDetector(allowed, quotes_text=quotes_text)
 
 
@@ -291,7 +296,13 @@ class _BlockEncoder:
         self._quotes_text = quotes_text
         self._encoder = MessageEncoder(target.kind, [one.name for one in columns], target.root)
         self._by_columns = target.kind.json_text
-        self._cells = [build_converter(one.type, self._encoder.decimal) for one in columns]
+        form = self._encoder.form
+        self._cells = [
+            partial(convert_structure, form=form, typed=target.kind.typed)
+            if one.type == "json" and not target.kind.json_text
+            else build_converter(one.type, form.decimal)
+            for one in columns
+        ]
         self._names = [f",{msgspec.json.encode(one.name).decode()}:" for one in columns]
         self._marked: Mapping[int, frozenset[int]] = {}
         """Of the block, the rows whose quotation marks say that they are texts, by column."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from sowctl.arrow.inputs.delimited_source import RowTarget, build_refused_frame
-from sowctl.arrow.inputs.rows import parse_integer, parse_number
+from sowctl.arrow.inputs.rows import convert_json_value
 from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
+from sowctl.messages.composite.type import number_parts
 from sowctl.messages.framing.chunks import Chunk, Places, RefusedFrame
 from sowctl.messages.framing.frames import FrameReader
-from sowctl.messages.native_values import Form
-from sowctl.values.jsontree import NumberText, parse_json
+from sowctl.values.jsontree import parse_json
 
 
 def iterate_json_chunks(reader: FrameReader, target: RowTarget) -> Iterator[Chunk]:
@@ -24,10 +23,12 @@ def iterate_json_chunks(reader: FrameReader, target: RowTarget) -> Iterator[Chun
             members = parse_json(data.decode())
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
+        if isinstance(members, list) and target.kind.kind == "composite-local":
+            members = number_parts(members)
         if not isinstance(members, dict):
             raise ValueError("it is no JSON object")
         encoder = MessageEncoder(target.kind, [*members], target.root)
-        return encoder.encode({name: _convert_value(value, encoder.form) for name, value in members.items()})
+        return encoder.encode({name: convert_json_value(value, encoder.form) for name, value in members.items()})
 
     for chunk in reader:
         payloads: list[bytes] = []
@@ -47,13 +48,3 @@ def iterate_json_chunks(reader: FrameReader, target: RowTarget) -> Iterator[Chun
 
 def _get_places(places: Places) -> Places:
     return places
-
-
-def _convert_value(value: Any, form: Form) -> Any:
-    """A value as a member of a message: numbers as decimals, unless they are 64-bit integers."""
-    if isinstance(value, NumberText):
-        is_integer = not value.strip("-0123456789")
-        return parse_integer(value, form.decimal) if is_integer else form.decimal(parse_number(value))
-    if isinstance(value, dict):
-        return {name: _convert_value(inner, form) for name, inner in value.items()}
-    return [_convert_value(inner, form) for inner in value] if isinstance(value, list) else value

@@ -70,7 +70,8 @@ def open_row_input(
             raise UsageError("SOW-EXC-010", f"messages of type {target.kind.name} cannot be constructed from columns")
         if chosen in ("json", "ndjson"):
             framing = "json" if chosen == "json" else "lines"
-            reader = FrameReader(_find_descriptor(opened), framing, name=shown, kind="json")
+            arrays = target.kind.kind == "composite-local"
+            reader = FrameReader(_find_descriptor(opened), framing, name=shown, kind="json", arrays=arrays)
             if target.kind.json_text:
                 yield RowInput(shown, reader, facts)
             else:

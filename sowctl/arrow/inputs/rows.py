@@ -20,6 +20,8 @@ from msgspec import Struct
 from sowctl.errors import StorageError
 from sowctl.messages.framing.encodings import HEAD_BYTES, UTF8_BOM, refuse_encoding
 from sowctl.messages.framing.frames import UNREADABLE_CODE
+from sowctl.messages.native_values import Form
+from sowctl.values import jsontree
 from sowctl.values.display import format_count
 
 TEXT_KINDS = ("text", "integer", "number", "boolean", "json")
@@ -451,6 +453,26 @@ def parse_json(text: str) -> msgspec.Raw:
     return msgspec.Raw(data)
 
 
+def parse_json_value(text: str, form: Form) -> Any:
+    """A text that is JSON as a value of a message that is no JSON: numbers keep their digits. Raises ValueError."""
+    try:
+        return convert_json_value(jsontree.parse_json(text), form)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except ValueError:
+        raise ValueError("is not JSON") from None
+
+
+def convert_json_value(value: Any, form: Form) -> Any:
+    """A value of JSON as a member of a message: numbers as decimals, unless they are 64-bit integers."""
+    if isinstance(value, jsontree.NumberText):
+        is_integer = not value.strip("-0123456789")
+        return parse_integer(value, form.decimal) if is_integer else form.decimal(parse_number(value))
+    if isinstance(value, dict):
+        return {name: convert_json_value(inner, form) for name, inner in value.items()}
+    return [convert_json_value(inner, form) for inner in value] if isinstance(value, list) else value
+
+
 __all__ = [
     "TEXT_KINDS",
     "DelimitedReader",
@@ -459,9 +481,11 @@ __all__ = [
     "RowBlock",
     "RowRefused",
     "build_converter",
+    "convert_json_value",
     "cut_cells",
     "find_separator",
     "parse_integer",
     "parse_json",
+    "parse_json_value",
     "parse_number",
 ]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sowctl.arrow.inputs.columntypes import are_json
 from sowctl.arrow.inputs.delimited_source import RowTarget
-from sowctl.arrow.inputs.rows import parse_json
+from sowctl.arrow.inputs.rows import parse_json, parse_json_value
 from sowctl.arrow.inputs.table_source import CHUNK_ROWS, MARKER_COLUMNS, METADATA_COLUMNS, chunk_messages
 from sowctl.arrow.message_encoder import MessageEncoder
+from sowctl.arrow.sqlite import JSON_COLUMN_TYPE
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.chunks import Chunk
 from sowctl.messages.framing.envelope import Envelope
-from sowctl.messages.native_values import convert_scalar
+from sowctl.messages.native_values import Cell, Form, convert_scalar
+from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 _LIST_TABLES = (
     "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -27,7 +31,8 @@ _LIST_TABLES = (
 def iterate_sqlite_chunks(name: str, path: Path, target: RowTarget, table: str | None) -> Iterator[Chunk]:
     """The messages of one table: ``table``, or the one with the topic's name, or the only one.
 
-    Columns of texts that are all JSON objects or arrays become these. Raises InputError ``SOW-EXC-012`` for what is no
+    Texts of columns that are declared as JSON are that; in json, if no column is, those of columns whose texts are all
+    JSON objects or arrays. Raises InputError ``SOW-EXC-012`` for what is no
     database, UsageError ``SOW-EXC-010`` where no table, or more than one, is meant.
     """
     try:
@@ -42,11 +47,17 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
     query = f'SELECT * FROM "{chosen.replace(chr(34), chr(34) * 2)}"'
     cursor = database.execute(query)
     names = [one[0] for one in cursor.description]
-    declared = _read_booleans(database, chosen)
+    declared = _read_types(database, chosen)
+    booleans = frozenset(at for at, one in enumerate(names) if declared.get(one) in ("BOOLEAN", "BOOL"))
     is_ours = not MARKER_COLUMNS.isdisjoint(names)
     fields = [at for at, one in enumerate(names) if not (is_ours and one in METADATA_COLUMNS)]
-    structured = _find_json_columns(database.execute(query), fields) if target.kind.json_text else frozenset()
+    structured = frozenset(at for at in fields if declared.get(names[at]) == JSON_COLUMN_TYPE)
+    # Where the table does not say what is JSON, its texts do, but only where messages are JSON, too: one value of a
+    # flat message may be such a text.
+    if target.kind.json_text and not structured:
+        structured = _find_json_columns(database.execute(query), fields)
     encoder = MessageEncoder(target.kind, [names[at] for at in fields], target.root)
+    form = encoder.form if target.kind.typed else Form(encoder.form.binary, partial(_drop_zeros, encoder.form.decimal))
     keys = [names.index(one) for one in ("_user_key", "_sow_key") if one in names] if target.by_user else []
 
     def message(row: Sequence[Any]) -> tuple[bytes, Envelope | None]:
@@ -55,9 +66,12 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
             value = row[at]
             if value is None:
                 continue
-            if at in structured:
-                value = parse_json(value)
-            elif names[at] in declared and value in (0, 1):
+            if at in structured and isinstance(value, str):
+                try:
+                    value = parse_json(value) if target.kind.json_text else parse_json_value(value, form)
+                except ValueError as problem:
+                    raise ValueError(f"column {names[at]}: {problem}") from None
+            elif at in booleans and value in (0, 1):
                 value = bool(value)
             else:
                 value = convert_scalar(value, encoder.form)
@@ -66,6 +80,12 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
         return encoder.encode(members), None if not keys else Envelope(sow_key=None if key is None else str(key))
 
     yield from chunk_messages(cursor, message)
+
+
+def _drop_zeros(decimal: Cell, value: Decimal) -> Any:
+    """A number of a column in a format without kinds: 1.0, which the double of such a column is, as the number 1."""
+    whole = value.to_integral_value()
+    return int(whole) if whole == value and abs(whole) <= MAX_EXACT_INTEGER else decimal(value)
 
 
 def _choose_table(name: str, found: Sequence[str], topic: str, table: str | None) -> str:
@@ -83,10 +103,10 @@ def _choose_table(name: str, found: Sequence[str], topic: str, table: str | None
     raise UsageError("SOW-EXC-010", words, hint=hint)
 
 
-def _read_booleans(database: sqlite3.Connection, table: str) -> frozenset[str]:
-    """The columns whose declared type says that 0 and 1 are truth values."""
+def _read_types(database: sqlite3.Connection, table: str) -> dict[str, str]:
+    """The declared types of the columns, in upper case."""
     rows = database.execute("SELECT name, type FROM pragma_table_info(?)", (table,))
-    return frozenset(name for name, kind in rows if kind.upper() in ("BOOLEAN", "BOOL"))
+    return {name: kind.upper() for name, kind in rows}
 
 
 def _find_json_columns(cursor: sqlite3.Cursor, fields: Sequence[int]) -> frozenset[int]:

@@ -103,7 +103,9 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     csv and tsv have a column for every member of any record, with numbers as originally written. A member that is
     called like a column of --meta, or whose name begins with /, has one more / in the header, which publish removes.
     If a message has duplicate members, columns have the first value, as filters do; ndjson and json keep both. publish
-    reads all of these files again, except .duckdb, and except columns with lists for fix, nvfix, xml and bflat.
+    reads all of these files again, except .duckdb; fields of fix, nvfix and bflat that are repeated need --type
+    NAME=json in csv and tsv. Messages of composite-global, protobuf, struct and binary cannot be made of fields: only
+    --meta keeps them, in .ndjson, .json and .msgpack.
 
     With --changes, the rows are the changes of one topic after the position --since (default: all that the journal
     has), in the order of the journal. Each has metadata; change_type is insert, update_preimage (the record before an

@@ -168,7 +168,10 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     beyond 64 bits, and columns with different types stay text, and SOW keys are the same as with --all-text. Cells in
     quotes are text, unless the header is in quotes, too. From a pipe, types are detected from the first MiB, which is
     read before the first row is published; later values of another type become text, with a warning. --type sets the
-    type of a column, which not every file needs to have; rows with other values are rejected.
+    type of a column, which not every file needs to have; rows with other values are rejected. For fix, nvfix and bflat,
+    lists are detected in no column: with --type NAME=json, an array becomes repeated fields, other cells one field.
+
+    Lists in rows become repeated fields of fix, nvfix, xml and bflat, in their order; an empty list has none.
 
     The first row of csv and tsv names the columns. A header without a comma is split at semicolons, tabs or bars; one
     with commas and more of these is rejected unless --delimiter is given. Quoted cells are never null, regardless of

@@ -23,5 +23,6 @@ def build_row_target(instance: Instance, topic: str, message_type: str | None = 
         by_user=config.key_mode == "user",
         topic=config.name,
         keys=frozenset(key.names[0] for key in config.keys),
+        key_objects=frozenset(key.names[0] for key in config.keys if len(key.names) > 1),
         requires_keys=bool(config.keys) and not config.preprocessing,
     )

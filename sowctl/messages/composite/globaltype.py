@@ -16,6 +16,7 @@ from sowctl.messages.base import (
     MessageType,
     SelectList,
     SurrogateRefusal,
+    Tree,
     build_no_fields_error,
     build_surrogate_refusal,
 )
@@ -33,6 +34,7 @@ class CompositeGlobalType(CompositeType):
     selectable = mergeable = constructible = False
     # A field of several parts is a list, whatever the types of the parts say.
     repeatable = True
+    nested = False
 
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
         """A reader of ``slots``: the parts of a batch go to their types together."""
@@ -132,6 +134,10 @@ class CompositeGlobalType(CompositeType):
         raise build_no_fields_error(self.name, "to write")
 
     def build_message(self, fields: Members) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise build_no_fields_error(self.name, "to write")
+
+    def build_from_tree(self, tree: Tree) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
         raise build_no_fields_error(self.name, "to write")
 

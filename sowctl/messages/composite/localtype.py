@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
+from typing import Any
 
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.base import (
     NO_SUCH_FIELD,
+    UNWRITABLE_CODE,
     Extractor,
     KeyExtractor,
     KeyTexts,
+    ListRefused,
     Members,
+    MessageType,
     SelectList,
     SurrogateRefusal,
+    Tree,
     build_surrogate_refusal,
 )
-from sowctl.messages.composite.type import CompositeType, join_parts, replace_refused
-from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue, ValueList
+from sowctl.messages.composite.type import CompositeType, join_parts, number_parts, replace_refused
+from sowctl.values.fields import FieldWrite, Number, Refusal, Row, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 
 
@@ -24,7 +30,7 @@ class CompositeLocalType(CompositeType):
     """Each part is read, merged, written and selected by its own type; an empty part of a delta changes nothing."""
 
     kind = "composite-local"
-    selectable = mergeable = constructible = True
+    selectable = mergeable = constructible = nested = True
 
     @property
     def repeatable(self) -> bool:
@@ -158,6 +164,27 @@ class CompositeLocalType(CompositeType):
             [kind.build_message(own) if own else b"" for kind, own in zip(self.parts, below, strict=True)], b""
         )
 
+    def build_from_tree(self, tree: Tree) -> bytes:
+        """A message of parts by their numbers, as :meth:`members_view` and :meth:`view` show them.
+
+        A text is the Base64 form of a part that has no fields or could not be read, except in json.
+        Behind the last part, its number has Base64 of the bytes that follow. Raises as :meth:`build_message`, and
+        ListRefused.
+        """
+        parts, rest = [b""] * len(self.parts), b""
+        for name, value in tree.items():
+            if name == str(len(self.parts)) and isinstance(value, str):
+                rest = _decode_base64(name, value)
+                continue
+            number = self._parse_part_name(name)
+            if number is None:
+                raise self._build_path_error((name,))
+            try:
+                parts[number] = _build_part(self.parts[number], name, value)
+            except ListRefused as problem:
+                raise ListRefused((name, problem.path)) from None
+        return join_parts(parts, rest)
+
     def _part_number(self, path: Path) -> int | None:
         """The part that a path leads into."""
         first = path.steps[0]
@@ -173,12 +200,15 @@ class CompositeLocalType(CompositeType):
     def _find_written_part(self, names: Sequence[str]) -> int:
         number = self._parse_part_name(names[0])
         if number is None or len(names) < 2:
-            raise UsageError(
-                NO_SUCH_FIELD,
-                f"/{'/'.join(names)} is in no part of messages of type {self.name}",
-                hint=f"destinations start with the number of a part, /0/ to /{len(self.parts) - 1}/",
-            )
+            raise self._build_path_error(names)
         return number
+
+    def _build_path_error(self, names: Sequence[str]) -> UsageError:
+        return UsageError(
+            NO_SUCH_FIELD,
+            f"/{'/'.join(names)} is in no part of messages of type {self.name}",
+            hint=f"destinations start with the number of a part, /0/ to /{len(self.parts) - 1}/",
+        )
 
     def _group_by_part(self, writes: Sequence[FieldWrite]) -> dict[int, list[FieldWrite]]:
         found: dict[int, list[FieldWrite]] = {}
@@ -210,6 +240,37 @@ class CompositeLocalType(CompositeType):
             # A stored part that cannot be read is replaced by one that can; a delta that cannot be read changes
             # nothing.
             return new if problem.facts.get("part") == "base" and not kind.check_payloads([new]) else old
+
+
+def _build_part(kind: MessageType, name: str, value: Any) -> bytes:
+    """One part of what its view shows."""
+    if value is None:
+        return b""
+    if kind.json_text:
+        return kind.build_from_tree(value)
+    if isinstance(value, str):
+        return _decode_base64(name, value)
+    if isinstance(value, list) and isinstance(kind, CompositeType):
+        value = number_parts(value)
+    if not isinstance(value, dict):
+        raise InputError(UNWRITABLE_CODE, f"part {name} is no object, but a message of type {kind.name}")
+    return kind.build_from_tree(_convert_numbers(value) if kind.typed else value)
+
+
+def _decode_base64(name: str, text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise InputError(UNWRITABLE_CODE, f"part {name} is neither an object nor Base64") from None
+
+
+def _convert_numbers(value: Any) -> Any:
+    """A tree with numbers of Python, for formats that have numbers of their own."""
+    if isinstance(value, dict):
+        return {name: _convert_numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_convert_numbers(inner) for inner in value]
+    return value.value if isinstance(value, Number) else value
 
 
 def _strip_part_step(path: Path) -> bool:

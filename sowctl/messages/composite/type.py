@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sowctl.errors import ConfigError
 from sowctl.messages.base import (
@@ -19,6 +19,7 @@ from sowctl.messages.base import (
     KeyExtractor,
     MessageType,
     PayloadRefused,
+    Tree,
     build_input_error,
     read_each,
     require_size,
@@ -138,6 +139,11 @@ class CompositeType(ABC):
 def join_parts(parts: Sequence[bytes], rest: bytes) -> bytes:
     """The payload of these parts."""
     return b"".join([len(part).to_bytes(_LENGTH_PREFIX_BYTES) + part for part in parts]) + rest
+
+
+def number_parts(parts: Sequence[Any]) -> Tree:
+    """The parts of a view by their numbers, as paths have them."""
+    return {str(number): part for number, part in enumerate(parts)}
 
 
 def replace_refused(rows: list[T], refusals: Sequence[Refusal], refused: T) -> tuple[list[T], list[Refusal]]:

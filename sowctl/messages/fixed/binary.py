@@ -15,6 +15,7 @@ from sowctl.messages.base import (
     KeyTexts,
     Members,
     SelectList,
+    Tree,
     build_input_error,
     build_no_fields_error,
     find_size_problem,
@@ -35,7 +36,7 @@ class BinaryType:
     line_framed = True
     json_text = rooted = False
     typed = True
-    repeatable = False
+    repeatable = nested = False
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "binary" if definition is None else definition.name
@@ -81,6 +82,10 @@ class BinaryType:
 
     def build_message(self, fields: Members) -> bytes:
         """Raises UsageError ``SOW-MSG-005``: there are no fields to write."""
+        raise build_no_fields_error(self.name, "to write")
+
+    def build_from_tree(self, tree: Tree) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
         raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:

@@ -40,6 +40,7 @@ class StructType:
     selectable = mergeable = constructible = False
     line_framed = json_text = rooted = False
     typed = repeatable = True
+    nested = False
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "struct" if definition is None else definition.name
@@ -89,6 +90,10 @@ class StructType:
         raise build_no_fields_error(self.name, "to write")
 
     def build_message(self, fields: Members) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise build_no_fields_error(self.name, "to write")
+
+    def build_from_tree(self, tree: Tree) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
         raise build_no_fields_error(self.name, "to write")
 

@@ -70,7 +70,8 @@ class FrameReader:
     ``max_message``: bytes of the longest message; a longer line is refused and skipped, a longer length-prefixed frame
     ends the input with an error. ``chunk``: bytes to read ahead at most. ``name`` is the input's in errors. ``kind`` is
     that of the message type, None where it is not known: what is read as text must be UTF-8. ``form``: that of
-    envelopes, None for sowctl's own. Raises UsageError ``SOW-INP-004`` for an unknown framing.
+    envelopes, None for sowctl's own. ``arrays``: messages of JSON are arrays, not objects.
+    Raises UsageError ``SOW-INP-004`` for an unknown framing.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class FrameReader:
         name: str = "input",
         kind: str | None = None,
         form: EnvelopeFormat | None = None,
+        arrays: bool = False,
     ) -> None:
         self._name = name
         self._head = b""
@@ -94,7 +96,7 @@ class FrameReader:
         self.descriptor = source if isinstance(source, int) else None
         """What is read, where that is a file descriptor."""
         self._chunk = chunk
-        self._cutter = _make_cutter(framing, max_message, kind, form)
+        self._cutter = _make_cutter(framing, max_message, kind, form, arrays=arrays)
         self._read = (
             _make_descriptor_poller(source, chunk) if isinstance(source, int) else _make_stream_reader(source, chunk)
         )
@@ -165,7 +167,9 @@ class FrameReader:
                 return
 
 
-def _make_cutter(framing: str, max_message: int, kind: str | None, form: EnvelopeFormat | None) -> Cutter:
+def _make_cutter(
+    framing: str, max_message: int, kind: str | None, form: EnvelopeFormat | None, *, arrays: bool
+) -> Cutter:
     from sowctl.messages.framing import cutters
 
     if framing == "lines":
@@ -174,7 +178,7 @@ def _make_cutter(framing: str, max_message: int, kind: str | None, form: Envelop
         from sowctl.messages.framing.json_values import JsonCutter
 
         if framing == "json":
-            return JsonCutter(max_message)
+            return JsonCutter(max_message, arrays=arrays)
         # Base64 takes four bytes for three, and the metadata takes room, too.
         return cutters.EnvelopeCutter(max_message, JsonCutter(2 * max_message + (1 << 16)), form)
     if framing == "nul":

@@ -2,7 +2,7 @@
 
 The rule (``sowctl(1)``, INPUT) decides from the beginning of the input, so that a stream is never read as a whole:
 
-* ``[`` before an object or ``]``: each element is a message;
+* ``[`` before an object or ``]``: each element is a message; so too before another ``[``, where messages are arrays;
 * an object whose first line is unfinished, if the second line is not a whole object: objects over several lines;
 * anything else: a message a line.
 """
@@ -44,10 +44,13 @@ _decode_values = msgspec.json.Decoder(list[Raw]).decode
 
 
 class JsonCutter:
-    """A :class:`~sowctl.messages.framing.chunks.Cutter` that decides by the first bytes how messages are separated."""
+    """A :class:`~sowctl.messages.framing.chunks.Cutter` that decides by the first bytes how messages are separated.
 
-    def __init__(self, max_message: int) -> None:
+    ``arrays``: the messages are arrays."""
+
+    def __init__(self, max_message: int, *, arrays: bool = False) -> None:
         self.max_message = max_message
+        self._openers = (b"{", b"[") if arrays else (b"{",)
         self._head = b""
         self._cutter: Cutter | None = None
 
@@ -66,7 +69,7 @@ class JsonCutter:
         if self._cutter is not None:
             return self._cutter.feed(data)
         self._head += data
-        by_lines = is_line_framed(self._head, ended=not data)
+        by_lines = is_line_framed(self._head, self._openers, ended=not data)
         if by_lines is None and len(self._head) <= self.max_message:
             return None
         chosen: Cutter = ValueCutter(self.max_message) if by_lines is False else LineCutter(self.max_message)
@@ -79,8 +82,11 @@ class JsonCutter:
         return last if found is None else found if last is None else _join_chunks(found, last)
 
 
-def is_line_framed(head: bytes, *, ended: bool) -> bool | None:
-    """Return whether an input that begins with ``head`` has a message a line; None where more of it has to be seen."""
+def is_line_framed(head: bytes, openers: tuple[bytes, ...] = (b"{",), *, ended: bool) -> bool | None:
+    """Return whether an input that begins with ``head`` has a message a line; None where more of it has to be seen.
+
+    ``openers``: what the elements of an array of messages begin with.
+    """
     text = head.removeprefix(UTF8_BOM).lstrip(_BLANKS)
     if not text or UTF8_BOM.startswith(text):
         return True if ended else None
@@ -89,7 +95,7 @@ def is_line_framed(head: bytes, *, ended: bool) -> bool | None:
         if inner.startswith(b"]"):
             # An array without elements, unless more follows: then it is a line that is no message.
             return True if inner[1:].strip(_BLANKS) else False if ended else None
-        return not inner.startswith(b"{") if inner or ended else None
+        return not inner.startswith(openers) if inner or ended else None
     if not text.startswith(b"{"):
         return True
     line, feed, rest = text.partition(b"\n")

@@ -8,8 +8,10 @@ payloads, and :mod:`~sowctl.messages.json.write` applies select lists and writes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw
+from msgspec.json import Encoder
 from msgspec.structs import replace
 
 from sowctl.messages.base import (
@@ -21,6 +23,7 @@ from sowctl.messages.base import (
     PayloadRefused,
     SelectList,
     SurrogateRefusal,
+    Tree,
     build_input_error,
     build_surrogate_refusal,
     find_size_problem,
@@ -36,13 +39,23 @@ from sowctl.messages.json.exact_reader import (
 )
 from sowctl.messages.json.paths import build_key_text, build_slot_value, resolve_path
 from sowctl.values.depth import MAX_DEPTH
-from sowctl.values.fields import FieldWrite, Refusal, Row, Slot
+from sowctl.values.fields import FieldWrite, Number, Refusal, Row, Slot
 from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
     from sowctl.messages.json.columns import JsonTemplateReader
     from sowctl.messages.json.select import Selection
+
+
+def _encode_number(value: Any) -> Raw:
+    """The JSON number with the digits of a number. Raises TypeError for what is none."""
+    if not isinstance(value, Number):
+        raise TypeError(f"a field of a message cannot be of type {type(value).__name__}")
+    return Raw(value.text)
+
+
+_encode_tree = Encoder(enc_hook=_encode_number).encode
 
 
 class JsonType:
@@ -58,6 +71,7 @@ class JsonType:
     rooted = False
     typed = True
     repeatable = False
+    nested = True
 
     def __init__(
         self,
@@ -206,6 +220,10 @@ class JsonType:
         from sowctl.messages.json.write import build_object
 
         return build_object(fields)
+
+    def build_from_tree(self, tree: Tree) -> bytes:
+        """An object of this tree."""
+        return _encode_tree(tree)
 
     def view(self, payload: bytes) -> bytes:
         """``payload`` without line breaks, which valid JSON has only between its tokens.

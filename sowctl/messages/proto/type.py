@@ -20,6 +20,7 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
+    Tree,
     build_input_error,
     build_missing_extra_error,
     build_no_fields_error,
@@ -45,6 +46,7 @@ class ProtobufType:
     line_framed = json_text = rooted = False
     typed = True
     repeatable = False
+    nested = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "protobuf" if definition is None else definition.name
@@ -117,6 +119,10 @@ class ProtobufType:
         raise build_no_fields_error(self.name, "to write")
 
     def build_message(self, fields: Members) -> bytes:
+        """Raises UsageError ``SOW-MSG-005``."""
+        raise build_no_fields_error(self.name, "to write")
+
+    def build_from_tree(self, tree: Tree) -> bytes:
         """Raises UsageError ``SOW-MSG-005``."""
         raise build_no_fields_error(self.name, "to write")
 

@@ -17,12 +17,20 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
+    Tree,
     build_input_error,
     read_each,
     require_size,
 )
 from sowctl.messages.tagged.bflatcodec import ScannedField, encode_field, scan_fields
-from sowctl.messages.tagged.fields import TaggedField, assign_fields, merge_fields, require_tag, select_fields
+from sowctl.messages.tagged.fields import (
+    TaggedField,
+    assign_fields,
+    collect_repeated,
+    merge_fields,
+    require_tag,
+    select_fields,
+)
 from sowctl.values.fields import FieldWrite, Refusal, Row, Scalar, Slot, SlotValue, ValueList
 from sowctl.values.paths import Path
 from sowctl.values.scalars import choose_written_scalar, to_plain_scalar, to_text
@@ -36,7 +44,7 @@ class BflatType:
 
     kind = "bflat"
     filterable = selectable = mergeable = constructible = True
-    line_framed = json_text = rooted = False
+    line_framed = json_text = rooted = nested = False
     typed = repeatable = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
@@ -95,6 +103,15 @@ class BflatType:
         """A message of these fields. Raises UsageError for paths of several steps."""
         made = [(require_tag(names, self.name), value) for names, value in fields]
         return _join_fields(assign_fields([], [(tag, _make_field(tag, value)) for tag, value in made]))
+
+    def build_from_tree(self, tree: Tree) -> bytes:
+        """A message of these fields; a list is several fields of its tag. Raises as :meth:`build_message`, and
+        ListRefused."""
+        made = []
+        for names, values in collect_repeated(tree):
+            tag = require_tag(names, self.name)
+            made += [_make_field(tag, value) for value in values]
+        return _join_fields(made)
 
     def view(self, payload: bytes) -> bytes:
         """One JSON object, arrays for several values; a string with Base64 where the bytes cannot be read."""

@@ -6,12 +6,13 @@ bytes and its place, also what is no field at all (``tag`` None).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
 from sowctl.errors import UsageError
-from sowctl.messages.base import NO_SUCH_FIELD, SelectList
+from sowctl.messages.base import NO_SUCH_FIELD, ListRefused, SelectList, Tree
+from sowctl.values.fields import Scalar
 
 
 class TaggedField(Struct, frozen=True):
@@ -80,6 +81,23 @@ def select_fields(
             named.setdefault(names[0], include)
     everything = default is None or default
     return [field for field in fields if (everything if field.tag is None else named.get(keeps(field.tag), everything))]
+
+
+def collect_repeated(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Sequence[Scalar]]]:
+    """Yield the path and the values of each field of a tree: those of a list in its order, none of None.
+
+    Raises ListRefused for a list in a list, and for a list with objects.
+    """
+    for name, value in tree.items():
+        path = (*above, name)
+        if isinstance(value, dict):
+            yield from collect_repeated(value, path)
+        elif isinstance(value, list):
+            if any(isinstance(one, dict | list) for one in value):
+                raise ListRefused(path)
+            yield path, value
+        elif value is not None:
+            yield path, (value,)
 
 
 def require_tag(names: Sequence[str], message_type: str) -> bytes:

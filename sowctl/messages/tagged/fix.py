@@ -117,6 +117,10 @@ class FixType(TagValueType):
         """Those of the standard's common tags, for a definition that asks for them."""
         return _index_tag_names() if self._named else {}
 
+    def find_named_tag(self, name: str) -> bytes | None:
+        """Those of the standard's common tags, whether or not this definition shows names."""
+        return _index_named_tags().get(name)
+
     def can_write_tag(self, tag: bytes) -> bool:
         """Tags of digits."""
         return tag.isdigit() and super().can_write_tag(tag)
@@ -127,3 +131,9 @@ def _index_tag_names() -> dict[bytes, str]:
     """The name of each tag, by its digits."""
     entries = _TAG_NAMES_TEXT.strip().replace("\n", "|").split("|")
     return {number.encode(): name for number, name in map(str.split, entries)}
+
+
+@cache
+def _index_named_tags() -> dict[str, bytes]:
+    """The digits of each tag, by its name."""
+    return {name: tag for tag, name in _index_tag_names().items()}

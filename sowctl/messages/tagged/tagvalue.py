@@ -22,15 +22,23 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
+    Tree,
     build_field_count_refusal,
     build_input_error,
     find_size_problem,
 )
 from sowctl.messages.tagged.columns import JoinedPayloads, build_slot_column, build_text_column
-from sowctl.messages.tagged.fields import TaggedField, assign_fields, merge_fields, require_tag, select_fields
+from sowctl.messages.tagged.fields import (
+    TaggedField,
+    assign_fields,
+    collect_repeated,
+    merge_fields,
+    require_tag,
+    select_fields,
+)
 from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue
 from sowctl.values.paths import Path
-from sowctl.values.scalars import to_scalar, to_text
+from sowctl.values.scalars import to_scalar, to_text, to_untyped_scalar
 
 if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
@@ -42,7 +50,7 @@ class TagValueType:
     kind = ""
     filterable = selectable = mergeable = constructible = True
     line_framed = True
-    json_text = rooted = typed = False
+    json_text = rooted = typed = nested = False
     repeatable = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
@@ -119,6 +127,17 @@ class TagValueType:
         made = [(tag, self._make_tag_field(tag, value)) for tag, (_, value) in zip(tags, fields, strict=True)]
         return self._join_fields(assign_fields([], made), self.separator)
 
+    def build_from_tree(self, tree: Tree) -> bytes:
+        """A message of these fields; a list is several fields of its tag. Names that views may show stand for tags.
+
+        Raises as :meth:`assign_fields`, and ListRefused.
+        """
+        made = []
+        for names, values in collect_repeated(tree):
+            tag = (self.find_named_tag(names[0]) if len(names) == 1 else None) or self._tag_of_path(names)
+            made += [self._make_tag_field(tag, to_untyped_scalar(value)) for value in values]
+        return self._join_fields(made, self.separator)
+
     def view(self, payload: bytes) -> bytes:
         """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, null for no value."""
         from sowctl.messages.json.text import format_member_start, format_untyped
@@ -144,6 +163,10 @@ class TagValueType:
     def find_tag_names(self) -> Mapping[bytes, str]:
         """Return the names that a view gives some tags instead."""
         return {}
+
+    def find_named_tag(self, name: str) -> bytes | None:
+        """Return the tag that views may show by this name; None where there is none."""
+        return None
 
     def can_write_tag(self, tag: bytes) -> bool:
         """Return True if a field of this tag can be written."""

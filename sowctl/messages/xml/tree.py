@@ -22,6 +22,8 @@ from sowctl.messages.xml.parse import (
     refuse_contradiction,
 )
 
+TEXT_MEMBER = "#text"
+"""The member of an element that has its text, beside attributes and elements."""
 _BOM_ENCODINGS = ((UTF8_BOM, "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _TAG_END = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
 
@@ -218,5 +220,5 @@ def _json_part(part: XmlPart) -> bytes:
         values = [_json_part(one) for one in parts]
         members.append(quote_string(name) + b":" + (values[0] if len(values) == 1 else b"[" + b",".join(values) + b"]"))
     if not part.is_blank:
-        members.append(b'"#text":' + text)
+        members.append(quote_string(TEXT_MEMBER) + b":" + text)
     return b"{" + b",".join(members) + b"}"

@@ -16,6 +16,7 @@ from sowctl.messages.base import (
     Members,
     PayloadRefused,
     SelectList,
+    Tree,
     build_input_error,
     read_each,
     require_size,
@@ -35,7 +36,7 @@ class XmlType:
     filterable = selectable = mergeable = constructible = True
     line_framed = rooted = True
     json_text = typed = False
-    repeatable = True
+    repeatable = nested = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "xml" if definition is None else definition.name
@@ -100,6 +101,13 @@ class XmlType:
         from sowctl.messages.xml.write import build_document
 
         return build_document(fields)
+
+    def build_from_tree(self, tree: Tree) -> bytes:
+        """A document of a tree with one member, the root element; the inverse of :meth:`view`. Raises as
+        :meth:`build_message`, and ListRefused."""
+        from sowctl.messages.xml.write import build_tree_document
+
+        return build_tree_document(tree)
 
     def view(self, payload: bytes) -> bytes:
         """One line of JSON: attributes as ``@name``, text beside them as ``#text``, repeated elements as an array."""

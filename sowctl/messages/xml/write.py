@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from sowctl.errors import InputError, UsageError
-from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE_CODE, Members, SelectList
+from sowctl.messages.base import NO_SUCH_FIELD, UNWRITABLE_CODE, ListRefused, Members, SelectList, Tree
 from sowctl.messages.directives import PathDirective, build_directives
 from sowctl.messages.xml.parse import XML_SPACE
-from sowctl.messages.xml.tree import XmlPart, escape_text
-from sowctl.values.fields import FieldWrite, SlotValue
-from sowctl.values.scalars import to_text
+from sowctl.messages.xml.tree import TEXT_MEMBER, XmlPart, escape_text
+from sowctl.values.fields import FieldWrite, Scalar, SlotValue
+from sowctl.values.scalars import to_text, to_untyped_scalar
 
 _NAME_PATTERN = re.compile(r"[^\W\d][\w.:·-]*")
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -90,18 +91,62 @@ def assign_fields(root: XmlPart, writes: Sequence[FieldWrite]) -> None:
 
 def build_document(fields: Members) -> bytes:
     """A document of these fields, whose first steps must be one and the same."""
-    # XML has one root element, which the first step of every path names.
-    roots = {names[0] for names, _ in fields}
-    if len(roots) != 1:
-        raise UsageError(
-            NO_SUCH_FIELD,
-            f"an XML message has one root element, not {len(roots)}",
-            hint="let all destinations start with the same step, such as /order",
-        )
-    root = XmlPart(_check_name(roots.pop()), {})
+    root = XmlPart(_find_root({names[0] for names, _ in fields}), {})
     for names, value in fields:
         _write_element(root, names, value)
     return b"".join(root.iterate_bytes())
+
+
+def build_tree_document(tree: Tree) -> bytes:
+    """A document of a tree, whose one member is the root element.
+
+    Members that begin with ``@`` are attributes, ``#text`` is the text of an element, a list is several elements, of
+    which None is an empty one. Other members that are None or objects without members are left out.
+    """
+    root = _find_root({*tree})
+    part = _build_element(root, tree[root], (root,))
+    return b"".join(part.iterate_bytes())
+
+
+def _find_root(names: set[str]) -> str:
+    # XML has one root element, which the first step of every path names.
+    if len(names) != 1:
+        raise UsageError(
+            NO_SUCH_FIELD,
+            f"an XML message has one root element, not {len(names)}",
+            hint="let all destinations start with the same step, such as /order",
+        )
+    return _check_name(names.pop())
+
+
+def _build_element(name: str, value: Any, path: tuple[str, ...]) -> XmlPart:
+    part = XmlPart(_check_name(name), {})
+    if isinstance(value, list):
+        raise ListRefused(path)
+    if not isinstance(value, dict):
+        _set_text(part, value)
+        return part
+    for below, inner in value.items():
+        own = (*path, below)
+        if inner is None or inner == {}:
+            continue
+        if isinstance(inner, list) and not below.startswith(("@", "#")):
+            part.items += [_build_element(below, one, own) for one in inner]
+        elif isinstance(inner, list):
+            raise ListRefused(own)
+        elif below == TEXT_MEMBER and not isinstance(inner, dict):
+            _set_text(part, inner)
+        elif below.startswith("@") and not isinstance(inner, dict):
+            _set_attribute(part, _check_name(below[1:]), _xml_text(to_untyped_scalar(inner)))
+        else:
+            part.items.append(_build_element(below, inner, own))
+    return part
+
+
+def _set_text(part: XmlPart, value: Scalar) -> None:
+    text = _xml_text(to_untyped_scalar(value))
+    if text:
+        part.items.append(escape_text(text).encode())
 
 
 def select_fields(document_root: XmlPart, select_list: SelectList) -> None:

@@ -100,7 +100,8 @@ def test_key_fields_and_formats_without_types() -> None:
     assert [one.type for one in facts.columns] == ["text", "number"]
     assert read(b"id\n110\n", keys=("id",))[1].columns[0].type == "integer"
     assert [one.type for one in read(b"id,n\n1,2.5\n", "nvfix")[1].columns] == ["text", "text"]
-    assert [one.type for one in read(b"id,j\n1,{}\n", "bson")[1].columns] == ["integer", "text"]
+    assert [one.type for one in read(b"id,j\n1,{}\n", "bson")[1].columns] == ["integer", "json"]
+    assert [one.type for one in read(b"id,j\n1,[7]\n", "bflat")[1].columns] == ["integer", "text"]
 
 
 CELLS = st.sampled_from(
@@ -169,7 +170,7 @@ def test_messages_made_by_columns_are_those_made_one_by_one(rows: list[tuple[str
     for row, message in zip(rows, found, strict=True):
         try:
             members = {
-                kind: build_converter(kind, encoder.decimal)(cell)
+                kind: build_converter(kind, encoder.form.decimal)(cell)
                 for kind, cell in zip(kinds, row, strict=True)
                 if cell
             }

@@ -209,9 +209,17 @@ def test_a_dict_becomes_a_message_of_the_type(kind: str, message: dict[str, Any]
 def test_a_dict_is_no_message_of_types_without_fields_to_write() -> None:
     with pytest.raises(TypeError, match=r"type binary .* dict"):
         build_encoder(get_type("binary"))({"id": 1})
-    with pytest.raises(sowctl.InputError, match=r"\bv\b.*\bfix\b") as caught:
-        build_encoder(get_type("fix"))({"v": [1]})
+    with pytest.raises(sowctl.InputError, match=r"\b55\b.*\bfix\b") as caught:
+        build_encoder(get_type("fix"))({"55": [[1]]})
     assert caught.value.code == "SOW-MSG-009"
+
+
+def test_a_list_of_a_dict_is_repeated_fields() -> None:
+    encode = build_encoder(get_type("nvfix"))
+    assert encode({"a": 1, "v": ["x", None, 2.0], "w": []}) == b"a=1\x01v=x\x01v=\x01v=2\x01"
+    assert build_encoder(get_type("xml"))({"m": {"v": [{"@k": 1, "#text": "t"}, 2]}}) == (
+        b'<m><v k="1">t</v><v>2</v></m>'
+    )
 
 
 def test_intervals_are_seconds_timedeltas_or_texts(lab: Lab) -> None:

@@ -184,12 +184,14 @@ def test_bytes_lists_and_decimals_come_back(format: str) -> None:
     assert StructDecoder(struct).decode_payloads([payload], get_type(format)).to_pylist() == [row]
 
 
-def test_flat_messages_have_base64_and_all_digits_and_no_lists() -> None:
+def test_flat_messages_have_base64_and_all_digits_and_repeated_fields() -> None:
     types = {"38": pa.decimal128(38, 9), "44": pa.decimal128(5, 2), "96": pa.binary(), "9": pa.int8()}
     row = {"38": Decimal("12345678901234567.123456789"), "44": Decimal("1.50"), "96": b"\x01=", "9": None}
     assert message(row, types, "nvfix") == b"38=12345678901234567.123456789\x0144=1.50\x0196=AT0=\x01"
+    assert one([1, None, 2], pa.list_(pa.int8()), "nvfix") == b"v=1\x01v=\x01v=2\x01"
+    assert one([], pa.list_(pa.int8()), "nvfix") == b""
     with pytest.raises(UsageError, match=r"\bv\b.*\bnvfix\b") as caught:
-        one([1, 2], pa.list_(pa.int8()), "nvfix")
+        one([[1], [2]], pa.list_(pa.list_(pa.int8())), "nvfix")
     assert caught.value.code == "SOW-SPK-030"
 
 

@@ -1,0 +1,241 @@
+"""What ``export`` and ``query --format json`` write, published into a fresh topic: the same messages, by their fields.
+
+Two messages are equal if their fields are: by name, in any order of different names, with the values of a field in
+their order. A field without a value is as good as absent. Values are compared as the JSON view shows them, so of fix,
+nvfix and xml by their texts; 1 and 1.0 are equal, as a column of doubles has both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import bson
+import msgpack
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sowctl.messages.base import MessageType
+from sowctl.messages.types import UNCONSTRUCTIBLE_TYPES, get_type
+from sowctl.output.exports import ENDINGS
+from tests.cli.conftest import Cli
+from tests.cli.test_message_types import config, framed
+from tests.support.examples import examples
+from tests.support.messagetypes import SAMPLES, Sample
+
+FORMATS = [*(ending.names[0] for ending in ENDINGS), "csv.gz", "ndjson.zst", "query"]
+"""Endings of the files of ``export``; ``query`` stands for ``query --format json``."""
+UNREADABLE_FORMATS = {"duckdb": "SOW-EXC-002"}
+"""Formats of ``export`` that ``publish`` does not read, because a database of DuckDB has one reader, ``sowctl sql``."""
+TEXT_TABLES = ("csv", "tsv", "csv.gz")
+LISTS_AS_TEXT = ("fix", "nvfix", "bflat")
+"""Flat types: a cell of csv and tsv may be a list or one value that looks like a list, which --type json decides."""
+
+TREES: list[dict[str, Any]] = [
+    {"a": "x", "n": 1},
+    {"a": "y", "n": 2.5, "l": ["u"], "o": {"p": [{"q": "r"}, {"q": "s"}]}},
+    {"a": "z", "l": ["u", "[8]"]},
+]
+XML = (
+    b"<m><a>x</a><n>1</n></m>",
+    b"<m><a>y</a><n>2.5</n><l>u</l><g k='1'>text<h>3</h></g></m>",
+    b"<m><a>z</a><l>u</l><l/><l>[8]</l><g k='2'><h>3</h><h>4</h></g><g><h>5</h></g></m>",
+)
+TAGGED = (b"a=x;n=1;", b"a=y;n=2.5;l=u;", b"a=z;l=u;l=;l=[8];e=;")
+BFLAT = (b"\x09a\x01x\x19n\x01", b"\x09a\x01y\x19l\x07", b"\x09a\x01z\x19l\x07\x19l\x08\x99m\x02\x01\x02\x01e")
+
+
+def build_messages(sample: Sample) -> list[bytes]:
+    """Three messages: a field occurs not at all, once, several times."""
+    kind = sample.type()
+    texts = [json.dumps(tree).encode() for tree in TREES]
+    made: dict[str, Callable[[], list[bytes]]] = {
+        "json": lambda: texts,
+        "bson": lambda: [bson.encode(tree) for tree in TREES],
+        "msgpack": lambda: [msgpack.packb(tree) for tree in TREES],
+        "xml": lambda: [*XML],
+        "bflat": lambda: [*BFLAT],
+        "composite-local": lambda: [framed(text) + framed(b"\x00\xff") for text in texts],
+    }
+    if kind.kind == "fix":
+        return [b"1=x\x012=1\x01", b"1=y\x012=2.5\x015=u\x01", b"1=z\x015=u\x015=[8]\x014=\x01"]
+    if kind.kind == "nvfix":
+        separator = b"\x01" if isinstance(sample.kind, str) else sample.kind.field_separator
+        return [one.replace(b";", separator) for one in TAGGED]
+    return made.get(kind.kind, lambda: [sample.message])()
+
+
+def read_fields(line: str) -> Any:
+    """The fields of a message's JSON view, for comparison."""
+    return drop_nulls(json.loads(line))
+
+
+def drop_nulls(value: Any, *, in_list: bool = False) -> Any:
+    if isinstance(value, dict):
+        found = {name: drop_nulls(inner) for name, inner in value.items()}
+        return {name: inner for name, inner in found.items() if inner is not None}
+    if isinstance(value, list):
+        # A list of one is that value, as a field that occurs once.
+        items = [drop_nulls(one) for one in value]
+        return items[0] if len(items) == 1 else items or None
+    return value
+
+
+def write_config(folder: Path, sample: Sample) -> None:
+    kind = sample.type()
+    key = sample.path("a") if kind.filterable else None
+    definition = None if isinstance(sample.kind, str) else sample.kind
+    topics = [("t", kind.name, key), ("u", kind.name, key)]
+    (folder / "sowctl.xml").write_text(config(*topics, definition=definition))
+
+
+class Exchange:
+    """A topic t, whose records are written and published into u."""
+
+    def __init__(self, cli: Cli, kind: MessageType) -> None:
+        self._cli = cli
+        self._kind = kind
+
+    def run(self, *argv: str, stdin: bytes = b"", status: int = 0) -> str:
+        done = self._cli(*argv, stdin=stdin)
+        assert done.status == status, (argv, done.err)
+        return done.err if status else done.out
+
+    def publish(self, messages: list[bytes]) -> None:
+        chosen = [] if self._kind.filterable else ["--sow-key", "AAA"]
+        self.run("publish", "t", "--framing", "length", *chosen, stdin=b"".join(map(framed, messages)))
+
+    def write(self, format: str) -> str:
+        if format == "query":
+            Path("t.json").write_text(self.run("query", "t", "--format", "json"))
+            return "t.json"
+        self.run("export", "t", f"t.{format}", "--overwrite")
+        return f"t.{format}"
+
+    def read_back(self, name: str, format: str, types: tuple[str, ...] = ()) -> list[Any]:
+        self.run("delete", "u", "--filter", "1=1", "--yes")
+        # The table is called as the topic that it was of.
+        options = ["--table", "t"] if format == "sqlite" else []
+        self.run("publish", "u", "--from", name, *options, *types)
+        return self.list_fields("u")
+
+    def list_fields(self, topic: str) -> list[Any]:
+        return sorted(map(read_fields, self.run("query", topic).splitlines()), key=repr_sorted)
+
+
+def repr_sorted(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def choose_types(kind: MessageType, format: str, fields: list[Any]) -> tuple[str, ...]:
+    """The options that say which columns of a file have lists: none where the format does."""
+    if kind.kind not in LISTS_AS_TEXT or format not in TEXT_TABLES:
+        return ()
+    names = dict.fromkeys(name for one in fields for name, value in one.items() if isinstance(value, list))
+    return tuple(part for name in names for part in ("--type", f"{name}=json"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_every_type_comes_back_from_every_format(cli: Cli, sample: Sample, tmp_path: Path) -> None:
+    kind = sample.type()
+    write_config(tmp_path, sample)
+    exchange = Exchange(cli, kind)
+    exchange.publish(build_messages(sample))
+    expected = exchange.list_fields("t")
+    for ending in FORMATS:
+        name = exchange.write(ending)
+        if kind.kind in UNCONSTRUCTIBLE_TYPES:
+            # Nothing makes a message of fields: their layout, or their bytes, are in no column.
+            cells = cli("publish", "u", "--from", name)
+            assert cells.status in (2, 3) and ("SOW-EXC-010" in cells.err or "SOW-EXC-011" in cells.err), cells.err
+            continue
+        found = exchange.read_back(name, ending, choose_types(kind, ending, expected))
+        assert found == expected, (ending, found)
+
+
+@pytest.mark.parametrize(("format", "code"), UNREADABLE_FORMATS.items())
+def test_formats_that_publish_does_not_read(cli: Cli, format: str, code: str, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "json"))
+    exchange = Exchange(cli, get_type("json"))
+    exchange.publish([b'{"a":1}'])
+    assert code in exchange.run("publish", "u", "--from", exchange.write(format), status=2)
+
+
+def test_a_text_that_looks_like_a_list_stays_a_text(cli: Cli, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "nvfix"))
+    exchange = Exchange(cli, get_type("nvfix"))
+    exchange.publish([b"a=x\x01v=[7,8]\x01", b"a=y\x01v=[9]\x01"])
+    expected = exchange.list_fields("t")
+    assert expected[0]["v"] == "[7,8]"
+    for ending in FORMATS:
+        assert exchange.read_back(exchange.write(ending), ending) == expected, ending
+
+
+def test_names_of_tags_come_back_as_tags(cli: Cli, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "fix"))
+    exchange = Exchange(cli, get_type("fix"))
+    exchange.publish([b"1=x\x0155=IBM\x01448=A\x01448=B\x01"])
+    Path("named.json").write_text(exchange.run("query", "t", "--format", "json", "--fix-names"))
+    assert '"Symbol"' in Path("named.json").read_text()
+    assert exchange.read_back("named.json", "query") == exchange.list_fields("t")
+
+
+def test_lists_that_a_type_cannot_repeat_are_refused(cli: Cli, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "nvfix"))
+    exchange = Exchange(cli, get_type("nvfix"))
+    for value in ([[1], [2]], [{"b": 1}]):
+        Path("x.ndjson").write_text(json.dumps({"a": "x", "v": value}))
+        said = exchange.run("publish", "u", "--from", "x.ndjson", status=3)
+        assert "SOW-EXC-011" in said and "field v is a list" in said
+
+
+VALUES = st.sampled_from(["", "7", "u", "[7]", "2.5", "007", "a,b", '"'])
+
+
+def build_tagged(fields: list[tuple[str, str]], names: dict[str, str]) -> bytes:
+    return b"".join(f"{names.get(name, name)}={value}\x01".encode() for name, value in fields)
+
+
+def build_xml(fields: list[tuple[str, str]], names: dict[str, str]) -> bytes:
+    return b"<m>" + b"".join(f"<{name}>{value}</{name}>".encode() for name, value in fields) + b"</m>"
+
+
+def build_bflat(fields: list[tuple[str, str]], names: dict[str, str]) -> bytes:
+    return b"".join(f"\x09{name}{chr(len(value))}{value}".encode() for name, value in fields)
+
+
+BUILDERS = {"fix": build_tagged, "nvfix": build_tagged, "xml": build_xml, "bflat": build_bflat}
+FIX_TAGS = {"a": "1", "v": "55", "w": "44"}
+
+
+def iterate_messages(kind: str, rows: list[tuple[list[str], list[str]]]) -> Iterator[bytes]:
+    for number, (first, second) in enumerate(rows):
+        fields = [("a", f"k{number}"), *(("v", one) for one in first), *(("w", one) for one in second)]
+        yield BUILDERS[kind](fields, FIX_TAGS if kind == "fix" else {})
+
+
+@settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(st.tuples(st.lists(VALUES, max_size=2), st.lists(VALUES, max_size=2)), min_size=1, max_size=3),
+    kind=st.sampled_from([*BUILDERS]),
+    format=st.sampled_from(["parquet", "arrow", "sqlite", "msgpack", "ndjson", "json", "csv", "tsv", "query"]),
+)
+def test_repeated_fields_come_back(
+    cli: Cli,
+    rows: list[tuple[list[str], list[str]]],
+    kind: str,
+    format: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path_factory.mktemp("exchange")
+    monkeypatch.chdir(folder)
+    write_config(folder, next(one for one in SAMPLES if str(one) == kind))
+    exchange = Exchange(cli, get_type(kind))
+    exchange.publish([*iterate_messages(kind, rows)])
+    expected = exchange.list_fields("t")
+    found = exchange.read_back(exchange.write(format), format, choose_types(get_type(kind), format, expected))
+    assert found == expected
