@@ -8,8 +8,8 @@ directory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from shutil import copyfileobj
 from typing import TYPE_CHECKING, Any
@@ -200,14 +200,29 @@ def export_files(
         refuse_existing(path, force=writing.overwrite, hint=writing.hint)
         if not _is_duckdb(path):
             Export(str(path), name, meta=writing.meta)
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    with _stage(instance, writing) as files:
+    with _create_directories({path.parent for path in paths}), _stage(instance, writing) as files:
         reports = [
             _stage_records(instance, target, name, path, options, writing, files)
             for target, name, path in zip(targets, names, paths, strict=True)
         ]
     return list(map(_measure_file, reports))
+
+
+@contextmanager
+def _create_directories(directories: Iterable[Path]) -> Iterator[None]:
+    """Create directories that are missing, with those above them; after an error, remove those that are empty."""
+    made: list[Path] = []
+    try:
+        for directory in sorted(directories):
+            made += reversed([one for one in (directory, *directory.parents) if not one.exists()])
+            directory.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for one in reversed(made):
+            # It is not empty where something else writes into it.
+            with suppress(OSError):
+                one.rmdir()
+        raise
 
 
 def export_database(
