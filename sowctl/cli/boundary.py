@@ -44,7 +44,7 @@ def convert_oserror(error: OSError) -> StorageError:
     place = os.fsdecode(name) if isinstance(name, str | bytes) else None
     if place is not None and error.errno == errno.ENOENT and _URL_PATTERN.match(place):
         # A path has one slash where the URL had two.
-        hint = "use a local path; sowctl pipeline export, snapshot and load support URLs"
+        hint = "use a local path; sowctl pipeline export TOPIC --output URL and sowctl pipeline load take a URL"
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
 
 

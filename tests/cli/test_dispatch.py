@@ -200,6 +200,19 @@ def test_words_about_a_wrong_value_are_this_program_s(argv: list[str], words: st
     assert cli(*argv).err.splitlines()[0] == f"error[SOW-CLI-003]: {words}"
 
 
+@pytest.mark.parametrize(
+    ("argv", "usage"),
+    [
+        (["history", "o", "--key", "x"], "sowctl history TOPIC KEY"),
+        (["blame", "o", "--key", "x"], "sowctl blame TOPIC KEY"),
+        (["bookmark", "get", "--store", "x"], "sowctl bookmark get STORE"),
+        (["pipeline", "export", "o", "s3://b/x"], "--output s3://"),
+    ],
+)
+def test_hints_show_the_usage_of_the_command_itself(argv: list[str], usage: str, cli: Cli) -> None:
+    assert usage in cli(*argv).err.splitlines()[1]
+
+
 def test_what_is_suggested_exists() -> None:
     names = {command.name for command in COMMANDS} | {"--version", *PREFIXES}
     assert {own.split(" --")[0] for own in synonyms.COMMAND_SYNONYMS.values()} <= names

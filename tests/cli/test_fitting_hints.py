@@ -35,7 +35,7 @@ def test_a_restore_before_the_first_entry_says_that_nothing_is_there(shop: Cli) 
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("history", "t", "--key", "1"), "sowctl get TOPIC KEY"),
+        (("history", "t", "--key", "1"), "sowctl history TOPIC KEY"),
         (("bookmark", "list", "--store", "a.bookmarks"), "sowctl bookmark list STORE"),
         (("query", "*"), "'.*'"),
         (("export", "*y", "out/"), "'.*y'"),

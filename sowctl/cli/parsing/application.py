@@ -19,6 +19,7 @@ import typer
 
 from sowctl.cli.parsing.parameters import Parameter, parse_number
 from sowctl.cli.parsing.synonyms import (
+    COMMAND_OPTION_ADVICE,
     COMMAND_OPTION_SYNONYMS,
     MISSING_ADVICE,
     OPTION_ADVICE,
@@ -150,9 +151,11 @@ def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) ->
     if match := _UNKNOWN_PATTERN.match(text):
         # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
         text = text[: match.end("name")]
-        told = {**OPTION_SYNONYMS, **COMMAND_OPTION_SYNONYMS.get(name.removeprefix("sowctl "), {})}
-        if match["name"] in OPTION_ADVICE and told.get(match["name"], "").split(" ")[0] not in words:
-            hint = OPTION_ADVICE[match["name"]]
+        command = name.removeprefix("sowctl ")
+        told = {**OPTION_SYNONYMS, **COMMAND_OPTION_SYNONYMS.get(command, {})}
+        advice = {**OPTION_ADVICE, **COMMAND_OPTION_ADVICE.get(command, {})}
+        if match["name"] in advice and told.get(match["name"], "").split(" ")[0] not in words:
+            hint = advice[match["name"]]
         elif meant := find_near(match["name"], words, told):
             hint = f"did you mean {' or '.join(meant)}?"
         elif not match["name"].lstrip("-")[:1].isalpha():

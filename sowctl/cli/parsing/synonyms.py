@@ -94,6 +94,9 @@ COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
 }
 """By a command, what an option means there alone; overrides :data:`OPTION_SYNONYMS`."""
 
+_KEY_WORDS = "get, history and blame take keys as operands: sowctl {} TOPIC KEY"
+_STORE_WORDS = "bookmark commands take the store as their first operand: sowctl {} STORE"
+
 OPTION_ADVICE: Mapping[str, str] = {
     "--join": "join topics in SQL: sowctl sql 'SELECT ... FROM a JOIN b USING (id)'; or define a view: "
     "sowctl config add view",
@@ -108,9 +111,9 @@ OPTION_ADVICE: Mapping[str, str] = {
     "--since": "give a filter on a field with the time, such as \"/time >= '2026-01-05T10:00:00Z'\"",
     "--until": "give a filter on a field with the time, such as \"/time < '2026-01-05T10:00:00Z'\"",
     "--limit": "reverse and cut the output, such as | tail -n 5",
-    "--key": "get, history and blame take keys as operands: sowctl get TOPIC KEY",
+    "--key": _KEY_WORDS.format("get"),
     "--keys": "get, history and blame take keys as operands: sowctl get TOPIC KEY KEY",
-    "--store": "bookmark commands take the store as their first operand: sowctl bookmark list STORE",
+    "--store": _STORE_WORDS.format("bookmark list"),
     "--pk": "the configuration has the key fields: sowctl config add topic NAME=/key",
     "--detect-types": "rows of files are read with --from FILE",
     "--nl": "JSON messages, one a line, are read without an option",
@@ -249,6 +252,15 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
 """By a command of other tools, the one of this program, with its option where that says it; an option of the program
 counts as well."""
 
+COMMAND_OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
+    **{name: dict.fromkeys(("--key", "--keys"), _KEY_WORDS.format(name)) for name in ("history", "blame")},
+    **{
+        f"bookmark {name}": {"--store": _STORE_WORDS.format(f"bookmark {name}")}
+        for name in ("list", "get", "set", "rewind", "check", "purge")
+    },
+}
+"""By a command, the advice for an option there; overrides :data:`OPTION_ADVICE`."""
+
 MISSING_ADVICE: Mapping[tuple[str, str], str] = {
     (
         "history",
@@ -259,6 +271,7 @@ MISSING_ADVICE: Mapping[tuple[str, str], str] = {
     ("get", "KEY"): "give the SOW key or the key-field values of a record; sowctl query prints all records",
     ("snapshot", "--at"): "give a time, for example --at -1h; sowctl query prints the current state",
     ("export", "FILE"): "name the file, for example orders.parquet; its ending selects the format",
+    ("pipeline export", "--output"): "name a directory or URL, for example --output s3://bucket/orders",
     ("restore", "--to"): "name a new directory, for example --to restored",
 }
 """By a command and what was not given to it, what to give."""
