@@ -195,6 +195,17 @@ def test_flat_messages_have_base64_and_all_digits_and_repeated_fields() -> None:
     assert caught.value.code == "SOW-SPK-030"
 
 
+def test_an_array_column_of_a_data_frame_becomes_repeated_fields() -> None:
+    rows = [{"a": "x", "v": ["1", "2"]}, {"a": "y", "v": []}, {"a": "z", "v": None}]
+    expected = [b"a=x\x01v=1\x01v=2\x01", b"a=y\x01", b"a=z\x01"]
+    fields = struct_of(a=t.StringType(), v=t.ArrayType(t.StringType()))
+    encoder = RowEncoder(fields, get_type("nvfix"), keep_stamps=False, by_key=False, own_keys=False)
+    assert encoder.encode_rows(pa.RecordBatch.from_pylist(rows)).payloads == expected
+    # As ``select("payload")`` of what the data source read has it.
+    whole = RowEncoder(struct_of(payload=fields), get_type("nvfix"), keep_stamps=False, by_key=False, own_keys=False)
+    assert whole.encode_rows(pa.RecordBatch.from_pylist([{"payload": row} for row in rows])).payloads == expected
+
+
 ORDER = {"order": pa.struct([("id", pa.int64()), ("@a", pa.string()), ("d", pa.decimal128(5, 2))])}
 
 
