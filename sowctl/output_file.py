@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -66,9 +67,12 @@ class FileStage:
             path = _find_target(path)
         # In the directory of the file, because a rename cannot go from one file system to another.
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        _remove_abandoned_files(path)
         with _name_errors(path, temporary):
             descriptor = self._seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
             try:
+                with suppress(OSError):  # a file system without locks
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 with os.fdopen(descriptor, "wb") as stream:
                     if path.exists():
                         # Who may read the file that is replaced may read the new one.
@@ -156,6 +160,33 @@ def _find_target(link: Path) -> Path:
     if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(link))
     return target
+
+
+def _remove_abandoned_files(path: Path) -> None:
+    """Remove temporary files for ``path`` whose processes were killed, such as ``.orders.csv.4711.tmp``.
+
+    In a container every run may have the same process id: a file under our own name would end each later run.
+    """
+    front, end = f".{path.name}.", ".tmp"
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            pid = entry.name[len(front) : -len(end)]
+            if not (entry.name.startswith(front) and entry.name.endswith(end) and pid.isdecimal()):
+                continue
+            # In doubt a file stays. A process id alone proves nothing, because another container has its own; a lock
+            # alone neither, because a file that is complete and waits for the others of its run is closed.
+            with suppress(OSError):
+                if int(pid) == os.getpid() or not Path("/proc", pid).exists():
+                    _unlink_unlocked(Path(entry))
+
+
+def _unlink_unlocked(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

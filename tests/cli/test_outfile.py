@@ -69,6 +69,23 @@ def test_an_interrupted_block_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_files_of_killed_processes_are_removed_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], stdout=subprocess.PIPE, check=True)
+    # In a container each run may have the process id of the one that was killed.
+    for pid in (int(ended.stdout), os.getpid()):
+        (tmp_path / f".out.csv.{pid}.tmp").write_bytes(b"part")
+    (tmp_path / ".other.csv.1.tmp").touch()
+    kept = [".other.csv.1.tmp", f".out.csv.{os.getppid()}.tmp"]
+    (tmp_path / kept[1]).touch()
+    with open_whole_file(path, force=True, seam=SEAM) as stream:
+        stream.write(b"data")
+        with pytest.raises(FileExistsError), open_whole_file(path, force=True, seam=SEAM):
+            pytest.fail("two writers of one temporary file")
+    assert path.read_bytes() == b"data"
+    assert names(tmp_path) == sorted([*kept, "out.csv"])
+
+
 def test_no_file_is_replaced_unasked(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with pytest.raises(RefusedError) as caught, open_whole_file(path, force=False, seam=SEAM) as stream:
