@@ -8,22 +8,20 @@ module does not import numpy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
-    from sowctl.values.column import Array, Column
+    from sowctl.values.batch import ColumnBatch
+    from sowctl.values.column import Array
     from sowctl.values.fields import Slot
 
 Lines: TypeAlias = "tuple[bytes, Array]"
 """Messages as lines of text, each perhaps behind spaces, and on which line each of them stands."""
 
 
-class TemplateColumns(NamedTuple):
-    """Messages of one template: which they are, in order (None: all), and a column for each slot."""
-
-    rows: Array | None
-    columns: Sequence[Column]
+PlacedBatch: TypeAlias = "tuple[Array | None, ColumnBatch]"
+"""The places of some messages among those that were read, in order (None: all), and their columns."""
 
 
 class TemplateReader(Protocol):
@@ -35,8 +33,8 @@ class TemplateReader(Protocol):
 
     def read_columns(
         self, messages: Sequence[bytes], lines: Lines | None = None
-    ) -> tuple[Sequence[TemplateColumns], Array] | None:
-        """Pieces, and which messages are left, in order; None where that is too many."""
+    ) -> tuple[Sequence[PlacedBatch], Array] | None:
+        """The messages of each template, and which messages are left, in order; None where that is too many."""
         ...
 
 

@@ -8,6 +8,7 @@
 * ``jsontree``: JSON text as values that keep numbers as written.
 * ``textspans``: texts that lie in one buffer, and numbers with such texts, made on demand.
 * ``column``: columns of slot values in Arrow's layout.
+* ``batch``: a batch of messages by columns.
 * ``differences``: the differences between two messages.
 * ``rawmembers``: the members of a JSON object with their bytes.
 * ``unique_members``: the proof that no member stands twice in what msgspec decoded.

@@ -156,6 +156,10 @@ class Column:
             found = [None if null else value for value, null in zip(found, self.nulls.tolist(), strict=True)]
         return found
 
+    def expand_constant(self, size: int) -> Column:
+        """The column with one place per row: of a constant, its value ``size`` times."""
+        return build_column(self.repeat_values(size)) if self.constant else self
+
     def repeat_values(self, size: int) -> Sequence[SlotValue]:
         """The slot values of ``size`` rows."""
         return list(repeat(self.read_values()[0], size)) if self.constant else self.read_values()

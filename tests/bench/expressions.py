@@ -63,7 +63,7 @@ def _by_hand(payloads: list[bytes]) -> int:
 def _evaluators(payloads: list[bytes], rounds: int) -> None:
     import numpy as np
 
-    from sowctl.expressions.columns import ColumnProgram, SlotBatch
+    from sowctl.expressions.columns import ColumnProgram
     from sowctl.expressions.compiler import compile_filter
     from sowctl.expressions.environment import Environment
     from sowctl.messages.types import get_type
@@ -74,7 +74,7 @@ def _evaluators(payloads: list[bytes], rounds: int) -> None:
     batches = [payloads[start : start + BATCH] for start in range(0, len(payloads), BATCH)]
     rows = [row for batch in batches for row in extract(batch)[0]]
     program = ColumnProgram(wanted)
-    columns = program.build_batch(rows).build_columns()
+    columns = program.build_batch(rows)
 
     def over_payloads() -> int:
         return sum(len(wanted.find_matches(extract(batch)[0], env)) for batch in batches)
@@ -84,9 +84,7 @@ def _evaluators(payloads: list[bytes], rounds: int) -> None:
         ROWS: over_payloads,
         "rows, built": lambda: len(wanted.find_matches(rows, env)),
         COLUMNS: lambda: int(np.count_nonzero(program.evaluate_mask(columns, env))),
-        "building columns from rows": lambda: (
-            SlotBatch.from_rows(rows, len(wanted.slots)).build_columns().size and None
-        ),
+        "building columns from rows": lambda: program.build_batch(rows).columns and None,
     }
     counts = {name: call() for name, call in calls.items()}
     if len({count for count in counts.values() if count is not None}) != 1:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sowctl.cli.manual.expressionpage import PAGE_FILE
-from sowctl.expressions.columns.grouping import MessageColumns, add_columns
+from sowctl.expressions.columns.grouping import add_columns
 from sowctl.expressions.compiler import compile_filter, compile_projection
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
@@ -26,6 +26,7 @@ from sowctl.expressions.functions.table import (
 from sowctl.expressions.rows.projection import GroupKey, GroupState
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.messages.json.text import format_json
+from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import build_column
 from tests.support import jsonslots
 
@@ -100,7 +101,7 @@ def test_sums_and_averages_are_those_of_the_page(values: str, total: str, mean: 
     program.add_messages(groups[0], rows, ENV)
     columns = [build_column([row[place] for row in rows]) for place in range(len(program.slots))]
     stamps = np.arange(len(rows), dtype=np.int64)
-    add_columns(program, groups[1], MessageColumns(columns, stamps, stamps), ENV)
+    add_columns(program, groups[1], ColumnBatch(columns, len(stamps), txids=stamps, times=stamps), ENV)
     for found in groups:
         [group] = found.values()
         assert [format_json(value).decode() for value in program.compute_fields(group, ENV)] == [total, mean]

@@ -20,13 +20,14 @@ from sowctl.store.codec import encode_record, extract_payloads, read_all_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
-    from sowctl.engine.search.index_fields import StampedColumns, StampedRows
+    from sowctl.engine.search.index_fields import StampedRows
     from sowctl.engine.search.scan import Scan
     from sowctl.engine.sources.source import MatchedPairs, Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
     from sowctl.messages.base import MessageType
     from sowctl.store.read import LineBatch
+    from sowctl.values.batch import ColumnBatch
     from sowctl.values.fields import Refusal, Slot, SlotValue
 
     LineReader = Callable[[], Iterator[LineBatch] | None]
@@ -105,7 +106,7 @@ class Aggregation:
         self,
         found: Iterable[MatchedPairs],
         known: Iterable[StampedRows] = (),
-        columns: StampedColumns | None = None,
+        columns: ColumnBatch | None = None,
         *,
         memory: int,
         records: int | None = None,
@@ -150,11 +151,7 @@ class Aggregation:
             self._add_records(grouped, found, sure, lined, lasting=lasting)
             yield from grouped.iterate_messages()
 
-    def _add_columns(self, grouped: GroupAccumulator, columns: StampedColumns) -> None:
-        from sowctl.expressions.columns.grouping import MessageColumns
-
-        fields, txids, times = columns
-        messages = MessageColumns([fields[slot] for slot in self.program.slots], txids, times)
+    def _add_columns(self, grouped: GroupAccumulator, messages: ColumnBatch) -> None:
         if messages.size <= QUERY_LIMITS.group_batch_column_rows:
             if messages.size:
                 grouped.add_columns(messages)
@@ -194,15 +191,12 @@ class Aggregation:
             evaluate_records(add, keys, self._topic)
             seen += len(keys)
         from sowctl.engine.search.blocks import BlockColumnReader, iterate_blocks
-        from sowctl.expressions.columns.grouping import MessageColumns
 
         # Lines begin with the first record: they are read instead of ``found``, where none of these was read yet.
         whole = lined() if lined is not None and not seen else None
         read = BlockColumnReader(self._kind, self.program.slots, self._make_unreadable_error)
         for block in iterate_blocks(((None, some) for some in remaining) if whole is None else whole):
-            grouped.add_parts(
-                MessageColumns(one.columns, one.txids, one.times, one.keys) for one in read.read_parts(block)
-            )
+            grouped.add_parts(read.read_parts(block))
 
     def _make_unreadable_error(self, refused: Refusal, key: bytes) -> InputError:
         # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.

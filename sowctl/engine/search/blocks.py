@@ -17,16 +17,17 @@ import numpy as np
 
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.messages.base import build_column_extractor
-from sowctl.messages.template_columns import TemplateColumns, find_template_reader
+from sowctl.messages.template_columns import find_template_reader
 from sowctl.store.codec import KEY_SIZE, STAMP_DTYPE, extract_payloads, extract_raw_stamps
-from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type, concatenate_columns
+from sowctl.values.batch import ColumnBatch
+from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type
 from sowctl.values.fields import Slot
 from sowctl.values.scalars import to_text
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import MatchedPairs
     from sowctl.messages.base import MessageType
-    from sowctl.messages.template_columns import Lines
+    from sowctl.messages.template_columns import Lines, PlacedBatch
     from sowctl.store.read import RecordLines
     from sowctl.values.fields import Refusal
     from sowctl.values.paths import Path
@@ -45,16 +46,6 @@ class RecordBlock(NamedTuple):
     txids: Array
     times: Array
     lines: Lines | None = None
-
-
-class BlockPart(NamedTuple):
-    """Some records of a block in their order: a column for each slot, stamps, SOW keys, and the texts of key fields."""
-
-    columns: Sequence[Column]
-    txids: Array
-    times: Array
-    keys: Array
-    texts: Sequence[Column] = ()
 
 
 def iterate_blocks(found: Iterable[tuple[RecordLines | None, MatchedPairs]]) -> Iterator[RecordBlock]:
@@ -96,7 +87,7 @@ def build_line_block(lines: RecordLines) -> RecordBlock:
 class BlockColumnReader:
     """Reads ``slots`` of messages of one type, block by block, and the texts of ``keys``: strings, or NULL.
 
-    ``unreadable`` makes an error of a refusal and of the key of its record.
+    Batches have stamps, SOW keys and the texts. ``unreadable`` makes an error of a refusal and of its record's key.
     """
 
     def __init__(
@@ -108,72 +99,72 @@ class BlockColumnReader:
         self._shaped = find_template_reader(kind, [*slots, *(Slot(path, text=True) for path in keys)])
         self._unreadable = unreadable
 
-    def read_parts(self, block: RecordBlock) -> Iterator[BlockPart]:
+    def read_parts(self, block: RecordBlock) -> Iterator[ColumnBatch]:
         """The columns of a block, part by part. Raises what ``unreadable`` makes of a refusal."""
         pieces = self._read_pieces(block)
         # Where stamps are equal, the record that comes later counts as the later one: parts would change their order.
         if len(pieces) > 1 and len(np.unique(block.txids)) < len(block.txids):
             pieces = [_merge_pieces(pieces)]
         for piece in pieces:
-            yield self._build_part(block, piece)
+            yield self._complete_batch(block, piece)
 
-    def read_whole(self, block: RecordBlock) -> BlockPart:
+    def read_whole(self, block: RecordBlock) -> ColumnBatch:
         """The columns of all records of a block, in their order. Raises what ``unreadable`` makes of a refusal."""
-        return self._build_part(block, _merge_pieces(self._read_pieces(block)))
+        return self._complete_batch(block, _merge_pieces(self._read_pieces(block)))
 
-    def read_by_template(self, block: RecordBlock) -> BlockPart | None:
+    def read_by_template(self, block: RecordBlock) -> ColumnBatch | None:
         """As :meth:`read_whole`; None where the messages are read better one by one."""
         pieces = self._read_template_pieces(block)
-        return None if pieces is None else self._build_part(block, _merge_pieces(pieces))
+        return None if pieces is None else self._complete_batch(block, _merge_pieces(pieces))
 
-    def _build_part(self, block: RecordBlock, piece: TemplateColumns) -> BlockPart:
-        columns, texts = piece.columns[: self._width], piece.columns[self._width :]
-        keys = np.frombuffer(block.keys, ">u8")
-        if piece.rows is None:
-            return BlockPart(columns, block.txids, block.times, keys, texts)
-        return BlockPart(columns, block.txids[piece.rows], block.times[piece.rows], keys[piece.rows], texts)
+    def _complete_batch(self, block: RecordBlock, piece: PlacedBatch) -> ColumnBatch:
+        """Add to the columns of slots and texts what the block knows of their records."""
+        places, read = piece
+        columns = read.columns
+        txids, times, keys = block.txids, block.times, np.frombuffer(block.keys, ">u8")
+        if places is not None:
+            txids, times, keys = txids[places], times[places], keys[places]
+        width = self._width
+        return ColumnBatch(columns[:width], read.size, txids=txids, times=times, keys=keys, texts=columns[width:])
 
-    def _read_pieces(self, block: RecordBlock) -> list[TemplateColumns]:
+    def _read_pieces(self, block: RecordBlock) -> list[PlacedBatch]:
         pieces = self._read_template_pieces(block)
-        return [TemplateColumns(None, self._decode_columns(block, block.messages, None))] if pieces is None else pieces
+        return [(None, self._decode_messages(block, block.messages, None))] if pieces is None else pieces
 
-    def _read_template_pieces(self, block: RecordBlock) -> list[TemplateColumns] | None:
+    def _read_template_pieces(self, block: RecordBlock) -> list[PlacedBatch] | None:
         if self._shaped is None or self._shaped.prefers_rows(len(block.messages)):
             return None
         read = self._shaped.read_columns(block.messages, block.lines)
         if read is None:
             return None
         shaped, left = read
-        pieces = [
-            TemplateColumns(
-                piece.rows, [*piece.columns[: self._width], *map(_build_key_column, piece.columns[self._width :])]
-            )
-            for piece in shaped
-        ]
+        pieces: list[PlacedBatch] = []
+        for places, batch in shaped:
+            columns = batch.columns
+            texts = map(_build_key_column, columns[self._width :])
+            pieces.append((places, ColumnBatch([*columns[: self._width], *texts], batch.size)))
         if len(left):
             some = [block.messages[place] for place in left.tolist()]
-            pieces.append(TemplateColumns(left, self._decode_columns(block, some, left)))
+            pieces.append((left, self._decode_messages(block, some, left)))
         return pieces
 
-    def _decode_columns(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> list[Column]:
+    def _decode_messages(self, block: RecordBlock, messages: Sequence[bytes], places: Array | None) -> ColumnBatch:
         columns, refused = self._decoded(list(messages))
         if refused:
             first = refused[0]
             start = KEY_SIZE * (first.index if places is None else int(places[first.index]))
             raise self._unreadable(first, block.keys[start : start + KEY_SIZE])
-        found = list(map(build_column, columns))
-        if self._key_texts is not None:
-            found += map(build_column, map(list, zip(*self._key_texts(messages)[0], strict=True)))
-        return found
+        texts = [] if self._key_texts is None else map(list, zip(*self._key_texts(messages)[0], strict=True))
+        # Made now: a batch that waits for others keeps no value of Python.
+        return ColumnBatch([build_column(values) for values in (*columns, *texts)], len(messages))
 
 
-def _merge_pieces(pieces: Sequence[TemplateColumns]) -> TemplateColumns:
+def _merge_pieces(pieces: Sequence[PlacedBatch]) -> PlacedBatch:
     """All records of a block, in their order."""
     if len(pieces) == 1:
         return pieces[0]
-    order = np.argsort(np.concatenate([piece.rows for piece in pieces if piece.rows is not None]))
-    several = zip(*(piece.columns for piece in pieces), strict=True)
-    return TemplateColumns(None, [concatenate_columns(columns).take(order) for columns in several])
+    order = np.argsort(np.concatenate([places for places, _ in pieces if places is not None]))
+    return None, ColumnBatch.concatenate([batch for _, batch in pieces]).take(order)
 
 
 def _build_key_column(column: Column) -> Column:

@@ -26,16 +26,17 @@ from sowctl.identity.keyspace import find_part, iterate_parts
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
-    from sowctl.expressions.columns.grouping import Grouper, MessageBatch, MessageColumns, RecordLocator
+    from sowctl.expressions.columns.grouping import GroupedBatch, Grouper, RecordLocator
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+    from sowctl.values.batch import ColumnBatch
     from sowctl.values.fields import Row
 
 GroupWriter = Callable[[bytes, "Sequence[Any]", "Sequence[Any]"], bytes]
 """The stored value of a group's message, from the digest of its key, its fields and its stamp."""
 
 
-def find_first_failure(error: SowError, rest: Iterator[MessageColumns], grouper: Grouper) -> SowError:
+def find_first_failure(error: SowError, rest: Iterator[ColumnBatch], grouper: Grouper) -> SowError:
     """Return ``error``, or that of the record of ``rest`` with a lower key: parts of one block of records lie side by
     side."""
     with suppress(SowError):
@@ -98,7 +99,7 @@ class GroupAccumulator:
         """Add messages one by one; they stay in memory. Raises LimitError ``SOW-EXP-030``."""
         self._projection.add_messages(self.groups, rows, self._environment, headers, stamps)
 
-    def add_columns(self, messages: MessageColumns) -> None:
+    def add_columns(self, messages: ColumnBatch) -> None:
         """Add messages, one at least, by columns. Raises LimitError ``SOW-EXP-030``, StorageError ``SOW-ENG-040``."""
         if self._grouper is None:
             from sowctl.expressions.columns.grouping import Grouper
@@ -114,7 +115,7 @@ class GroupAccumulator:
         if batch is not None:
             self._add_batch(batch)
 
-    def add_parts(self, parts: Iterator[MessageColumns]) -> None:
+    def add_parts(self, parts: Iterator[ColumnBatch]) -> None:
         """:meth:`add_columns` of each; an error is the one that rows meet first, in the order of their keys."""
         for messages in parts:
             try:
@@ -123,7 +124,7 @@ class GroupAccumulator:
                 assert self._grouper is not None
                 raise find_first_failure(error, parts, self._grouper) from None
 
-    def _add_batch(self, batch: MessageBatch) -> None:
+    def _add_batch(self, batch: GroupedBatch) -> None:
         # Asked before the groups are made. Once messages are written, those that follow are, too: within a part they
         # then stand in the order in which they came.
         groups = len(self.groups) + batch.count
@@ -135,7 +136,7 @@ class GroupAccumulator:
         else:
             self._inputs += batch.add_to_groups(self.groups)
 
-    def _spill_batch(self, batch: MessageBatch) -> None:
+    def _spill_batch(self, batch: GroupedBatch) -> None:
         import numpy as np
 
         if self._files is None:

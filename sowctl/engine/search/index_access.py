@@ -31,11 +31,12 @@ from sowctl.store.codec import read_all_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.engine.search.index_fields import StampedColumns, StampedRows
+    from sowctl.engine.search.index_fields import StampedRows
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import MatchedPairs, Pairs, StoredSource
     from sowctl.expressions.syntax.actions import OrderKey
     from sowctl.memo.column import Hits
+    from sowctl.values.batch import ColumnBatch
     from sowctl.values.fields import Slot
 
 
@@ -141,8 +142,8 @@ class IndexAccess:
 
         return read_rows(self._memos, columns, self._places, slots, self.source, self._matcher)
 
-    def read_columns(self, slots: Sequence[Slot]) -> StampedColumns | None:
-        """Return the fields as columns by slot, with txids and times, where there are enough records for that.
+    def read_columns(self, slots: Sequence[Slot]) -> ColumnBatch | None:
+        """Return the fields as a batch with stamps, where there are enough records for that.
 
         Records that changed since indexes were built stand in no column: :meth:`read_changed` gives those.
         """
@@ -159,7 +160,7 @@ class IndexAccess:
         if found is not None and self._memos.changed:
             txids = {txid for txid, _ in read_all_stamps(self.read_changed().values())}
             # Of records with one txid the order of keys may tell which is the later one, and these come apart.
-            if not txids.isdisjoint(found[1].tolist()):
+            if not txids.isdisjoint(found.txids.tolist()):
                 return None
         return found
 

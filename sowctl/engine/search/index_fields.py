@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import StoredSource
     from sowctl.memo.column import MemoColumn as Memo
     from sowctl.memo.column import NumberColumn
+    from sowctl.values.batch import ColumnBatch
     from sowctl.values.column import Column
 
 StampedRows: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
 """Rows, and txid and time of their records."""
-StampedColumns: TypeAlias = "tuple[dict[Slot, Any], Any, Any]"
-"""Columns by slot, txids, times."""
 
 
 def _iterate_rows(
@@ -101,9 +100,11 @@ def read_rows(
     return _merge_rows(_iterate_rows(values, stamped, places), list(changed))
 
 
-def read_columns(memos: IndexColumns, places: Sequence[int] | None, slots: Sequence[Slot]) -> StampedColumns | None:
+def read_columns(memos: IndexColumns, places: Sequence[int] | None, slots: Sequence[Slot]) -> ColumnBatch | None:
     """The fields at ``places`` (None: all) with the stamps of their records; None where indexes do not know them."""
     import numpy as np
+
+    from sowctl.values.batch import ColumnBatch
 
     known = {slot: memo for slot in slots if (memo := memos.columns.get(slot)) is not None}
     # One field without an index, and the records must be read anyway.
@@ -112,10 +113,12 @@ def read_columns(memos: IndexColumns, places: Sequence[int] | None, slots: Seque
     chosen = None if places is None else np.array(places, np.int64)
     try:
         txids, times = memos.read_stamp_columns(np)
-        found = {slot: read_column(memo, chosen) for slot, memo in known.items()}
+        columns = [read_column(known[slot], chosen) for slot in slots]
     except BadMemo:
         return None
-    return found, *((txids, times) if chosen is None else (txids[chosen], times[chosen]))
+    if chosen is not None:
+        txids, times = txids[chosen], times[chosen]
+    return ColumnBatch(columns, len(txids), txids=txids, times=times)
 
 
 def read_column(memo: Memo, places: Any) -> Column:

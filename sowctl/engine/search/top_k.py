@@ -87,11 +87,11 @@ class TopKFilter:
         pieces, left = read
         whole = np.arange(len(lines.messages))
         chosen = [left]
-        for rows, columns in pieces:
-            for number, column in enumerate(columns):
+        for rows, batch in pieces:
+            for number, column in enumerate(batch.columns):
                 # Where a column has a number or Boolean, texts of its set are read as numbers.
                 self._numbers[number] |= column.kind in NUMERIC_KINDS
-            stays = self._select_candidates(columns[0])
+            stays = self._select_candidates(batch.read_column(0))
             some = whole if rows is None else rows
             chosen.append(some if stays is None else some[stays])
         return np.sort(np.concatenate(chosen))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from sowctl.engine.search.blocks import BlockColumnReader, BlockPart, iterate_blocks
+from sowctl.engine.search.blocks import BlockColumnReader, iterate_blocks
 from sowctl.engine.search.group_accumulator import find_first_failure
 from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
@@ -23,11 +23,12 @@ from sowctl.engine.views.joins import Texts
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import build_matcher, build_unreadable_error
 from sowctl.errors import SowError
-from sowctl.expressions.columns.grouping import ColumnBatch, Grouper, MessageColumns, number_groups
+from sowctl.expressions.columns.grouping import Grouper, number_groups
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.compiler import Filter
 from sowctl.expressions.environment import TIME_LIMIT_CODE
-from sowctl.values.column import Array, Column, Kind, build_column, concatenate_columns
+from sowctl.values.batch import ColumnBatch
+from sowctl.values.column import Array, Column, Kind, build_column
 from sowctl.values.fields import ValueList
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def can_group_columns(program: Program) -> bool:
     return not program.projection.uses_header
 
 
-def iterate_parts(program: Program, number: int, found: Iterable[LineBatch]) -> Iterator[BlockPart]:
+def iterate_parts(program: Program, number: int, found: Iterable[LineBatch]) -> Iterator[ColumnBatch]:
     """The records of the source ``number`` that its filter leaves, many at a time, in parts of columns.
 
     In a join they are in the order in which they come. Raises InputError ``SOW-QRY-004`` for an unreadable one.
@@ -90,18 +91,16 @@ class AttachedRecords:
     none (``behaviour`` 11.47).
     """
 
-    def __init__(self, program: Program, step: int, found: Sequence[BlockPart]) -> None:
+    def __init__(self, program: Program, step: int, found: Sequence[ColumnBatch]) -> None:
         place, _, sides = program.step_places[step]
         # A list of values of no record is an empty list.
         blank = [build_column([ValueList(()) if slot.listed else None]) for slot in program.slots[place]]
         missing = [Column(Kind.NULL, 1)] * len(program.sides[place])
-        self.columns = _stack_columns([part.columns for part in found], blank)
-        self.texts = _stack_columns([part.texts for part in found], missing)
         # A partner that is none is older than any record, of which the times may be before 1970.
-        self.txids = np.concatenate([*(part.txids for part in found), np.zeros(1, np.uint64)])
-        self.times = np.concatenate([*(part.times for part in found), np.array([_EARLIEST_TIME])])
-        none = len(self.txids) - 1
-        keys = [self.texts[side].take(slice(none)) for side in sides]
+        last = ColumnBatch(blank, 1, txids=np.zeros(1, np.uint64), times=np.array([_EARLIEST_TIME]), texts=missing)
+        self.records = ColumnBatch.concatenate([*found, last])
+        none = self.records.size - 1
+        keys = [self.records.texts[side].take(slice(none)) for side in sides]
         codes, tuples = number_distinct(keys, none)
         # Stable, so that the partners of a row stand in key order.
         self._order = np.append(np.argsort(codes, kind="stable"), none)
@@ -134,10 +133,6 @@ class AttachedRecords:
         return rows, self._order[starts[rows] + passed]
 
 
-def _stack_columns(parts: Sequence[Sequence[Column]], last: Sequence[Column]) -> list[Column]:
-    return [concatenate_columns(columns) for columns in zip(*parts, last, strict=True)]
-
-
 def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Texts]]:
     """A number for the combination of texts in each of so many rows, and the combinations by their numbers."""
     if len(texts) == 1 and texts[0].kind is Kind.STRING:
@@ -148,11 +143,6 @@ def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Tex
     some[codes] = np.arange(size)
     found: list[Texts] = list(zip(*(column.take_values(some) for column in texts), strict=True))
     return codes, found
-
-
-def _cut(part: BlockPart, places: slice) -> BlockPart:
-    columns, texts = ([column.take(places) for column in some] for some in (part.columns, part.texts))
-    return BlockPart(columns, part.txids[places], part.times[places], part.keys[places], texts)
 
 
 class ColumnGroups:
@@ -185,17 +175,17 @@ class ColumnGroups:
         if batch is not None:
             yield batch.add_to_groups(self.groups)
 
-    def _all_rows(self) -> Iterator[MessageColumns]:
+    def _all_rows(self) -> Iterator[ColumnBatch]:
         for part in iterate_parts(self._program, 0, self._source(0)):
             for messages in self._join_rows(part):
                 if messages.size:
                     yield messages
 
-    def _join_rows(self, part: BlockPart) -> Iterator[MessageColumns]:
+    def _join_rows(self, part: ColumnBatch) -> Iterator[ColumnBatch]:
         """The rows of some records of the first source, in their order, about ``max_joined_rows`` at a time at
         most.
         """
-        size = len(part.txids)
+        size = part.size
         try:
             found = self._rows(part, VIEW_LIMITS.max_joined_rows if size > 1 else None)
         except _TooManyRows as crowded:
@@ -205,15 +195,15 @@ class ColumnGroups:
             yield found
             return
         for start, stop in pairwise(size * piece // pieces for piece in range(pieces + 1)):
-            yield from self._join_rows(_cut(part, slice(start, stop)))
+            yield from self._join_rows(part.take(slice(start, stop)))
 
-    def _rows(self, part: BlockPart, most: int | None) -> MessageColumns:
+    def _rows(self, part: ColumnBatch, most: int | None) -> ColumnBatch:
         """The rows of some records of the first source. Raises _Crowded where they are more than ``most``."""
         program = self._program
         rows: Array | None = None
         numbers: RecordNumbers = {}
         for place, left, _ in program.step_places:
-            size = len(part.txids) if rows is None else len(rows)
+            size = part.size if rows is None else len(rows)
             sought = [self._take_column(part, rows, numbers, *side, texts=True) for side in left]
             more, numbers_of = self._attached[place].find_partners(sought, size, most)
             if more is not None:
@@ -224,27 +214,30 @@ class ColumnGroups:
         if self._filter is not None:
             rows, numbers = self._filter_rows(self._filter, part, rows, numbers)
         txids, times, keys = part.txids, part.times, part.keys
+        size = part.size if rows is None else len(rows)
         if rows is not None:
-            txids, times, keys = txids[rows], times[rows], keys[rows]
+            txids, times, keys = txids[rows], times[rows], None if keys is None else keys[rows]
         for place, some in numbers.items():
-            others, moments = self._attached[place].txids[some], self._attached[place].times[some]
+            attached = self._attached[place].records
+            others, moments = attached.txids[some], attached.times[some]
             # A row is as new as the newest of its records, by txid and then by time (behaviour 11.50).
             newer = (others > txids) | ((others == txids) & (moments > times))
             txids, times = np.where(newer, others, txids), np.where(newer, moments, times)
         columns = [self._take_column(part, rows, numbers, source, slot) for source, slot, _ in program.places]
-        return MessageColumns(columns, txids, times, keys)
+        return ColumnBatch(columns, size, txids=txids, times=times, keys=keys)
 
     def _filter_rows(
-        self, condition: ColumnProgram, part: BlockPart, rows: Array | None, numbers: RecordNumbers
+        self, condition: ColumnProgram, part: ColumnBatch, rows: Array | None, numbers: RecordNumbers
     ) -> tuple[Array, RecordNumbers]:
         """The joined rows that the view's filter leaves."""
         columns = [self._take_column(part, rows, numbers, source, slot) for source, slot, _ in self._program.tested]
-        size = len(part.txids) if rows is None else len(rows)
+        size = part.size if rows is None else len(rows)
         batch = ColumnBatch(columns, size)
         try:
             left = np.flatnonzero(condition.evaluate_mask(batch, self._program.environment))
         except SowError as error:
             if error.code != TIME_LIMIT_CODE:
+                assert part.keys is not None
                 self._raise_filter_error(condition, batch, part.keys if rows is None else part.keys[rows])
             raise
         return left if rows is None else rows[left], {place: some[left] for place, some in numbers.items()}
@@ -261,7 +254,7 @@ class ColumnGroups:
 
     def _take_column(
         self,
-        part: BlockPart,
+        part: ColumnBatch,
         rows: Array | None,
         numbers: RecordNumbers,
         source: int,
@@ -270,7 +263,7 @@ class ColumnGroups:
         texts: bool = False,
     ) -> Column:
         """A column of rows: a slot of a source by its number, or one of its texts."""
-        held: BlockPart | AttachedRecords = self._attached[source] if source else part
-        column = (held.texts if texts else held.columns)[number]
+        held = self._attached[source].records if source else part
+        column = held.texts[number] if texts else held.read_column(number)
         places = numbers[source] if source else rows
         return column if places is None else column.take(places)

@@ -9,7 +9,6 @@ by rows and 0.30 by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42
 0.38 (400 records at a time, as scans read them; with 10,000 at a time 0.34 and 0.33, 0.62 and 0.68).
 
 * ``kernels``: constants, masks and results for distinct texts, for the kernels.
-* ``batch``: the columns of a batch of messages.
 * ``program``: a compiled expression evaluated over a batch, and its explanation.
 * ``arithmetic``: arithmetic on columns.
 * ``comparison``: comparisons and membership on columns.
@@ -23,7 +22,6 @@ by rows and 0.30 by columns, ``/region = 'EMEA' AND /qty * /price > 40000`` 0.42
 
 from __future__ import annotations
 
-from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.program import ColumnProgram
 
-__all__ = ["ColumnProgram", "SlotBatch"]
+__all__ = ["ColumnProgram"]

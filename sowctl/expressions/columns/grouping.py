@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sowctl.errors import SowError
-from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.columns.sums import build_sums
@@ -20,7 +19,8 @@ from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES
 from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.sums import SUM_STATES
-from sowctl.values.column import NUMERIC_KINDS, Array, Column, Kind, build_column, concatenate_columns
+from sowctl.values.batch import ColumnBatch
+from sowctl.values.column import NUMERIC_KINDS, Array, Column, Kind
 from sowctl.values.fields import Row
 from sowctl.values.paths import Path
 from sowctl.values.scalars import to_text
@@ -33,45 +33,8 @@ KnownColumns: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 _INTEGER_KINDS = (Kind.BOOL, Kind.I64, Kind.U64)
 
 
-class ColumnBatch(SlotBatch):
-    """A batch whose columns are there already."""
-
-    def __init__(self, columns: Sequence[Column], size: int) -> None:
-        super().__init__([], size)
-        self._columns = {(False, place): column for place, column in enumerate(columns)}
-
-    def read_rows(self) -> list[Row]:
-        """The messages as rows."""
-        columns = [column.repeat_values(self.size) for column in self._columns.values()]
-        return list(zip(*columns, strict=True)) if columns else [()] * self.size
-
-
 RecordLocator: TypeAlias = "Callable[[Callable[[slice], object], Sequence[bytes]], object]"
 """Evaluates all of some rows by the function that it is given, and raises its error with the key of the record."""
-
-
-class MessageColumns(NamedTuple):
-    """Messages to be grouped: a column for every slot of the projection, in its order, their stamps, how many.
-
-    ``keys``: the SOW keys of their records as numbers, by which errors name these.
-    """
-
-    columns: Sequence[Column]
-    txids: Array
-    times: Array
-    keys: Array | None = None
-
-    @property
-    def size(self) -> int:
-        """The number of messages."""
-        return len(self.txids)
-
-    def take(self, places: Any) -> MessageColumns:
-        """Some of them: an array of places in their order, or a slice."""
-        columns = [column if column.constant else column.take(places) for column in self.columns]
-        return MessageColumns(
-            columns, self.txids[places], self.times[places], None if self.keys is None else self.keys[places]
-        )
 
 
 class Grouper:
@@ -86,10 +49,10 @@ class Grouper:
         self._env = env
         self._locate = locate
         self._programs = [(part, ColumnProgram(part, projection.functions)) for part in projection.list_inputs()]
-        self._waiting: list[MessageColumns] = []
+        self._waiting: list[ColumnBatch] = []
         self._size = self._wanted = 0
 
-    def gather(self, messages: MessageColumns) -> MessageBatch | None:
+    def gather(self, messages: ColumnBatch) -> GroupedBatch | None:
         """A batch of these messages, one at least, and of those that wait; None where they wait, too.
 
         Messages of a batch are in the order in which they came. Raises as :meth:`build_batch`.
@@ -98,12 +61,12 @@ class Grouper:
         self._size += messages.size
         return self.flush() if self._size >= self._wanted else None
 
-    def flush(self) -> MessageBatch | None:
+    def flush(self) -> GroupedBatch | None:
         """A batch of all that wait; None where nothing does."""
         held, self._waiting, self._size = self._waiting, [], 0
         if not held:
             return None
-        batch = self.build_batch(held[0] if len(held) == 1 else _concatenate_messages(held))
+        batch = self.build_batch(ColumnBatch.concatenate(held))
         # What follows will have about as many groups. Where nearly each message is a group of its own, it takes a step
         # of Python in any case.
         alone = 2 * batch.count > batch.messages.size
@@ -111,7 +74,7 @@ class Grouper:
         self._wanted = 0 if alone else wanted
         return batch
 
-    def build_batch(self, messages: MessageColumns) -> MessageBatch:
+    def build_batch(self, messages: ColumnBatch) -> GroupedBatch:
         """Messages with the group of each, one at least. Raises LimitError ``SOW-EXP-030`` for a pattern."""
         projection = self.projection
         # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
@@ -128,15 +91,15 @@ class Grouper:
                 self._env.reset_steps(steps)
                 self._name_record(messages)
             raise
-        return MessageBatch(projection, messages, values[: projection.width], values[projection.width :])
+        return GroupedBatch(projection, messages, values[: projection.width], values[projection.width :])
 
-    def _name_record(self, messages: MessageColumns) -> None:
+    def _name_record(self, messages: ColumnBatch) -> None:
         """Raise the error that rows of the messages meet in the order of their keys, if they meet it."""
         if self._locate is None or messages.keys is None:
             return
         # Columns are evaluated part by part, and of a record of each part the first that fails is another one.
         order = np.argsort(messages.keys, kind="stable")
-        rows = ColumnBatch(messages.columns, messages.size).read_rows()
+        rows = messages.read_rows()
         rows = [rows[place] for place in order.tolist()]
         keys = [key.to_bytes(8, "big") for key in messages.keys[order].tolist()]
         self._locate(lambda part: self.projection.compute_inputs(rows[part], self._env), keys)
@@ -146,19 +109,11 @@ class Grouper:
         return program.evaluate_column(ColumnBatch(columns, size), self._env)
 
 
-def _concatenate_messages(several: Sequence[MessageColumns]) -> MessageColumns:
-    columns = [concatenate_columns(some) for some in zip(*(messages.columns for messages in several), strict=True)]
-    txids, times = [messages.txids for messages in several], [messages.times for messages in several]
-    keys = [messages.keys for messages in several if messages.keys is not None]
-    whole = np.concatenate(keys) if len(keys) == len(several) else None
-    return MessageColumns(columns, np.concatenate(txids), np.concatenate(times), whole)
-
-
-class MessageBatch:
+class GroupedBatch:
     """Messages with the group of each. ``count`` of groups: about, since one with two numbers may be among them."""
 
     def __init__(
-        self, projection: Projection, messages: MessageColumns, keys: Sequence[Column], inputs: Sequence[Column]
+        self, projection: Projection, messages: ColumnBatch, keys: Sequence[Column], inputs: Sequence[Column]
     ) -> None:
         self._projection = projection
         self._inputs = inputs
@@ -205,14 +160,14 @@ class MessageBatch:
 
 
 def add_columns(
-    projection: Projection, groups: dict[GroupKey, GroupState], messages: MessageColumns, env: Environment
+    projection: Projection, groups: dict[GroupKey, GroupState], messages: ColumnBatch, env: Environment
 ) -> None:
     """Process messages as :meth:`Projection.add_messages` does. Raises LimitError ``SOW-EXP-030`` for a pattern."""
     if messages.size:
         Grouper(projection, env).build_batch(messages).add_to_groups(groups)
 
 
-def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: MessageBatch) -> int:
+def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: GroupedBatch) -> int:
     """Add the inputs of one aggregate call: sums, or those inputs that its result depends on; how many of these."""
     if name in SUM_STATES and len(batch.codes) >= COLUMN_LIMITS.min_messages_per_group * batch.count:
         sums = build_sums(name, column, batch.codes, batch.count)
@@ -224,8 +179,7 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
                 else:
                     known.merge(one)  # type: ignore[arg-type]  # of one aggregate call, so of one class
             return 0
-    if column.constant and column.kind is not Kind.NULL:
-        column = build_column(column.repeat_values(len(batch.codes)))
+    column = column.expand_constant(len(batch.codes))
     ordered = name in ORDERED_AGGREGATES
     places = _find_needed_inputs(name, column, batch)
     bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
@@ -240,7 +194,7 @@ def _add_inputs(states: list[GroupState], number: int, name: str, column: Column
     return len(values)
 
 
-def _find_needed_inputs(name: str, column: Column, batch: MessageBatch) -> Array:
+def _find_needed_inputs(name: str, column: Column, batch: GroupedBatch) -> Array:
     """The places of the inputs that the result of an aggregate depends on, by group, those of a group in their order.
 
     NULLs are no inputs. Of inputs that are equal in all respects the first is enough, for ANY the last one.
@@ -292,7 +246,7 @@ def _sort_codes(codes: Array) -> Array:
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
 
 
-def _find_latest(batch: MessageBatch) -> Array:
+def _find_latest(batch: GroupedBatch) -> Array:
     """The place of the latest message of each group, of equal stamps the last."""
     places = _find_edges(batch.messages, None, batch.codes, latest=True)
     found = np.empty(batch.count, np.int64)
@@ -300,7 +254,7 @@ def _find_latest(batch: MessageBatch) -> Array:
     return found
 
 
-def _find_edges(messages: MessageColumns, places: Array | None, codes: Array, *, latest: bool) -> Array:
+def _find_edges(messages: ColumnBatch, places: Array | None, codes: Array, *, latest: bool) -> Array:
     """Return the place, among ``places`` (None: all), of the latest or earliest message of each code.
 
     Of equal stamps that is the last, or the first. In ascending order.

@@ -10,7 +10,6 @@ from msgspec import Struct
 from sowctl.errors import LimitError
 from sowctl.expressions.checker import NO_FUNCTIONS
 from sowctl.expressions.columns import arithmetic, comparison, functions, logic
-from sowctl.expressions.columns.batch import SlotBatch
 from sowctl.expressions.columns.fallback import NodeFallback
 from sowctl.expressions.columns.kernels import Unsuited, build_constant, build_truth_column
 from sowctl.expressions.compiler import Filter, compile_filter, compile_value
@@ -23,6 +22,7 @@ from sowctl.expressions.rows.program import CompiledExpression, CompiledValue
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.expressions.syntax.trees import walk_bottom_up
+from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Array, Column, Kind, build_column
 from sowctl.values.fields import Row, Slot
 from sowctl.values.scalars import is_null
@@ -60,9 +60,9 @@ class ColumnProgram:
                 self._steps.append(NodeFallback(node, extra))
         self._notes: dict[str, None] = {}
 
-    def build_batch(self, rows: Sequence[Row], previous: Sequence[Row | None] = ()) -> SlotBatch:
+    def build_batch(self, rows: Sequence[Row], previous: Sequence[Row | None] = ()) -> ColumnBatch:
         """The batch of rows in the order of the compiled expression's slots."""
-        return SlotBatch.from_rows(rows, len(self.compiled.slots), previous, len(self.compiled.previous_slots))
+        return ColumnBatch.from_rows(rows, len(self.compiled.slots), previous, len(self.compiled.previous_slots))
 
     def list_fallbacks(self) -> list[str]:
         """List what the last evaluation left to the row evaluator, and why; nothing where all ran on columns."""
@@ -76,7 +76,7 @@ class ColumnProgram:
         nodes = [step.node for step in self._steps if isinstance(step, NodeFallback)]
         return [node for node in nodes if not _has_kernel(node)]
 
-    def evaluate_mask(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
+    def evaluate_mask(self, batch: ColumnBatch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
         """Of a filter: one Boolean per message, whether it matches.
 
         Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
@@ -100,7 +100,7 @@ class ColumnProgram:
         mask[found] = True
         return mask
 
-    def evaluate_column(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
+    def evaluate_column(self, batch: ColumnBatch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
         """Of a value: the column of its scalars; of size 1 where it is the same for all messages.
 
         Raises LimitError as :meth:`evaluate_mask` does.
@@ -117,7 +117,7 @@ class ColumnProgram:
                 self.compiled.compute_values(batch.read_rows(), env, headers, batch.read_previous_rows())
             )
 
-    def _run_steps(self, batch: SlotBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
+    def _run_steps(self, batch: ColumnBatch, env: Environment, headers: Sequence[Header] | None) -> Column:
         if env.limits.seconds is not None:
             try:
                 env.begin_batch()

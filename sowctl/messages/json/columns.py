@@ -23,21 +23,19 @@ from sowctl.messages.json.template_match import (
     TemplateMatch,
     TemplateMatcher,
 )
-from sowctl.messages.template_columns import TemplateColumns
+from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Array, Column, Kind, choose_code_type
 from sowctl.values.fields import Number, Row, Slot
 from sowctl.values.textspans import LazyNumbers, TextSpans
 
 if TYPE_CHECKING:
     from sowctl.messages.json.template_match import NumberForm
-    from sowctl.messages.template_columns import Lines
+    from sowctl.messages.template_columns import Lines, PlacedBatch
 
 MAX_WORD_STRING_BYTES = 32
 """Bytes of strings that are told apart as numbers; longer ones are cut out one by one."""
 _WORD_BYTES = 8
 
-
-Columns = list[Column]
 ExactRow = Callable[[bytes], "Row | None"]
 """The row of one message; None for one that is refused."""
 
@@ -51,7 +49,7 @@ class JsonTemplateReader:
         self._slots = slots
         self._exact = exact
         self._max_message = max_message
-        self._shapes: TemplateCache[Columns] = TemplateCache(self._learn_template)
+        self._shapes: TemplateCache[ColumnBatch] = TemplateCache(self._learn_template)
 
     def prefers_rows(self, messages: int) -> bool:
         """See :class:`~sowctl.messages.template_columns.TemplateReader`."""
@@ -59,7 +57,7 @@ class JsonTemplateReader:
 
     def read_columns(
         self, messages: Sequence[bytes], lines: Lines | None = None
-    ) -> tuple[list[TemplateColumns], Array] | None:
+    ) -> tuple[Sequence[PlacedBatch], Array] | None:
         """See :class:`~sowctl.messages.template_columns.TemplateReader`."""
         try:
             text = (
@@ -72,31 +70,31 @@ class JsonTemplateReader:
         except NoTemplateError:
             self._shapes.pause()
             return None
-        known = self._shapes.match_lines(text)
-        return None if known is None else ([TemplateColumns(*one) for one in known[0]], known[1])
+        return self._shapes.match_lines(text)
 
     def _refuse_large(self, text: MessageLines) -> None:
         # A template says nothing of the size of its messages, and one that is too large is refused elsewhere.
         if any(len(message) > self._max_message for message in text.messages):
             raise NoTemplateError
 
-    def _learn_template(self, message: bytes) -> TemplateBuilder[Columns]:
+    def _learn_template(self, message: bytes) -> TemplateBuilder[ColumnBatch]:
         template = Template(message)
         wanted: dict[int, NumberForm] = {}
         places = [_find_slot_place(slot, template, wanted) for slot in self._slots]
 
-        def build(match: TemplateMatch) -> Columns:
-            return [
+        def build(match: TemplateMatch) -> ColumnBatch:
+            columns = [
                 _build_slot_column(place, template, match, slot)
                 for place, slot in zip(places, self._slots, strict=True)
             ]
+            return ColumnBatch(columns, match.size)
 
         shape = TemplateMatcher(template, wanted)
         alone = shape.match(MessageLines(message + LINE_END, [message]), None)
         expected = self._exact(message)
         if not alone.size or expected is None:
             raise NoTemplateError
-        found = [column.read_values()[0] for column in build(alone)]
+        (found,) = build(alone).read_rows()
         if list(map(_comparable_form, found)) != list(map(_comparable_form, expected)):
             raise NoTemplateError
         return TemplateBuilder(shape, build)

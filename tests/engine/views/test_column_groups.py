@@ -26,6 +26,7 @@ from sowctl.errors import InputError
 from sowctl.expressions.columns import grouping
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.messages.json.limits import JSON_LIMITS
+from sowctl.values.batch import ColumnBatch
 from tests.support.instances import Lab, config_xml, topic_xml
 
 FIELDS = ("SUM([A]./v) AS /sum", "MAX([B]./v) AS /most", "GROUP_CONCAT([B]./name) AS /names", "[A]./v AS /last",
@@ -130,7 +131,7 @@ def test_rows_that_meet_many_are_made_in_parts(filled: Lab, name: str, monkeypat
     sizes: list[int] = []
     gathered = grouping.Grouper.gather
 
-    def counted(self: grouping.Grouper, messages: grouping.MessageColumns) -> Any:
+    def counted(self: grouping.Grouper, messages: ColumnBatch) -> Any:
         sizes.append(messages.size)
         return gathered(self, messages)
 

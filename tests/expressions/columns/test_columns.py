@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 from sowctl.errors import LimitError
-from sowctl.expressions.columns import ColumnProgram, SlotBatch
+from sowctl.expressions.columns import ColumnProgram
 from sowctl.expressions.compiler import compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.syntax import nodes as n
+from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Kind
 from sowctl.values.fields import Number, ValueList
 from tests.expressions.alike import same
@@ -191,7 +192,7 @@ def test_what_fell_back_is_told() -> None:
 def test_builds_from_lists_and_answers_filters() -> None:
     wanted = compile_filter("/price > 90 AND /region = 'EMEA'")
     program = ColumnProgram(wanted)
-    batch = SlotBatch([[91.5, 90, None, 95], ["EMEA", "EMEA", "EMEA", "APAC"]], 4).build_columns()
+    batch = ColumnBatch([[91.5, 90, None, 95], ["EMEA", "EMEA", "EMEA", "APAC"]], 4)
     assert program.evaluate_mask(batch, ENV).tolist() == [True, False, False, False]
     assert [batch.read_column(place).kind for place in (0, 1)] == [Kind.NUMBER, Kind.STRING]
     assert batch.read_rows()[0] == (91.5, "EMEA")
@@ -204,7 +205,7 @@ def test_stored_records_and_headers() -> None:
     program = ColumnProgram(value)
     headers = [Header(topic="t"), Header(topic="u"), Header()]
     rows_now, before = [(1,), (2,), (3,)], [(7,), None, ("x",)]
-    batch = program.build_batch(rows_now, before).build_columns()
+    batch = program.build_batch(rows_now, before)
     assert program.evaluate_column(batch, ENV, headers).read_values() == value.compute_values(
         rows_now, ENV, headers, before
     )

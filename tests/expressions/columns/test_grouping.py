@@ -11,12 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sowctl.expressions.columns import grouping
-from sowctl.expressions.columns.grouping import ColumnBatch, MessageColumns, add_columns
+from sowctl.expressions.columns.grouping import add_columns
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.retraction import RetractableGroup, RetractableProjection
+from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Column, build_column
 from sowctl.values.fields import Number, Row, SlotValue, ValueList
 from sowctl.values.scalars import parse_number
@@ -76,7 +77,8 @@ def by_columns(
     groups: dict[GroupKey, GroupState] = {}
     for rows, times in zip(parts, stamps, strict=True):
         txids, seconds = (np.array([stamp[place] for stamp in times], np.int64) for place in (0, 1))
-        add_columns(program, groups, MessageColumns(list(columns_of(program, rows).values()), txids, seconds), ENV)
+        columns = list(columns_of(program, rows).values())
+        add_columns(program, groups, ColumnBatch(columns, len(rows), txids=txids, times=seconds), ENV)
     return groups
 
 
@@ -147,13 +149,6 @@ def test_many_kinds_of_many_fields_keep_their_groups_apart() -> None:
     assert found.keys() == by_rows(program, [rows], stamps).keys()
 
 
-@pytest.mark.parametrize("size", [0, 3])
-def test_a_batch_gives_its_rows_back(size: int) -> None:
-    assert ColumnBatch([], size).read_rows() == [()] * size
-    columns = [build_column(list(range(size))), build_column(["x"] * size)]
-    assert ColumnBatch(columns, size).read_rows() == [(number, b"x") for number in range(size)]
-
-
 @pytest.mark.parametrize("name", ["MIN", "MAX"])
 def test_of_numbers_with_texts_the_first_of_the_best_is_kept_alone(name: str) -> None:
     program = _compiled((f"{name}(/b) AS /edge", ""))
@@ -162,7 +157,7 @@ def test_of_numbers_with_texts_the_first_of_the_best_is_kept_alone(name: str) ->
     assert column.source is not None
     stamps = np.array([4, 2, 3, 9], np.int64)
     groups: dict[GroupKey, GroupState] = {}
-    batch = grouping.Grouper(program, ENV).build_batch(MessageColumns([column], stamps, stamps))
+    batch = grouping.Grouper(program, ENV).build_batch(ColumnBatch([column], 4, txids=stamps, times=stamps))
     # One input is kept of any number of them, and it is the one that was updated first, spelled as it was.
     assert batch.add_to_groups(groups) == 1
     ((found,),) = [state.inputs for state in groups.values()]

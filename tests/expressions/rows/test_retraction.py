@@ -215,7 +215,8 @@ def test_what_is_taken_for_good_answers_alike(steps: list[tuple[int, Row]], part
 @given(STEPS)
 def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     np = pytest.importorskip("numpy")
-    from sowctl.expressions.columns.grouping import MessageColumns, add_columns
+    from sowctl.expressions.columns.grouping import add_columns
+    from sowctl.values.batch import ColumnBatch
     from sowctl.values.column import build_column
 
     projection: Projection = compile_projection(list(FIELDS[:-1]), "/g")
@@ -223,7 +224,7 @@ def test_columns_and_rows_give_one_state(steps: list[tuple[int, Row]]) -> None:
     columns = {slot: build_column([row[place] for row in rows]) for place, slot in enumerate(projection.slots)}
     txids = np.arange(len(rows), dtype=np.uint64)
     forward: dict[GroupKey, GroupState] = {}
-    add_columns(projection, forward, MessageColumns(list(columns.values()), txids, txids), ENV)
+    add_columns(projection, forward, ColumnBatch(list(columns.values()), len(txids), txids=txids, times=txids), ENV)
     program = RetractableProjection(projection)
     keys, found = program.compute_contributions(rows, [(at, at) for at in range(len(rows))], ENV)
     singly: dict[GroupKey, RetractableGroup] = {}

@@ -80,10 +80,10 @@ def check(messages: Sequence[bytes], slots: Sequence[Slot] = SLOTS) -> int:
         return 0
     pieces, left = found
     seen = left.tolist()
-    for piece in pieces:
-        places = range(len(messages)) if piece.rows is None else piece.rows.tolist()
-        for place, *values in zip(places, *[column.read_values() for column in piece.columns], strict=True):
-            assert spelled(tuple(values)) == spelled(rows[place]), messages[place]
+    for some, batch in pieces:
+        places = range(len(messages)) if some is None else some.tolist()
+        for place, values in zip(places, batch.read_rows(), strict=True):
+            assert spelled(values) == spelled(rows[place]), messages[place]
         seen += places
     assert sorted(seen) == list(range(len(messages)))
     assert {one.index for one in refused} <= set(left.tolist())
@@ -159,11 +159,10 @@ def test_lines_with_spaces_in_front_in_another_order(messages: list[bytes], rand
     if plain is None or moved is None:
         return
     assert plain[1].tolist() == moved[1].tolist()
-    for one, other in zip(plain[0], moved[0], strict=True):
-        assert (one.rows is None) == (other.rows is None)
-        assert one.rows is None or one.rows.tolist() == other.rows.tolist()
-        for column, same in zip(one.columns, other.columns, strict=True):
-            assert list(map(spelled, zip(column.read_values()))) == list(map(spelled, zip(same.read_values())))
+    for (places, one), (others, other) in zip(plain[0], moved[0], strict=True):
+        assert (places is None) == (others is None)
+        assert places is None or others is None or places.tolist() == others.tolist()
+        assert list(map(spelled, one.read_rows())) == list(map(spelled, other.read_rows()))
 
 
 def test_which_slots_are_read_by_shapes_at_all() -> None:

@@ -1,0 +1,153 @@
+"""A batch of messages by columns: one column per slot, and what else is known of the messages. Imports numpy.
+
+Scans, memo indexes, templates, the columnar evaluator, grouping and joins hand batches to each other. Rows are made of
+a batch only where the language needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sowctl.values.column import Array, Column, build_column, concatenate_columns
+from sowctl.values.fields import Row, SlotValue
+
+SlotValues: TypeAlias = "Column | Sequence[SlotValue]"
+"""The values of one slot, as a column or as a sequence."""
+
+
+class ColumnBatch:
+    """``size`` messages: the values of each slot, in the order of the slots.
+
+    ``previous``: likewise of the stored records that the messages update, for OF PREVIOUS. ``txids``, ``times``: the
+    stamps of the messages; ``keys``: their SOW keys as numbers; ``texts``: a column for each key field, strings or
+    NULL. Arrays and columns have one place per message; a constant column has one place.
+    """
+
+    __slots__ = ("_given", "_made", "_previous", "_times", "_txids", "keys", "size", "texts")
+
+    def __init__(
+        self,
+        given: Sequence[SlotValues],
+        size: int,
+        *,
+        txids: Array | None = None,
+        times: Array | None = None,
+        keys: Array | None = None,
+        texts: Sequence[Column] = (),
+        previous: Sequence[SlotValues] = (),
+    ) -> None:
+        self.size = size
+        self.keys = keys
+        self.texts = texts
+        self._given, self._previous = given, previous
+        self._txids, self._times = txids, times
+        self._made: dict[tuple[bool, int], Column] = {}
+
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[Row], slots: int, previous: Sequence[Row | None] = (), before: int = 0
+    ) -> ColumnBatch:
+        """The batch of rows of ``slots`` values; ``previous`` are those of stored records, ``before`` values each."""
+        # Without a stored record every field of OF PREVIOUS is NULL.
+        stored = [row if row is not None else (None,) * before for row in previous or [None] * len(rows)]
+        return cls(
+            [[row[place] for row in rows] for place in range(slots)],
+            len(rows),
+            previous=[[row[place] for row in stored] for place in range(before)],
+        )
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[ColumnBatch]) -> ColumnBatch:
+        """The messages of batches of the same slots, one behind the other.
+
+        Stamps, keys and texts are known where all batches know them.
+        """
+        if len(batches) == 1:
+            return batches[0]
+        return cls(
+            _join_columns(batches, [batch.columns for batch in batches]),
+            sum(batch.size for batch in batches),
+            txids=_join_arrays([batch._txids for batch in batches]),
+            times=_join_arrays([batch._times for batch in batches]),
+            keys=_join_arrays([batch.keys for batch in batches]),
+            texts=_join_columns(batches, [batch.texts for batch in batches]),
+            previous=_join_columns(batches, [batch.previous_columns for batch in batches]),
+        )
+
+    @property
+    def txids(self) -> Array:
+        """The txid of each message, of a batch that was given them."""
+        assert self._txids is not None
+        return self._txids
+
+    @property
+    def times(self) -> Array:
+        """The time of each message in microseconds, of a batch that was given them."""
+        assert self._times is not None
+        return self._times
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of all slots."""
+        return [self.read_column(slot) for slot in range(len(self._given))]
+
+    @property
+    def previous_columns(self) -> list[Column]:
+        """The columns of all slots of stored records."""
+        return [self.read_column(slot, previous=True) for slot in range(len(self._previous))]
+
+    def read_column(self, slot: int, *, previous: bool = False) -> Column:
+        """The column of a slot."""
+        given = (self._previous if previous else self._given)[slot]
+        if isinstance(given, Column):
+            return given
+        # Made when it is asked for: a slot that only the row evaluator needs costs no array.
+        made = self._made.get((previous, slot))
+        if made is None:
+            made = self._made[previous, slot] = build_column(given)
+        return made
+
+    def take(self, places: Any) -> ColumnBatch:
+        """Some messages: an array of places, in its order, or a slice."""
+        return ColumnBatch(
+            [column.take(places) for column in self.columns],
+            len(range(self.size)[places]) if isinstance(places, slice) else len(places),
+            txids=None if self._txids is None else self._txids[places],
+            times=None if self._times is None else self._times[places],
+            keys=None if self.keys is None else self.keys[places],
+            texts=[column.take(places) for column in self.texts],
+            previous=[column.take(places) for column in self.previous_columns],
+        )
+
+    def read_rows(self) -> list[Row]:
+        """The messages as rows."""
+        return _zip_rows(self._given, self.size) if self._given else [()] * self.size
+
+    def read_previous_rows(self) -> list[Row | None]:
+        """The stored records as rows."""
+        return [*_zip_rows(self._previous, self.size)] if self._previous else [None] * self.size
+
+
+def _zip_rows(given: Sequence[SlotValues], size: int) -> list[Row]:
+    # Values that were not given as columns stay as they are: a column does not tell str from bytes.
+    lists = [values.repeat_values(size) if isinstance(values, Column) else values for values in given]
+    return list(zip(*lists, strict=True))
+
+
+def _join_columns(batches: Sequence[ColumnBatch], columns: Sequence[Sequence[Column]]) -> list[Column]:
+    """The columns of each slot, one behind the other."""
+    if not all(columns):
+        return []
+    sizes = [batch.size for batch in batches]
+    return [
+        concatenate_columns([column.expand_constant(size) for column, size in zip(some, sizes, strict=True)])
+        for some in zip(*columns, strict=True)
+    ]
+
+
+def _join_arrays(arrays: Sequence[Array | None]) -> Array | None:
+    known = [array for array in arrays if array is not None]
+    return np.concatenate(known) if len(known) == len(arrays) else None
