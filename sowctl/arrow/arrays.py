@@ -61,29 +61,6 @@ def build_nullable_longs(numbers: Numbers, present: Numbers) -> pyarrow.Array:
     return _mask_array(build_longs(numbers), present)
 
 
-def build_doubles(numbers: Numbers, present: Numbers) -> pyarrow.Array:
-    """DOUBLE of 64-bit numbers, NULL where not ``present``."""
-    import numpy as np
-    import pyarrow as pa
-
-    data = pa.py_buffer(np.ascontiguousarray(numbers, "<f8"))
-    return _mask_array(pa.Array.from_buffers(pa.float64(), len(numbers), [None, data]), present)
-
-
-def build_dictionary(codes: Numbers, absent: int, starts: memoryview, texts: memoryview) -> pyarrow.Array:
-    """STRING by codes, one, two or four bytes each; NULL for the code ``absent``, which has no text.
-
-    ``starts``: where each text begins in ``texts``, and where the last one ends, 8 bytes each. Nothing is copied.
-    """
-    import pyarrow as pa
-
-    kind = {1: pa.uint8, 2: pa.uint16, 4: pa.uint32}[codes.itemsize]()
-    made = pa.Array.from_buffers(kind, len(codes), [None, pa.py_buffer(codes)])
-    words = pa.Array.from_buffers(pa.large_string(), absent, [None, pa.py_buffer(starts), pa.py_buffer(texts)])
-    # A code that no text has would be read from beyond its end.
-    return pa.DictionaryArray.from_arrays(_mask_array(made, codes != absent), words)
-
-
 def build_timestamps(micros: Numbers) -> pyarrow.Array:
     """TIMESTAMP of microseconds UTC; a time beyond the year 9999, which nothing shows, is the last one before."""
     import pyarrow as pa

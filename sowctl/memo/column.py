@@ -6,13 +6,16 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sowctl.memo import rownumbers as p
 from sowctl.memo.condition import Condition, Interval
 from sowctl.memo.format import BadMemo, MemoFile, MemoKind
 from sowctl.memo.valuecodec import decode_values
 from sowctl.values.fields import SlotValue
+
+if TYPE_CHECKING:
+    from sowctl.values.column import Array, Column
 
 INTEGERS_FLAG = 1
 """Flag of NUMBERS: all of them are Integers."""
@@ -56,6 +59,10 @@ class MemoColumn(Protocol):
         """The slot value of every record, in key order."""
         ...
 
+    def read_column(self, places: Array | None = None) -> Column:
+        """The values at ``places`` (None: all) as a column. Loads numpy. Raises BadMemo."""
+        ...
+
 
 def open_column(file: MemoFile) -> MemoColumn | None:
     """The column in a file; None where the values of its path cannot be indexed. Raises BadMemo."""
@@ -72,7 +79,7 @@ def open_column(file: MemoFile) -> MemoColumn | None:
     raise BadMemo("not a column")
 
 
-class _Column:
+class _MemoSections:
     numeric = False
 
     def __init__(self, file: MemoFile) -> None:
@@ -81,7 +88,7 @@ class _Column:
         self._file = file
 
 
-class NumberColumn(_Column):
+class NumberColumn(_MemoSections):
     """Sections: path, numbers (8 bytes each), marks or nothing, places by number with the NULLs first."""
 
     numeric = True
@@ -157,6 +164,29 @@ class NumberColumn(_Column):
                     found[place] = int(found[place])
         return found
 
+    def read_column(self, places: Array | None = None) -> Column:
+        """See :class:`MemoColumn`."""
+        import numpy as np
+
+        from sowctl.values.column import Column, Kind
+
+        # As they lie in the file: NULL places hold what a column wants there.
+        data: Any = np.frombuffer(self.data, self.data.format)  # type: ignore[arg-type]  # numpy takes any format
+        marks: Any = np.frombuffer(self.marks, np.uint8) if len(self.marks) else None
+        if places is not None:
+            data, marks = data[places], None if marks is None else marks[places]
+        # A column without NULLs has no mask: what computes on it takes the shorter way.
+        nulls = None if marks is None or not self.nulls else marks == NULL
+        if nulls is not None and not nulls.any():
+            nulls = None
+        if nulls is not None and nulls.all():
+            return Column(Kind.NULL, len(data))
+        if self.kinds == INTEGERS_FLAG:
+            return Column(Kind.I64, len(data), data, nulls)
+        if self.kinds == DOUBLES_FLAG or marks is None:
+            return Column(Kind.DOUBLE, len(data), data, nulls)
+        return Column(Kind.NUMBER, len(data), data, nulls, ints=marks == INTEGER)
+
 
 class _NumberHits:
     def __init__(self, column: NumberColumn, interval: Interval, *, nulls: bool) -> None:
@@ -191,7 +221,7 @@ class _RowNumberHits:
         return p.intersect_rows(places, self._places)
 
 
-class _CodedColumn(_Column, ABC):
+class _CodedColumn(_MemoSections, ABC):
     """Sections: path, codes, where the places of each code start, places by code. The last code is NULL."""
 
     def __init__(self, file: MemoFile) -> None:
@@ -250,10 +280,6 @@ class _CodeHits:
 class StringColumn(_CodedColumn):
     """Strings and NULL alone. Codes ascend with the bytes; two more sections: where each String starts, the Strings."""
 
-    def read_texts(self) -> tuple[memoryview, memoryview]:
-        """Return the start of each code's String, 8 bytes each, and the last one's end; and the Strings."""
-        return self._file.read_section(4), self._file.read_section(5)
-
     def read_distinct_values(self) -> list[SlotValue]:
         """See :class:`_CodedColumn`."""
         ends, text = self._file.read_section(4).cast("Q").tolist(), bytes(self._file.read_section(5))
@@ -261,6 +287,20 @@ class StringColumn(_CodedColumn):
             return [text[start:stop].decode() for start, stop in pairwise(ends)]
         except UnicodeDecodeError:
             return [text[start:stop] for start, stop in pairwise(ends)]
+
+    def read_column(self, places: Array | None = None) -> Column:
+        """See :class:`MemoColumn`."""
+        import numpy as np
+
+        from sowctl.values.column import Column, Kind
+        from sowctl.values.textspans import TextSpans
+
+        # Rows are compared and grouped by their codes, and the Strings are only named at the end.
+        codes: Any = np.frombuffer(self.codes, self.codes.format)
+        codes = codes if places is None else codes[places]
+        bounds: Any = np.frombuffer(self._file.read_section(4), "<u8")
+        words = TextSpans(self._file.read_section(5), bounds[:-1], bounds[1:])
+        return Column(Kind.STRING, len(codes), codes, dictionary=words)
 
     def _choose_codes(self, condition: Condition) -> Sequence[int]:
         if condition.strings is None:
@@ -282,6 +322,13 @@ class WordColumn(_CodedColumn):
     def read_distinct_values(self) -> list[SlotValue]:
         """See :class:`_CodedColumn`."""
         return decode_values(self._file.read_section(4))
+
+    def read_column(self, places: Array | None = None) -> Column:
+        """See :class:`MemoColumn`."""
+        from sowctl.values.column import build_column
+
+        values = self.read_values()
+        return build_column(values if places is None else [values[place] for place in places.tolist()])
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """The order of several kinds depends on what else is in the result: not known here. Raises BadMemo."""

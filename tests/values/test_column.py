@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -15,14 +16,20 @@ from sowctl.values.fields import Number, SlotValue, ValueList
 from sowctl.values.textspans import LazyNumbers, TextSpans
 from tests.support.examples import examples
 
-INTEGERS = st.one_of(st.none(), st.integers(-5, 5), st.integers(-(1 << 63), (1 << 63) - 1))
-DOUBLES = st.one_of(st.none(), st.floats(allow_nan=False))
+EXACT = 1 << 53
+"""The greatest Integer below which a Double holds each."""
+INTEGERS = st.one_of(
+    st.none(), st.integers(-5, 5), st.sampled_from([EXACT - 1, EXACT, EXACT + 1, -EXACT - 1, (1 << 63) - 1, -(1 << 63)])
+)
+LARGE = st.sampled_from([0, 7, EXACT + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+DOUBLES = st.one_of(st.none(), st.floats(), st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, float(EXACT)]))
+ZEROS = st.sampled_from([0, -0.0, 0.0, None, 1])
 TEXTS = st.one_of(st.none(), st.binary(max_size=2), st.text(max_size=2))
 TRUTHS = st.one_of(st.none(), st.booleans())
 LISTS = st.lists(st.one_of(TRUTHS, INTEGERS, TEXTS), max_size=2).map(lambda items: ValueList(tuple(items)))
 NUMBERS = st.floats(0, 9, allow_nan=False).map(lambda value: Number(value, repr(value).encode() + b"0"))
-KINDS = (st.none(), INTEGERS, st.integers(1 << 63, (1 << 64) - 1), DOUBLES, TEXTS, TRUTHS, LISTS, NUMBERS,
-         st.one_of(DOUBLES, st.integers(-9, 9)), st.one_of(TEXTS, INTEGERS))  # fmt: skip
+KINDS = (st.none(), INTEGERS, LARGE, DOUBLES, ZEROS, TEXTS, TRUTHS, LISTS, NUMBERS,
+         st.one_of(DOUBLES, st.integers(-9, 9)), st.one_of(DOUBLES, INTEGERS), st.one_of(TEXTS, INTEGERS))  # fmt: skip
 LIKE = st.sampled_from(KINDS).flatmap(lambda kind: st.lists(kind, max_size=5))
 ANY = st.one_of(LIKE, LIKE, st.lists(st.one_of(*KINDS), max_size=5))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.memo.format import BadMemo
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import StoredSource
     from sowctl.memo.column import MemoColumn as Memo
-    from sowctl.memo.column import NumberColumn
     from sowctl.values.batch import ColumnBatch
-    from sowctl.values.column import Column
 
 StampedRows: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
 """Rows, and txid and time of their records."""
@@ -113,53 +111,9 @@ def read_columns(memos: IndexColumns, places: Sequence[int] | None, slots: Seque
     chosen = None if places is None else np.array(places, np.int64)
     try:
         txids, times = memos.read_stamp_columns(np)
-        columns = [read_column(known[slot], chosen) for slot in slots]
+        columns = [known[slot].read_column(chosen) for slot in slots]
     except BadMemo:
         return None
     if chosen is not None:
         txids, times = txids[chosen], times[chosen]
     return ColumnBatch(columns, len(txids), txids=txids, times=times)
-
-
-def read_column(memo: Memo, places: Any) -> Column:
-    """The values of a memo index at ``places`` (None: all). Raises BadMemo."""
-    import numpy as np
-
-    from sowctl.memo.column import NumberColumn, StringColumn
-    from sowctl.values.column import Column, Kind, build_column
-
-    if isinstance(memo, StringColumn):
-        # Each different text has a code: rows are compared and grouped by numbers, and the texts are only named at the
-        # end.
-        codes: Any = np.frombuffer(memo.codes, memo.codes.format)
-        size = len(codes) if places is None else len(places)
-        words = [text.encode() if isinstance(text, str) else text for text in memo.read_distinct_values()]
-        return Column(Kind.STRING, size, codes if places is None else codes[places], dictionary=words)  # type: ignore[arg-type]  # texts alone
-    if isinstance(memo, NumberColumn):
-        return _read_number_column(memo, places)
-    values = memo.read_values()
-    return build_column(values if places is None else [values[place] for place in places])
-
-
-def _read_number_column(memo: NumberColumn, places: Any) -> Column:
-    import numpy as np
-
-    from sowctl.memo.column import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
-    from sowctl.values.column import Column, Kind
-
-    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
-    marks: Any = np.frombuffer(memo.marks, np.uint8) if len(memo.marks) else None
-    if places is not None:
-        data, marks = data[places], None if marks is None else marks[places]
-    # A column without NULLs has no mask: what computes on it takes the shorter way.
-    nulls = None if marks is None or not memo.nulls else marks == NULL
-    if nulls is not None and not nulls.any():
-        nulls = None
-    if nulls is not None and nulls.all():
-        return Column(Kind.NULL, len(data))
-    if memo.kinds == INTEGERS_FLAG:
-        return Column(Kind.I64, len(data), data, nulls)
-    if memo.kinds == DOUBLES_FLAG or marks is None:
-        return Column(Kind.DOUBLE, len(data), data, nulls)
-    ints = marks == INTEGER
-    return Column(Kind.NUMBER, len(data), data, nulls, ints=ints)

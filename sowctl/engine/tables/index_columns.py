@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow import arrays
+from sowctl.arrow.columns import to_arrow
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.engine.search.index_lookup import open_indexes
-from sowctl.memo.column import INTEGERS_FLAG, NULL, NumberColumn, StringColumn
 from sowctl.memo.format import BadMemo
+from sowctl.values.column import FLOAT_KINDS, Kind
 from sowctl.values.fields import Slot
 from sowctl.values.paths import Path, Step
 from sowctl.values.scalars import MAX_EXACT_INTEGER
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
     from sowctl.engine.tables.types import FieldTypes
     from sowctl.memo.column import MemoColumn
+    from sowctl.values.column import Column
 
 INDEXED_METADATA = ("_txid", "_timestamp", "_topic", "_message_type")
 """Metadata that indexes know."""
@@ -64,7 +66,7 @@ def read_indexed_table(
     try:
         for slot, field in zip(slots, fields, strict=True):
             memo = memos.columns.get(slot)
-            column = None if memo is None else _column(memo, field.type, blank=field.name in types.blank)
+            column = None if memo is None else _build_array(memo, field.type, blank=field.name in types.blank)
             if column is None:
                 return None
             columns[field.name] = column
@@ -76,37 +78,35 @@ def read_indexed_table(
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _column(memo: MemoColumn, kind: pyarrow.DataType, *, blank: bool) -> pyarrow.Array | None:
+def _build_array(memo: MemoColumn, kind: pyarrow.DataType, *, blank: bool) -> pyarrow.Array | None:
     """The column of an index, if it has the values that records of this type have; ``blank``: empty texts as well."""
-    import numpy as np
     import pyarrow as pa
 
-    if isinstance(memo, StringColumn) and pa.types.is_string(kind):
-        if blank:
-            return None
-        starts, texts = memo.read_texts()
-        try:
-            bytes(texts).decode()
-        except UnicodeDecodeError:
-            return None
-        codes: Any = np.frombuffer(memo.codes, memo.codes.format)
-        return arrays.build_dictionary(codes, memo.words, starts, texts)
-    if not isinstance(memo, NumberColumn):
-        return None
-    data: Any = np.frombuffer(memo.data, memo.data.format)  # type: ignore[arg-type]  # numpy takes any format
-    present = np.ones(len(data), bool)
-    if memo.nulls:
-        present = (np.frombuffer(memo.marks, np.uint8) & NULL) == 0
+    column = memo.read_column()
+    if pa.types.is_string(kind):
+        return _build_texts(column) if column.kind is Kind.STRING and not blank else None
     if pa.types.is_int64(kind):
-        return arrays.build_nullable_longs(data, present) if memo.kinds == INTEGERS_FLAG else None
+        return to_arrow(column) if column.kind is Kind.I64 else None
     # Whole numbers among them are whole in a double up to here; a larger one may be another number.
-    if (
-        not pa.types.is_floating(kind)
-        or memo.kinds == INTEGERS_FLAG
-        or not (np.abs(data[present]) <= MAX_EXACT_INTEGER).all()
-    ):
+    if not pa.types.is_floating(kind) or column.kind not in FLOAT_KINDS or not _holds_integers(column):
         return None
-    return arrays.build_doubles(data, present)
+    return to_arrow(column)
+
+
+def _build_texts(column: Column) -> pyarrow.Array | None:
+    import pyarrow as pa
+
+    found = to_arrow(column)
+    try:
+        found.dictionary.validate(full=True)
+    except pa.ArrowInvalid:
+        return None  # a text that is no UTF-8
+    return found
+
+
+def _holds_integers(column: Column) -> bool:
+    data = column.data if column.nulls is None else column.data[~column.nulls]
+    return bool((abs(data) <= MAX_EXACT_INTEGER).all())
 
 
 def _fact(memos: IndexColumns, source: Source, name: str) -> pyarrow.Array:
