@@ -41,6 +41,7 @@ class Kind(Enum):
 FLOAT_KINDS = frozenset((Kind.DOUBLE, Kind.NUMBER))
 INTEGER_KINDS = frozenset((Kind.BOOL, Kind.I64, Kind.U64))
 NUMERIC_KINDS = FLOAT_KINDS | INTEGER_KINDS
+_SCALAR_NUMBERS = frozenset((Kind.I64, Kind.DOUBLE, Kind.NUMBER))
 
 
 class Column:
@@ -345,10 +346,13 @@ def concatenate_columns(columns: Sequence[Column]) -> Column:
     if len(columns) == 1:
         return columns[0]
     kinds = {column.kind for column in columns} - {Kind.NULL}
-    # NULLs go with every kind. Numbers of two kinds, values without an array and those with texts are put together
-    # value by value, by the rules for a column of all of them.
+    # NULLs go with every kind. Values without an array, those with texts, and numbers of two kinds of which no Double
+    # holds all are put together value by value, by the rules for a column of all of them.
     spelled = [column.source for column in columns if isinstance(column.source, LazyNumbers)]
     plain = len(spelled) == len(columns) or all(column.source is None for column in columns)
+    if len(kinds) > 1 and kinds <= _SCALAR_NUMBERS and plain and not spelled:
+        columns = _unify_numbers(columns)
+        kinds = {column.kind for column in columns} - {Kind.NULL}
     if len(kinds) > 1 or Kind.ROWS in kinds or not plain:
         return build_column([value for column in columns for value in column.read_values()])
     size = sum(column.size for column in columns)
@@ -372,6 +376,25 @@ def concatenate_columns(columns: Sequence[Column]) -> Column:
         source=LazyNumbers.concatenate(spelled) if spelled else None,
         texts=bool(spelled),
     )
+
+
+def _unify_numbers(columns: Sequence[Column]) -> Sequence[Column]:
+    """Columns of one kind, where a Double holds each Integer; else the same columns."""
+    if not all(column.is_exact for column in columns if column.kind is Kind.I64):
+        return columns
+    return [_convert_to_number(column) for column in columns]
+
+
+def _convert_to_number(column: Column) -> Column:
+    if column.kind is Kind.NULL:
+        return column
+    data, nulls, ints = column.data, column.nulls, column.ints
+    if column.kind is Kind.I64:
+        data = data.astype(np.float64)
+        ints = np.ones(column.size, np.bool_) if nulls is None else ~nulls
+        if nulls is not None:
+            data[nulls] = np.nan
+    return Column(Kind.NUMBER, column.size, data, nulls, ints=ints)
 
 
 def _concatenate_texts(columns: Sequence[Column], size: int) -> Column:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
@@ -17,12 +16,13 @@ from sowctl.memo.column import MemoColumn, open_column
 from sowctl.memo.condition import Condition, Interval
 from sowctl.memo.format import BadMemo, MemoFile
 from sowctl.memo.valuecodec import decode_values, encode_values
+from sowctl.values.column import Column, Kind, build_column
 from sowctl.values.fields import Number, SlotValue, ValueList
 from sowctl.values.scalars import to_scalar
 from tests.support.examples import examples
 
-_INTEGERS = st.one_of(st.none(), st.integers(-(2**53), 2**53))
-_NUMBERS = st.one_of(_INTEGERS, st.floats(allow_nan=False))
+_INTEGERS = st.one_of(st.none(), st.integers(-(2**53), 2**53), st.sampled_from([0, 2**53, -(2**53)]))
+_NUMBERS = st.one_of(_INTEGERS, st.floats(allow_nan=False), st.sampled_from([0.0, -0.0, float("inf")]))
 _TEXTS = st.one_of(st.none(), st.text(max_size=3))
 _ITEMS = st.lists(st.one_of(st.integers(-3, 3), st.booleans(), st.text(max_size=2)))
 _MIXED = st.one_of(
@@ -30,6 +30,7 @@ _MIXED = st.one_of(
     _TEXTS,
     st.booleans(),
     st.integers(-(2**63), 2**64 - 1),
+    st.sampled_from([2**53 + 1, 2**63, 2**64 - 1]),
     st.binary(max_size=2),
     st.builds(Number, st.integers(-9, 9), st.just(b"7")),
     st.builds(
@@ -65,9 +66,13 @@ def test_values_come_out_as_they_were(
     column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
     assert column is not None
     assert (column.records, column.digest) == (len(values), 77)
-    found = column.read_values()
-    assert len(found) == len(values)
-    assert all(map(_same, found, values)), (found, values)
+    for found in (column.read_values(), column.read_column().read_values()):
+        assert len(found) == len(values)
+        assert all(map(_same, found, values)), (found, values)
+    places = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=6)) if values else []
+    some = column.read_column(numpy.array(places, numpy.int64))
+    assert some.size == len(places)
+    assert all(map(_same, some.read_values(), [values[place] for place in places]))
 
 
 @pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
@@ -85,23 +90,23 @@ def test_a_column_of_two_parts_is_that_of_one(kind: st.SearchStrategy[SlotValue]
     assert b"".join(part.build_parts(77)) == b"".join(whole.build_parts(77))
 
 
-def _coded(values: Sequence[SlotValue], order: int) -> tuple[Any, list[str]]:
-    """Codes of texts, given in any order, and the texts."""
-    # A word of which no record has the code is none of the index.
+def _build_coded(values: Sequence[SlotValue], order: int) -> Column:
+    """A column of texts whose dictionary stands in any order, and has a text that no record has."""
     texts = {value for value in values if isinstance(value, str) and value}
     words = sorted(texts | {"unused"}, reverse=bool(order))
-    return numpy.array([words.index(value) if value else len(words) for value in values], numpy.uint8), words  # type: ignore[arg-type]
+    codes = [words.index(value) if value else len(words) for value in values]  # type: ignore[arg-type]
+    return Column(
+        Kind.STRING, len(codes), numpy.array(codes, numpy.uint8), dictionary=[word.encode() for word in words]
+    )
 
 
 def _add(builder: ColumnBuilder, values: Sequence[SlotValue], order: int) -> None:
-    """Add values as arrays where they are of one kind."""
+    """Add values as a column, unless there are bytes, which are another value than their text."""
     kinds = {type(value) for value in values} - {type(None)}
-    nulls = numpy.array([value is None for value in values])
     if kinds == {str}:
-        builder.add_strings(*_coded(values, order))
-    elif len(kinds) == 1 and kinds <= {int, float} and all(abs(value or 0) <= 2**53 for value in values):  # type: ignore[arg-type,operator]
-        numbers = numpy.array([0 if value is None else value for value in values], "i8" if kinds == {int} else "f8")
-        builder.add_numbers(numbers, nulls if nulls.any() else None, whole=kinds == {int})
+        builder.add_column(_build_coded(values, order))
+    elif bytes not in kinds:
+        builder.add_column(build_column(values))
     else:
         builder.add_values(values)
 
@@ -109,7 +114,7 @@ def _add(builder: ColumnBuilder, values: Sequence[SlotValue], order: int) -> Non
 @pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
-def test_arrays_make_the_file_that_values_make(kind: st.SearchStrategy[SlotValue], data: st.DataObject) -> None:
+def test_columns_make_the_file_that_values_make(kind: st.SearchStrategy[SlotValue], data: st.DataObject) -> None:
     # Empty Strings are NULL, as in a column of two parts.
     some = st.one_of(st.none(), kind, kind, _TEXTS).map(lambda value: None if value in ("", b"") else value)
     parts = data.draw(st.lists(st.lists(some, min_size=1, max_size=6), max_size=5))

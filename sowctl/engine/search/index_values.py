@@ -24,7 +24,6 @@ from sowctl.memo.builder import ColumnBuilder
 from sowctl.messages.base import build_column_extractor
 from sowctl.messages.template_columns import find_template_reader
 from sowctl.store.codec import KEY_SIZE, STAMP_DTYPE, extract_payloads, extract_raw_stamps
-from sowctl.values.column import Column, Kind
 
 if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
@@ -81,35 +80,11 @@ class IndexFieldReader:
             self.add_messages(columns, list(block.messages))
             return
         for builder, column in zip(columns, part.columns, strict=True):
-            _add_column(builder, column)
+            builder.add_column(column)
 
 
 def _make_unreadable_error(_: Refusal, __: bytes) -> Exception:
     return _Unreadable()
-
-
-def _add_column(builder: ColumnBuilder, column: Column) -> None:
-    if column.source is None:
-        if column.kind is Kind.STRING:
-            builder.add_strings(column.data, [word.decode() for word in column.words])
-            return
-        if column.kind is Kind.NULL:
-            builder.add_numbers(np.zeros(column.size), np.ones(column.size, np.bool_), whole=True)
-            return
-        # NaN has no place among numbers, and a Double must hold each Integer; what is otherwise goes value by value.
-        nulls = column.nulls
-        if column.kind is Kind.DOUBLE and np.count_nonzero(np.isnan(column.data)) == _count_nulls(nulls):
-            builder.add_numbers(np.nan_to_num(column.data, nan=0.0, posinf=np.inf, neginf=-np.inf), nulls, whole=False)
-            return
-        if column.kind is Kind.I64 and column.is_exact:
-            builder.add_numbers(column.data, nulls, whole=True)
-            return
-    # Texts of templates are UTF-8; readers of single messages give them as str, and so they are kept.
-    builder.add_values([value.decode() if type(value) is bytes else value for value in column.read_values()])
-
-
-def _count_nulls(nulls: Any) -> int:
-    return 0 if nulls is None else int(np.count_nonzero(nulls))
 
 
 def read_index_values(snapshot: Snapshot, fields: IndexFieldReader, on_read: ProgressCallback) -> IndexValues:
