@@ -210,11 +210,13 @@ def _list_values(column: Column) -> Sequence[SlotValue]:
 
 
 def _make_hashable(value: SlotValue) -> Any:
-    """A key under which 1, 1.0 and TRUE differ, also inside of lists."""
-    # 1 == 1.0 == True in Python, so types belong to the key, also those of the items of a list.
+    """A key under which 1, 1.0 and TRUE differ, and 0.0 and -0.0, also inside of lists."""
+    # 1 == 1.0 == True and 0.0 == -0.0 in Python, so types belong to the key, also those of the items of a list, and the
+    # spelling of zeros.
     if isinstance(value, ValueList):
-        return tuple((type(item), item) for item in value.items), value.dropped, value
-    return value
+        items = tuple((type(item), repr(item) if type(item) is float else item) for item in value.items)
+        return items, value.dropped, value
+    return value if value or type(value) is not float else (repr(value), False, value)
 
 
 def _restore_value(word: Any) -> SlotValue:

@@ -53,7 +53,8 @@ def _same(a: SlotValue, b: SlotValue) -> bool:
     if isinstance(a, ValueList) or isinstance(b, ValueList):
         return a == b and list(map(type, a.items)) == list(map(type, b.items))  # type: ignore[union-attr]
     a, b = (x.encode() if isinstance(x, str) else x for x in (to_scalar(a), to_scalar(b)))
-    return type(a) is type(b) and a == b
+    # By their texts: 0.0 equals -0.0.
+    return type(a) is type(b) and repr(a) == repr(b)
 
 
 @pytest.mark.parametrize("kind", [_INTEGERS, _NUMBERS, _TEXTS, _MIXED], ids=["integers", "numbers", "texts", "mixed"])
