@@ -17,7 +17,7 @@ from math import isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.json import decode, encode
 
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, read_digits
@@ -44,8 +44,24 @@ class Misfit(Exception):
         self.row = 0
 
 
-def build_column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
-    """An array of ``kind`` from decoded objects, Nones among them."""
+class MemberCount:
+    """The number of members that decoded objects have together: fields of structs, entries of maps."""
+
+    def __init__(self) -> None:
+        self.members = 0
+
+    def replace_absent(self, values: list[Any]) -> list[Any]:
+        """Values of a field of structs that were counted whole, with None for UNSET: those that have no such member."""
+        found = [None if value is UNSET else value for value in values]
+        self.members -= sum(value is UNSET for value in values)
+        return found
+
+
+def build_column(values: Sequence[Any], kind: pyarrow.DataType, count: MemberCount | None = None) -> pyarrow.Array:
+    """An array of ``kind`` from decoded objects, Nones among them.
+
+    ``count``: members are added to it, and a field may be UNSET, which is none.
+    """
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -58,26 +74,47 @@ def build_column(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array
             mask = pa.array([value is None for value in values], pa.bool_())
             # Children have a place for every row, also where the object is missing; the mask says so.
             values = [_MISSING_OBJECT if value is None else value for value in values]
+        if count is not None:
+            count.members += kind.num_fields * (len(values) if mask is None else len(mask) - mask.true_count)
         children = [
-            build_column(list(map(attrgetter(f"f{place}"), values)), field.type) for place, field in enumerate(kind)
+            _build_field(list(map(attrgetter(f"f{place}"), values)), field.type, count)
+            for place, field in enumerate(kind)
         ]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
     if t.is_list(kind):
         offsets, absent = _list_offsets(values)
-        inner = build_column([item for value in values if value is not None for item in value], kind.value_type)
+        inner = build_column([item for value in values if value is not None for item in value], kind.value_type, count)
         return pa.ListArray.from_arrays(offsets, inner, type=kind, mask=absent)
     if t.is_map(kind):
         pairs = [None if value is None else list(value.items()) for value in values]
         offsets, absent = _list_offsets(pairs)
         flat = [pair for one in pairs if one is not None for pair in one]
         keys = pa.array([key for key, _ in flat], kind.key_type)
-        items = build_column([item for _, item in flat], kind.item_type)
+        if count is not None:
+            count.members += len(flat)
+        items = build_column([item for _, item in flat], kind.item_type, count)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=absent)
     # These types the decoder has read itself; the others wait as raw text and are read here.
     if not ((t.is_primitive(kind) and not t.is_temporal(kind)) or t.is_string(kind)):
         coerce = build_coercion(kind)
         values = [coerce(_read_raw(value)) if type(value) is Raw else value for value in values]
     return pa.array(values, kind)
+
+
+def _build_field(values: list[Any], kind: pyarrow.DataType, count: MemberCount | None) -> pyarrow.Array:
+    """The array of one field of some structs."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if count is None:
+        return build_column(values, kind)
+    if t.is_nested(kind):
+        return build_column(count.replace_absent(values) if UNSET in values else values, kind, count)
+    try:
+        # Mostly no member is absent, and no value is looked at for it: Arrow takes UNSET for no type.
+        return build_column(values, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return build_column(count.replace_absent(values), kind)
 
 
 def _read_raw(raw: Raw) -> Any:

@@ -23,10 +23,10 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
-from sowctl.arrow.jsoncolumns import INTEGER_BITS, Misfit, build_coercion, build_column, make_declared_view
+from sowctl.arrow.jsoncolumns import INTEGER_BITS, MemberCount, Misfit, build_coercion, build_column, make_declared_view
 from sowctl.arrow.jsontrees import TreeReader, Unreadable, convert_tree, has_suspects
 from sowctl.arrow.template_decoder import TemplateDecoder
-from sowctl.arrow.unique_fields import FieldProof
+from sowctl.arrow.unique_fields import FieldProof, count_name_marks
 from sowctl.messages.base import PayloadRefused, is_own_view
 from sowctl.messages.json.batch import DECODE_ERRORS
 from sowctl.messages.nested.type import TreeType
@@ -54,11 +54,14 @@ class StructDecoder:
 
         self._type = struct
         self._strict = strict
+        # Then a decoder passes over no member, and what it found can be counted.
+        self._closed = strict and not partial
         self._one: msgspec.json.Decoder[Any] | None = None
         # msgspec takes no name with a quotation mark, a backslash or a control character, and asks several calls of
         # Python for a level of the type: then each value is looked at.
         with suppress(ValueError, RecursionError):
-            self._one = msgspec.json.Decoder(_msgspec_type(struct, [0], strict, partial))
+            absent = msgspec.UNSET if self._closed else None
+            self._one = msgspec.json.Decoder(_msgspec_type(struct, [0], absent, strict, partial))
         self._trees = TreeReader(exact=exact)
         self._coerce = build_coercion(struct, strict=strict, partial=partial)
         # In a JSON view binary data are text already; only where a column wants the bytes is the message itself looked
@@ -134,27 +137,36 @@ class StructDecoder:
 
     def _decode_fitting(self, views: Sequence[bytes | None]) -> pyarrow.Array:
         """As :meth:`decode_objects`. Raises Misfit unless each message fits the type as it is written."""
-        objects, left = self._decode_typed(views)
+        _, left, array = self._decode_typed(views)
         if left:
             raise Misfit("it is read otherwise")
-        return build_column(objects, self._type)
+        return array
 
     def decode_objects(self, views: Sequence[bytes | None]) -> pyarrow.Array:
         """As :meth:`decode_views`, without templates: by typed objects, and value by value where these do not do."""
-        objects, left = self._decode_typed(views)
+        objects, left, array = self._decode_typed(views)
+        if not left:
+            return array
         for row in sorted(left):
             try:
                 objects[row] = self._read_exactly(views[row])
             except Misfit as problem:
                 problem.row = row
                 raise
-        return build_column(objects, self._type)
+        return self._build_structs(objects)[0]
 
-    def _decode_typed(self, views: Sequence[bytes | None]) -> tuple[list[Any], set[int]]:
+    def _build_structs(self, objects: Sequence[Any]) -> tuple[pyarrow.Array, int]:
+        """The array of typed objects, and of a closed type how many members they have together."""
+        count = MemberCount() if self._closed else None
+        array = build_column(objects, self._type, count)
+        return array, 0 if count is None else count.members
+
+    def _decode_typed(self, views: Sequence[bytes | None]) -> tuple[list[Any], set[int], pyarrow.Array | None]:
         """Typed objects, and the rows that have none: messages that do not fit as they are written, or may have a field
-        twice."""
+        twice. The array of the objects, where there are no such rows.
+        """
         if self._one is None:
-            return [None] * len(views), set(range(len(views)))
+            return [None] * len(views), set(range(len(views))), None
         left = {row for row, view in enumerate(views) if view is None} if None in views else set()
         if has_suspects(views, signed=self._signed):
             left |= {row for row, view in enumerate(views) if has_suspects([view], signed=self._signed)}
@@ -169,9 +181,16 @@ class StructDecoder:
                     except DECODE_ERRORS:
                         left.add(row)
         decoded: Sequence[Any] = [view for row, view in enumerate(views) if row not in left] if left else views
+        array = None
+        if not left:
+            array, members = self._build_structs(objects)
+            # Each member has a mark, and different members have different marks: as many marks as members found leave
+            # no room for one that was given twice.
+            if self._closed and count_name_marks(b"".join(decoded)) == members:
+                return objects, left, array
         if not self._proof.has_unique_fields(decoded):
             left |= {row for row, view in enumerate(views) if row not in left and not self._is_unique(view)}
-        return objects, left
+        return objects, left, array
 
     def _decode_joined(self, views: Sequence[Any]) -> list[Any] | None:
         """Typed objects of all messages; None where one does not fit."""
@@ -233,24 +252,27 @@ def _has_type(kind: pyarrow.DataType, test: str) -> bool:
     return False
 
 
-def _msgspec_type(kind: pyarrow.DataType, counter: list[int], strict: bool, partial: bool = False) -> Any:
+def _msgspec_type(kind: pyarrow.DataType, counter: list[int], absent: Any, strict: bool, partial: bool = False) -> Any:
     """The annotation for msgspec that accepts exactly the values which need no second look; ``partial``: of a struct,
-    which may have other members."""
+    which may have other members. ``absent``: the value of a field that an object does not have."""
     import msgspec
     import pyarrow.types as t
 
     if t.is_struct(kind):
         counter[0] += 1
-        fields = [(f"f{place}", _nullable_type(field.type, counter, strict), None) for place, field in enumerate(kind)]
+        fields = [
+            (f"f{place}", _nullable_type(field.type, counter, absent, strict), absent)
+            for place, field in enumerate(kind)
+        ]
         names = {f"f{place}": field.name for place, field in enumerate(kind)}
         # Fields are renamed to numbers, because names in JSON need not be names in Python. ``gc=False``: decoded values
         # are in no cycle, so the collector need not look at them.
         forbidden = strict and not partial
         return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=forbidden)
     if t.is_list(kind):
-        return list[_nullable_type(kind.value_type, counter, strict)]  # type: ignore[misc]  # made at run time
+        return list[_nullable_type(kind.value_type, counter, absent, strict)]  # type: ignore[misc]  # made at run time
     if t.is_map(kind):
-        return dict[str, _nullable_type(kind.item_type, counter, strict)]  # type: ignore[misc]  # as above
+        return dict[str, _nullable_type(kind.item_type, counter, absent, strict)]  # type: ignore[misc]  # as above
     if str(kind) in INTEGER_BITS:
         # A number outside of the type must be NULL, and a decoder without bounds would hand on one that Arrow refuses.
         bound = 1 << INTEGER_BITS[str(kind)]
@@ -265,8 +287,8 @@ def _msgspec_type(kind: pyarrow.DataType, counter: list[int], strict: bool, part
     return msgspec.UnsetType if strict else msgspec.Raw
 
 
-def _nullable_type(kind: pyarrow.DataType, counter: list[int], strict: bool) -> Any:
+def _nullable_type(kind: pyarrow.DataType, counter: list[int], absent: Any, strict: bool) -> Any:
     import msgspec
 
-    found = _msgspec_type(kind, counter, strict)
+    found = _msgspec_type(kind, counter, absent, strict)
     return found if found is msgspec.Raw else found | None  # a Raw in a union is not cut out

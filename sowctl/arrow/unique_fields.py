@@ -1,10 +1,11 @@
-"""The proof that no declared field stands twice in the objects of JSON messages: one pattern over many messages.
+"""The proof that no declared field stands twice in the objects of JSON messages, over many messages at once.
 
 Called by :mod:`sowctl.arrow.struct_decoder`. The messages are JSON: a typed decoder has read them, and taken the last
-of members with one name. It has passed over what is not declared, so members cannot be counted, as
-:mod:`sowctl.values.unique_members` does for whole trees. A pattern that follows the declared type looks at the names
-alone: each declared one notes that it was there, and is no match the second time. Names with a backslash, which may be
-spelled otherwise, are no match either.
+of members with one name. Where it has passed over none, members are counted, as
+:mod:`sowctl.values.unique_members` does for whole trees: the marks of names here, what was found while arrays are made
+of it. Elsewhere, and where texts have marks of names in them, a pattern that follows the declared type looks at the
+names alone: each declared one notes that it was there, and is no match the second time. Names with a backslash, which
+may be spelled otherwise, are no match either.
 
 Orders of 220 bytes with 11 members take 0.3 us of CPU each where two are declared, and 0.35 where all are. To count the
 names in their bytes takes 0.25 us for each name; to decode a whole message and count its members 2.5.
@@ -34,6 +35,19 @@ _MAX_MAP_MEMBERS = 32
 _MAX_GROUPS = 100
 """Fields and objects of a type that has a pattern. The engine looks after the groups of all of them for each member: 50
 fields take 3 us a message, 200 take 40, and to decode such messages as a whole and count their members 17."""
+
+
+def count_name_marks(text: bytes) -> int | None:
+    """The most members that JSON messages can have; None where white space stands before some colon.
+
+    As :func:`sowctl.values.unique_members.count_marks`, in a quarter of its time.
+    """
+    import numpy as np
+
+    characters = np.frombuffer(text, np.uint8)
+    # A colon is never the first character of JSON.
+    before = characters[np.flatnonzero(characters == 0x3A) - 1]
+    return None if (before <= 0x20).any() else int(np.count_nonzero(before == 0x22))
 
 
 class FieldProof:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.arrow.jsontrees import TreeReader
 from sowctl.arrow.struct_decoder import StructDecoder
 from sowctl.arrow.type_checker import TypeChecker
+from sowctl.arrow.unique_fields import count_name_marks
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.json.exact_reader import parse_spans
 from sowctl.messages.json.limits import JSON_LIMITS
@@ -122,6 +124,39 @@ def test_structs_are_those_of_the_first_members(some: tuple[pa.StructType, list[
     if not strict:
         checker = TypeChecker(kind)
         assert checker.find_misfits(messages) == checker.find_misfits(alone)
+
+
+@given(MESSAGES)
+@settings(max_examples=examples(100), deadline=None)
+def test_no_member_is_without_a_mark(messages: list[bytes]) -> None:
+    found = count_name_marks(b"".join(messages))
+    members: list[int] = []
+    for message in messages:
+        json.loads(message, object_pairs_hook=lambda pairs: members.append(len(pairs)), parse_int=str)
+    assert found is None or found >= sum(members)
+
+
+def test_a_field_that_some_do_not_have_is_no_member() -> None:
+    """Columns are those of each message alone, whether counting proves something or not."""
+    kind = pa.struct(
+        [("a", pa.int64()), ("s", pa.struct([("b", pa.string())])), ("l", pa.list_(pa.struct([("c", pa.bool_())])))]
+    )
+    messages = [
+        *(b'{"a":1}', b'{"s":{}}', b'{"l":[{"c":true},{},null]}', b"{}", b'{"a":null,"s":null,"l":[]}'),
+        b'{"a":2,"s":{"b":"\\":1"},"l":[{"c":null}]}',
+    ]
+    twice = [
+        b'{"a":1,"s":{"b":"x","b":null}}',
+        b'{"a":null,"a":1}',
+        b'{"l":[{"c":false,"c":true}]}',
+        b'{"a": 1,"a" :2}',
+    ]
+    for some in (messages, *([*messages, one] for one in twice)):
+        expected = [
+            StructDecoder(kind, strict=True).decode_objects([one]).to_pylist()[0] for one in map(keep_first, some)
+        ]
+        assert StructDecoder(kind, strict=True).decode_objects(some).to_pylist() == expected
+    assert StructDecoder(kind, strict=True).decode_at_once(messages) is not None
 
 
 @given(MESSAGES)
