@@ -16,7 +16,7 @@ import re
 from base64 import b64encode
 from collections.abc import Collection, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sowctl.arrow.inference import Inference
 from sowctl.arrow.jsoncolumns import Misfit
@@ -31,6 +31,9 @@ _LONG_NUMBER_PATTERNS = (rb"\.[0-9]{8}", rb"(?<=[0-9]{8})\.", rb"(?<=[0-9])[eE](
 """What every number has that is longer than 15 digits and a point, or has an exponent. Each is searched for by itself:
 searches that begin with one character are several times as fast as one for all of them."""
 _NUMBER_PATTERN = re.compile(rb"[:,\[\s](-?(?:[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+))(?=[\s,\]}])")
+
+_FieldPath: TypeAlias = "tuple[str | None, ...]"
+"""Names of fields from the outermost one; None for the items of an array. A field may have the empty name."""
 
 
 class FieldTypes:
@@ -163,23 +166,26 @@ def _make_searches() -> list[Any]:
 _compiled_searches: list[Any] = []
 
 
-def _find_double_paths(kind: pyarrow.DataType, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def _find_double_paths(kind: pyarrow.DataType, above: _FieldPath = ()) -> list[_FieldPath]:
     import pyarrow.types as t
 
     if t.is_struct(kind):
         return [path for field in kind for path in _find_double_paths(field.type, (*above, field.name))]
     if t.is_list(kind):
-        return _find_double_paths(kind.value_type, (*above, ""))
+        return _find_double_paths(kind.value_type, (*above, None))
     return [above] if t.is_floating(kind) else []
 
 
-def _find_column(array: pyarrow.StructArray, path: tuple[str, ...]) -> pyarrow.Array:
-    """The values at a path, without NULLs; the empty name stands for the items of an array."""
+def _find_column(array: pyarrow.StructArray, path: _FieldPath) -> pyarrow.Array:
+    """The values at a path, without NULLs."""
     import pyarrow.compute as pc
 
     found: pyarrow.Array = array
     for name in path:
-        found = pc.struct_field(found, [found.type.get_field_index(name)]) if name else pc.list_flatten(found)
+        if name is None:
+            found = pc.list_flatten(found)
+        else:
+            found = pc.struct_field(found, [found.type.get_field_index(name)])
     return found.drop_null()
 
 

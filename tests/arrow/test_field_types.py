@@ -79,6 +79,15 @@ def test_blocks_in_turn_have_the_types_of_all_together(blocks: list[list[bytes]]
             assert kept(json.loads(message, parse_float=Decimal, parse_int=Decimal), cell), (message, cell)
 
 
+@pytest.mark.parametrize("message", [b'{"":1.5,"a":{"":[{"":0.25}]}}', b'{"":0.30000000000000004}'])
+def test_a_field_with_the_empty_name_may_hold_doubles(message: bytes) -> None:
+    types = FieldTypes()
+    types.observe_values([message])
+    found = types.build_array([message])
+    assert found is not None
+    assert found.to_pylist() == [json.loads(message)]
+
+
 def test_names_that_msgspec_does_not_take() -> None:
     views = [b'{"id":1,"q\\"":2,"b\\\\":{"c\\u0001":[1]}}', b'{"id":2}']
     assert build_table(lambda: [MessageBlock(views)]).to_pylist() == [
