@@ -47,8 +47,8 @@ class MemoColumn(Protocol):
     numeric: bool
     """Whether values compare as numbers."""
 
-    def find_hits(self, condition: Condition) -> Hits:
-        """The records that satisfy a condition."""
+    def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
+        """The records that satisfy a condition; ``columns``: values of many records are asked as a column."""
         ...
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
@@ -121,11 +121,13 @@ class NumberColumn(_MemoSections):
             stop = search(ranks, interval.high, self.nulls, self.records, key=number)
         return start, max(start, stop)
 
-    def find_hits(self, condition: Condition) -> Hits:
+    def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
         """See :class:`MemoColumn`."""
         if condition.interval is None:
             # Without bounds the condition itself is asked of every value, still without reading a record.
-            return _RowNumberHits(list(condition.matches(self.read_values())))
+            return _RowNumberHits(
+                condition.matches_column(self.read_column()) if columns else list(condition.matches(self.read_values()))
+            )
         # Whether NULL satisfies the condition is asked of the condition: a negated one may hold for it.
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 
@@ -210,12 +212,12 @@ class _NumberHits:
 
 
 class _RowNumberHits:
-    def __init__(self, places: list[int]) -> None:
+    def __init__(self, places: p.RowNumbers) -> None:
         self._places = places
         self.count = len(places)
 
     def read_row_numbers(self, *, arrays: bool) -> p.RowNumbers:
-        return self._places
+        return self._places if arrays else p.list_rows(self._places)
 
     def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
         return p.intersect_rows(places, self._places)
@@ -233,8 +235,8 @@ class _CodedColumn(_MemoSections, ABC):
         """Return the offset at which the row numbers of each code start, and the row numbers."""
         return self._file.read_section(2).cast("I"), self._file.read_section(3).cast("I")
 
-    def find_hits(self, condition: Condition) -> Hits:
-        """See :class:`MemoColumn`."""
+    def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
+        """See :class:`MemoColumn`. Each distinct value is asked, and these are seldom many."""
         return _CodeHits(self, self._choose_codes(condition))
 
     def _choose_codes(self, condition: Condition) -> Sequence[int]:

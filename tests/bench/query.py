@@ -230,7 +230,10 @@ def _evaluation(instance: Instance, text: str) -> Callable[[], list[bytes]]:
         raise Wrong("there are no indexes")
 
     def evaluate() -> list[bytes]:
-        hits = sorted((memos.columns[slot].find_hits(condition) for slot, condition in asked), key=attrgetter("count"))
+        hits = sorted(
+            (memos.columns[slot].find_hits(condition, columns=True) for slot, condition in asked),
+            key=attrgetter("count"),
+        )
         places = hits[0].read_row_numbers(arrays=True)
         for more in hits[1:]:
             places = more.select_among(places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -171,12 +172,15 @@ def test_intervals(
     def matches(asked: Sequence[SlotValue]) -> list[int]:
         return [index for index, value in enumerate(asked) if holds(value)]
 
+    def matches_column(asked: Column) -> Any:
+        return numpy.array(matches(asked.read_values()), numpy.int64)
+
     column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
     assert column is not None
     expected = matches(values)
     known = [place for place in sorted(others) if place < len(values)]
-    for interval in (Interval(low, high, *opens), None):
-        hits = column.find_hits(Condition("", matches, interval))
+    for interval, columns in ((Interval(low, high, *opens), False), (None, False), (None, True)):
+        hits = column.find_hits(Condition("", matches, matches_column, interval), columns=columns)
         for lists in (True, False):
             assert p.list_ascending(hits.read_row_numbers(arrays=not lists)) == expected
             assert hits.count == len(expected)
@@ -198,7 +202,7 @@ def test_strings(values: list[SlotValue], wanted: set[str], tmp_path_factory: py
     assert column is not None
     listed = tuple(one.encode() for one in wanted)
     for strings in (listed, None):
-        hits = column.find_hits(Condition("", matches, None, strings))
+        hits = column.find_hits(Condition("", matches, lambda _: numpy.empty(0), None, strings), columns=False)
         assert p.list_ascending(hits.read_row_numbers(arrays=False)) == matches(values)
         assert hits.count == len(matches(values))
         assert p.list_rows(hits.select_among(list(range(len(values))))) == matches(values)

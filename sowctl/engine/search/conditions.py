@@ -20,6 +20,7 @@ from sowctl.values.fields import Slot, SlotValue
 if TYPE_CHECKING:
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
+    from sowctl.values.column import Array, Column
 
 
 class IndexCondition(NamedTuple):
@@ -58,11 +59,19 @@ def _build_index_condition(
     def matches(values: Sequence[SlotValue]) -> Sequence[int]:
         return compiled.find_matches(zip(values), environment)
 
+    def matches_column(column: Column) -> Array:
+        from sowctl.expressions.columns.program import ColumnProgram
+        from sowctl.values.batch import ColumnBatch
+
+        mask = ColumnProgram(compiled, extra).evaluate_mask(ColumnBatch([column], column.size), environment)
+        return mask.nonzero()[0]
+
     bounds = find_number_bounds(node)
     # With bounds an index of numbers is searched; without, the condition is asked of the values in the index, of texts
     # once for each different one.
     interval = Interval(*bounds) if bounds is not None else None
-    return IndexCondition(compiled.slots[0], Condition(str(node), matches, interval, list_equal_strings(node)))
+    condition = Condition(str(node), matches, matches_column, interval, list_equal_strings(node))
+    return IndexCondition(compiled.slots[0], condition)
 
 
 def _is_deterministic(node: n.Node, extra: Mapping[str, Function]) -> bool:

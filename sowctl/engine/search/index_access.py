@@ -21,6 +21,7 @@ from sowctl.engine.search.plan import (
     TopicQuery,
     TopicStatistics,
     build_order_slot,
+    is_faster_by_arrays,
     is_faster_by_columns,
     refine_plan,
 )
@@ -217,10 +218,11 @@ def _build_index_access(
 ) -> IndexAccess | None:
     hits: dict[str, Hits] = {}
     counted: list[int | None] = []
+    columns = is_faster_by_arrays(memos.records, lasting=statistics.lasting)
     for slot, condition in plan.asked:
         column = memos.columns.get(slot)
         if column is not None:
-            hits[condition.text] = column.find_hits(condition)
+            hits[condition.text] = column.find_hits(condition, columns=columns)
         counted.append(None if column is None else hits[condition.text].count)
     chosen = refine_plan(plan, IndexCounts(memos.records, counted, memos.columns), question, statistics)
     if chosen.access == SCAN:

@@ -50,6 +50,28 @@ def test_what_the_journal_has_and_the_store_has_not(tmp_path: Path) -> None:
     assert len(_both(lab, "/s = 'x' AND /n < 26", order_by="/n DESC", top_n=5, skip_n=1)) == 5
 
 
+@pytest.mark.parametrize("rows", [1, 1 << 40], ids=["columns", "rows"])
+def test_conditions_without_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Numbers of an index are asked one by one or as a column, and records that changed as they are now."""
+    monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", rows)
+    monkeypatch.setattr(QUERY_LIMITS, "array_min_rows", rows)
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    numbers: list[object] = [0, 5, -3, 2.5, None, 1e300, -0.5, 97, 1 << 53, 12]
+    lab.publish("t", *(message(id=number, n=numbers[number % 10], s=str(number % 3)) for number in range(60)))
+    texts = (
+        "/n % 7 = 5",
+        "NOT /n > 1",
+        "/n * 2 <> 10",
+        "/n IS NULL OR /n < 0",
+        "/n IS NOT NULL AND /s = '1'",
+        "ABS(/n) = 3",
+    )
+    expected = [_both(lab, text) for text in texts]
+    assert list(map(len, expected)) == [12, 24, 48, 18, 18, 6]
+    lab.publish("t", message(id=3, n=5, s="1"), message(id=61, n=-3, s="1"))
+    assert [len(_both(lab, text)) for text in texts] == [13, 25, 48, 19, 20, 7]
+
+
 def test_records_that_cannot_be_read_refuse_with_indexes_too(tmp_path: Path) -> None:
     lab = Lab(tmp_path, config_xml(topic_xml("t", key=None), ("t",)))
     for number in range(20):
