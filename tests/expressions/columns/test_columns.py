@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sowctl.errors import LimitError
 from sowctl.expressions.columns import ColumnProgram
@@ -57,6 +58,26 @@ def test_both_evaluators_agree(node: n.Node, records: list[tuple[Any, ...]]) -> 
     assert mask.dtype == np.bool_
     assert mask.shape == (len(own),)
     assert np.flatnonzero(mask).tolist() == wanted.find_matches(own, ENV)
+
+
+@given(EXPRESSIONS, rows(), st.integers(0, 12), st.lists(st.integers(0, 11), max_size=8))
+@settings(max_examples=examples(100), deadline=None)
+def test_parts_of_batches_and_several_in_one_are_like_their_rows(
+    node: n.Node, records: list[tuple[Any, ...]], cut: int, picks: list[int]
+) -> None:
+    wanted, value = compile_filter(str(node)), compile_value(str(node))
+    places = [pick % len(records) for pick in picks] if records else []
+    for compiled in (wanted, value):
+        own = own_rows(compiled, records)
+        program = ColumnProgram(compiled)
+        whole = ColumnBatch.concatenate([program.build_batch(own[:cut]), program.build_batch(own[cut:])])
+        some = program.build_batch(own).take(np.array(places, np.int64))
+        for batch, expected in ((whole, own), (some, [own[place] for place in places])):
+            if compiled is wanted:
+                assert np.flatnonzero(program.evaluate_mask(batch, ENV)).tolist() == wanted.find_matches(expected, ENV)
+            else:
+                found = program.evaluate_column(batch, ENV).repeat_values(batch.size)
+                assert all(map(same, found, value.compute_values(expected, ENV))), (str(node), found)
 
 
 COLUMNS: dict[str, list[Any]] = {
