@@ -71,14 +71,21 @@ def columns_of(program: Projection, rows: list[Row]) -> dict[Any, Column]:
     return {slot: build_column([row[place] for row in rows]) for place, slot in enumerate(program.slots)}
 
 
-def by_columns(
+def build_batches(
     program: Projection, parts: list[list[Row]], stamps: list[list[tuple[int, int]]]
-) -> dict[GroupKey, GroupState]:
-    groups: dict[GroupKey, GroupState] = {}
+) -> list[ColumnBatch]:
+    batches = []
     for rows, times in zip(parts, stamps, strict=True):
         txids, seconds = (np.array([stamp[place] for stamp in times], np.int64) for place in (0, 1))
         columns = list(columns_of(program, rows).values())
-        add_columns(program, groups, ColumnBatch(columns, len(rows), txids=txids, times=seconds), ENV)
+        batches.append(ColumnBatch(columns, len(rows), txids=txids, times=seconds))
+    return batches
+
+
+def by_columns(program: Projection, batches: list[ColumnBatch]) -> dict[GroupKey, GroupState]:
+    groups: dict[GroupKey, GroupState] = {}
+    for batch in batches:
+        add_columns(program, groups, batch, ENV)
     return groups
 
 
@@ -104,7 +111,9 @@ def drawn(draw: st.DrawFn) -> tuple[tuple[str, str], list[list[Row]], list[list[
 @example((PROJECTIONS[0], [[], [(None,)]], [[], [(1, 1)]]))
 @example((PROJECTIONS[0], [[(Number(1.5, b"1.50"),), (Number(1.5, b"1.5"),)]], [[(1, 1), (2, 2)]]))
 def test_groups_are_those_of_rows(summed: int, case: Any) -> None:
-    """The law of grouping: by rows, on columns, and on columns in parts whose states add up, groups are the same."""
+    """The law of grouping: groups are the same by rows, on columns, on those of all parts in one batch, and on columns
+    in parts whose states add up.
+    """
     text, parts, stamps = case
     program = _compiled(text)
     with pytest.MonkeyPatch.context() as patch:
@@ -113,18 +122,20 @@ def test_groups_are_those_of_rows(summed: int, case: Any) -> None:
 
 
 def _hold(program: Projection, parts: list[list[Row]], stamps: list[list[tuple[int, int]]]) -> None:
-    expected, found = by_rows(program, parts, stamps), by_columns(program, parts, stamps)
-    assert found.keys() == expected.keys()
-    for key, group in expected.items():
-        other = found[key]
-        assert other.stamp == group.stamp
-        assert all(map(equal, other.row, group.row)), (other.row, group.row)
-        assert other.size == group.size
-        assert all(map(equal, program.compute_fields(other, ENV), program.compute_fields(group, ENV)))
+    batches, expected = build_batches(program, parts, stamps), by_rows(program, parts, stamps)
+    for some in (batches, [ColumnBatch.concatenate(batches)]):
+        found = by_columns(program, some)
+        assert found.keys() == expected.keys()
+        for key, group in expected.items():
+            other = found[key]
+            assert other.stamp == group.stamp
+            assert all(map(equal, other.row, group.row)), (other.row, group.row)
+            assert other.size == group.size
+            assert all(map(equal, program.compute_fields(other, ENV), program.compute_fields(group, ENV)))
     retractable = RetractableProjection(program)
     states: dict[GroupKey, RetractableGroup] = {}
-    for number, (rows, times) in enumerate(zip(parts, stamps, strict=True)):
-        for key, state in by_columns(program, [rows], [times]).items():
+    for number, batch in enumerate(batches):
+        for key, state in by_columns(program, [batch]).items():
             state.number_stamps(number)
             made = retractable.build_empty_group()
             made.add_group(state, program, for_good=True)
@@ -143,7 +154,7 @@ def test_many_kinds_of_many_fields_keep_their_groups_apart() -> None:
     places = {slot.path.steps[0].name: place for place, slot in enumerate(program.slots)}
     rows = [tuple(row["abcd".index(name)] for name in sorted(places, key=lambda one: places[one])) for row in rows]
     stamps = [[(n, n) for n in range(len(rows))]]
-    found = by_columns(program, [rows], stamps)
+    found = by_columns(program, build_batches(program, [rows], stamps))
     assert len(found) == 1500
     assert {group.size for group in found.values()} == {2}
     assert found.keys() == by_rows(program, [rows], stamps).keys()
