@@ -6,10 +6,10 @@ reads a journal. Ruled by ``sow-journal(5)``, "Blocks" and "Reading".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -20,8 +20,8 @@ from sowctl.remote.place import Place
 from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
-    from sowctl.journal.columns import Columns, NumpyColumns
-    from sowctl.journal.entries import EntryBatch
+    from sowctl.journal.arrays import EntryArrays
+    from sowctl.journal.entries import DecodedEntries, EntryBatch
 
 
 class Position(Struct, frozen=True):
@@ -167,7 +167,7 @@ class Gap(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """One entry.
+    """One entry; it has the parts that :data:`~sowctl.journal.entries.ENTRY_COLUMNS` names.
 
     ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` the hash of the client name, or None.
     """
@@ -190,7 +190,7 @@ class Entry(Struct, frozen=True):
 
 
 class Block:
-    """One verified block of a complete group; columns and payloads are decompressed when first asked for.
+    """One verified block of a complete group; entries and payloads are decompressed when first asked for.
 
     ``header`` has the facts (group, first and last txid, count, times); ``start`` is the position before the block and
     ``end`` the one behind it. The bytes are held, so a block outlives its file.
@@ -199,9 +199,8 @@ class Block:
     __slots__ = (
         "_arrays",
         "_columns",
+        "_entries",
         "_payloads",
-        "_stored_columns",
-        "_stored_payloads",
         "end",
         "header",
         "map",
@@ -226,11 +225,10 @@ class Block:
         # Both positions follow from header and place: no caller adds offsets by hand.
         self.end = Position(number, offset + header.size, header.last_txid)
         # Held as stored: a block that is kept in memory takes its compressed size until it is used.
-        self._stored_columns = columns
-        self._stored_payloads = payloads
-        self._columns: Columns | None = None
-        self._arrays: NumpyColumns | None = None
-        self._payloads: memoryview | None = None
+        self._columns = columns
+        self._entries: DecodedEntries | None = None
+        self._arrays: EntryArrays | None = None
+        self._payloads = _StoredPayloads(path, offset, header, payloads)
 
     def __len__(self) -> int:
         return self.header.count
@@ -260,152 +258,117 @@ class Block:
         """(hash, client name) by the index that the publisher column uses."""
         return [(row.hash, row.client) for row in self.map.publishers]
 
-    def decode_columns(self) -> Columns:
-        """The columns in plain Python. Raises DamageError ``SOW-JRN-014`` where they contradict header or map."""
-        if self._columns is None:
+    def decode_columns(self) -> DecodedEntries:
+        """The entries by columns. Raises DamageError ``SOW-JRN-014`` where they contradict header or map."""
+        if self._entries is None:
             from sowctl.journal.columns import decompress_part, unpack_columns
 
             header = self.header
             try:
                 # Decompressed when first asked for: a reader that needs only txids, or only counts, pays for neither
                 # part.
-                raw = decompress_part(header.codec, self._stored_columns, header.columns_raw)
-                self._columns = unpack_columns(
+                raw = decompress_part(header.codec, self._columns, header.columns_raw)
+                self._entries = unpack_columns(
                     raw,
-                    header.count,
+                    range(header.first_txid, header.last_txid + 1),
                     header.flags,
                     header.payloads_raw,
-                    len(self.map.topic_rows),
-                    len(self.map.publishers),
+                    self.topic_refs,
+                    self.publishers,
+                    self._payloads.read,
                 )
             except ValueError as error:
-                raise self._contradiction_error(error) from error
-        return self._columns
+                raise _describe_contradiction(self.path, self.start.offset, header, error) from error
+        return self._entries
 
-    def decode_numpy_columns(self) -> NumpyColumns:
+    def decode_numpy_columns(self) -> EntryArrays:
         """The columns as numpy arrays on the same memory. Raises as :meth:`decode_columns`."""
         if self._arrays is None:
-            from sowctl.journal.columns import NumpyColumns
+            from sowctl.journal.arrays import EntryArrays
 
-            self._arrays = NumpyColumns(self.decode_columns())
+            self._arrays = EntryArrays(self.decode_columns())
         return self._arrays
 
     def decompress_payloads(self) -> memoryview:
         """All payloads back to back, decompressed once. Raises DamageError ``SOW-JRN-014``."""
-        if self._payloads is None:
-            from sowctl.journal.columns import decompress_part
-
-            try:
-                self._payloads = decompress_part(self.header.codec, self._stored_payloads, self.header.payloads_raw)
-            except ValueError as error:
-                raise self._contradiction_error(error) from error
-        return self._payloads
+        return self._payloads.read()
 
     def list_payloads(self) -> list[bytes]:
         """One payload per entry."""
-        # One copy of all, then slices: slices of bytes are bytes, which callers hash and compare; slices of a
-        # memoryview are not.
-        raw = bytes(self.decompress_payloads())
-        return [raw[start:end] for start, end in pairwise(accumulate(self.decode_columns().lengths, initial=0))]
-
-    def read_entries(self) -> EntryBatch:
-        """All entries as a batch on the memory of the block; the payloads are cut out."""
-        from sowctl.journal.entries import COLUMN_NAMES, EntryBatch
-
-        columns = self.decode_columns()
-        found = {name: getattr(columns, name) for name in COLUMN_NAMES}
-        return EntryBatch(
-            topic_refs=self.topic_refs, publishers=self.publishers, payloads=self.list_payloads(), **found
-        )
+        return list(self.decode_columns().payloads)
 
     def iter_entries(self) -> Iterator[Entry]:
         """The entries in order."""
-        columns = self.decode_columns()
-        count = self.header.count
-        topic_refs = self.topic_refs
-        # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
-        whom: dict[int, tuple[int | None, str | None]] = {NO_PUBLISHER: (None, None)}
-        whom.update(enumerate(self.publishers))
-        nothing: list[bytes | None] = [None] * count
-        keys, checks = bytes(columns.keys), bytes(columns.checks)
-        rows = zip(
-            range(self.header.first_txid, self.header.last_txid + 1),
-            columns.operations,
-            columns.topic_indexes,
-            range(0, 8 * count, 8),
-            columns.times,
-            columns.expirations,
-            columns.publisher_indexes,
-            columns.sequences,
-            columns.flags,
-            columns.user_keys or nothing,
-            columns.correlation_ids or nothing,
-            columns.logical_topics or nothing,
-            self.list_payloads(),
-            strict=True,
-        )
-        for txid, kind, topic, at, time, expiration, who, sequence, flags, user, correlation, logical, payload in rows:
-            publisher, client = whom[who]
-            yield Entry(
-                txid,
-                kind,
-                topic_refs[topic],
-                keys[at : at + 8],
-                checks[at : at + 8],
-                time,
-                expiration,
-                publisher,
-                client,
-                sequence,
-                flags,
-                user,
-                correlation,
-                logical,
-                payload,
-            )
+        return iterate_entries(self.decode_columns())
 
     def iter_entries_at(self, places: Sequence[int]) -> Iterator[Entry]:
         """The entries at these ascending places, 0 for the first; of the payloads no others are cut out."""
-        columns, first, topic_refs, publishers = (
-            self.decode_columns(),
-            self.first_txid,
-            self.topic_refs,
-            self.publishers,
-        )
-        ends = list(accumulate(columns.lengths, initial=0))
-        payloads = self.decompress_payloads() if places else memoryview(b"")
-        nothing: list[bytes | None] = [None] * self.header.count
-        users, ids = columns.user_keys or nothing, columns.correlation_ids or nothing
-        logical = columns.logical_topics or nothing
-        for place in places:
-            who = columns.publisher_indexes[place]
-            publisher, client = (None, None) if who == NO_PUBLISHER else publishers[who]
-            yield Entry(
-                first + place,
-                columns.operations[place],
-                topic_refs[columns.topic_indexes[place]],
-                bytes(columns.keys[8 * place : 8 * place + 8]),
-                bytes(columns.checks[8 * place : 8 * place + 8]),
-                columns.times[place],
-                columns.expirations[place],
-                publisher,
-                client,
-                columns.sequences[place],
-                columns.flags[place],
-                users[place],
-                ids[place],
-                logical[place],
-                bytes(payloads[ends[place] : ends[place + 1]]),
-            )
+        return iterate_entries(self.decode_columns().take(places))
 
-    def _contradiction_error(self, error: ValueError) -> DamageError:
-        first, last = self.header.first_txid, self.header.last_txid
-        return DamageError(
-            "SOW-JRN-014",
-            f"a block (txids {first} to {last}) is inconsistent: {error}",
-            place=format_block_place(self.path, self.start.offset),
-            hint="report this: it is a bug of the writer, or the file was manipulated; sowctl check shows other damage",
-            offset=self.start.offset,
-            first_txid=first,
-            last_txid=last,
-        )
+
+class _StoredPayloads:
+    """The payloads of a block as it stores them; decompressed once.
+
+    Apart from the block, because its entries read them, too: a block and its entries that held each other would stay in
+    memory until the garbage collector came.
+    """
+
+    __slots__ = ("_header", "_offset", "_path", "_raw", "_stored")
+
+    def __init__(self, path: Place, offset: int, header: BlockHeader, stored: memoryview) -> None:
+        self._path, self._offset, self._header, self._stored = path, offset, header, stored
+        self._raw: memoryview | None = None
+
+    def read(self) -> memoryview:
+        """All payloads back to back. Raises DamageError ``SOW-JRN-014``."""
+        if self._raw is None:
+            from sowctl.journal.columns import decompress_part
+
+            try:
+                self._raw = decompress_part(self._header.codec, self._stored, self._header.payloads_raw)
+            except ValueError as error:
+                raise _describe_contradiction(self._path, self._offset, self._header, error) from error
+        return self._raw
+
+
+def iterate_entries(batch: EntryBatch) -> Iterator[Entry]:
+    """The entries of a batch that has txids, one by one."""
+    from sowctl.identity.keyspace import split_words
+    from sowctl.journal.entries import ENTRY_COLUMNS, TEXT_COLUMNS, WORD_CODE
+
+    if batch.txids is None:
+        raise ValueError("these entries have no txids yet")
+    # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
+    whom: dict[int, tuple[int | None, str | None]] = {NO_PUBLISHER: (None, None), **dict(enumerate(batch.publishers))}
+    publishers = list(map(whom.__getitem__, batch.list_numbers("publisher_indexes")))
+    columns: dict[str, Iterable[Any]] = {
+        "txid": batch.txids,
+        "topic": map(batch.topic_refs.__getitem__, batch.list_numbers("topic_indexes")),
+        "publisher": [number for number, _ in publishers],
+        "client": [client for _, client in publishers],
+        "payload": batch.payloads,
+    }
+    for column in ENTRY_COLUMNS:
+        if column.part:
+            found = getattr(batch, column.name)
+            if column.code == WORD_CODE:
+                found = split_words(found)
+            elif column in TEXT_COLUMNS:
+                found = repeat(None) if found is None else found
+            else:
+                found = batch.list_numbers(column.name)
+            columns[column.part] = found
+    return map(Entry, *[columns[name] for name in Entry.__struct_fields__])
+
+
+def _describe_contradiction(path: Place, offset: int, header: BlockHeader, error: ValueError) -> DamageError:
+    first, last = header.first_txid, header.last_txid
+    return DamageError(
+        "SOW-JRN-014",
+        f"a block (txids {first} to {last}) is inconsistent: {error}",
+        place=format_block_place(path, offset),
+        hint="report this: it is a bug of the writer, or the file was manipulated; sowctl check shows other damage",
+        offset=offset,
+        first_txid=first,
+        last_txid=last,
+    )

@@ -1,28 +1,28 @@
-"""The columns of a block: bytes <-> arrays (``sow-journal(5)``, "Columns"). Used by group, block and check only."""
+"""The columns of a block: bytes <-> entries (``sow-journal(5)``, "Columns"). Used by group, block and check only."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from sowctl.journal.blockcodec import (
     CODEC_NONE,
     CODEC_ZSTD,
     MAX_RAW_BYTES,
 )
-from sowctl.journal.entries import FIXED_COLUMNS, TEXT_COLUMNS
+from sowctl.journal.entries import FIXED_COLUMNS, TEXT_COLUMNS, WORD_CODE, EntryBatch, PackedPayloads
 from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.limits import JOURNAL_LIMITS
 
 if TYPE_CHECKING:
-    import numpy
     import zstandard
+
+    from sowctl.journal.entries import DecodedEntries
+    from sowctl.values.topicref import TopicRef
 
     Ints = memoryview[int]
 else:
@@ -30,14 +30,13 @@ else:
 
 _WORD_BYTES = 16
 """Bytes per entry of the words, which stand before the numbers."""
-_NUMBER_COLUMNS = [(column.name, column.code) for column in FIXED_COLUMNS if column.code != "8s"]
+_NUMBER_COLUMNS = [(column.name, column.code) for column in FIXED_COLUMNS if column.code != WORD_CODE]
 _STARTS = accumulate((array(code).itemsize for _, code in _NUMBER_COLUMNS), initial=_WORD_BYTES)
 _COLUMN_SPANS = [
     (name, start, start + array(code).itemsize, code)
     for (name, code), start in zip(_NUMBER_COLUMNS, _STARTS, strict=False)
 ]
 """Of each column of numbers: its name, the bytes per entry before it and up to its end, its type code."""
-_TYPE_CODES = dict(_NUMBER_COLUMNS)
 ENTRY_SIZE = _COLUMN_SPANS[-1][2]
 """Bytes of the fixed columns per entry."""
 _IS_LITTLE_ENDIAN = sys.byteorder == "little"
@@ -45,70 +44,6 @@ _IS_LITTLE_ENDIAN = sys.byteorder == "little"
 assert array("q").itemsize == 8
 assert array("I").itemsize == 4
 assert array("H").itemsize == 2
-
-
-class Columns(Struct, frozen=True):
-    """The columns of one block, one value per entry.
-
-    ``keys`` and ``checks`` are 8 bytes each, back to back; the others are indexable sequences of numbers.
-    ``topic_indexes`` and ``publisher_indexes`` count in the block's lists, publisher 65535 is none. The three texts
-    are None where no entry of the block has one, else a list with None for an entry that has none (an empty text is
-    ``b""``).
-    """
-
-    keys: memoryview
-    checks: memoryview
-    times: Ints
-    expirations: Ints
-    sequences: Ints
-    lengths: Ints
-    topic_indexes: Ints
-    publisher_indexes: Ints
-    flags: Ints
-    operations: Ints
-    user_keys: list[bytes | None] | None
-    correlation_ids: list[bytes | None] | None
-    logical_topics: list[bytes | None] | None
-
-
-class NumpyColumns:
-    """As :class:`Columns`, as numpy arrays on the same memory (read-only); ``keys`` and ``checks`` are ``>u8``.
-
-    Each is made when it is first asked for: of a thousand entries an array costs as much as looking at all of them.
-    """
-
-    keys: numpy.ndarray[Any, Any]
-    checks: numpy.ndarray[Any, Any]
-    times: numpy.ndarray[Any, Any]
-    expirations: numpy.ndarray[Any, Any]
-    sequences: numpy.ndarray[Any, Any]
-    lengths: numpy.ndarray[Any, Any]
-    topic_indexes: numpy.ndarray[Any, Any]
-    publisher_indexes: numpy.ndarray[Any, Any]
-    flags: numpy.ndarray[Any, Any]
-    operations: numpy.ndarray[Any, Any]
-    user_keys: list[bytes | None] | None
-    correlation_ids: list[bytes | None] | None
-    logical_topics: list[bytes | None] | None
-
-    def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-
-    def __getattr__(self, name: str) -> Any:
-        # While one is copied it has no columns yet: asking for them would come back here without an end.
-        if name == "_columns":
-            raise AttributeError(name)
-        import numpy
-
-        # Python asks here only for what is not there yet. frombuffer shares the memory of the block; as the memory is
-        # read-only, so are the arrays.
-        found = getattr(self._columns, name)
-        if name in _TYPE_CODES:
-            found = numpy.frombuffer(found, dtype=_TYPE_CODES[name])
-        elif name in ("keys", "checks"):
-            found = numpy.frombuffer(found, dtype=">u8")
-        setattr(self, name, found)
-        return found
 
 
 def encode_little_endian(values: array[int]) -> bytes:
@@ -191,20 +126,28 @@ def _read_text_column(raw: memoryview, start: int, flags: Ints, bit: int) -> tup
 
 
 def unpack_columns(
-    raw: memoryview, count: int, block_flags: int, payloads: int, topic_count: int, publisher_count: int
-) -> Columns:
-    """Read the columns of ``count`` entries from decompressed bytes.
+    raw: memoryview,
+    txids: range,
+    block_flags: int,
+    payload_bytes: int,
+    topic_refs: list[TopicRef],
+    publishers: list[tuple[int, str]],
+    read_payloads: Callable[[], memoryview],
+) -> DecodedEntries:
+    """Read the columns of the entries with these txids from decompressed bytes.
 
-    ``payloads`` is the size of all payloads; ``topic_count`` and ``publisher_count`` say how many the map lists.
-    Indexes and lengths have to fit them. Raises ValueError for columns that do not.
+    ``payload_bytes`` is the size of all payloads, which ``read_payloads`` gives; ``topic_refs`` and ``publishers`` are
+    those of the map. Indexes and lengths have to fit them. Raises ValueError for columns that do not.
     """
+    count, topic_count, publisher_count = len(txids), len(topic_refs), len(publishers)
     # Everything that later code indexes with is compared here once with what the block lists: behind this function
     # topics, publishers and lengths are known to be in range.
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     # Views of one piece of memory: on a little-endian machine no column is copied.
     parts = {name: view_numbers(raw[start * count : end * count], code) for name, start, end, code in _COLUMN_SPANS}
-    if sum(parts["lengths"]) != payloads:
+    lengths = parts.pop("lengths")
+    if sum(lengths) != payload_bytes:
         raise ValueError("the payload lengths do not add up")
     # Most blocks have one topic and no publisher: then all indexes are the same bytes, which are compared as such.
     indexes = parts["topic_indexes"]
@@ -225,7 +168,9 @@ def unpack_columns(
     if end != len(raw):
         raise ValueError("bytes after the columns")
     # Keys and check words stay bytes: they are compared and looked up, and never calculated with.
-    return Columns(raw[: 8 * count], raw[8 * count : 16 * count], **found)
+    keys, checks = raw[: 8 * count], raw[8 * count : 16 * count]
+    payloads = PackedPayloads(lengths, (read_payloads,))
+    return EntryBatch(topic_refs, payloads, keys, checks, publishers=publishers, txids=txids, **found)
 
 
 class _Zstd(threading.local):

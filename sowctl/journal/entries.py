@@ -1,17 +1,20 @@
 """A batch of entries by columns, and the table of an entry's columns (``sow-journal(5)``, "Columns").
 
 Whatever writes entries makes an :class:`EntryBatch`: publishing, deleting, queues, bulk commits, a change of keys. The
-journal appends it, and the stored values of records are made of it (:mod:`sowctl.engine.fold.blocks`). What is done
-with a batch as a whole goes by :data:`ENTRY_COLUMNS`: a new field of an entry is one more row there and one more field
-of :class:`EntryBatch`. A batch of one costs little: no array is made before the journal encodes it, and no numpy.
+journal appends it, and a block that is read is one again, with columns on the block's memory. The stored values of
+records are made of it (:mod:`sowctl.engine.fold.blocks`). What is done with a batch as a whole goes by
+:data:`ENTRY_COLUMNS`: a new field of an entry is one more row there and one more field of :class:`EntryBatch` and of
+:class:`~sowctl.journal.block.Entry`. A batch of one costs little: no array is made before the journal encodes it, and
+no numpy. What computes with numpy looks at the columns of a batch through :mod:`sowctl.journal.arrays`.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,64 +24,128 @@ from sowctl.journal.blockcodec import CORRELATION_IDS_FLAG, LOGICAL_TOPICS_FLAG,
 from sowctl.journal.format import DELETE, HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER, PUBLISH
 from sowctl.structs import DescribedStruct
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sowctl.values.topicref import TopicRef
-
 T = TypeVar("T", bound=Hashable)
 Numbers: TypeAlias = Sequence[int] | int
 """A number for each entry, or one for all."""
 Texts: TypeAlias = Sequence[bytes | None] | None
 """An optional text for each entry; None where no entry has one."""
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import typing_extensions
+
+    from sowctl.values.topicref import TopicRef
+
+    N = typing_extensions.TypeVar("N", bound=Numbers, default=Numbers, covariant=True)
+    W = typing_extensions.TypeVar("W", bound=Words, default=Words, covariant=True)
+    DecodedEntries: TypeAlias = "EntryBatch[memoryview[int], memoryview]"
+    """The entries of a block: columns on its memory, a number for each entry, payloads cut out when asked for."""
+else:
+    N, W = TypeVar("N"), TypeVar("W")
+
+WORD_CODE = "8s"
+"""Stands for words in the place of the type code of a number."""
+
 
 class EntryColumn(Struct, frozen=True):
     """A column of entries, as a batch has it and as a block stores it.
 
     ``code`` is the type of a number, as :mod:`array` has it, ``8s`` for words (SOW keys and check words), empty for an
-    optional text; ``flag`` marks the entries that have this text, and ``block_flag`` the blocks. ``part`` is the text's
-    name in a stored record. ``of_deletions``: a deletion may have this text, too.
+    optional text. ``part`` is the name of one entry's value, in an :class:`~sowctl.journal.block.Entry` and a stored
+    record; empty where these have something else in its place. ``flag`` marks the entries that have this text, and
+    ``block_flag`` the blocks. ``of_deletions``: a deletion may have this text, too.
     """
 
     name: str
     code: str
+    part: str = ""
     flag: int = 0
     block_flag: int = 0
-    part: str = ""
     of_deletions: bool = False
 
 
 # Wide columns come first: each begins at a multiple of its own width, so that numbers are read in place without a copy.
 ENTRY_COLUMNS = (
-    EntryColumn("keys", "8s"),
-    EntryColumn("checks", "8s"),
-    EntryColumn("times", "q"),
-    EntryColumn("expirations", "q"),
-    EntryColumn("sequences", "Q"),
+    EntryColumn("keys", WORD_CODE, "key"),
+    EntryColumn("checks", WORD_CODE, "check"),
+    EntryColumn("times", "q", "time"),
+    EntryColumn("expirations", "q", "expiration"),
+    EntryColumn("sequences", "Q", "sequence"),
     EntryColumn("lengths", "I"),
     EntryColumn("topic_indexes", "H"),
     EntryColumn("publisher_indexes", "H"),
-    EntryColumn("flags", "H"),
-    EntryColumn("operations", "B"),
-    EntryColumn("user_keys", "", HAS_USER_KEY, USER_KEYS_FLAG, "user_key"),
-    EntryColumn("correlation_ids", "", HAS_CORRELATION_ID, CORRELATION_IDS_FLAG, "correlation_id"),
-    EntryColumn("logical_topics", "", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG, "logical_topic", of_deletions=True),
+    EntryColumn("flags", "H", "flags"),
+    EntryColumn("operations", "B", "operation"),
+    EntryColumn("user_keys", "", "user_key", HAS_USER_KEY, USER_KEYS_FLAG),
+    EntryColumn("correlation_ids", "", "correlation_id", HAS_CORRELATION_ID, CORRELATION_IDS_FLAG),
+    EntryColumn("logical_topics", "", "logical_topic", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG, of_deletions=True),
 )
 """All columns but the payloads, in the order in which a block stores them. ``lengths`` are those of the payloads."""
 TEXT_COLUMNS = tuple(column for column in ENTRY_COLUMNS if not column.code)
 FIXED_COLUMNS = ENTRY_COLUMNS[: -len(TEXT_COLUMNS)]
 TEXT_NAMES = tuple(one.name for one in TEXT_COLUMNS)
 _WORDS = ("keys", "checks")
-_NUMBERS = tuple(one.name for one in FIXED_COLUMNS if one.name not in (*_WORDS, "lengths"))
-_OTHERS = _NUMBERS + TEXT_NAMES
+_NUMBERS = {one.name: one.code for one in FIXED_COLUMNS if one.name not in (*_WORDS, "lengths")}
+_OTHERS = (*_NUMBERS, *TEXT_NAMES)
 COLUMN_NAMES = _WORDS + _OTHERS
 """Of the columns that a batch has: all but the lengths."""
-_read_others = attrgetter(*_OTHERS)
+_VARYING = (*_OTHERS, "txids")
+_read_varying = attrgetter(*_VARYING)
 _read_texts = attrgetter(*TEXT_NAMES)
 
 
-class EntryBatch(DescribedStruct):
+class PackedPayloads(Sequence[bytes]):
+    """Payloads that lie end to end in the bytes of some ``sources``: nothing is read or cut out before it is asked for.
+
+    ``lengths`` has the length of each. Reading raises what the sources raise.
+    """
+
+    __slots__ = ("lengths", "sources")
+
+    def __init__(self, lengths: Sequence[int], sources: Sequence[Callable[[], memoryview]]) -> None:
+        self.lengths = lengths
+        self.sources = sources
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.take(range(len(self.lengths))))
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes]: ...
+
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+        if isinstance(place, slice):
+            return self.take(range(len(self.lengths))[place])
+        return self.take((range(len(self.lengths))[place],))[0]
+
+    def take(self, places: Sequence[int]) -> list[bytes]:
+        """The payloads at these places."""
+        if not places:
+            return []
+        raw = self._join_parts()
+        ends = list(accumulate(self.lengths, initial=0))
+        if isinstance(places, range) and places.step == 1:
+            return [raw[start:end] for start, end in pairwise(ends[places.start : places.stop + 1])]
+        return [raw[ends[place] : ends[place + 1]] for place in places]
+
+    def read_parts(self) -> list[memoryview]:
+        """The bytes of each source."""
+        return [read() for read in self.sources]
+
+    def _join_parts(self) -> bytes:
+        # Slices of bytes are bytes, which callers hash and compare; slices of a memoryview are not.
+        parts = self.read_parts()
+        whole = parts[0].obj if len(parts) == 1 else None
+        return whole if type(whole) is bytes and len(whole) == len(parts[0]) else b"".join(parts)
+
+
+class EntryBatch(DescribedStruct, Generic[N, W]):
     """Entries in their order, by columns. What is left out is the same for all of them: a publish without publisher,
     sequence number, expiration, flags and texts.
 
@@ -86,25 +153,26 @@ class EntryBatch(DescribedStruct):
     ``keys`` and ``checks`` are as :mod:`sowctl.identity.keys` makes them; ``times`` and ``expirations`` (0 = never) in
     microseconds since 1970 UTC; a sequence of 0 is none. ``flags`` are ``format.INSERTED_FLAG`` and ``UNKEYED_FLAG``:
     those of texts are set where texts are. ``stored``: what :func:`~sowctl.journal.group.compress_payloads` makes of
-    ``payloads``, where that has been done.
+    ``payloads``, where that has been done. ``txids`` are there once the journal has given them.
     """
 
     topic_refs: list[TopicRef]
-    payloads: list[bytes]
-    keys: Words
-    checks: Words
-    times: Numbers
-    expirations: Numbers = 0
-    flags: Numbers = 0
-    operations: Numbers = PUBLISH
-    topic_indexes: Numbers = 0
+    payloads: Sequence[bytes]
+    keys: W
+    checks: W
+    times: N
+    expirations: N = 0  # type: ignore[assignment]  # these defaults are Numbers, which N is where they are used
+    flags: N = 0  # type: ignore[assignment]
+    operations: N = PUBLISH  # type: ignore[assignment]
+    topic_indexes: N = 0  # type: ignore[assignment]
     publishers: list[tuple[int, str]] = field(default_factory=list)
-    publisher_indexes: Numbers = NO_PUBLISHER
-    sequences: Numbers = 0
+    publisher_indexes: N = NO_PUBLISHER  # type: ignore[assignment]
+    sequences: N = 0  # type: ignore[assignment]
     user_keys: Texts = None
     correlation_ids: Texts = None
     logical_topics: Texts = None
     stored: list[bytes] | None = None
+    txids: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.payloads)
@@ -114,6 +182,12 @@ class EntryBatch(DescribedStruct):
         """The columns of optional texts, in the order of the table."""
         found: tuple[Texts, ...] = _read_texts(self)
         return found
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """The lengths of the payloads. Raises OverflowError for one that no block can have."""
+        payloads = self.payloads
+        return payloads.lengths if isinstance(payloads, PackedPayloads) else array("I", list(map(len, payloads)))
 
     @property
     def last_time(self) -> int:
@@ -174,7 +248,7 @@ class EntryBatch(DescribedStruct):
             return self
         found: dict[str, Any] = {name: column[start:stop] for name, column in self._list_varying()}
         for name in _WORDS:
-            words = getattr(self, name)
+            words: Words = getattr(self, name)
             found[name] = words[start:stop] if isinstance(words, list) else words[8 * start : 8 * stop]
         return replace(self, payloads=self.payloads[start:stop], stored=None, **found)
 
@@ -182,12 +256,14 @@ class EntryBatch(DescribedStruct):
         """The entries at ``indexes``, in the order of these."""
         pick = _build_picker(indexes)
         found: dict[str, Any] = {name: pick(column) for name, column in self._list_varying()}
-        found |= {name: pick(split_words(getattr(self, name))) for name in _WORDS}
-        return replace(self, payloads=pick(self.payloads), stored=None, **found)
+        found |= {name: _take_words(getattr(self, name), indexes, pick) for name in _WORDS}
+        payloads = self.payloads
+        found["payloads"] = payloads.take(indexes) if isinstance(payloads, PackedPayloads) else pick(payloads)
+        return replace(self, stored=None, **found)
 
     def _list_varying(self) -> list[tuple[str, Any]]:
-        """The columns of numbers and texts that are not the same for all entries."""
-        columns = zip(_OTHERS, _read_others(self), strict=True)
+        """The columns of numbers, texts and txids that are not the same for all entries."""
+        columns = zip(_VARYING, _read_varying(self), strict=True)
         return [(name, column) for name, column in columns if not (column is None or isinstance(column, int))]
 
 
@@ -201,10 +277,11 @@ def concatenate_batches(batches: Sequence[EntryBatch]) -> EntryBatch:
     topic_refs, columns["topic_indexes"] = _share_list([(one.topic_refs, one.topic_indexes) for one in batches])
     publishers, columns["publisher_indexes"] = _share_list([(one.publishers, one.publisher_indexes) for one in batches])
     found: dict[str, Any] = {name: _join_words(columns[name]) for name in _WORDS}
-    found |= {name: _join_numbers(columns[name], counts) for name in _NUMBERS}
+    found |= {name: _join_numbers(columns[name], code, counts) for name, code in _NUMBERS.items()}
     found |= {name: _join_texts(columns[name], counts) for name in TEXT_NAMES}
-    payloads = [payload for batch in batches for payload in batch.payloads]
-    return EntryBatch(topic_refs=topic_refs, publishers=publishers, payloads=payloads, **found)
+    payloads = _join_payloads([batch.payloads for batch in batches])
+    txids = _join_txids([batch.txids for batch in batches])
+    return EntryBatch(topic_refs=topic_refs, publishers=publishers, payloads=payloads, txids=txids, **found)
 
 
 def interleave_batches(
@@ -241,15 +318,53 @@ def _build_picker(indexes: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]
     return lambda column: list(pick(column))
 
 
+def _take_words(words: Words, indexes: Sequence[int], pick: Callable[[Sequence[Any]], list[Any]]) -> list[bytes]:
+    if isinstance(words, list) or 4 * len(indexes) > len(words) // 8:
+        return pick(split_words(words))
+    # Of a few words, cutting out all of them would be most of the work.
+    return [bytes(words[8 * index : 8 * index + 8]) for index in indexes]
+
+
 def _join_words(columns: Sequence[Words]) -> Words:
     if any(isinstance(words, list) for words in columns):
         return [word for words in columns for word in split_words(words)]
     return b"".join(map(join_words, columns))
 
 
-def _join_numbers(columns: Sequence[Numbers], counts: Sequence[int]) -> Numbers:
+def _join_payloads(columns: Sequence[Sequence[bytes]]) -> Sequence[bytes]:
+    packed = [payloads for payloads in columns if isinstance(payloads, PackedPayloads)]
+    if len(packed) == len(columns) and (lengths := _join_buffers([one.lengths for one in packed], "I")) is not None:
+        return PackedPayloads(lengths, [source for one in packed for source in one.sources])
+    return [payload for payloads in columns for payload in payloads]
+
+
+def _join_txids(columns: Sequence[Sequence[int] | None]) -> Sequence[int] | None:
+    listed = [column for column in columns if column is not None]
+    if len(listed) < len(columns):
+        return None
+    ranges = [column for column in listed if isinstance(column, range)]
+    # Blocks that follow each other are the usual case.
+    if len(ranges) == len(listed) and all(one.stop == two.start for one, two in pairwise(ranges)):
+        return range(ranges[0].start, ranges[-1].stop)
+    return [txid for column in listed for txid in column]
+
+
+def _join_buffers(columns: Sequence[Numbers], code: str) -> memoryview[int] | None:
+    """Columns of decoded blocks as one of the same type; None where others are among them."""
+    views = [column for column in columns if isinstance(column, memoryview)]
+    if len(views) < len(columns):
+        return None
+    joined = array(code)
+    for view in views:
+        joined.frombytes(view)
+    return memoryview(joined)
+
+
+def _join_numbers(columns: Sequence[Numbers], code: str, counts: Sequence[int]) -> Numbers:
     if all(isinstance(column, int) and column == columns[0] for column in columns):
         return columns[0]
+    if (joined := _join_buffers(columns, code)) is not None:
+        return joined
     found: list[int] = []
     for column, count in zip(columns, counts, strict=True):
         found += [column] * count if isinstance(column, int) else column
@@ -267,6 +382,9 @@ def _join_texts(columns: Sequence[Texts], counts: Sequence[int]) -> Texts:
 
 def _share_list(batches: Sequence[tuple[list[T], Numbers]]) -> tuple[list[T], list[Numbers]]:
     """One list for the lists of all batches, and the columns that count in it."""
+    # Blocks of one writer often list the same: then the numbers mean the same as they stand.
+    if all(items == batches[0][0] for items, _ in batches):
+        return batches[0][0], [column for _, column in batches]
     places: dict[T, int] = {}
     for items, _ in batches:
         for item in items:
@@ -275,7 +393,9 @@ def _share_list(batches: Sequence[tuple[list[T], Numbers]]) -> tuple[list[T], li
     for items, column in batches:
         known: Mapping[int, int] = {index: places[item] for index, item in enumerate(items)}
         # The index of no publisher is in no list, and stays.
-        columns.append(
-            known.get(column, column) if isinstance(column, int) else [known.get(index, index) for index in column]
-        )
+        if isinstance(column, int):
+            columns.append(known.get(column, column))
+        else:
+            shared = array("H", [known.get(index, index) for index in column])
+            columns.append(memoryview(shared) if isinstance(column, memoryview) else shared)
     return list(places), columns

@@ -7,7 +7,7 @@ Called by :mod:`sowctl.journal.writer`. What is made here has no place yet: the 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -28,7 +28,7 @@ from sowctl.journal.blockcodec import (
     MapTopic,
     pack_block_map,
 )
-from sowctl.journal.entries import FIXED_COLUMNS, TEXT_COLUMNS, EntryBatch, spread_numbers
+from sowctl.journal.entries import FIXED_COLUMNS, TEXT_COLUMNS, WORD_CODE, EntryBatch, spread_numbers
 from sowctl.journal.format import NO_PUBLISHER
 from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.structs import DescribedStruct
@@ -133,7 +133,7 @@ def build_abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
     return EncodedBlock(header, BlockMap((), ()), (b"", b"", b""))
 
 
-def _find_block_bounds(payloads: list[bytes]) -> Iterator[tuple[int, int]]:
+def _find_block_bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Yield the bounds of the blocks, within the limits on entries and bytes of a block."""
     max_entries, max_bytes = JOURNAL_LIMITS.max_block_entries, JOURNAL_LIMITS.max_block_bytes
     count = len(payloads)
@@ -214,7 +214,7 @@ def _encode_columns(batch: EntryBatch, numbers: dict[str, array[int]]) -> tuple[
     parts = []
     for fixed in FIXED_COLUMNS:
         name = fixed.name
-        if fixed.code == "8s":
+        if fixed.code == WORD_CODE:
             parts.append(join_words(getattr(batch, name)))
         else:
             own = numbers[name] if name in numbers else spread_numbers(getattr(batch, name), fixed.code, count)

@@ -15,9 +15,12 @@ from sowctl.journal.blockcodec import (
     MAX_RAW_BYTES,
     USER_KEYS_FLAG,
 )
+from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
+from sowctl.values.topicref import TopicRef
 
 COUNT = 3
+REFS = [TopicRef("a", "json"), TopicRef("b", "json")]
 FLAGS = array("H", [HAS_USER_KEY | HAS_LOGICAL_TOPIC, HAS_CORRELATION_ID, HAS_USER_KEY])
 TEXTS = (
     [b"one", None, b""],
@@ -51,11 +54,16 @@ def packed(**changed: array[int]) -> bytes:
 
 def unpacked(
     raw: bytes, flags: int = ALL, payloads: int = 6, topic_count: int = 2, publisher_count: int = 1
-) -> codec.Columns:
-    return codec.unpack_columns(memoryview(raw), COUNT, flags, payloads, topic_count, publisher_count)
+) -> EntryBatch:
+    refs, publishers = REFS[:topic_count], [(7, "me")][:publisher_count]
+    return codec.unpack_columns(
+        memoryview(raw), range(11, 11 + COUNT), flags, payloads, refs, publishers, lambda: memoryview(b"abcdef")
+    )
 
 
-def check(found: codec.Columns) -> None:
+def check(found: EntryBatch) -> None:
+    assert (len(found), found.txids, found.topic_refs, found.publishers) == (3, range(11, 14), REFS, [(7, "me")])
+    assert list(found.payloads) == [b"ab", b"", b"cdef"] and found.payloads[1:] == [b"", b"cdef"]
     assert bytes(found.keys) == b"k" * 24 and bytes(found.checks) == b"c" * 24
     assert list(found.times) == [5, -6, 7] and list(found.expirations) == [0, 1 << 62, 0]
     assert list(found.sequences) == [1, (1 << 64) - 1, 3] and list(found.lengths) == [2, 0, 4]
@@ -117,7 +125,9 @@ def test_what_is_not_stated_is_not_unpacked() -> None:
 def test_numpy_sees_the_same_numbers() -> None:
     pytest.importorskip("numpy")
     plain = unpacked(packed())
-    arrays = codec.NumpyColumns(plain)
+    from sowctl.journal.arrays import EntryArrays
+
+    arrays = EntryArrays(plain)
     for name in (
         "times",
         "expirations",

@@ -77,7 +77,7 @@ def rows(batch: EntryBatch) -> list[dict[str, object]]:
 
 def test_a_batch_has_the_columns_of_the_table_and_no_others() -> None:
     names = {column.name for column in ENTRY_COLUMNS} - {"lengths"}
-    assert set(EntryBatch.__struct_fields__) == names | {"topic_refs", "publishers", "payloads", "stored"}
+    assert set(EntryBatch.__struct_fields__) == names | {"topic_refs", "publishers", "payloads", "stored", "txids"}
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -9,7 +9,8 @@ import pytest
 
 from sowctl.errors import DamageError, UsageError, VersionError
 from sowctl.journal import format as fmt
-from sowctl.journal.columns import Columns
+from sowctl.journal.block import Entry
+from sowctl.journal.entries import ENTRY_COLUMNS
 from sowctl.store import codec as store_codec
 
 RECORD_FIELDS = {
@@ -30,12 +31,17 @@ RECORD_FIELDS = {
 def test_every_field_of_a_record_has_a_column() -> None:
     fields = set(store_codec.Record.__struct_fields__) - {"value"}
     assert fields == set(RECORD_FIELDS)
-    columns = set(Columns.__struct_fields__) | {"txid", "payloads"}
+    columns = {column.name for column in ENTRY_COLUMNS} | {"txid", "payloads"}
     assert set(RECORD_FIELDS.values()) <= columns
     page = (Path(__file__).parents[2] / "man" / "sow-journal.5").read_text()
     table = page.split("record field", 1)[1].split(".TE", 1)[0]
     listed = {line.split("\t")[0] for line in table.splitlines()[1:] if "\t" in line}
     assert listed == fields
+
+
+def test_an_entry_has_the_parts_of_the_table() -> None:
+    others = {"txid", "topic", "publisher", "client", "payload"}
+    assert set(Entry.__struct_fields__) == {column.part for column in ENTRY_COLUMNS if column.part} | others
 
 
 def resigned(raw: bytes, position: int, value: bytes, crc_at: int) -> bytes:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sowctl.identity.keyspace import Words, read_words, split_words
-from sowctl.journal.entries import TEXT_COLUMNS, TEXT_NAMES, EntryBatch, Texts
+from sowctl.identity.keyspace import Words, split_words
+from sowctl.journal.entries import TEXT_COLUMNS, EntryBatch, Texts
 from sowctl.journal.format import DELETE, NO_PUBLISHER, UNKEYED_FLAG
 from sowctl.store.codec import KEY_SIZE, TOMBSTONE_FLAG, encode_plain_records, encode_record
 
@@ -138,10 +138,11 @@ def read_values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], li
     """Keys and stored values of the entries at these ascending ``places`` of a block, as :func:`read_entry_values`."""
     if not places:
         return [], []
-    first = block.first_txid
     # A block of one topic, whole, is the usual case: its columns are taken as they are.
-    entries = block.read_entries() if len(places) == len(block) else block.read_entries().take(places)
-    return split_words(entries.keys), encode_values(entries, [first + place for place in places])
+    entries: EntryBatch = block.decode_columns()
+    if len(places) < len(block):
+        entries = entries.take(places)
+    return split_words(entries.keys), encode_values(entries)
 
 
 def read_winner_values(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
@@ -155,31 +156,15 @@ def read_winner_values(block: Block, winners: Any) -> tuple[list[bytes], list[by
     low, high = winners.searchsorted(number(first)), winners.searchsorted(number(first + len(block)))
     if low == high:
         return [], []
-    columns = block.decode_numpy_columns()
-    places = (winners[low:high] - number(first)).astype("i8")
-    chosen = places.tolist()
-    keys = read_words(columns.keys[places])
-    # Payloads lie one behind the other, so the sums of their lengths are where they end.
-    ends = columns.lengths.cumsum(dtype="i8")
-    starts = (ends - columns.lengths)[places].tolist()
-    raw = bytes(block.decompress_payloads())
-    texts: dict[str, Any] = {name: getattr(columns, name) for name in TEXT_NAMES}
-    texts = {name: None if one is None else [one[place] for place in chosen] for name, one in texts.items()}
-    entries = EntryBatch(
-        block.topic_refs,
-        [raw[start:end] for start, end in zip(starts, ends[places].tolist(), strict=True)],
-        keys,
-        read_words(columns.checks[places]),
-        columns.times[places].tolist(),
-        columns.expirations[places].tolist(),
-        operations=columns.operations[places].tobytes(),
-        **texts,
-    )
-    return keys, encode_values(entries, winners[low:high].tolist())
+    entries = block.decode_numpy_columns().take((winners[low:high] - number(first)).astype("i8"))
+    return split_words(entries.keys), encode_values(entries)
 
 
-def encode_values(entries: EntryBatch, txids: Sequence[int]) -> list[bytes]:
-    """The stored values of entries under the txids that they got; those of deletions are tombstones."""
+def encode_values(entries: EntryBatch, txids: Sequence[int] | None = None) -> list[bytes]:
+    """The stored values of entries under the txids that they got, else their own; those of deletions are tombstones."""
+    if txids is None:
+        assert entries.txids is not None
+        txids = entries.txids
     keys, checks, operations = split_words(entries.keys), split_words(entries.checks), entries.operations
     times, expirations = entries.list_numbers("times"), entries.list_numbers("expirations")
     deletes = operations == DELETE if isinstance(operations, int) else DELETE in operations

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sowctl.engine.queues.expressions import QueueExpressions
     from sowctl.expressions.environment import Header
     from sowctl.journal.block import Block
-    from sowctl.journal.columns import Columns
+    from sowctl.journal.entries import DecodedEntries
     from sowctl.journal.reader import Journal
     from sowctl.store.queue.rows import StateRows
 
@@ -226,7 +226,7 @@ class Backlog:
                 page.alarm = choose_earlier(page.alarm, expiration)
             at, last = stop, None
 
-    def _compute_expirations(self, columns: Columns, places: Sequence[int]) -> list[int]:
+    def _compute_expirations(self, columns: DecodedEntries, places: Sequence[int]) -> list[int]:
         """The end of each message's time in the queue, 0 for never (``behaviour`` 5.4, ExpirationModel)."""
         model, lifetime = self._queue.expiration_model, self._queue.expiration_us
         found = []

@@ -102,7 +102,7 @@ def _append_group(
         session.journal.append_group(batch, now, pool=pool, meanwhile=pack)
         for part, own, packed in zip(parts, txids, values, strict=True):
             apply_to_memtable(part, own, packed)
-    return batch.payloads, first
+    return list(batch.payloads), first
 
 
 def _write_without_journal(
@@ -122,7 +122,7 @@ def _write_without_journal(
     # The store was opened to sync each commit, so these entries are durable when this returns. Records and the
     # publisher's number change in the one transaction: a repeated run finds both or neither.
     session.stores[part.writer.ref].apply(NO_LINEAGE, part.writer.last_txid, sequences)
-    return part.batch.payloads, first
+    return list(part.batch.payloads), first
 
 
 def build_group(parts: list[TopicEntries], publisher: Publisher | None) -> tuple[EntryBatch, list[Sequence[int]]]:
