@@ -9,59 +9,56 @@ size on a batch is decided so, and what was measured.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sowctl.engine.fold.entry_columns import LatestEntries
 from sowctl.engine.writing.outcome import Status, classify_written, find_unchanged, has_matching_checks
-from sowctl.identity.keys import concatenate_digests
 from sowctl.identity.keyspace import compute_stable_order, read_words
+from sowctl.journal.arrays import EntryArrays
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sowctl.engine.writing.topicwriter import StoreWriter
+    from sowctl.journal.entries import EntryBatch
 
 
 class BatchDecision(NamedTuple):
-    """The outcomes of messages; their keys and check words, 8 bytes each, end to end; the last one of each key."""
+    """The outcomes of messages, and the last one of each key."""
 
     statuses: list[Status]
-    keys: bytes
-    checks: bytes
     latest: LatestEntries
 
 
-def decide_batch(writer: StoreWriter, digests: Sequence[bytes], payloads: list[bytes]) -> BatchDecision | None:
-    """The outcomes of messages in the order of the input; the topic's locks are held.
+def decide_batch(writer: StoreWriter, entries: EntryBatch) -> BatchDecision | None:
+    """The outcomes of messages as ``entries``, publishes in the order of the input; the topic's locks are held.
 
     None where the key of any message belongs to a record, or to an earlier message, with other key values: then each
     outcome depends on those before it.
     """
-    batch = _BatchColumns(digests, payloads)
-    if not (batch.match_earlier_messages() and batch.match_memtable(writer) and batch.match_stored_records(writer)):
+    met = _MetRecords(entries)
+    if not (met.match_earlier_messages() and met.match_memtable(writer) and met.match_stored_records(writer)):
         return None
-    statuses = classify_written(batch.meets.tolist(), batch.same.tolist())
-    latest = LatestEntries(batch.distinct, batch.last)
-    return BatchDecision(statuses, batch.keys.astype(">u8").tobytes(), batch.checks.tobytes(), latest)
+    return BatchDecision(classify_written(met.meets.tolist(), met.same.tolist()), LatestEntries(met.distinct, met.last))
 
 
-class _BatchColumns:
-    """Messages by columns. ``meets``: there is a record or an earlier message for this one; ``same``: with its payload.
+class _MetRecords:
+    """What the entries of a batch meet. ``meets``: there is a record or an earlier entry of its key; ``same``: with
+    its payload.
 
-    ``distinct`` are the keys in order, each once; ``first`` and ``last`` the places of their first and last messages.
-    Each of the methods returns whether all that it has found have the check words of the messages that meet them.
+    ``distinct`` are the keys in order, each once; ``first`` and ``last`` the places of their first and last entries.
+    Each of the methods returns whether all that it has found have the check words of the entries that meet them.
     """
 
-    def __init__(self, digests: Sequence[bytes], payloads: list[bytes]) -> None:
-        self.payloads = payloads
-        count = len(payloads)
-        raw = np.frombuffer(concatenate_digests(digests), dtype=np.uint64).reshape(count, 2)
+    def __init__(self, entries: EntryBatch) -> None:
+        arrays, count = EntryArrays(entries), len(entries)
+        self.payloads = entries.payloads
         # Keys are numbers, so that they sort as their bytes do; check words are only compared.
-        self.keys: Any = raw[:, 0].byteswap() if sys.byteorder == "little" else raw[:, 0].copy()
-        self.checks: Any = raw[:, 1].copy()
-        self.sizes: Any = np.fromiter(map(len, payloads), dtype=np.int64, count=count)
+        self.keys: Any = arrays.keys.astype(np.uint64)
+        self.checks: Any = arrays.checks.view(np.uint64)
+        self.sizes: Any = arrays.lengths
         self.meets: Any = np.zeros(count, dtype=bool)
         self.same: Any = np.zeros(count, dtype=bool)
         # Messages of one key stand in the order of the input: each meets the one before it.
@@ -102,7 +99,7 @@ class _BatchColumns:
         self.same[places] = find_unchanged(values, [self.payloads[place] for place in places.tolist()])
         return has_matching_checks(read_words(self.checks[places]), values)
 
-    def _match_rows(self, places: Any, others: Any, checks: Any, sizes: Any, payloads: list[bytes]) -> bool:
+    def _match_rows(self, places: Any, others: Any, checks: Any, sizes: Any, payloads: Sequence[bytes]) -> bool:
         """Match messages at ``places``, each with the one of ``others``, in the given columns."""
         if not len(places):
             return True

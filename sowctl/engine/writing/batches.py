@@ -11,11 +11,11 @@ from msgspec import field
 
 from sowctl.engine.writing.limits import WRITING_LIMITS
 from sowctl.errors import SowError
-from sowctl.identity.keys import DigestSequence
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
+    from sowctl.engine.writing.prepare import PreparedMessages
     from sowctl.messages.framing.envelope import Envelope
 
 
@@ -89,18 +89,11 @@ class ListSource:
         return Chunk(payloads, lambda: (numbers, range(start, self._count)), self._count)
 
 
-class ReadAheadColumns(DescribedStruct, frozen=True):
-    """The columns that another process made of a batch: digests, and payloads as blocks of the journal store them."""
-
-    digests: DigestSequence
-    stored: list[bytes]
-
-
 class PublishBatch(DescribedStruct):
     """Messages that are published together. ``refused`` are frames that the framing gave up on; ``last`` is the chunk
     that the batch ends in, and how many of its messages it has taken. ``inputs`` of a batch of several inputs: the
-    index of the first message and of the first refused frame of each, and its name. ``ahead``: what was made of all
-    messages by the process that has read them.
+    index of the first message and of the first refused frame of each, and its name. ``ahead``: digests and stored
+    payloads of all messages, made by the process that has read them.
 
     Places in the input are worked out when they are asked for: most batches never need theirs.
     """
@@ -114,7 +107,7 @@ class PublishBatch(DescribedStruct):
     size: int = 0
     parts: list[tuple[int, Chunk, int]] = field(default_factory=list)
     inputs: list[tuple[int, int, str]] = field(default_factory=list)
-    ahead: ReadAheadColumns | None = None
+    ahead: PreparedMessages | None = None
 
     @property
     def end_offset(self) -> int:

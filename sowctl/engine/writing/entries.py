@@ -31,7 +31,7 @@ from sowctl.engine.writing.outcome import (
     find_identical,
     find_unchanged,
 )
-from sowctl.identity.keys import digest_check, digest_key
+from sowctl.identity.keys import digest_check, digest_key, split_digests
 from sowctl.journal.entries import TEXT_NAMES, EntryBatch
 from sowctl.journal.format import UNKEYED_FLAG
 from sowctl.structs import DescribedStruct
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from sowctl.engine.fold.entry_columns import LatestEntries
     from sowctl.engine.keys.keymaker import ChainKeeper
-    from sowctl.engine.writing.batch_outcomes import BatchDecision
     from sowctl.engine.writing.prepare import PreparedMessages, Preparer
     from sowctl.engine.writing.topicwriter import TopicWriter
     from sowctl.journal.entries import Numbers
@@ -195,9 +194,15 @@ class _EntryBuilder:
         ):
             from sowctl.engine.writing.batch_outcomes import decide_batch
 
-            decided = decide_batch(columned, ready.digests, ready.payloads)
+            stamps = self._list_stamps()
+            batch: EntryBatch = EntryBatch(
+                [writer.ref], ready.payloads, *split_digests(ready.digests), *stamps, stored=ready.stored
+            )
+            decided = decide_batch(columned, batch)
             if decided is not None:
-                return self._build_column_entries(decided), self.refused
+                batch.flags = compute_entry_flags(decided.statuses)
+                written = TopicEntries(writer, batch, ready.places, decided.statuses, latest=decided.latest)
+                return written, self.refused
         # The first eight bytes find the record, the last eight prove that it is this one and no other with an equal
         # key.
         keys = list(map(digest_key, ready.digests))
@@ -231,19 +236,6 @@ class _EntryBuilder:
         ready = self.ready
         extra = [ready.deltas, ready.deletes, self.preparer.enrichment, *(getattr(ready, name) for name in TEXT_NAMES)]
         return len(self.keep) == len(ready.payloads) and all(one is None for one in extra)
-
-    def _build_column_entries(self, decided: BatchDecision) -> TopicEntries:
-        ready, statuses = self.ready, decided.statuses
-        batch = EntryBatch(
-            [self.writer.ref],
-            ready.payloads,
-            decided.keys,
-            decided.checks,
-            *self._list_stamps(),
-            compute_entry_flags(statuses),
-            stored=ready.stored,
-        )
-        return TopicEntries(self.writer, batch, ready.places, statuses, latest=decided.latest)
 
     def build_journal_entries(self, duplicates: Set[int]) -> tuple[TopicEntries, list[Refusal]]:
         """Entries for a topic without records: no message can meet one, and no delta can be merged into one."""

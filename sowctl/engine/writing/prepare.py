@@ -39,7 +39,6 @@ from sowctl.values.times import EPOCH_UNITS, Micros, parse_epoch, parse_instant,
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.engine.writing.batches import ReadAheadColumns
     from sowctl.engine.writing.enrichment import EnrichmentPhase
     from sowctl.messages.framing.envelope import Envelope
 
@@ -129,12 +128,14 @@ class Preparer:
         payloads: Sequence[bytes],
         envelopes: Sequence[Envelope] | None,
         logicals: list[bytes] | None = None,
-        ahead: ReadAheadColumns | None = None,
+        ahead: PreparedMessages | None = None,
     ) -> tuple[PreparedMessages, list[Refusal]]:
         """Good messages and refusals; indexes count in ``payloads``.
 
-        ``logicals``: their logical topics, where those are known already; ``ahead``: what has been made of them already
-        (:meth:`compute_digests`). Raises UsageError ``SOW-ENG-032`` where nothing names them.
+        ``logicals``: their logical topics, where those are known already; ``ahead``: the digests and stored payloads
+        that were made of them already (:meth:`compute_digests`).
+
+        Raises UsageError ``SOW-ENG-032`` where nothing names them.
         """
         refused: dict[int, Refusal] = {}
         given = payloads

@@ -19,7 +19,8 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from sowctl.engine.writing.batches import MessageSource, PublishBatch, ReadAheadColumns
+from sowctl.engine.writing.batches import MessageSource, PublishBatch
+from sowctl.engine.writing.prepare import PreparedMessages
 from sowctl.errors import StorageError
 from sowctl.forked_process import ForkedProcess, ProcessLostError, SendFunction, can_fork, count_processors
 from sowctl.identity.keys import DIGEST_BYTES, DigestSequence
@@ -104,12 +105,12 @@ def _build_read_batch(name: str, facts: _BatchFacts, body: bytes) -> PublishBatc
     count, blank, end, begins, stored, keyed, rest = facts
     at = 4 * count
     sizes = memoryview(body)[:at].cast("I").tolist()
-    ahead = None
+    made = None
     if keyed:
         digests = DigestSequence(body[at : at + DIGEST_BYTES * count])
         at += DIGEST_BYTES * count
         ends = list(accumulate(stored, initial=at))
-        ahead = ReadAheadColumns(digests, [body[start:stop] for start, stop in pairwise(ends)])
+        made = digests, [body[start:stop] for start, stop in pairwise(ends)]
         at = ends[-1]
     payloads = [body[start:stop] for start, stop in pairwise(accumulate(sizes, initial=at))]
     # The bytes come from a fork of this very process.
@@ -118,7 +119,8 @@ def _build_read_batch(name: str, facts: _BatchFacts, body: bytes) -> PublishBatc
         payloads, lambda: places if places is not None else _compute_message_offsets(begins or [], sizes), end
     )
     batch = PublishBatch(name, payloads, None, refused, blank, (chunk, count), sum(sizes), [(0, chunk, 0)])
-    batch.ahead = ahead
+    if made is not None:
+        batch.ahead = PreparedMessages(range(count), payloads, made[0], stored=made[1])
     return batch
 
 
