@@ -19,25 +19,25 @@ _CODES = {column.name: column.code for column in ENTRY_COLUMNS}
 
 
 class EntryArrays:
-    """The columns of ``entries`` by their names in the table: arrays of the types that blocks have, keys and check
+    """The columns of ``batch`` by their names in the table: arrays of the types that blocks have, keys and check
     words ``>u8``; texts as the batch has them.
 
     Arrays on the memory of a block are read-only. Each is made when it is first asked for: of a thousand entries an
     array costs as much as looking at all of them.
     """
 
-    def __init__(self, entries: EntryBatch[Any, Any]) -> None:
-        self.entries = entries
+    def __init__(self, batch: EntryBatch[Any, Any]) -> None:
+        self.batch = batch
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.batch)
 
     def __getattr__(self, name: str) -> Any:
-        # Python asks here only for what is not there yet. While one is copied it has no entries yet: names that are no
+        # Python asks here only for what is not there yet. While one is copied it has no batch yet: names that are no
         # columns end here.
         if name not in _CODES:
             raise AttributeError(name)
-        column = getattr(self.entries, name)
+        column = getattr(self.batch, name)
         if code := _CODES[name]:
             column = self._build_array(column, code)
         setattr(self, name, column)
@@ -47,7 +47,7 @@ class EntryArrays:
         if code == WORD_CODE:
             return np.frombuffer(join_words(column) if isinstance(column, list) else column, dtype=">u8")
         if isinstance(column, int):
-            return np.full(len(self.entries), column, dtype=code)
+            return np.full(len(self.batch), column, dtype=code)
         # Both share the memory of the column; the first is the faster one, for what is of this type by itself.
         if isinstance(column, bytes) or (isinstance(column, memoryview) and column.format == code):
             return np.frombuffer(column, dtype=code)
@@ -56,7 +56,7 @@ class EntryArrays:
     @cached_property
     def txids(self) -> Any:
         """The txid of every entry, int64."""
-        found = self.entries.txids
+        found = self.batch.txids
         return np.arange(found.start, found.stop) if isinstance(found, range) else np.array(found, dtype="i8")
 
     def take(self, places: Any) -> EntryBatch:
@@ -64,12 +64,12 @@ class EntryArrays:
         found: dict[str, Any] = {}
         chosen = places.tolist()
         for name, code in _CODES.items():
-            column = getattr(self.entries, name)
+            column = getattr(self.batch, name)
             if code == WORD_CODE:
                 found[name] = getattr(self, name)[places].tobytes()
             elif not (column is None or isinstance(column, int) or name == "lengths"):
                 found[name] = memoryview(getattr(self, name)[places]) if code else [column[place] for place in chosen]
-        payloads = self.entries.payloads
+        payloads = self.batch.payloads
         taken = payloads.take(chosen) if isinstance(payloads, PackedPayloads) else [payloads[at] for at in chosen]
-        txids = None if self.entries.txids is None else memoryview(self.txids[places])
-        return replace(self.entries, payloads=taken, stored=None, txids=txids, **found)
+        txids = None if self.batch.txids is None else memoryview(self.txids[places])
+        return replace(self.batch, payloads=taken, stored=None, txids=txids, **found)

@@ -356,7 +356,7 @@ def _join_buffers(columns: Sequence[Numbers], code: str) -> memoryview[int] | No
         return None
     joined = array(code)
     for view in views:
-        joined.frombytes(view)
+        joined.frombytes(view.cast("B"))
     return memoryview(joined)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sowctl.arrow.column_passes import MessageBlock, write_columns
-from sowctl.arrow.entries import EntryColumns, build_entry_column
+from sowctl.arrow.entries import build_entry_column, join_blocks
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import ConfigError
 from sowctl.journal.format import PUBLISH
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.tables.statement import StatementNames
+    from sowctl.journal.arrays import EntryArrays
     from sowctl.journal.block import Block
     from sowctl.messages.base import MessageType
     from sowctl.values.topicref import TopicRef
@@ -83,12 +84,12 @@ def read_history_table(
 
     def blocks() -> Iterator[MessageBlock]:
         for entries in _batches(instance, until):
-            topic_refs, places = entries.topic_refs
+            topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
             if ref not in topic_refs:
                 continue
             chosen = (places == topic_refs.index(ref)).nonzero()[0]
             rows = _rows(entries, facts, instance.publisher_id, chosen.tolist())
-            operations, messages = entries.operations, entries.list_messages()
+            operations, messages = entries.operations, list(entries.batch.payloads)
             # A deletion has no message, and so no fields.
             views = [_view(messages[at], kind) if operations[at] == PUBLISH else b"{}" for at in chosen.tolist()]
             if topic.logical_name is not None:
@@ -109,15 +110,15 @@ def iterate_messages(instance: Instance, ref: TopicRef) -> Iterator[list[bytes]]
     """The messages of a topic, its name and message type, as JSON objects, some at a time."""
     kind = instance.find_message_type(ref.message_type)
     for entries in _batches(instance, None):
-        topic_refs, places = entries.topic_refs
+        topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
         if ref not in topic_refs:
             continue
-        operations, messages = entries.operations, entries.list_messages()
+        operations, messages = entries.operations, list(entries.batch.payloads)
         chosen = (places == topic_refs.index(ref)).nonzero()[0].tolist()
         yield [_view(messages[at], kind) for at in chosen if operations[at] == PUBLISH]
 
 
-def _rows(entries: EntryColumns, facts: Sequence[str], owner: int, chosen: list[int]) -> list[dict[str, Any]]:
+def _rows(entries: EntryArrays, facts: Sequence[str], owner: int, chosen: list[int]) -> list[dict[str, Any]]:
     import pyarrow as pa
 
     columns = []
@@ -134,7 +135,7 @@ def _rows(entries: EntryColumns, facts: Sequence[str], owner: int, chosen: list[
     ]
 
 
-def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
+def _batches(instance: Instance, until: int | None) -> Iterator[EntryArrays]:
     """The entries up to a txid, some blocks at a time."""
     if instance.log is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
@@ -145,10 +146,10 @@ def _batches(instance: Instance, until: int | None) -> Iterator[EntryColumns]:
             held.append(block)
             count += len(block)
             if count >= MIN_BATCH_ENTRIES:
-                yield EntryColumns(held)
+                yield join_blocks(held)
                 held, count = [], 0
     if held:
-        yield EntryColumns(held)
+        yield join_blocks(held)
 
 
 def _view(message: bytes, kind: MessageType) -> bytes:
@@ -159,11 +160,11 @@ def _text(message: bytes, kind: MessageType) -> bytes:
     return message if is_own_view(kind) else kind.view(message)
 
 
-def _messages(instance: Instance, entries: EntryColumns) -> pyarrow.Array:
+def _messages(instance: Instance, entries: EntryArrays) -> pyarrow.Array:
     """The messages as JSON; NULL for entries without one."""
     import pyarrow as pa
 
-    topic_refs, places = entries.topic_refs
+    topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
     kinds = []
     for _, name in topic_refs:
         try:
@@ -174,7 +175,7 @@ def _messages(instance: Instance, entries: EntryColumns) -> pyarrow.Array:
     found = [
         _text(message, kinds[place]).decode("utf-8", "replace") if operation == PUBLISH else None
         for message, place, operation in zip(
-            entries.list_messages(), places.tolist(), entries.operations.tolist(), strict=True
+            entries.batch.payloads, places.tolist(), entries.operations.tolist(), strict=True
         )
     ]
     return pa.array(found, pa.string())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from sowctl.arrow import arrays
-from sowctl.arrow.entries import EntryColumns, build_entry_column
+from sowctl.arrow.entries import build_entry_column, join_blocks, read_payload_parts
 from sowctl.arrow.inference import build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.extensions.functions import load_functions
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.arrow.struct_decoder import StructDecoder
+    from sowctl.journal.arrays import EntryArrays
     from sowctl.journal.block import Block
     from sowctl.messages.base import MessageType
     from sowctl.spark.origin import Origin
@@ -111,7 +112,7 @@ class BatchBuilder:
         import numpy as np
         import pyarrow as pa
 
-        entries = EntryColumns([block for block, _ in run])
+        entries = join_blocks([block for block, _ in run])
         mask = None
         if any(chosen is not None for _, chosen in run):
             # Columns are made of whole blocks, without a copy of each entry, and cut by the mask at the end.
@@ -239,18 +240,18 @@ class BatchBuilder:
             # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
             return self._instance.find_message_type("binary")
 
-    def _column(self, name: str, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
+    def _column(self, name: str, entries: EntryArrays, mask: arrays.Numbers | None) -> pyarrow.Array:
         import pyarrow as pa
 
         if is_mark_column(name):
             return pa.nulls(len(entries.txids), pa.string())
         return self._payload(entries, mask) if name == PAYLOAD_COLUMN else build_entry_column(name, entries, self.owner)
 
-    def _payload(self, entries: EntryColumns, mask: arrays.Numbers | None) -> pyarrow.Array:
+    def _payload(self, entries: EntryArrays, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
         if self._decoder is None:
             # A deletion has no message, which is not the same as a message without bytes: NULL tells them apart.
-            return arrays.build_binaries(entries.list_payloads(), entries.lengths, published)
+            return arrays.build_binaries(read_payload_parts(entries), entries.lengths, published)
         if self._strict and mask is not None:
             # inferred types were made for what is asked for; other messages in the blocks need not fit them
             published &= mask
@@ -259,11 +260,11 @@ class BatchBuilder:
         except Misfit as problem:
             raise build_misfit_error(problem, f"entry {entries.txids[problem.row]}", MORE_SAMPLES_HINT) from None
 
-    def _judge_messages(self, entries: EntryColumns, mask: arrays.Numbers | None) -> JudgedBatch:
+    def _judge_messages(self, entries: EntryArrays, mask: arrays.Numbers | None) -> JudgedBatch:
         published = entries.operations == PUBLISH
         # Only what is asked for is judged: other messages in the blocks need not fit.
         asked = published if mask is None else published & mask
-        topic_refs, places = entries.topic_refs
+        topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
         kinds = [self.find_message_type(message_type) for _, message_type in topic_refs]
         kind = kinds[0]
         several = len(set(map(id, kinds))) > 1
@@ -274,12 +275,12 @@ class BatchBuilder:
 
         try:
             if not several and is_own_view(kind) and not entries.lengths[~published].any():
-                found = self.judging.judge_columns(entries.list_payloads(), entries.lengths, published, asked, name)
+                found = self.judging.judge_columns(read_payload_parts(entries), entries.lengths, published, asked, name)
                 if found is not None:
                     return found
                 read = self.judging.judge_rows
             messages = [
-                one if wanted else None for one, wanted in zip(entries.list_messages(), asked.tolist(), strict=True)
+                one if wanted else None for one, wanted in zip(entries.batch.payloads, asked.tolist(), strict=True)
             ]
             if several:
                 # Several types in one block: JSON views are what they have in common.
@@ -291,15 +292,15 @@ class BatchBuilder:
         except Misfit as problem:
             raise build_misfit_error(problem, name(problem.row), MORE_SAMPLES_HINT) from None
 
-    def _structs(self, decoder: StructDecoder, entries: EntryColumns, published: arrays.Numbers) -> pyarrow.Array:
-        topic_refs, places = entries.topic_refs
+    def _structs(self, decoder: StructDecoder, entries: EntryArrays, published: arrays.Numbers) -> pyarrow.Array:
+        topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
         kinds = [self.find_message_type(message_type) for _, message_type in topic_refs]
         same = len(set(map(id, kinds))) == 1
         # One type whose messages are JSON, and no deletion with bytes of its own: the decoder takes the block's bytes
         # as they lie.
         if same and is_own_view(kinds[0]) and not entries.lengths[~published].any():
-            return decoder.decode_packed(entries.list_payloads(), entries.lengths, published)
-        messages: list[Any] = entries.list_messages()
+            return decoder.decode_packed(read_payload_parts(entries), entries.lengths, published)
+        messages: list[Any] = list(entries.batch.payloads)
         if not published.all():
             messages = [one if there else None for one, there in zip(messages, published.tolist(), strict=True)]
         if same:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from sowctl.arrow import arrays
-from sowctl.arrow.entries import EntryColumns, build_entry_column
+from sowctl.arrow.entries import build_entry_column, join_blocks
 from sowctl.arrow.inference import build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.fold.blocks import EntrySpan
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.arrow.struct_decoder import StructDecoder
+    from sowctl.journal.arrays import EntryArrays
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
     from sowctl.spark.reading.bounds import NumberRange
@@ -223,7 +224,7 @@ class _Changes:
         if not wanted.all():
             kinds, entries = kinds[wanted], entries[wanted]
             row_keys, images = list(compress(row_keys, wanted)), list(compress(images, wanted))
-        changes = _Rows(EntryColumns([block]), pa.array(places[entries]), kinds, row_keys, images)
+        changes = _Rows(join_blocks([block]), pa.array(places[entries]), kinds, row_keys, images)
         judged = self._judge_rows(changes) if self._made.judging.needed else None
         found = []
         for name in self._schema.names:
@@ -289,7 +290,7 @@ _TEXTS = {"_user_key": (USER_KEY_FLAG, "user_key"), "_correlation_id": (CORRELAT
 class _Rows(NamedTuple):
     """The rows of a block: the ``entries`` of it, the place of each row's entry, its type, its record if asked for."""
 
-    entries: EntryColumns
+    entries: EntryArrays
     places: pyarrow.Array
     kinds: Any
     keys: list[bytes]
