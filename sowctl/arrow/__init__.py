@@ -12,7 +12,7 @@ The types of the columns made of messages are those of sowctl-spark(7), MESSAGES
 * ``type_checker``: messages that do not fit a declared type, and why.
 * ``arrays``: numbers and bytes of stores and journals as Arrow arrays.
 * ``columns``: columns of slot values as Arrow arrays.
-* ``entries``: several journal blocks joined into one set of columns.
+* ``entries``: journal blocks joined into one batch, and its columns.
 * ``column_passes``: blocks of messages to record batches, in bounded memory, while field types are still being found.
 * ``field_types``: the types of the fields found so far, and messages as columns of these types.
 * ``metadata``: metadata of records as columns.

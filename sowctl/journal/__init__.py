@@ -27,6 +27,7 @@ Reading:
 * ``files``: one file: reading blocks at an offset, searching for blocks.
 * ``decompression``: a compressed file, read at any offset.
 * ``block``: blocks, entries and positions as values.
+* ``arrays``: the columns of a batch of entries as numpy arrays.
 * ``stretch``: the plan that cuts files into parts for several processes.
 * ``check``: a check of all files.
 

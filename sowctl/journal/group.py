@@ -193,12 +193,12 @@ def _build_publisher_map(batch: EntryBatch, sequences: array[int]) -> tuple[list
     return [MapPublisher(*batch.publishers[index], highest[index]) for index in sorted(highest)], column
 
 
-def _encode_columns(batch: EntryBatch, numbers: dict[str, array[int]]) -> tuple[bytes, int]:
+def pack_columns(batch: EntryBatch, numbers: dict[str, array[int]] | None = None) -> tuple[bytes, int]:
     """The columns of a block end to end, and the block flags that say which texts there are.
 
     ``numbers`` are columns that differ from those of the batch: its flags lack those of texts.
     """
-    count = len(batch)
+    count, numbers = len(batch), numbers or {}
     # A block in which no entry has such a text has no column for it, even if another block of the group does.
     texts = [
         (column, some)
@@ -240,7 +240,7 @@ def _draft_block(
         lengths = array("I", list(map(len, payloads)))
     except OverflowError:
         raise _too_large() from None
-    columns, flags = _encode_columns(
+    columns, flags = pack_columns(
         batch,
         {
             "times": times,

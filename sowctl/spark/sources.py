@@ -337,7 +337,7 @@ def _store_query(options: Options) -> StoreQuery:
 
 
 def _write_request(options: Options, *, overwrite: bool, client: str | None = None) -> WriteRequest:
-    from sowctl.engine.bulk.staging import OPERATION_FLAGS, Operation
+    from sowctl.engine.bulk.staging import OPERATIONS, Operation
     from sowctl.engine.options import PublishOptions
     from sowctl.spark.writing.staging import find_staging
     from sowctl.spark.writing.writers import WriteRequest
@@ -350,7 +350,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     origin = find_origin(options)
     operation = options.read_text("operation")
     if operation is not None:
-        operation = options.read_choice("operation", tuple(OPERATION_FLAGS), "publish")
+        operation = options.read_choice("operation", OPERATIONS, "publish")
     skip = options.read_choice("onError", ("abort", "skip"), "abort") == "skip"
     publish = PublishOptions(
         on_error="skip" if skip else "abort",

@@ -19,7 +19,7 @@ from sowctl.engine.bulk import outcomes
 from sowctl.engine.bulk.entries import build_staged_entries
 from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.merge import order_segments, write_rest_deletions
-from sowctl.engine.bulk.segments import SegmentColumns, SegmentInfo, SegmentReader
+from sowctl.engine.bulk.segments import SegmentInfo, SegmentReader, StagedBatch
 from sowctl.engine.fold.apply import apply_last_values, apply_timelines
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, fold_last_per_key, fold_timelines
@@ -170,7 +170,7 @@ class _StagedCommit:
             self.segments += [rest] if rest is not None else []
         count = sum(info.entries for info in self.segments)
         # Decided for the whole run before anything is written: one refused message may stop all of it.
-        self.outcomes = outcomes.decide_run(self._read_columns, self._read_blocks, count, writer, self.now)
+        self.outcomes = outcomes.decide_run(self._read_blocks, count, writer, self.now)
         if self.outcomes.reasons:
             for rejected in self._find_late_refusals():
                 self._report_rejected(rejected)
@@ -207,25 +207,20 @@ class _StagedCommit:
     def _find_late_refusals(self) -> Iterator[Rejected]:
         """The messages that were refused only now, because of what the topic holds."""
         at = 0
-        for columns, texts in self._read_blocks():
-            for place in (self.outcomes.codes[at : at + len(columns)] == outcomes.REFUSED).nonzero()[0].tolist():
+        for batch in self._read_blocks():
+            for place in (self.outcomes.codes[at : at + len(batch)] == outcomes.REFUSED).nonzero()[0].tolist():
                 code, message = self.outcomes.reasons[at + place]
-                source = self._name_source(int(columns.files[place]))
-                yield Rejected(source, 0, int(columns.positions[place]), code, message, texts[place])
-            at += len(columns)
+                number, position = batch.get_order(place)
+                yield Rejected(self._name_source(number), 0, position, code, message, batch.entries.payloads[place])
+            at += len(batch)
 
     def _name_source(self, number: int) -> str:
         return self.sources[number] if number < len(self.sources) else "messages"
 
-    def _read_columns(self) -> Iterator[SegmentColumns]:
+    def _read_blocks(self) -> Iterator[StagedBatch]:
         for info in self.segments:
             with SegmentReader(self.directory, info) as reader:
-                yield from reader.iterate_columns()
-
-    def _read_blocks(self) -> Iterator[tuple[SegmentColumns, list[bytes]]]:
-        for info in self.segments:
-            with SegmentReader(self.directory, info) as reader:
-                yield from reader.iterate_blocks()
+                yield from reader.iterate_batches()
 
     def _build_entries(self, last_time: int) -> Iterator[EntryBatch]:
         """Build the entries to write, block by block; each pass counts anew expired ones and looks how far time got."""

@@ -8,33 +8,26 @@ and ``sowctl-pipeline(1)``, STAGING.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from sowctl.engine.bulk.entries import restore_lifetimes
 from sowctl.engine.bulk.limits import BULK_LIMITS
-from sowctl.engine.bulk.merge import StagedRow, iterate_block_rows, order_segments, write_segment
+from sowctl.engine.bulk.merge import order_segments, write_segment
 from sowctl.engine.bulk.outcomes import assign_block_times
-from sowctl.engine.bulk.segments import (
-    DELETE,
-    DELTA,
-    EXPIRES_AT,
-    HAS_CORRELATION_ID,
-    HAS_LIFETIME,
-    HAS_TIME,
-    OPERATION_MASK,
-    PUBLISH,
-    SegmentInfo,
-    SegmentReader,
-)
+from sowctl.engine.bulk.segments import HAS_TIME, IS_DELTA, SegmentInfo, SegmentReader, StagedBatch
+from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.reports import Rejected
 from sowctl.engine.topics.expiration import is_expired
 from sowctl.engine.writing.delta_merge import enrich_and_merge
-from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, Reason, compute_expiration, describe_too_old
+from sowctl.engine.writing.outcome import Reason, compute_expirations, describe_too_old
 from sowctl.engine.writing.prepare import PreparedMessages
-from sowctl.identity.keyspace import find_part
-from sowctl.store.codec import encode_record
+from sowctl.identity.keyspace import find_parts, split_words
+from sowctl.journal.entries import TEXT_NAMES
+from sowctl.journal.format import DELETE
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
@@ -69,7 +62,9 @@ class RunFinisher:
         # Each bucket has messages of the whole input: their segments overlap, and are merged into input order again.
         return order_segments(self._directory, [info for info in made if info is not None])
 
-    def _finish_bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedRow]:
+    def _finish_bucket(self, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[StagedBatch]:
+        import numpy as np
+
         self._known = {}
         self._over = set()
         # Each bucket walks the whole input for the times: a message's time depends on all messages before it, in any
@@ -77,94 +72,102 @@ class RunFinisher:
         last = self._writer.last_time
         for info in segments:
             with SegmentReader(self._directory, info) as reader:
-                for columns, payloads in reader.iterate_blocks():
-                    times, older = assign_block_times(columns, self._now, last)
-                    last, late = times[-1], set(older)
-                    mine: list[StagedRow] = []
-                    for place, row in enumerate(iterate_block_rows(columns, payloads)):
-                        if find_part(row.key, buckets) != number:
-                            continue
-                        if place in late:
-                            self._refuse_row(row, describe_too_old(times[place]))
-                        else:
-                            mine.append(row._replace(flags=row.flags | HAS_TIME, time=times[place]))
-                    self._look_up_records({row.key for row in mine}.difference(self._known))
-                    # A deletion ends what a delta behind it may be merged with, so messages are finished in stretches
-                    # between deletions.
-                    for deletes, some in groupby(mine, key=_is_deletion_row):
-                        rows = list(some)
-                        yield from self._split_at_deletions(rows) if deletes else self._finish_rows(rows)
+                for batch in reader.iterate_batches():
+                    times, older = assign_block_times(batch, self._now, last)
+                    last = times[-1]
+                    mine = find_parts(batch.arrays.keys.astype(np.uint64), buckets) == number
+                    for place in older:
+                        if mine[place]:
+                            self._refuse_message(batch, place, describe_too_old(times[place]))
+                            mine[place] = False
+                    places = mine.nonzero()[0]
+                    if not len(places):
+                        continue
+                    found = batch.take(places)
+                    found.entries.times = [times[place] for place in places.tolist()]
+                    found.marks = found.marks | HAS_TIME
+                    yield from self._finish_messages(found)
+
+    def _finish_messages(self, batch: StagedBatch) -> Iterator[StagedBatch]:
+        keys = split_words(batch.entries.keys)
+        self._look_up_records(set(keys).difference(self._known))
+        # A deletion ends what a delta behind it may be merged with, so messages are finished in stretches between
+        # deletions.
+        deletes = batch.arrays.operations == DELETE
+        ends = [*((deletes[1:] != deletes[:-1]).nonzero()[0] + 1).tolist(), len(batch)]
+        start = 0
+        for end in ends:
+            part = batch.slice(start, end)
+            if deletes[start]:
+                self._known.update(dict.fromkeys(keys[start:end]))
+                self._over.difference_update(keys[start:end])
+                yield part
+            else:
+                yield self._finish_publishes(part)
+            start = end
 
     def _look_up_records(self, keys: set[bytes]) -> None:
         stored = self._writer.read_live_values(keys, self._now) if keys else {}
         # None is kept, too: a key without a record is looked up once.
         self._known.update((key, stored.get(key)) for key in keys)
 
-    def _refuse_row(self, row: StagedRow, reason: Reason) -> None:
-        name = self._names[row.file] if row.file < len(self._names) else "messages"
-        self.refused.append(Rejected(name, 0, row.position, *reason, row.payload))
+    def _refuse_message(self, batch: StagedBatch, place: int, reason: Reason) -> None:
+        file, position = batch.get_order(place)
+        name = self._names[file] if file < len(self._names) else "messages"
+        self.refused.append(Rejected(name, 0, position, *reason, batch.entries.payloads[place]))
 
-    def _split_at_deletions(self, rows: Iterable[StagedRow]) -> Iterator[StagedRow]:
-        for row in rows:
-            self._known[row.key] = None
-            self._over.discard(row.key)
-            yield row
-
-    def _finish_rows(self, rows: list[StagedRow]) -> Iterator[StagedRow]:
+    def _finish_publishes(self, batch: StagedBatch) -> StagedBatch:
         """Messages that follow one another without a deletion between them."""
-        ready = _prepare_rows(rows)
+        import numpy as np
+
+        keys, times = split_words(batch.entries.keys), batch.entries.list_numbers("times")
+        ready = _prepare_messages(batch)
         # What this run has made of a key stands in for the stored record, as a stored value.
-        stored = {key: value for row in rows if (value := self._known[key := row.key]) is not None}
-        times = [row.time for row in rows]
+        stored = {key: value for key in keys if (value := self._known[key]) is not None}
         # The function of publishing: a bulk load merges and enriches as single messages do.
         gone = enrich_and_merge(
-            self._writer, self._preparer, ready, range(len(rows)), times, stored, self._now, self._over
+            self._writer, self._preparer, ready, range(len(keys)), times, stored, self._now, self._over
         )
         for refusal in gone:
-            self._refuse_row(rows[refusal.index], (refusal.code, refusal.message))
+            self._refuse_message(batch, refusal.index, (refusal.code, refusal.message))
         without = {refusal.index for refusal in gone}
-        correlations = ready.correlation_ids or [None] * len(rows)
-        for place, row in enumerate(rows):
-            if place in without:
-                continue
-            correlation = correlations[place]
+        done = replace(
+            batch,
+            entries=replace(batch.entries, payloads=ready.payloads, correlation_ids=ready.correlation_ids),
             # From here on it is a publish: what is committed needs no record to be merged with.
-            flags = row.flags & ~OPERATION_MASK | PUBLISH | (HAS_CORRELATION_ID if correlation is not None else 0)
-            done = row._replace(flags=flags, payload=ready.payloads[place], correlation_id=correlation)
-            yield done
-            self._remember_record(done)
+            marks=batch.marks & ~np.uint32(IS_DELTA),
+        ).take(np.array([place for place in range(len(keys)) if place not in without], dtype=np.intp))
+        self._remember_records(done)
+        return done
 
-    def _remember_record(self, row: StagedRow) -> None:
-        """Make a finished message the record that the next one of its key meets."""
-        stamp = compute_expiration(row.time, _get_row_lifetime(row), self._preparer.default_lifetime)
-        expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
-        # Without a txid, which is given only when the group is written: nothing in this module looks at it.
-        value = encode_record(row.key, row.check, 0, row.time, stamp, 0, row.payload, row.user_key, row.correlation_id)
-        self._known[row.key] = value
-        # A record that is over by now is none that a delta is merged with (behaviour 11.40), and it still has its key:
-        # within one batch a publish sees it so, and a run is one batch.
-        (self._over.add if expired else self._over.discard)(row.key)
+    def _remember_records(self, batch: StagedBatch) -> None:
+        """Make finished messages the records that the next ones of their keys meet."""
+        times = batch.entries.list_numbers("times")
+        lifetimes = restore_lifetimes(batch.lifetimes, batch.marks)
+        stamps = compute_expirations(times, lifetimes, self._preparer.default_lifetime)
+        keys = split_words(batch.entries.keys)
+        # Without txids, which are given only when the group is written: nothing in this module looks at them.
+        values = encode_values(replace(batch.entries, expirations=stamps), [0] * len(keys))
+        for key, value, stamp in zip(keys, values, stamps, strict=True):
+            self._known[key] = value
+            expired = self._writer.expires and is_expired(self._writer.config.expiration, stamp, self._now)
+            # A record that is over by now is none that a delta is merged with (behaviour 11.40), and it still has its
+            # key: within one batch a publish sees it so, and a run is one batch.
+            (self._over.add if expired else self._over.discard)(key)
 
 
-def _is_deletion_row(row: StagedRow) -> bool:
-    return row.flags & OPERATION_MASK == DELETE
-
-
-def _prepare_rows(rows: Sequence[StagedRow]) -> PreparedMessages:
-    """Return rows as prepared messages."""
-    users, correlations = [row.user_key for row in rows], [row.correlation_id for row in rows]
-    return PreparedMessages(
-        list(range(len(rows))),
-        [row.payload for row in rows],
-        [row.key + row.check for row in rows],
-        lifetimes=[_get_row_lifetime(row) for row in rows],
-        user_keys=users if any(users) else None,
-        correlation_ids=correlations,
-        deltas=[row.flags & OPERATION_MASK == DELTA for row in rows],
+def _prepare_messages(batch: StagedBatch) -> PreparedMessages:
+    """Return staged messages as prepared ones."""
+    entries = batch.entries
+    keys, checks = split_words(entries.keys), split_words(entries.checks)
+    ready = PreparedMessages(
+        list(range(len(batch))),
+        list(entries.payloads),
+        [key + check for key, check in zip(keys, checks, strict=True)],
+        lifetimes=restore_lifetimes(batch.lifetimes, batch.marks),
+        deltas=((batch.marks & IS_DELTA) != 0).tolist(),
     )
-
-
-def _get_row_lifetime(row: StagedRow) -> Lifetime:
-    if row.flags & EXPIRES_AT:
-        return ExpirationInstant(row.lifetime)
-    return row.lifetime if row.flags & HAS_LIFETIME else None
+    for name in TEXT_NAMES:
+        column = getattr(entries, name)
+        setattr(ready, name, None if column is None else list(column))
+    return ready

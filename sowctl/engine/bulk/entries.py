@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcomes, assign_block_times
-from sowctl.engine.bulk.segments import DELETE, EXPIRES_AT, HAS_LIFETIME, OPERATION_MASK, STAGED_TEXTS, SegmentColumns
+from sowctl.engine.bulk.segments import EXPIRES_AT, HAS_LIFETIME, StagedBatch
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, compute_entry_flags, compute_expirations
 from sowctl.journal.entries import EntryBatch
+from sowctl.journal.format import DELETE, PUBLISH
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
 
 
 def build_staged_entries(
-    blocks: Iterable[tuple[SegmentColumns, list[bytes]]],
+    blocks: Iterable[StagedBatch],
     outcomes: Outcomes,
     preparer: Preparer,
     now: int,
@@ -28,65 +31,52 @@ def build_staged_entries(
 ) -> Iterator[EntryBatch]:
     """Build the entries, block by block in input order; ``now`` and ``last_time``, the topic's, in microseconds."""
     at = 0
-    for columns, texts in blocks:
-        codes = outcomes.codes[at : at + len(columns)]
+    for batch in blocks:
+        codes = outcomes.codes[at : at + len(batch)]
         # All messages of the block count for the times, those that are refused too: as where they were decided.
-        times, _ = assign_block_times(columns, now, last_time)
+        times, _ = assign_block_times(batch, now, last_time)
         # A deletion of a key without a record writes no entry: the journal holds what changed something.
         places = ((codes != REFUSED) & (codes != MISSING)).nonzero()[0]
-        owners = columns.checks if outcomes.checks is None else outcomes.checks[at : at + len(columns)]
+        owners = batch.arrays.checks if outcomes.checks is None else outcomes.checks[at : at + len(batch)]
         if len(places):
-            yield _build_block_entries(columns, texts, places, codes, times, owners, preparer)
+            yield _build_block_entries(batch, places, codes, times, owners, preparer)
         # Also past messages that were refused: the times are those by which the outcomes were decided.
-        at, last_time = at + len(columns), times[-1]
+        at, last_time = at + len(batch), times[-1]
 
 
 def _build_block_entries(
-    columns: SegmentColumns,
-    texts: list[bytes],
-    places: Any,
-    codes: Any,
-    all_times: list[int],
-    owners: Any,
-    preparer: Preparer,
+    batch: StagedBatch, places: Any, codes: Any, all_times: list[int], owners: Any, preparer: Preparer
 ) -> EntryBatch:
     """The messages at ``places`` of a block; ``owners`` has the check words of the records that deletions remove."""
     import numpy as np
 
-    chosen = places.tolist()
-    flags = columns.flags[places]
-    gone = ((flags & OPERATION_MASK) == DELETE).tolist()
-    deletes = True in gone
-    checks = columns.checks[places].astype(np.uint64)
-    if deletes:
-        # The entry of a deletion has the check word of the record that it removes, as one that ``sowctl delete``
-        # writes.
-        checks = np.where(gone, owners[places].astype(np.uint64), checks)
-    times = [all_times[place] for place in chosen]
-    statuses = [OUTCOME_NAMES[code] for code in codes[places].tolist()]
-    staged = {name: getattr(columns, name) for name, _ in STAGED_TEXTS}
-    optional: dict[str, Any] = {
-        name: None if column is None else [column[place] for place in chosen] for name, column in staged.items()
-    }
-    entries = EntryBatch(
-        [preparer.topic.ref],
-        [texts[place] for place in chosen],
-        columns.keys[places].tobytes(),
-        checks.astype(">u8").tobytes(),
-        times,
-        compute_expirations(times, _restore_lifetimes(columns.lifetimes[places], flags), preparer.default_lifetime),
-        compute_entry_flags(statuses),
-        **optional,
+    gone = batch.arrays.operations[places] == DELETE
+    times = [all_times[place] for place in places.tolist()]
+    lifetimes = restore_lifetimes(batch.lifetimes[places], batch.marks[places])
+    entries = batch.arrays.take(places)
+    entries = replace(
+        entries,
+        topic_refs=[preparer.topic.ref],
+        times=times,
+        expirations=compute_expirations(times, lifetimes, preparer.default_lifetime),
+        flags=compute_entry_flags([OUTCOME_NAMES[code] for code in codes[places].tolist()]),
+        operations=PUBLISH,
+        topic_indexes=0,
     )
-    return entries.mark_deletions(gone) if deletes else entries
+    if not gone.any():
+        return entries
+    # The entry of a deletion has the check word of the record that it removes, as one that ``sowctl delete`` writes.
+    checks = np.where(gone, owners[places].astype(np.uint64), batch.arrays.checks[places].astype(np.uint64))
+    entries.checks = checks.astype(">u8").tobytes()
+    return entries.mark_deletions(gone.tolist())
 
 
-def _restore_lifetimes(values: Any, flags: Any) -> list[Lifetime] | None:
+def restore_lifetimes(values: Any, marks: Any) -> list[Lifetime] | None:
     """The lifetimes of staged messages as they were before they were staged, None where none has its own."""
     # One test for the block: mostly no message brings a lifetime.
-    if not (flags & (HAS_LIFETIME | EXPIRES_AT)).any():
+    if not (marks & (HAS_LIFETIME | EXPIRES_AT)).any():
         return None
     return [
-        ExpirationInstant(value) if flag & EXPIRES_AT else value if flag & HAS_LIFETIME else None
-        for value, flag in zip(values.tolist(), flags.tolist(), strict=True)
+        ExpirationInstant(value) if mark & EXPIRES_AT else value if mark & HAS_LIFETIME else None
+        for value, mark in zip(values.tolist(), marks.tolist(), strict=True)
     ]

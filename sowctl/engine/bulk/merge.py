@@ -7,22 +7,21 @@ STAGING.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES
 from sowctl.engine.bulk.segments import (
-    DELETE,
-    InputOrder,
-    SegmentColumns,
     SegmentInfo,
     SegmentReader,
-    SegmentRows,
     SegmentWriter,
+    StagedBatch,
+    concatenate_staged,
 )
 from sowctl.identity.keyspace import find_parts
+from sowctl.journal.entries import EntryBatch
+from sowctl.journal.format import DELETE
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.topicwriter import StoreWriter
@@ -30,26 +29,6 @@ if TYPE_CHECKING:
 OVERWRITE_FILE_NUMBER = 0xFFFFFFFF
 """The file number of what an overwrite deletes: behind every file of the input."""
 PART_ROWS = 1000
-
-
-class StagedRow(NamedTuple):
-    """One staged message; the fields of :class:`SegmentRows` in their order."""
-
-    file: int
-    position: int
-    key: bytes
-    check: bytes
-    time: int
-    lifetime: int
-    flags: int
-    user_key: bytes | None
-    correlation_id: bytes | None
-    payload: bytes
-
-    @property
-    def order(self) -> InputOrder:
-        """Its place in the input."""
-        return self.file, self.position
 
 
 def order_segments(directory: Path, segments: Sequence[SegmentInfo]) -> list[SegmentInfo]:
@@ -72,52 +51,45 @@ def _merge_cluster(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
     # The usual case: the segment is taken as it is, without being read.
     if len(cluster) == 1:
         return cluster[0]
-    # Streams are read block by block, so the merge holds a block of each segment.
-    streams = [read_rows(directory, info) for info in cluster]
-    found = write_segment(directory, f"merged-{cluster[0].name}", heapq.merge(*streams, key=lambda row: row.order))
+    streams = [_read_segment(directory, info) for info in cluster]
+    found = write_segment(directory, f"merged-{cluster[0].name}", _merge_streams(streams))
     assert found is not None
     return found
 
 
-def read_rows(directory: Path, info: SegmentInfo) -> Iterator[StagedRow]:
-    """The messages of a segment."""
+def _read_segment(directory: Path, info: SegmentInfo) -> Iterator[StagedBatch]:
     with SegmentReader(directory, info) as reader:
-        for columns, payloads in reader.iterate_blocks():
-            yield from iterate_block_rows(columns, payloads)
+        yield from reader.iterate_batches()
 
 
-def iterate_block_rows(columns: SegmentColumns, payloads: Sequence[bytes]) -> Iterator[StagedRow]:
-    """The messages of a block."""
-    count = len(columns)
-    keys, checks = columns.keys.tobytes(), columns.checks.tobytes()
-    empty: list[bytes | None] = [None] * count
-    yield from map(
-        StagedRow,
-        columns.files.tolist(),
-        columns.positions.tolist(),
-        [keys[at : at + 8] for at in range(0, 8 * count, 8)],
-        [checks[at : at + 8] for at in range(0, 8 * count, 8)],
-        columns.times.tolist(),
-        columns.lifetimes.tolist(),
-        columns.flags.tolist(),
-        columns.user_keys or empty,
-        columns.correlation_ids or empty,
-        payloads,
-    )
+def _merge_streams(streams: Iterable[Iterator[StagedBatch]]) -> Iterator[StagedBatch]:
+    """The messages of streams in the order of the input; a block of each stream is held."""
+    import numpy as np
+
+    held = [(batch, stream) for stream in streams if (batch := next(stream, None)) is not None]
+    while held:
+        # Up to the first end of a block no stream has a message that is not held.
+        bound = min(batch.get_order(-1) for batch, _ in held)
+        counts = [batch.count_until(bound) for batch, _ in held]
+        ready = concatenate_staged(
+            [batch.slice(0, count) for (batch, _), count in zip(held, counts, strict=True) if count]
+        )
+        merged = ready.take(np.lexsort((ready.positions, ready.files)))
+        # Payloads are read by now: the last block of a stream closes its file when the next one is asked for.
+        rest = [
+            (batch.slice(count, len(batch)) if count < len(batch) else next(stream, None), stream)
+            for (batch, stream), count in zip(held, counts, strict=True)
+        ]
+        held = [(batch, stream) for batch, stream in rest if batch is not None]
+        yield merged
 
 
-def write_segment(directory: Path, name: str, rows: Iterator[StagedRow]) -> SegmentInfo | None:
-    """A segment of ``rows``; None where there are none."""
+def write_segment(directory: Path, name: str, batches: Iterator[StagedBatch]) -> SegmentInfo | None:
+    """A segment of ``batches``; None where these have no messages."""
     writer = SegmentWriter(directory, name)
     try:
-        part: list[StagedRow] = []
-        for row in rows:
-            part.append(row)
-            if len(part) == PART_ROWS:
-                writer.add_rows(SegmentRows(*map(list, zip(*part, strict=True))))
-                part = []
-        if part:
-            writer.add_rows(SegmentRows(*map(list, zip(*part, strict=True))))
+        for batch in batches:
+            writer.add_batch(batch)
         # Without a message there is no segment: an empty one would have no order to be merged by.
         if writer.last == (-1, -1):
             writer.discard()
@@ -134,10 +106,11 @@ def write_rest_deletions(
     """A segment that deletes every record of the topic for whose key the run has no message; None if there is none."""
     import numpy as np
 
-    def rest() -> Iterator[StagedRow]:
+    def list_rest() -> Iterator[StagedBatch]:
         count = writer.store.read_meta().records + len(writer.memtable)
         # The topic is scanned once for each bucket; in exchange, memory holds the keys of one bucket only.
         buckets = max(1, -(-(count + sum(info.entries for info in segments)) // BUCKET_ENTRIES))
+        done = 0
         for number in range(buckets):
             kept = np.concatenate(
                 [np.zeros(0, dtype=np.uint64), *_read_bucket_keys(directory, segments, number, buckets)]
@@ -148,15 +121,27 @@ def write_rest_deletions(
                 numbers = np.frombuffer(b"".join(keys), dtype=">u8").astype(np.uint64)
                 mine = find_parts(numbers, buckets) == number
                 # Records whose key the run has a message for are replaced or kept by that message; only the rest goes.
-                gone = mine & ~np.isin(numbers, kept)
-                for place in gone.nonzero()[0].tolist():
+                gone = (mine & ~np.isin(numbers, kept)).nonzero()[0].tolist()
+                nothing = np.zeros(len(gone), dtype=np.int64)
+                yield StagedBatch(
+                    EntryBatch(
+                        [writer.ref],
+                        [b""] * len(gone),
+                        [keys[place] for place in gone],
+                        bytes(8 * len(gone)),
+                        0,
+                        operations=DELETE,
+                    ),
                     # Behind every file of the input, so that these deletions come last, and their txids are the highest
-                    # of the group.
-                    yield StagedRow(OVERWRITE_FILE_NUMBER, 0, keys[place], bytes(8), 0, 0, DELETE, None, None, b"")
+                    # of the group. Numbered as they come: a segment's messages must ascend by file and position.
+                    nothing + OVERWRITE_FILE_NUMBER,
+                    np.arange(done, done + len(gone)),
+                    nothing,
+                    nothing,
+                )
+                done += len(gone)
 
-    # Numbered as they come, bucket after bucket: a segment's rows must ascend by file and position.
-    numbered = (row._replace(position=place) for place, row in enumerate(rest()))
-    return write_segment(directory, "rest.segment", numbered)
+    return write_segment(directory, "rest.segment", list_rest())
 
 
 def _read_bucket_keys(directory: Path, segments: Sequence[SegmentInfo], number: int, buckets: int) -> Iterator[object]:
@@ -165,6 +150,6 @@ def _read_bucket_keys(directory: Path, segments: Sequence[SegmentInfo], number: 
 
     for info in segments:
         with SegmentReader(directory, info) as reader:
-            for columns in reader.iterate_columns():
-                keys = columns.keys.astype(np.uint64)
+            for batch in reader.iterate_batches():
+                keys = batch.arrays.keys.astype(np.uint64)
                 yield keys[find_parts(keys, buckets) == number]

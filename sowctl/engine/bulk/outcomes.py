@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from sowctl.engine.bulk.limits import BULK_LIMITS
-from sowctl.engine.bulk.segments import DELETE, HAS_TIME, OPERATION_MASK, SegmentColumns
+from sowctl.engine.bulk.segments import HAS_TIME, StagedBatch
 from sowctl.engine.writing import outcome
 from sowctl.engine.writing.outcome import Reason, describe_collision, describe_too_old
 from sowctl.identity.keyspace import find_parts, read_words
+from sowctl.journal.format import DELETE
 from sowctl.store.codec import extract_payloads
 from sowctl.structs import DescribedStruct
 
@@ -41,10 +42,8 @@ OUTCOME_NAMES: dict[int, str] = {code: name for name, code in OUTCOME_CODES.item
 BUCKET_ENTRIES = 1 << 21
 """Messages whose columns are held at once: about 100 bytes each while they are sorted."""
 
-ReadColumns = Callable[[], Iterator[SegmentColumns]]
-"""Gives the columns of all segments in the order of the input, once more each time."""
-ReadBlocks = Callable[[], Iterator[tuple[SegmentColumns, list[bytes]]]]
-"""Gives columns and payloads of all segments in the order of the input, once more each time."""
+ReadBlocks = Callable[[], Iterator[StagedBatch]]
+"""Gives the blocks of all segments in the order of the input, once more each time."""
 
 
 class Outcomes(DescribedStruct):
@@ -65,9 +64,7 @@ def build_empty_outcomes() -> Outcomes:
     return Outcomes(np.zeros(0, dtype=np.uint8), None)
 
 
-def decide_run(
-    read: ReadColumns, blocks: ReadBlocks, count: int, writer: TopicWriter, now: int, bucket: int = BUCKET_ENTRIES
-) -> Outcomes:
+def decide_run(read: ReadBlocks, count: int, writer: TopicWriter, now: int, bucket: int = BUCKET_ENTRIES) -> Outcomes:
     """The outcomes of ``count`` messages over what the topic holds at ``now``; the topic's locks are held."""
     import numpy as np
 
@@ -84,7 +81,7 @@ def decide_run(
         # All messages of a key lie in one part, so each part can be decided by itself.
         messages = _read_bucket_messages(read, number, buckets, found)
         _decide_bucket(messages, writer, now, found, _hash_stored_payload)
-        _confirm_unchanged(messages, blocks, writer, now, found)
+        _confirm_unchanged(messages, read, writer, now, found)
     return found
 
 
@@ -94,26 +91,26 @@ def mask_bucket(keys: Any, number: int, buckets: int) -> Any:
     return find_parts(keys, buckets) == number
 
 
-def assign_block_times(columns: SegmentColumns, now: int, last: int) -> tuple[list[int], list[int]]:
+def assign_block_times(batch: StagedBatch, now: int, last: int) -> tuple[list[int], list[int]]:
     """The times of a block's messages, and the indexes of those that are too old, behind the topic's time ``last``."""
     own = None
-    if (columns.flags & HAS_TIME).any():
-        flagged = zip(columns.times.tolist(), columns.flags.tolist(), strict=True)
-        own = [time if flag & HAS_TIME else None for time, flag in flagged]
-    return outcome.assign_times(own, len(columns), now, last)
+    if (batch.marks & HAS_TIME).any():
+        marked = zip(batch.entries.list_numbers("times"), batch.marks.tolist(), strict=True)
+        own = [time if mark & HAS_TIME else None for time, mark in marked]
+    return outcome.assign_times(own, len(batch), now, last)
 
 
-def _refuse_too_old(read: ReadColumns, writer: TopicWriter, now: int, found: Outcomes) -> bool:
+def _refuse_too_old(read: ReadBlocks, writer: TopicWriter, now: int, found: Outcomes) -> bool:
     """Refuse messages whose own time lies before the topic's last one; returns whether there are deletions."""
     at, last, deletes = 0, writer.last_time, False
-    for columns in read():
-        deletes = deletes or bool(((columns.flags & OPERATION_MASK) == DELETE).any())
-        times, older = assign_block_times(columns, now, last)
+    for batch in read():
+        deletes = deletes or bool((batch.arrays.operations == DELETE).any())
+        times, older = assign_block_times(batch, now, last)
         for index in older:
             found.codes[at + index] = REFUSED
             found.reasons[at + index] = describe_too_old(times[index])
         # The topic's time goes on from block to block, as in one long batch.
-        at, last = at + len(columns), times[-1]
+        at, last = at + len(batch), times[-1]
     return deletes
 
 
@@ -136,20 +133,21 @@ class _SortedMessages(DescribedStruct):
         return np.concatenate(([True], self.keys[1:] != self.keys[:-1])).nonzero()[0]
 
 
-def _read_bucket_messages(read: ReadColumns, number: int, buckets: int, found: Outcomes) -> _SortedMessages:
+def _read_bucket_messages(read: ReadBlocks, number: int, buckets: int, found: Outcomes) -> _SortedMessages:
     """The messages of one part of the key space that are not refused yet; their contents are the staged hashes."""
     import numpy as np
 
     parts: list[list[Any]] = [[] for _ in range(5)]
     at = 0
-    for columns in read():
+    for batch in read():
+        columns = batch.arrays
         # A message that is too old is nothing to its key, so those behind it do not meet it.
         chosen = found.codes[at : at + len(columns)] != REFUSED
         keys = columns.keys.astype(np.uint64)
         if buckets > 1:
             chosen &= mask_bucket(keys, number, buckets)
         places = chosen.nonzero()[0]
-        mine = keys, columns.checks, columns.hashes, (columns.flags & OPERATION_MASK) == DELETE
+        mine = keys, columns.checks, batch.hashes, columns.operations == DELETE
         for part, column in zip(parts, mine, strict=False):
             part.append(column[places])
         parts[4].append(places + at)
@@ -239,10 +237,12 @@ def _hash_payloads(blocks: ReadBlocks, places: Any) -> bytes:
     import numpy as np
 
     parts, at = [], 0
-    for columns, texts in blocks():
-        low, high = np.searchsorted(places, (at, at + len(columns))).tolist()
-        parts += [sha256(texts[place - at]).digest() for place in places[low:high].tolist()]
-        at += len(columns)
+    for batch in blocks():
+        low, high = np.searchsorted(places, (at, at + len(batch))).tolist()
+        if low < high:
+            chosen = batch.arrays.take(places[low:high] - at)
+            parts += [sha256(payload).digest() for payload in chosen.payloads]
+        at += len(batch)
     return b"".join(parts)
 
 

@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from msgspec import Struct
 
 from sowctl.directories import make_directories
-from sowctl.engine.bulk.segments import DELETE, DELTA, PUBLISH, SegmentInfo
+from sowctl.engine.bulk.segments import SegmentInfo
 from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import Rejected
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig, TopicConfig
 
 Operation = Literal["publish", "delta", "delete"]
-OPERATION_FLAGS: dict[str, int] = {"publish": PUBLISH, "delete": DELETE, "delta": DELTA}
+OPERATIONS = get_args(Operation)
 _GATE, _LOCK, _RUN = "gate", "lock", "run-"
 
 
@@ -133,7 +133,7 @@ class StagingArea(DescribedStruct):
         now: int | None = None,
     ) -> StagePlan:
         """Build the plan that is sent to the tasks. Raises UsageError for options that do not fit the topic."""
-        if operation not in OPERATION_FLAGS:
+        if operation not in OPERATIONS:
             raise UsageError("SOW-ENG-043", f"unknown operation {operation!r}", hint="use publish, delta or delete")
         require_loadable_topic(self.topic)
         # Tasks run at once and see no other's messages, and a chain depends on the order of all of them.

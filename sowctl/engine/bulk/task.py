@@ -17,24 +17,23 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.engine.bulk.segments import (
-    DELETE,
-    DELTA,
     EXPIRES_AT,
     HAS_LIFETIME,
     HAS_TIME,
-    PUBLISH,
-    STAGED_TEXTS,
+    IS_DELTA,
     SegmentInfo,
-    SegmentRows,
     SegmentWriter,
+    StagedBatch,
 )
-from sowctl.engine.bulk.staging import OPERATION_FLAGS, StagedAttempt, StagePlan, create_own_directory
+from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, create_own_directory
 from sowctl.engine.instance import Instance
 from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.outcome import ExpirationInstant
 from sowctl.engine.writing.prepare import PreparedMessages, Preparer
 from sowctl.engine.writing.rejects import format_reject_line
-from sowctl.identity.keys import digest_check, digest_key, parse_sow_key
+from sowctl.identity.keys import parse_sow_key, split_digests
+from sowctl.journal.entries import TEXT_NAMES, EntryBatch
+from sowctl.journal.format import DELETE, PUBLISH
 from sowctl.remote.place import RemotePath, require_local
 from sowctl.values.fields import Refusal
 
@@ -70,7 +69,6 @@ class StageTask:
         )
         # The preparer of publishing: a message of a bulk load is refused, keyed and timed as a single one.
         self._preparer = Preparer(instance, plan.topic, plan.options)
-        self._operation = OPERATION_FLAGS[plan.operation]
         self._writer: SegmentWriter | None = None
         self._done: list[SegmentInfo] = []
         self._messages = 0
@@ -104,9 +102,7 @@ class StageTask:
             self._refuse_messages(refusals, payloads, positions, source, lines)
             if self.stopped:
                 return
-        codes = None if operations is None else [OPERATION_FLAGS[operations[place]] for place in ready.places]
-        self._deltas = self._deltas or (codes is not None and DELTA in codes)
-        self._stage_rows(self._build_rows(ready, file, positions, codes))
+        self._stage_batch(self._build_batch(ready, file, positions, operations))
 
     def count_blank(self, count: int) -> None:
         """Count empty lines."""
@@ -126,62 +122,64 @@ class StageTask:
     ) -> tuple[PreparedMessages, list[Refusal]]:
         # Only these keys are numbers that a deletion can name without a message; publishers' keys are texts, which are
         # prepared.
-        by_key = self._operation == DELETE and self.plan.topic.key_mode == "fields" and envelopes is not None
+        by_key = self.plan.operation == "delete" and self.plan.topic.key_mode == "fields" and envelopes is not None
         if not by_key or envelopes is None or any(envelope.sow_key is None for envelope in envelopes):
             return self._preparer.prepare(payloads, envelopes)
         return _prepare_deletions([envelope.sow_key or "" for envelope in envelopes])
 
-    def _build_rows(
-        self, ready: PreparedMessages, file: int, positions: Sequence[int], codes: list[int] | None
-    ) -> SegmentRows:
-        count = len(ready.places)
-        flags = [self._operation] * count if codes is None else codes
-        if codes is None and ready.deltas is not None and self._operation == PUBLISH:
-            flags = [DELTA if delta else PUBLISH for delta in ready.deltas]
-            self._deltas = True
-        times, lifetimes = [0] * count, [0] * count
+    def _build_batch(
+        self, ready: PreparedMessages, file: int, positions: Sequence[int], operations: Sequence[str] | None
+    ) -> StagedBatch:
+        import numpy as np
+
+        count, one = len(ready.places), self.plan.operation
+        words = [one] * count if operations is None else [operations[place] for place in ready.places]
+        marks, lifetimes = [IS_DELTA if word == "delta" else 0 for word in words], [0] * count
+        if operations is None and ready.deltas is not None and one == "publish":
+            marks = [IS_DELTA if delta else 0 for delta in ready.deltas]
+        self._deltas = self._deltas or IS_DELTA in marks or (ready.deltas is not None and one == "publish")
+        times = [0] * count
         # Only times of a message's own are staged. Those of the clock are given by the commit, which knows the topic's
         # last time.
         for place, time in enumerate(ready.times or ()):
             if time is not None:
-                flags[place] |= HAS_TIME
+                marks[place] |= HAS_TIME
                 times[place] = time
         for place, lifetime in enumerate(ready.lifetimes or ()):
             if isinstance(lifetime, ExpirationInstant):
-                # An instant and a lifetime share a column; the flag tells them apart.
-                flags[place] |= EXPIRES_AT
+                # An instant and a lifetime share a column; the mark tells them apart.
+                marks[place] |= EXPIRES_AT
                 lifetimes[place] = lifetime.at
             elif lifetime is not None:
-                flags[place] |= HAS_LIFETIME
+                marks[place] |= HAS_LIFETIME
                 lifetimes[place] = lifetime
-        empty: list[bytes | None] = [None] * count
-        texts: dict[str, Any] = {name: getattr(ready, name) or empty for name, _ in STAGED_TEXTS}
-        for name, bit in STAGED_TEXTS:
-            for place, text in enumerate(getattr(ready, name) or ()):
-                if text is not None:
-                    flags[place] |= bit
-        return SegmentRows(
-            [file] * count,
-            [positions[place] for place in ready.places],
-            list(map(digest_key, ready.digests)),
-            list(map(digest_check, ready.digests)),
-            times,
-            lifetimes,
-            flags,
+        texts: dict[str, Any] = {name: getattr(ready, name) for name in TEXT_NAMES}
+        entries: EntryBatch = EntryBatch(
+            [self.plan.topic.ref],
             # A deletion is a key and a time: its payload is not staged.
-            payloads=[b""] * count if codes is None and self._operation == DELETE else ready.payloads,
+            [b""] * count if operations is None and one == "delete" else ready.payloads,
+            *split_digests(ready.digests),
+            times if ready.times is not None else 0,
+            operations=bytes(DELETE if word == "delete" else PUBLISH for word in words),
             **texts,
         )
+        return StagedBatch(
+            entries,
+            np.full(count, file, dtype="u4"),
+            np.array([positions[place] for place in ready.places], dtype="i8"),
+            np.array(lifetimes, dtype="i8"),
+            np.array(marks, dtype="u4"),
+        )
 
-    def _stage_rows(self, rows: SegmentRows) -> None:
-        if not len(rows):
+    def _stage_batch(self, batch: StagedBatch) -> None:
+        if not len(batch):
             return
         # A segment ascends, which lets the commit merge whole segments. Where input comes back, another one begins.
-        if self._writer is not None and (rows.files[0], rows.positions[0]) <= self._writer.last:
+        if self._writer is not None and batch.get_order(0) <= self._writer.last:
             self._close_segment()
         if self._writer is None:
             self._writer = SegmentWriter(self._directory, f"{self.attempt}-{len(self._done)}.segment")
-        self._writer.add_rows(rows)
+        self._writer.add_batch(batch)
 
     def _close_segment(self) -> None:
         if self._writer is not None:

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from sowctl.arrow.message_encoder import find_root
 from sowctl.engine.bulk.commit import RefusalWords, commit_run
 from sowctl.engine.bulk.staging import (
-    OPERATION_FLAGS,
+    OPERATIONS,
     Operation,
     StagedAttempt,
     StagePlan,
@@ -279,7 +279,7 @@ class _Attempt:
             self._stage(fixed or "publish", rows, range(start, self._position))
             return
         for name in dict.fromkeys(rows.operations):
-            if name not in OPERATION_FLAGS:
+            if name not in OPERATIONS:
                 row = start + rows.operations.index(name)
                 raise InputError(
                     "SOW-SPK-032",

@@ -236,7 +236,8 @@ def test_a_damaged_segment_is_noticed_before_anything_is_written(tmp_path: Path)
             for at in (3, 20, 60, len(raw) - 3):
                 path.write_bytes(raw[:at] + bytes((raw[at] ^ 64,)) + raw[at + 1 :])
                 with pytest.raises(DamageError):
-                    list(SegmentReader(area.directory, done.segments[0]).iterate_blocks())
+                    for batch in SegmentReader(area.directory, done.segments[0]).iterate_batches():
+                        list(batch.entries.payloads)
             path.write_bytes(raw[:-3])
             with pytest.raises(DamageError):
                 commit_run(area, plan, [done])
