@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import zlib
 from array import array
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,58 +19,14 @@ from sowctl.journal.columns import decompress_part
 from sowctl.journal.entries import EntryBatch
 from sowctl.journal.group import encode_blocks
 from sowctl.journal.limits import JOURNAL_LIMITS
+from tests.support.blocks import SEED, decode, groups
 from tests.support.examples import examples
 from tests.support.journals import group
-
-SEED = blockcodec.compute_header_seed(b"L" * 16, 3, 999)
-TEXT = st.none() | st.binary(max_size=6)
-
-
-@st.composite
-def groups(draw: st.DrawFn) -> EntryBatch:
-    count = draw(st.integers(1, 12))
-
-    def many(strategy: st.SearchStrategy) -> list:
-        return draw(st.lists(strategy, min_size=count, max_size=count))
-
-    topic_refs = [(f"t{number}", "json") for number in range(draw(st.integers(1, 4)))]
-    publishers = [(number * 7, f"c{number}") for number in range(draw(st.integers(1, 3)))]
-    texts = [draw(st.none() | st.lists(TEXT, min_size=count, max_size=count)) for _ in range(3)]
-    long = st.integers(-(2**63), 2**63 - 1)
-    index_of = st.integers(0, len(topic_refs) - 1)
-    who = st.sampled_from([*range(len(publishers)), fmt.NO_PUBLISHER])
-    return EntryBatch(
-        topic_refs=topic_refs,
-        publishers=publishers,
-        operations=bytes(many(st.sampled_from([fmt.PUBLISH, fmt.DELETE]))),
-        topic_indexes=draw(index_of) if draw(st.booleans()) else many(index_of),
-        keys=draw(st.binary(min_size=8 * count, max_size=8 * count)),
-        checks=draw(st.binary(min_size=8 * count, max_size=8 * count)),
-        times=draw(long) if draw(st.booleans()) else array("q", many(long)),
-        expirations=draw(long) if draw(st.booleans()) else array("q", many(long)),
-        publisher_indexes=draw(who) if draw(st.booleans()) else many(who),
-        sequences=draw(st.just(0) | st.just(array("Q", many(st.integers(0, 2**64 - 1))))),
-        flags=many(st.sampled_from([0, 32])),
-        payloads=many(st.binary(max_size=200)),
-        user_keys=texts[0],
-        correlation_ids=texts[1],
-        logical_topics=texts[2],
-    )
 
 
 def at(column, index: int) -> object:
     """Entry ``index`` of a column that may be one value for all, or absent."""
     return column if column is None or isinstance(column, int) else column[index]
-
-
-def decode(encoded, offset: int = 999) -> Block:
-    header = blockcodec.unpack_block_header(blockcodec.pack_block_header(encoded.header, 5, SEED), SEED, "here")
-    assert header is not None
-    assert header.synced_txid == 5
-    assert encoded.header == replace(header, synced_txid=0, crc=0)
-    names, columns, payloads = encoded.body
-    assert blockcodec.unpack_block_map(names, "here") == encoded.names
-    return Block(Path("f"), 3, offset, header, encoded.names, memoryview(columns), memoryview(payloads))
 
 
 @settings(max_examples=examples(300), deadline=None)

@@ -186,6 +186,45 @@ def test_a_delta_behind_a_record_of_its_run_that_is_over(other: int, update_only
     _say_the_same("few keys", "brief", rounds, update_only=update_only)
 
 
+PLAIN = st.fixed_dictionaries(
+    {"id": st.integers(0, 5), "v": st.sampled_from([None, 1, "x"]), "delta": st.booleans()},
+    optional={
+        "timestamp": st.integers(-3, 3),
+        "expiration": st.sampled_from([0, 100, "later"]),
+        "correlation_id": st.sampled_from(["a", "b"]),
+    },
+)
+"""Messages that neither have expired nor are refused, but for their times: these two things a batch sees as one."""
+
+
+@pytest.mark.parametrize("form", ["plain", "columns"])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.sampled_from(["log", "alone", "past", "kept", "brief", "own"]),
+    st.lists(PLAIN, min_size=1, max_size=8),
+    st.data(),
+)
+def test_a_batch_of_one_says_what_a_batch_of_many_says(
+    form: str, topic: str, messages: list[dict[str, object]], data: st.DataObject
+) -> None:
+    """Its bytes in the journal, what is read of it, the state of the store; and with the blocks cut anywhere."""
+    size = data.draw(st.integers(1, len(messages)))
+    with tempfile.TemporaryDirectory() as place:
+        many, few, one = (make(Path(place) / name) for name in ("many", "few", "one"))
+        lines = [_line(topic, row, many.clock()) for row in messages]
+        with _as(form):
+            told, refused = _live(many, topic, lines, PublishOptions(on_error="skip"))
+            for lab, count in ((few, size), (one, 1)):
+                report, also = _live(lab, topic, lines, PublishOptions(on_error="skip", batch=count))
+                assert {n: getattr(report, n) for n in COUNTS} == {n: getattr(told, n) for n in COUNTS}
+                assert _reasons(also, topic) == _reasons(refused, topic)
+        first, *others = [
+            (_journal(lab), lab.digest(topic), [(r.key, r.value) for r in lab.records(topic)])
+            for lab in (many, few, one)
+        ]
+        assert others == [first, first]
+
+
 def _say_the_same(form: str, topic: str, rounds: list[Round], *, update_only: bool = False) -> None:
     """Publish the rounds to the one instance and commit them to the other, and compare all that both say; then rebuild
     both from their journals.
