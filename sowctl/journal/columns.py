@@ -6,9 +6,11 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from sowctl.identity.keyspace import split_words
 from sowctl.journal.blockcodec import (
     CODEC_NONE,
     CODEC_ZSTD,
@@ -16,7 +18,6 @@ from sowctl.journal.blockcodec import (
 )
 from sowctl.journal.entries import FIXED_COLUMNS, TEXT_COLUMNS, WORD_CODE, EntryBatch, PackedPayloads
 from sowctl.journal.format import NO_PUBLISHER
-from sowctl.journal.limits import JOURNAL_LIMITS
 
 if TYPE_CHECKING:
     import zstandard
@@ -69,11 +70,14 @@ def pack_text_column(texts: Sequence[bytes | None], size: int) -> bytes:
     return b"".join([bytes(-size % 8), encode_little_endian(lengths), *[text for text in texts if text]])
 
 
-def may_match_entries(raw: memoryview, count: int, keys: Sequence[bytes] | None, operations: bytes | None) -> bool:
+def may_match_entries(
+    raw: memoryview, count: int, keys: Sequence[bytes] | AbstractSet[bytes] | None, operations: bytes | None
+) -> bool:
     """Return whether columns of ``count`` entries have one of the ``keys`` and one of the ``operations``.
 
-    None asks for nothing. They may stand at different entries. Nothing is unpacked: of a thousand entries this takes
-    some microseconds. Raises ValueError for columns that are cut short.
+    Keys of a sequence are looked for one by one, in 3 us each, those of a set all at once, in 40 to 80 us. None asks
+    for nothing. They may stand at different entries. Nothing is unpacked. Raises ValueError for columns that are cut
+    short.
     """
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
@@ -85,12 +89,8 @@ def may_match_entries(raw: memoryview, count: int, keys: Sequence[bytes] | None,
     if keys is None:
         return True
     part = raw[: 8 * count].tobytes()
-    if len(keys) > JOURNAL_LIMITS.max_single_lookups:
-        import numpy
-
-        # Compared as they lie in memory: numpy's search does not take numbers of another byte order.
-        wanted = numpy.frombuffer(b"".join(keys), dtype="=u8")
-        return bool(numpy.isin(numpy.frombuffer(part, dtype="=u8"), wanted).any())
+    if isinstance(keys, AbstractSet):
+        return not keys.isdisjoint(split_words(part))
     for key in keys:
         at = part.find(key)
         # The bytes of a key may also stand across two keys that follow each other.

@@ -26,7 +26,7 @@ class JournalLimits(Struct):
     mark_interval_bytes: int = 1 << 20
     """Bytes between two places of a file that the topics file remembers."""
     max_single_lookups: int = 16
-    """Keys that are looked for one by one; more are looked for all at once."""
+    """Keys that a search of the journal looks for one by one; more are looked for all at once."""
     offset_precision_bytes: int = 1 << 20
     """How near to a txid a place in a file is looked for: what is read in vain takes less time than one more look."""
     min_stretch_bytes: int = 1024

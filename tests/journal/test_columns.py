@@ -165,7 +165,9 @@ def test_whether_columns_may_hold_a_key_and_an_operation_is_told_without_unpacki
     # These bytes stand across the first two keys, and are neither.
     assert not codec.may_match_entries(raw, 3, [b"\x00\x01\x01" + bytes(5)], None)
     many = [bytes((n,)) * 8 for n in range(200)]
-    assert not codec.may_match_entries(raw, 3, many[3:90], None)
-    assert codec.may_match_entries(raw, 3, [*many, b"abcdefgh"], None)
+    for form in (list, frozenset):
+        assert not codec.may_match_entries(raw, 3, form(many[3:90]), None)
+        assert codec.may_match_entries(raw, 3, form([*many, b"abcdefgh"]), None)
+        assert not codec.may_match_entries(raw, 3, form([b"\x00\x01\x01" + bytes(5)]), None)
     with pytest.raises(ValueError, match="cut short"):
         codec.may_match_entries(raw[:-1], 3, None, None)

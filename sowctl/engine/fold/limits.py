@@ -54,8 +54,7 @@ class Limits(Struct):
     orders over 500,000 keys, which fit, take 313 MiB of memory, and 1,000,000 distinct ones 345."""
     columned_after: int = 20_000
     """Keys that a session has changed before its batches are decided by columns. To import numpy takes 0.1 s, as much
-    as some ten thousand messages save; for so many keys it is imported in any case, to sort them (``inorder.MANY``).
-    """
+    as some ten thousand messages save."""
     columned: int = 512
     """Messages from which on a batch is decided by columns, and waits as columns. From input to store, a message of
     batches of 256 took 5.7 us with lists and 6.3 with columns, of 512 5.3 and 5.2, of 1,000 5.6 and 4.6, of 4,800 5.6

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import Generic, Protocol, TypeVar
 
 from sowctl.engine.fold.spill import Pairs
@@ -44,35 +44,23 @@ class Layer(Protocol):
         """The newest values of those ``keys``, in order, that changed. Raises as :meth:`read_changes`."""
 
 
-NUMPY_SORT_MIN_CHANGES = 20_000
-"""So many changes are sorted as numbers: of 400,000 in 0.22 s instead of 0.41; importing numpy takes 0.1 s."""
-
-
 def sort_changes(current: Mapping[bytes, bytes | None], size: int) -> Iterator[Changes]:
     """The changes of a dictionary in key order, ``size`` at a time."""
-    yield from _sort_by_key(list(current), list(current.values()), size)
+    # A part at a time: the values lie anywhere in memory, and what is done with them next finds them in the cache.
+    # Numbers of numpy are sorted in half the time, which is 0.3 us of the 5 that a change takes.
+    ordered = sorted(current)
+    for start in range(0, len(ordered), size):
+        keys = ordered[start : start + size]
+        yield keys, list(map(current.__getitem__, keys))
 
 
 def sort_all_changes(changes: Sequence[tuple[bytes, bytes]], size: int) -> Iterator[Pairs]:
     """Yield every change of a list, which is in txid order, in key order, ``size`` at a time; changes of one key keep
     their order."""
-    yield from _sort_by_key([key for key, _ in changes], [value for _, value in changes], size)
-
-
-def _sort_by_key(keys: list[bytes], values: list[Found], size: int) -> Iterator[tuple[list[bytes], list[Found]]]:
-    if len(keys) < NUMPY_SORT_MIN_CHANGES:
-        few = sorted(range(len(keys)), key=keys.__getitem__)
-        for start in range(0, len(few), size):
-            part = few[start : start + size]
-            yield [keys[place] for place in part], [values[place] for place in part]
-        return
-    import numpy as np
-
-    order = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64).argsort(kind="stable")
-    # A part at a time: the values lie anywhere in memory, and what is done with them next finds them in the cache.
-    for start in range(0, len(keys), size):
-        places = order[start : start + size].tolist()
-        yield [keys[place] for place in places], [values[place] for place in places]
+    ordered = sorted(changes, key=itemgetter(0))
+    for start in range(0, len(ordered), size):
+        part = ordered[start : start + size]
+        yield [key for key, _ in part], [value for _, value in part]
 
 
 class MemoryLayer:
@@ -86,11 +74,11 @@ class MemoryLayer:
         self._values: list[bytes | None] = []
         self._all: list[bytes] = []
         if changes is None:
-            for keys, values in sort_changes(current, NUMPY_SORT_MIN_CHANGES):
+            for keys, values in sort_changes(current, max(1, len(current))):
                 self._keys += keys
                 self._values += values
             return
-        for keys, each in sort_all_changes(changes, NUMPY_SORT_MIN_CHANGES):
+        for keys, each in sort_all_changes(changes, max(1, len(changes))):
             self._keys += keys
             self._all += each
         self._values = [None if value[0] & TOMBSTONE_FLAG else value for value in self._all]

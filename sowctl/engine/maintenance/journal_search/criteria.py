@@ -6,11 +6,13 @@ Each question costs more than the one before it, so a block that fails one is no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
 from sowctl.journal.columns import may_match_entries
 from sowctl.journal.format import UNKEYED_FLAG
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -39,11 +41,12 @@ class Criteria(DescribedStruct, frozen=True):
     to_txid: int | None = None
 
     @property
-    def all_keys(self) -> list[bytes] | None:
-        """All keys that an entry may have to have, whatever its topic."""
+    def all_keys(self) -> Sequence[bytes] | AbstractSet[bytes] | None:
+        """All keys that an entry may have to have, whatever its topic; a set where they are looked for all at once."""
         if self.keys is None:
             return None
-        return sorted(self.keys.union(*self.named.values()))
+        keys = self.keys.union(*self.named.values())
+        return keys if len(keys) > JOURNAL_LIMITS.max_single_lookups else sorted(keys)
 
     def matches_header(self, header: BlockHeader) -> bool:
         """Return whether a block with this header can hold such entries. Bounds of txids are the reader's."""
@@ -66,7 +69,7 @@ class Criteria(DescribedStruct, frozen=True):
         """Return whether columns are worth a look of their own, before a block is read whole."""
         return self.keys is not None or self.operations is not None
 
-    def matches_columns(self, ref: BlockRef, keys: Sequence[bytes] | None) -> bool:
+    def matches_columns(self, ref: BlockRef, keys: Sequence[bytes] | AbstractSet[bytes] | None) -> bool:
         """Return whether the columns of a block, some of ``keys`` among them, can be those of such entries.
 
         Raises DamageError ``SOW-JRN-010``.
