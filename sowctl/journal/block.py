@@ -1,4 +1,4 @@
-"""The values that a reader returns: blocks, entries, positions, and reports of damage and tails.
+"""The values that a reader returns: blocks, positions, and reports of damage and tails.
 
 Values without access to files; made by :mod:`sowctl.journal.files`, ``walk`` and ``scan``, used by everything that
 reads a journal. Ruled by ``sow-journal(5)``, "Blocks" and "Reading".
@@ -6,22 +6,21 @@ reads a journal. Ruled by ``sow-journal(5)``, "Blocks" and "Reading".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sowctl.errors import DamageError
 from sowctl.journal.blockcodec import BlockHeader, BlockMap
-from sowctl.journal.format import COMPRESSED_SUFFIXES, NO_PUBLISHER, format_block_place
+from sowctl.journal.format import COMPRESSED_SUFFIXES, format_block_place
 from sowctl.remote.place import Place
 from sowctl.values.topicref import TopicRef
 
 if TYPE_CHECKING:
     from sowctl.journal.arrays import EntryArrays
-    from sowctl.journal.entries import DecodedEntries, EntryBatch
+    from sowctl.journal.entries import DecodedEntries, Entry
 
 
 class Position(Struct, frozen=True):
@@ -166,29 +165,6 @@ class Gap(Struct, frozen=True):
         return f"{format_block_place(self.path, self.offset)}: {self.text}"
 
 
-class Entry(Struct, frozen=True):
-    """One entry; it has the parts that :data:`~sowctl.journal.entries.ENTRY_COLUMNS` names.
-
-    ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` the hash of the client name, or None.
-    """
-
-    txid: int
-    operation: int
-    topic: TopicRef
-    key: bytes
-    check: bytes
-    time: int
-    expiration: int
-    publisher: int | None
-    client: str | None
-    sequence: int
-    flags: int
-    user_key: bytes | None
-    correlation_id: bytes | None
-    logical_topic: bytes | None
-    payload: bytes
-
-
 class Block:
     """One verified block of a complete group; entries and payloads are decompressed when first asked for.
 
@@ -299,11 +275,11 @@ class Block:
 
     def iter_entries(self) -> Iterator[Entry]:
         """The entries in order."""
-        return iterate_entries(self.decode_columns())
+        return self.decode_columns().iterate_entries()
 
     def iter_entries_at(self, places: Sequence[int]) -> Iterator[Entry]:
         """The entries at these ascending places, 0 for the first; of the payloads no others are cut out."""
-        return iterate_entries(self.decode_columns().take(places))
+        return self.decode_columns().take(places).iterate_entries()
 
 
 class _StoredPayloads:
@@ -329,36 +305,6 @@ class _StoredPayloads:
             except ValueError as error:
                 raise _describe_contradiction(self._path, self._offset, self._header, error) from error
         return self._raw
-
-
-def iterate_entries(batch: EntryBatch) -> Iterator[Entry]:
-    """The entries of a batch that has txids, one by one."""
-    from sowctl.identity.keyspace import split_words
-    from sowctl.journal.entries import ENTRY_COLUMNS, TEXT_COLUMNS, WORD_CODE
-
-    if batch.txids is None:
-        raise ValueError("these entries have no txids yet")
-    # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
-    whom: dict[int, tuple[int | None, str | None]] = {NO_PUBLISHER: (None, None), **dict(enumerate(batch.publishers))}
-    publishers = list(map(whom.__getitem__, batch.list_numbers("publisher_indexes")))
-    columns: dict[str, Iterable[Any]] = {
-        "txid": batch.txids,
-        "topic": map(batch.topic_refs.__getitem__, batch.list_numbers("topic_indexes")),
-        "publisher": [number for number, _ in publishers],
-        "client": [client for _, client in publishers],
-        "payload": batch.payloads,
-    }
-    for column in ENTRY_COLUMNS:
-        if column.part:
-            found = getattr(batch, column.name)
-            if column.code == WORD_CODE:
-                found = split_words(found)
-            elif column in TEXT_COLUMNS:
-                found = repeat(None) if found is None else found
-            else:
-                found = batch.list_numbers(column.name)
-            columns[column.part] = found
-    return map(Entry, *[columns[name] for name in Entry.__struct_fields__])
 
 
 def _describe_contradiction(path: Place, offset: int, header: BlockHeader, error: ValueError) -> DamageError:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
+from sowctl.journal.entries import TEXT_BLOCK_FLAGS
 from sowctl.journal.format import (
     BLOCK_VERSION,
     CRC_LAYOUT,
@@ -36,14 +37,11 @@ assert BLOCK_HEADER.size == BLOCK_HEADER_SIZE
 CODEC_NONE = 0
 CODEC_ZSTD = 1
 
-# Bits of a block's flags: two about its group, three that say which text columns it has.
+# Bits of a block's flags besides those that say which text columns it has: two about its group, one that it has none.
 LAST_BLOCK_FLAG = 1
 ABORT_FLAG = 2
-USER_KEYS_FLAG = 4
-CORRELATION_IDS_FLAG = 8
-LOGICAL_TOPICS_FLAG = 16
 GAP_FLAG = 32
-_BLOCK_FLAGS = LAST_BLOCK_FLAG | ABORT_FLAG | USER_KEYS_FLAG | CORRELATION_IDS_FLAG | LOGICAL_TOPICS_FLAG | GAP_FLAG
+_BLOCK_FLAGS = LAST_BLOCK_FLAG | ABORT_FLAG | GAP_FLAG | TEXT_BLOCK_FLAGS
 GAP_VERSION = 2
 """Of blocks that stand for what was cut out; programs that do not know them say that the format is newer."""
 

@@ -3,16 +3,16 @@
 Whatever writes entries makes an :class:`EntryBatch`: publishing, deleting, queues, bulk commits, a change of keys. The
 journal appends it, and a block that is read is one again, with columns on the block's memory. The stored values of
 records are made of it (:mod:`sowctl.engine.fold.blocks`). What is done with a batch as a whole goes by
-:data:`ENTRY_COLUMNS`: a new field of an entry is one more row there and one more field of :class:`EntryBatch` and of
-:class:`~sowctl.journal.block.Entry`. A batch of one costs little: no array is made before the journal encodes it, and
-no numpy. What computes with numpy looks at the columns of a batch through :mod:`sowctl.journal.arrays`.
+:data:`ENTRY_COLUMNS`: a new field of an entry is one more row there and one more field of :class:`EntryBatch` and
+:class:`Entry`. A batch of one costs little: no array is made before the journal encodes it, and no numpy. What computes
+with numpy looks at the columns of a batch through :mod:`sowctl.journal.arrays`.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
@@ -20,8 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.identity.keyspace import Words, join_words, split_words
-from sowctl.journal.blockcodec import CORRELATION_IDS_FLAG, LOGICAL_TOPICS_FLAG, USER_KEYS_FLAG
-from sowctl.journal.format import DELETE, HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER, PUBLISH
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.structs import DescribedStruct
 
 T = TypeVar("T", bound=Hashable)
@@ -31,7 +30,7 @@ Texts: TypeAlias = Sequence[bytes | None] | None
 """An optional text for each entry; None where no entry has one."""
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import typing_extensions
 
@@ -52,7 +51,7 @@ class EntryColumn(Struct, frozen=True):
     """A column of entries, as a batch has it and as a block stores it.
 
     ``code`` is the type of a number, as :mod:`array` has it, ``8s`` for words (SOW keys and check words), empty for an
-    optional text. ``part`` is the name of one entry's value, in an :class:`~sowctl.journal.block.Entry` and a stored
+    optional text. ``part`` is the name of one entry's value, in an :class:`Entry` and a stored
     record; empty where these have something else in its place. ``flag`` marks the entries that have this text, and
     ``block_flag`` the blocks. ``of_deletions``: a deletion may have this text, too.
     """
@@ -65,6 +64,8 @@ class EntryColumn(Struct, frozen=True):
     of_deletions: bool = False
 
 
+HAS_USER_KEY, HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC = 1, 2, 4
+USER_KEYS_FLAG, CORRELATION_IDS_FLAG, LOGICAL_TOPICS_FLAG = 4, 8, 16
 # Wide columns come first: each begins at a multiple of its own width, so that numbers are read in place without a copy.
 ENTRY_COLUMNS = (
     EntryColumn("keys", WORD_CODE, "key"),
@@ -85,6 +86,7 @@ ENTRY_COLUMNS = (
 TEXT_COLUMNS = tuple(column for column in ENTRY_COLUMNS if not column.code)
 FIXED_COLUMNS = ENTRY_COLUMNS[: -len(TEXT_COLUMNS)]
 TEXT_NAMES = tuple(one.name for one in TEXT_COLUMNS)
+TEXT_BLOCK_FLAGS = sum(one.block_flag for one in TEXT_COLUMNS)
 _WORDS = ("keys", "checks")
 _NUMBERS = {one.name: one.code for one in FIXED_COLUMNS if one.name not in (*_WORDS, "lengths")}
 _OTHERS = (*_NUMBERS, *TEXT_NAMES)
@@ -93,6 +95,29 @@ COLUMN_NAMES = _WORDS + _OTHERS
 _VARYING = (*_OTHERS, "txids")
 _read_varying = attrgetter(*_VARYING)
 _read_texts = attrgetter(*TEXT_NAMES)
+
+
+class Entry(Struct, frozen=True):
+    """One entry; it has the parts that :data:`ENTRY_COLUMNS` names.
+
+    ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` the hash of the client name, or None.
+    """
+
+    txid: int
+    operation: int
+    topic: TopicRef
+    key: bytes
+    check: bytes
+    time: int
+    expiration: int
+    publisher: int | None
+    client: str | None
+    sequence: int
+    flags: int
+    user_key: bytes | None
+    correlation_id: bytes | None
+    logical_topic: bytes | None
+    payload: bytes
 
 
 class PackedPayloads(Sequence[bytes]):
@@ -229,6 +254,35 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
             stored=None,
             **found,
         )
+
+    def iterate_entries(self) -> Iterator[Entry]:
+        """The entries one by one. Raises ValueError where they have no txids yet."""
+        if self.txids is None:
+            raise ValueError("these entries have no txids yet")
+        # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
+        whom: dict[int, tuple[int | None, str | None]] = {
+            NO_PUBLISHER: (None, None),
+            **dict(enumerate(self.publishers)),
+        }
+        publishers = list(map(whom.__getitem__, self.list_numbers("publisher_indexes")))
+        columns: dict[str, Iterable[Any]] = {
+            "txid": self.txids,
+            "topic": map(self.topic_refs.__getitem__, self.list_numbers("topic_indexes")),
+            "publisher": [number for number, _ in publishers],
+            "client": [client for _, client in publishers],
+            "payload": self.payloads,
+        }
+        for column in ENTRY_COLUMNS:
+            if column.part:
+                found = getattr(self, column.name)
+                if column.code == WORD_CODE:
+                    found = split_words(found)
+                elif column in TEXT_COLUMNS:
+                    found = repeat(None) if found is None else found
+                else:
+                    found = self.list_numbers(column.name)
+                columns[column.part] = found
+        return map(Entry, *[columns[name] for name in Entry.__struct_fields__])
 
     def check_lengths(self) -> None:
         """Raise ValueError where there are no entries, or columns of different lengths."""

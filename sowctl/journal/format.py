@@ -54,9 +54,7 @@ OPERATIONS = {
 QUEUE_OPERATIONS = frozenset((ACK, EXPIRE, REQUEUE, BEGIN))
 """Entries about a queue: their topic is the queue's name, they are unkeyed, and have no payload."""
 
-HAS_USER_KEY = 1
-HAS_CORRELATION_ID = 2
-HAS_LOGICAL_TOPIC = 4
+# Flags of entries; those that say which texts an entry has stand beside the columns of these (``entries``).
 INSERTED_FLAG = 32
 UNKEYED_FLAG = 64
 """An entry without a SOW key: of a topic without a SOW (key and check word are zeros), or of a queue (they are the two

@@ -10,13 +10,18 @@ from sowctl.journal import columns as codec
 from sowctl.journal.blockcodec import (
     CODEC_NONE,
     CODEC_ZSTD,
-    CORRELATION_IDS_FLAG,
-    LOGICAL_TOPICS_FLAG,
     MAX_RAW_BYTES,
-    USER_KEYS_FLAG,
 )
-from sowctl.journal.entries import EntryBatch
-from sowctl.journal.format import HAS_CORRELATION_ID, HAS_LOGICAL_TOPIC, HAS_USER_KEY, NO_PUBLISHER
+from sowctl.journal.entries import (
+    CORRELATION_IDS_FLAG,
+    HAS_CORRELATION_ID,
+    HAS_LOGICAL_TOPIC,
+    HAS_USER_KEY,
+    LOGICAL_TOPICS_FLAG,
+    USER_KEYS_FLAG,
+    EntryBatch,
+)
+from sowctl.journal.format import NO_PUBLISHER
 from sowctl.values.topicref import TopicRef
 
 COUNT = 3

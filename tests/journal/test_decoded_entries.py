@@ -15,12 +15,13 @@ from sowctl.identity.keyspace import join_words, split_words
 from sowctl.journal import blockcodec
 from sowctl.journal import format as fmt
 from sowctl.journal.arrays import EntryArrays
-from sowctl.journal.block import Block, Entry, iterate_entries
+from sowctl.journal.block import Block
 from sowctl.journal.columns import ENTRY_SIZE
 from sowctl.journal.entries import (
     ENTRY_COLUMNS,
     FIXED_COLUMNS,
     WORD_CODE,
+    Entry,
     EntryBatch,
     concatenate_batches,
 )
@@ -32,7 +33,7 @@ CODECS = st.sampled_from([blockcodec.CODEC_NONE, blockcodec.CODEC_ZSTD])
 
 
 def rows(batch: EntryBatch) -> list[Entry]:
-    return list(iterate_entries(batch))
+    return list(batch.iterate_entries())
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -124,7 +125,7 @@ def test_values_of_one_are_the_values_of_many(one: EntryBatch, codec: int, data:
 def test_entries_without_txids_have_no_rows() -> None:
     batch: EntryBatch = EntryBatch([("a", "json")], [b""], bytes(8), bytes(8), 1, operations=fmt.PUBLISH)
     with pytest.raises(ValueError, match="txids"):
-        iterate_entries(batch)
+        batch.iterate_entries()
 
 
 def test_a_block_is_not_held_by_its_entries() -> None:

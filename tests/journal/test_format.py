@@ -9,8 +9,7 @@ import pytest
 
 from sowctl.errors import DamageError, UsageError, VersionError
 from sowctl.journal import format as fmt
-from sowctl.journal.block import Entry
-from sowctl.journal.entries import ENTRY_COLUMNS
+from sowctl.journal.entries import ENTRY_COLUMNS, Entry
 from sowctl.store import codec as store_codec
 
 RECORD_FIELDS = {

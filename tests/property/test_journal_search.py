@@ -21,7 +21,8 @@ from sowctl.engine.verbs.journal import EntryFilter, dump_entries
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.verbs.upkeep.journal_search import SearchOptions, search_journal
 from sowctl.engine.writing.batches import ListSource
-from sowctl.journal.format import HAS_LOGICAL_TOPIC, OPERATIONS, PUBLISH, UNKEYED_FLAG
+from sowctl.journal.entries import HAS_LOGICAL_TOPIC
+from sowctl.journal.format import OPERATIONS, PUBLISH, UNKEYED_FLAG
 from sowctl.journal.limits import JOURNAL_LIMITS
 from tests.support.examples import examples
 from tests.support.instances import START, Lab, config_xml, message, topic_xml

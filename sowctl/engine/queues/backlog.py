@@ -22,7 +22,7 @@ from sowctl.engine.queues.settlement import (
 )
 from sowctl.engine.search.matcher import evaluate_places, name_entry
 from sowctl.journal.block import Position
-from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
+from sowctl.journal.entries import LOGICAL_TOPICS_FLAG
 from sowctl.journal.format import ACK, BEGIN, PUBLISH, QUEUE_OPERATIONS, REQUEUE
 from sowctl.store.queue.page import BARRIER, PAGE_MESSAGES, READY
 from sowctl.store.queue.values import Barrier

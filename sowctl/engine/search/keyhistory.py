@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import Expiration, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
-    from sowctl.journal.block import Entry
+    from sowctl.journal.entries import Entry
     from sowctl.store.meta import Definition
 
 

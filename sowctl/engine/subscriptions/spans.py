@@ -30,7 +30,7 @@ from sowctl.values.times import format_time
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.journal.block import Entry
+    from sowctl.journal.entries import Entry
     from sowctl.journal.reader import Journal
     from sowctl.journal.state import JournalState
     from sowctl.values.times import Micros

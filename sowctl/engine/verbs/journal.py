@@ -21,12 +21,13 @@ from sowctl.engine.topics.targets import split_target
 from sowctl.errors import DamageError, UsageError
 from sowctl.identity.hashes import hash_client_name
 from sowctl.identity.keys import parse_sow_key
-from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
+from sowctl.journal.entries import LOGICAL_TOPICS_FLAG
 from sowctl.journal.format import UNKEYED_FLAG
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
-    from sowctl.journal.block import Block, Entry, FileInfo
+    from sowctl.journal.block import Block, FileInfo
+    from sowctl.journal.entries import Entry
     from sowctl.remote.place import Place
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.block import Entry
+    from sowctl.journal.entries import Entry
     from sowctl.remote.place import Place
     from sowctl.spark.reading.journalreader import JournalReader
     from sowctl.values.paths import Path as FieldPath

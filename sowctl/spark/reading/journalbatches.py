@@ -22,7 +22,7 @@ from sowctl.engine.fold.blocks import build_entry_mask, read_entry_values
 from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.errors import ConfigError
 from sowctl.identity.hashes import hash_client_name
-from sowctl.journal.blockcodec import USER_KEYS_FLAG
+from sowctl.journal.entries import USER_KEYS_FLAG
 from sowctl.journal.format import OPERATIONS, PUBLISH
 from sowctl.messages.base import is_own_view
 from sowctl.spark.catalog import is_mark_column

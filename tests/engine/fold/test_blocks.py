@@ -19,9 +19,9 @@ from sowctl.engine.fold.blocks import (
     read_entry_values,
     read_winner_values,
 )
-from sowctl.journal.block import Block, Entry
-from sowctl.journal.entries import EntryBatch
-from sowctl.journal.format import DELETE, HAS_USER_KEY, INSERTED_FLAG, PUBLISH, UNKEYED_FLAG
+from sowctl.journal.block import Block
+from sowctl.journal.entries import HAS_USER_KEY, Entry, EntryBatch
+from sowctl.journal.format import DELETE, INSERTED_FLAG, PUBLISH, UNKEYED_FLAG
 from sowctl.journal.reader import Journal
 from sowctl.store.codec import TOMBSTONE_FLAG, encode_plain_records, encode_record
 from tests.support.journals import INSTANCE, NO_SYNC, ORDERS, TRADES, group, open_writer, publish

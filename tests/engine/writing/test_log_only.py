@@ -18,7 +18,7 @@ from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.verbs.replay import replay_topics
 from sowctl.engine.writing.batches import ListSource
 from sowctl.errors import InputError, MissingError, UsageError
-from sowctl.journal.block import Entry
+from sowctl.journal.entries import Entry
 from sowctl.journal.format import UNKEYED_FLAG
 from sowctl.output.records import build_metadata
 from tests.support.instances import Lab, config_xml, message, topic_xml

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
-from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
 from sowctl.journal.columns import may_match_entries
+from sowctl.journal.entries import LOGICAL_TOPICS_FLAG
 from sowctl.journal.format import UNKEYED_FLAG
 from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.structs import DescribedStruct

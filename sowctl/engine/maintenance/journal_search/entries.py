@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sowctl.engine.topics.targets import find_publish_topic
 from sowctl.errors import ConfigError, DamageError, MissingError, UsageError
 from sowctl.identity.bookmarks import build_bookmark
-from sowctl.journal.blockcodec import LOGICAL_TOPICS_FLAG
+from sowctl.journal.entries import LOGICAL_TOPICS_FLAG
 from sowctl.journal.format import BEGIN, OPERATIONS, PUBLISH, QUEUE_OPERATIONS, UNKEYED_FLAG
 from sowctl.messages.base import find_exact_view
 from sowctl.structs import DescribedStruct
@@ -20,7 +20,8 @@ from sowctl.structs import DescribedStruct
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.block import Block, Entry
+    from sowctl.journal.block import Block
+    from sowctl.journal.entries import Entry
     from sowctl.journal.reader import Journal
     from sowctl.messages.base import MessageType
     from sowctl.values.topicref import TopicRef

@@ -18,7 +18,7 @@ from msgspec import Struct
 from sowctl.engine.fold.blocks import build_entry_mask, encode_values
 from sowctl.engine.fold.spill import Pairs
 from sowctl.identity.keyspace import find_last_occurrences, read_words
-from sowctl.journal.entries import TEXT_NAMES, EntryBatch
+from sowctl.journal.entries import TEXT_COLUMNS, TEXT_NAMES, EntryBatch
 from sowctl.journal.format import DELETE
 from sowctl.spark.jobs.limits import JOB_LIMITS
 
@@ -28,18 +28,8 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.values.topicref import TopicRef
 
-_NAMES = [
-    "key",
-    "check",
-    "txid",
-    "time",
-    "expiration",
-    "operation",
-    "payload",
-    "user_key",
-    "correlation_id",
-    "logical_topic",
-]
+_TEXT_PARTS = [column.part for column in TEXT_COLUMNS]
+_NAMES = ["key", "check", "txid", "time", "expiration", "operation", "payload", *_TEXT_PARTS]
 
 
 class RunFacts(Struct, frozen=True):
@@ -75,7 +65,6 @@ def build_entry_batch(
     if not block.map.has_topic(ref):
         return None
     columns = block.decode_numpy_columns()
-    txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
     # The rule for what belongs to a topic and a range is the engine's own.
     chosen = build_entry_mask(block, (ref,), after=after, until=until, at=at)
     # The payloads lie back to back in the block: their running lengths are the offsets that Arrow wants, without a
@@ -83,12 +72,12 @@ def build_entry_batch(
     offsets = np.zeros(len(block) + 1, dtype=np.int64)
     columns.lengths.cumsum(dtype=np.int64, out=offsets[1:])
     raw = pa.py_buffer(block.decompress_payloads())
-    texts = (columns.user_keys, columns.correlation_ids, columns.logical_topics)
+    texts = columns.batch.texts
     batch = pa.RecordBatch.from_arrays(
         [
             pa.array(columns.keys.astype(np.uint64)),
             pa.array(columns.checks.astype(np.uint64)),
-            pa.array(txids),
+            pa.array(columns.txids.astype(np.uint64)),
             pa.array(columns.times),
             pa.array(columns.expirations),
             pa.array(columns.operations),
@@ -170,7 +159,7 @@ def _pairs(table: pyarrow.Table) -> Pairs:
     """Keys and stored values of entries; a deletion is a tombstone."""
     keys, checks = (read_words(table[name].to_numpy().astype(">u8")) for name in ("key", "check"))
     txids, times, expirations = (table[name].to_numpy().tolist() for name in ("txid", "time", "expiration"))
-    columns = zip(TEXT_NAMES, (table[name] for name in _NAMES[-3:]), strict=True)
+    columns = zip(TEXT_NAMES, (table[name] for name in _TEXT_PARTS), strict=True)
     texts: dict[str, Any] = {name: None if one.null_count == len(keys) else one.to_pylist() for name, one in columns}
     entries = EntryBatch(
         [],

@@ -21,7 +21,7 @@ from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.engine.verbs.upkeep.restore import describe_choices, describe_left_out
 from sowctl.errors import DamageError, MissingError, RefusedError
 from sowctl.findings import Level
-from sowctl.journal.block import Entry
+from sowctl.journal.entries import Entry
 from sowctl.journal.reader import Journal
 from sowctl.values.times import format_time
 from tests.support.backups import LOGGED, NAMES, XML, BackupLab, checks_here
