@@ -1,6 +1,7 @@
 """Publishing: from an input to acknowledged entries. In the order of processing:
 
 * ``row_target``: what rows of files and frames become, by their topic.
+* ``publish_input``: the inputs of a run of publish, and where it stands in them.
 * ``batches``: messages of the inputs, collected into batches.
 * ``limits``: sizes of batches.
 * ``read_ahead``: a second process that reads large inputs and makes keys.
@@ -19,7 +20,9 @@
 * ``outcome``: the outcome of each message, its time and lifetime; used by bulk writes too.
 * ``batch_outcomes``: the same for a large batch, by columns.
 * ``input_state``: an input as the state of a topic, in a temporary directory.
+* ``group_commit``: batches from their locks to their acknowledgement, synced together.
 * ``entries``: the entries of one topic in a batch, from prepared messages and their outcomes.
 * ``commit``: entries into journal and memtables, as one group.
+* ``publish_report``: durable batches counted and told.
 * ``rekey``: records moved to the keys that their topic makes now, as one group.
 """

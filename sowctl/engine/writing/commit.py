@@ -2,14 +2,15 @@
 
 What :mod:`sowctl.engine.writing.entries` has left of a batch is one group: appended, synced, and with that
 acknowledged. Of a topic without a journal it is a transaction of its store. Called by
-:mod:`sowctl.engine.verbs.publish`. Ruled by ``sow-journal(5)``, Txids and groups, and ``sow-store(5)``, Records.
+:mod:`~sowctl.engine.writing.group_commit`. Ruled by ``sow-journal(5)``, Txids and groups, and ``sow-store(5)``,
+Records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.writing.entries import TopicEntries
@@ -20,6 +21,7 @@ from sowctl.store.meta import NO_LINEAGE
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
+    from sowctl.engine.reports import Rejected
     from sowctl.engine.writing.batches import PublishBatch
     from sowctl.engine.writing.publishers import Publisher
     from sowctl.engine.writing.session import WriteSession
@@ -40,6 +42,16 @@ class AcknowledgedBatch(DescribedStruct):
     def end_offset(self) -> int:
         """The input offset behind the batch, in bytes."""
         return self.batch.end_offset
+
+
+class WrittenBatch(NamedTuple):
+    """A batch that is written, not synced yet; ``groups`` are the messages and the first txid of each group or
+    transaction."""
+
+    batch: PublishBatch
+    parts: list[TopicEntries]
+    rejected: list[Rejected]
+    groups: list[tuple[list[bytes], int]]
 
 
 def write_entries(

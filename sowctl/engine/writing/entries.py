@@ -3,8 +3,8 @@
 :func:`build_topic_entries` asks, step by step, what becomes of each message: too old and duplicates go, chains name
 keys, the stored records are looked up once, constructed fields and deltas are finished with them
 (:mod:`~sowctl.engine.writing.delta_merge`), and the rest is inserted, updated, unchanged or refused. Each decision is
-one of :mod:`~sowctl.engine.writing.outcome`; here is only their order. Called by :mod:`sowctl.engine.verbs.publish`.
-Ruled by ``behaviour`` 1.
+one of :mod:`~sowctl.engine.writing.outcome`; here is only their order. Called by
+:mod:`~sowctl.engine.writing.group_commit`. Ruled by ``behaviour`` 1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The process is a copy of this one, made between two batches, and goes on with the same row of batches: what comes out is
 what would have come out here. It hands each over through a pipe, in whose bounded room it waits, and this process asks
 the store, writes and acknowledges meanwhile. A batch with a message that is refused comes without keys: the refusal is
-found again here, where it is reported. Called by :mod:`sowctl.engine.verbs.publish`.
+found again here, where it is reported. Called by :mod:`~sowctl.engine.writing.publish_input`.
 
 Of 1,000,000 orders in a file, publishing took 8.3 s on the clock and 8.3 s of processor time by itself, with lists; by
 columns and with this process 5.6 s on the clock and 7.1 s of processor time.

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-import sowctl.engine.verbs.publish as publish_module
 import sowctl.engine.writing.commit as commit_module
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.reports import InputRest, PublishReport, Rejected
@@ -16,6 +15,7 @@ from sowctl.engine.topics.positions import open_log
 from sowctl.engine.verbs.publish import publish_messages
 from sowctl.engine.writing.batches import ListSource
 from sowctl.engine.writing.commit import AcknowledgedBatch
+from sowctl.engine.writing.group_commit import MESSAGE_OVERHEAD_BYTES
 from sowctl.engine.writing.limits import WRITING_LIMITS
 from sowctl.errors import InputError, LimitError, SowError
 from sowctl.messages.framing.frames import FrameReader
@@ -80,7 +80,7 @@ def test_a_batch_of_a_given_number_is_synced_by_itself(lab: Lab) -> None:
 
 
 def test_what_is_synced_together_has_bounds_of_bytes_and_of_time(lab: Lab) -> None:
-    size = len(_messages(40)[-1]) + publish_module.MESSAGE_OVERHEAD_BYTES
+    size = len(_messages(40)[-1]) + MESSAGE_OVERHEAD_BYTES
     assert _syncs(lab, 40, batch_bytes=8 * size) in (5, 6)
     assert _syncs(lab, 40, linger=0.0) >= 20
 

@@ -200,8 +200,8 @@ def test_nothing_is_started_beside_a_thread_or_without_a_processor(
 PROGRAM = """
 import os, sys
 os.sched_getaffinity = lambda _: {0, 1}
-from sowctl.engine.verbs import publish
-publish.READ_AHEAD_MIN_BYTES = int(sys.argv.pop(1))
+from sowctl.engine.writing import publish_input
+publish_input.READ_AHEAD_MIN_BYTES = int(sys.argv.pop(1))
 from sowctl.cli.main import run
 run()
 """

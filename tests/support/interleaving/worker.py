@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from sowctl.engine.verbs import publish
+from sowctl.engine.writing import group_commit
 from sowctl.errors import SowError
 from sowctl.seam import Seam
 from sowctl.store import check as check_module
@@ -64,7 +64,7 @@ class Baton(Seam):
 
     def settle(self) -> None:
         """Let the rest of the process go through the baton as far as it waits for others."""
-        publish.get_sync_pool = _Inline  # type: ignore[assignment, misc]
+        group_commit.get_sync_pool = _Inline  # type: ignore[assignment, misc]
         check_module.StoreCheck = CheckHere  # type: ignore[misc]
         time.sleep = lambda seconds: self.wait("sleep")  # type: ignore[misc, assignment]
         time.monotonic = self._tick  # type: ignore[misc]
