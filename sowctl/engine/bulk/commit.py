@@ -139,7 +139,7 @@ class _StagedCommit:
             session = held.enter_context(WriteSession(self.instance, volatile=self.plan.options.allow_volatile))
             writer = session.open_store(self.area.topic)
             # From here to the end the locks are held: decisions about records stay true until they are written.
-            held.enter_context(session.hold_batch_locks([writer]))
+            held.enter_context(session.hold_batch_locks([writer], merge_first=True))
             # Asked under the locks: a driver that is run again after a crash finds its own number in the journal or the
             # store, and publishes nothing twice.
             if self.identity and is_duplicate(self.sequence, session.find_highest_sequence(self.identity[0], [writer])):

@@ -95,7 +95,9 @@ def plan_flush(figures: FlushFigures, *, at_once: bool = False) -> FlushPlan:
     )
     if not bulk and not figures.is_merge_running:
         if figures.needs_new_store:
-            return FlushPlan(FlushStep.NEW_STORE, "runs and memory exceed one transaction")
+            # Others have left runs: with one more, all is merged as that of a bulk load is.
+            step = FlushStep.NEW_STORE if at_once else FlushStep.RUN
+            return FlushPlan(step, "runs and memory exceed one transaction", merge=not at_once)
         return FlushPlan(FlushStep.IN_PLACE, "the session has changed a small part of the store")
     merge = limits.needs_merge(figures.changes, figures.records)
     if merge and at_once:
@@ -123,13 +125,29 @@ def plan_final_flush(figures: FlushFigures, *, is_full: bool) -> FlushPlan:
             return FlushPlan(FlushStep.KEEP, "the runs are small beside the store")
     if not figures.needs_new_store:
         return FlushPlan(FlushStep.IN_PLACE, "one transaction is enough", is_bulk_load=bulk)
+    return _plan_last_merge(figures, "the end of a session that has written runs")
+
+
+def _plan_last_merge(figures: FlushFigures, reason: str) -> FlushPlan:
+    """Plan a merge of everything: what is in memory becomes the last run, unless it is a first load."""
+    bulk = figures.is_bulk_load
     if figures.memory_changes and not figures.is_first_load:
-        return FlushPlan(FlushStep.RUN, "the end of a session that has written runs", True, bulk)
+        return FlushPlan(FlushStep.RUN, reason, True, bulk)
     return FlushPlan(FlushStep.KEEP, "all changes are in runs, or a first load in memory", True, bulk)
 
 
+def plan_merge_ahead(figures: FlushFigures) -> FlushPlan:
+    """Plan what is done before a command takes the locks under which :func:`plan_forced_flush` is carried out.
+
+    What would need a new store then is merged before, while others publish; what they add meanwhile is little.
+    """
+    if not figures.needs_new_store:
+        return FlushPlan(FlushStep.KEEP, "one transaction will be enough", is_bulk_load=figures.is_bulk_load)
+    return _plan_last_merge(figures, "a command needs all changes in the store")
+
+
 def plan_forced_flush(figures: FlushFigures) -> FlushPlan:
-    """Plan how everything, runs and memory, gets into the store at once."""
+    """Plan how everything, runs and memory, gets into the store at once, under the locks."""
     bulk = figures.is_bulk_load
     if figures.needs_new_store:
         return FlushPlan(FlushStep.NEW_STORE, "runs and memory exceed one transaction", is_bulk_load=bulk)

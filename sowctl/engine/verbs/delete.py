@@ -103,7 +103,7 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
         for topic, matcher in zip(topics, matchers, strict=True):
             writer = session.open_store(topic)
             # One topic at a time: no lock is held while another topic's records are compared.
-            with session.hold_batch_locks([writer]):
+            with session.hold_batch_locks([writer], merge_first=True):
                 reports.append(_delete_matching(session, writer, topic, matcher, options))
                 session.flush_memtables(force=True)
         return reports

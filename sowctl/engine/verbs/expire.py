@@ -63,9 +63,9 @@ def _remove_versions(session: WriteSession, topic: TopicConfig, now: int) -> int
 def _run_in_store(session: WriteSession, topic: TopicConfig, run: Callable[[Store], int]) -> int:
     """Do something with a store that has everything from its journal, under its lock."""
     writer = session.open_store(topic)
-    with session.hold_batch_locks([writer]):
-        # What has expired is removed and counted below; applying must not do so before.
-        writer.remove_expired_at = None
+    # What has expired is removed and counted below; applying and merging must not do so before.
+    writer.remove_expired_at = None
+    with session.hold_batch_locks([writer], merge_first=True):
         if writer.journalled:
             # First what the journal holds behind the store: an expired record may have a successor there.
             session.flush_memtables(force=True)

@@ -187,7 +187,10 @@ class _Replacement:
         with WriteSession(self.instance) as session:
             writer = session.open_store(self.topic)
             self.report.torn_tails = session.torn
-            with session.hold_batch_locks([writer]), Spool(Path(writer.store.path).parent) as parts:
+            with (
+                session.hold_batch_locks([writer], merge_first=True),
+                Spool(Path(writer.store.path).parent) as parts,
+            ):
                 now = self.instance.now
                 at = self._choose_time(writer, now)
                 with writer.open_source(now) as source:

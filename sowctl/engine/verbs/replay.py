@@ -35,9 +35,7 @@ from sowctl.engine.topics.positions import (
 )
 from sowctl.engine.topics.storefile import refuse_other_file
 from sowctl.engine.writing.rekey import rekey_topic
-from sowctl.engine.writing.session import open_journal
-from sowctl.engine.writing.topicwriter import StoreWriter
-from sowctl.engine.writing.writer_opening import open_writer
+from sowctl.engine.writing.session import WriteSession, open_journal
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
 from sowctl.journal.state import limit_topic_txid
 from sowctl.remote.place import parse_place
@@ -247,18 +245,15 @@ def _verify_store(instance: Instance, path: Path) -> StoreMeta | None:
 
 
 def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
-    with journal.hold_lock():
-        journal.read_new_blocks()
-        writer: StoreWriter = open_writer(instance, topic, journal)
-        try:
-            entries = len(writer.memtable)
-            # A replay brings the store to what the journal says; removing what has expired is left to ``expire`` and to
-            # writers.
-            writer.remove_expired_at = None
+    with WriteSession(instance, journal=journal) as session:
+        writer = session.open_store(topic)
+        entries = len(writer.memtable)
+        # A replay brings the store to what the journal says; removing what has expired is left to ``expire`` and to
+        # writers.
+        writer.remove_expired_at = None
+        with session.hold_batch_locks([writer], merge_first=True):
             writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
             meta = writer.store.read_meta()
-        finally:
-            writer.close()
     counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
     return ReplayReport.for_topic(topic, "caught up", entries=entries, **counts)
 

@@ -33,7 +33,15 @@ if TYPE_CHECKING:
 class WriteSession:
     """Topics opened for writing. Use as a context manager; :meth:`hold_batch_locks` around every batch."""
 
-    def __init__(self, instance: Instance, *, dry_run: bool = False, volatile: bool = False) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        dry_run: bool = False,
+        volatile: bool = False,
+        journal: JournalWriter | None = None,
+    ) -> None:
+        """``journal``: the open journal of the instance, which stays open; else it is opened when first needed."""
         # A store must not be opened twice in a process, so readers on the way ask this session for what it has open.
         self.instance = replace(instance, opened=self._get_open_writer)
         self.volatile = volatile
@@ -42,7 +50,8 @@ class WriteSession:
         self.stores: dict[TopicRef, StoreWriter] = {}
         """Those of ``writers`` that have a store of their own; none in a dry run."""
         self.torn: list[TornTail] = []
-        self._journal: JournalWriter | None = None
+        self._journal = journal
+        self._owns_journal = journal is None
         # Whether every memtable has all entries of the journal that were read: only then may a store take its position.
         self._complete = True
 
@@ -91,12 +100,18 @@ class WriteSession:
         return self.stores[config.ref]
 
     @contextmanager
-    def hold_batch_locks(self, writers: Sequence[TopicWriter]) -> Iterator[None]:
-        """Hold the locks for one batch on ``writers``; on entry every one of them is up to date."""
+    def hold_batch_locks(self, writers: Sequence[TopicWriter], *, merge_first: bool = False) -> Iterator[None]:
+        """Hold the locks for one batch on ``writers``; on entry every one of them is up to date.
+
+        ``merge_first``: all changes will be forced into their stores under the locks. What needs a new store for that
+        is merged before, without the locks; others can publish meanwhile.
+        """
         if self.dry_run:
             yield
             return
         self._run_due_merges(ending=False)
+        if merge_first:
+            self._merge_ahead([self.stores[topic.ref] for topic in writers if topic.ref in self.stores])
         with ExitStack() as locks:
             if any(topic.journalled for topic in writers):
                 locks.enter_context(self.journal.hold_lock())
@@ -185,7 +200,28 @@ class WriteSession:
             with _hint_catch_up(topic):
                 self._merge_topic(topic, ending=ending)
 
-    def _merge_topic(self, topic: StoreWriter, *, ending: bool) -> None:
+    def _merge_ahead(self, topics: Iterable[StoreWriter]) -> None:
+        """Merge what :meth:`flush_memtables` would merge under the locks if it were forced."""
+        for topic in topics:
+            if not (self._complete and topic.journalled and topic.has_unapplied):
+                continue
+            with _hint_catch_up(topic):
+                with self.journal.hold_lock():
+                    self._refresh_writers()
+                    topic.refresh(self.instance, self.journal)
+                    topic.flush_ahead(self.journal.lineage, self.journal.last_txid, self.journal.last_block)
+                if topic.is_merge_due:
+                    self._merge_topic(topic, ending=True, beside_others=True)
+
+    def _merge_topic(self, topic: StoreWriter, *, ending: bool, beside_others: bool = False) -> None:
+        """Join runs, or merge them with the store, as is due.
+
+        The journal's lock is held for two moments: to note what is merged, and to put the result in place. While the
+        new file is filled, others publish: their entries lead on from the txid that the new store will stand at, so
+        they stay in the journal, in memtables and in later runs, and nothing of them has to be merged again. What is
+        read, the snapshot of the store and the runs, does not change. A kill while it is filled leaves a file that no
+        name leads to and no process locks: the next builder removes it, and store and runs are as they were.
+        """
         if not topic.is_merge_due:
             # At the end of a session all runs would have been merged.
             while not ending and (runs := topic.runs_to_compact()):
@@ -198,7 +234,7 @@ class WriteSession:
             self._refresh_writers()
             topic.refresh(self.instance, self.journal)
             position = self.journal.lineage, self.journal.last_txid, self.journal.last_block
-            merging = topic.begin_merge(*position, ending=ending)
+            merging = topic.begin_merge(*position, ending=ending, beside_others=beside_others)
         if merging is None:
             return
         with merging:
@@ -211,7 +247,7 @@ class WriteSession:
         """Close stores and journal; what was acknowledged stays in the journal."""
         for topic in self.writers.values():
             topic.close()
-        if self._journal is not None:
+        if self._journal is not None and self._owns_journal:
             self._journal.close()
 
     def _open_journal_only(self, config: TopicConfig) -> TopicWriter:

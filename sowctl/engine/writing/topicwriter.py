@@ -20,6 +20,7 @@ from sowctl.engine.fold.flush_plan import (
     plan_final_flush,
     plan_flush,
     plan_forced_flush,
+    plan_merge_ahead,
 )
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
@@ -265,6 +266,16 @@ class StoreWriter:
         figures = self._measure_figures(block)
         self._carry_out(figures, plan_final_flush(figures, is_full=self.is_full()), lineage, upto, block)
 
+    def flush_ahead(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
+        """Before a forced flush: if that needs a new store, a merge is due then (:func:`plan_merge_ahead`).
+
+        The journal's lock is held. Arguments and errors as of :meth:`apply`.
+        """
+        figures = self._measure_figures(block)
+        plan = plan_merge_ahead(figures)
+        if plan.merge:
+            self._carry_out(figures, plan, lineage, upto, block)
+
     def apply(
         self,
         lineage: bytes,
@@ -394,17 +405,20 @@ class StoreWriter:
             self.remove_expired_at = None
         self._refresh_after_apply(lineage)
 
-    def begin_merge(self, lineage: bytes, upto: int, block: AppliedBlock | None, *, ending: bool) -> StoreMerge | None:
+    def begin_merge(
+        self, lineage: bytes, upto: int, block: AppliedBlock | None, *, ending: bool, beside_others: bool = False
+    ) -> StoreMerge | None:
         """Begin the merge that is due, under the journal's lock; None where another process does it.
 
         It is one of store and runs: what is in memory stays there, and comes behind the runs. In a first load it is one
-        of what is in memory, which leads to ``upto``. ``ending``: nothing is looked up any more.
+        of what is in memory, which leads to ``upto``. ``ending``: nothing is looked up any more. ``beside_others``:
+        also where another process merges; the first one to install its file has merged, the other gives its own up.
         """
         from sowctl.engine.fold.compaction import StoreMerge
         from sowctl.engine.fold.keyfilter import KeyFilter
 
         self.is_merge_due = False
-        if self._is_merge_running():
+        if self._is_merge_running() and not beside_others:
             return None
         with add_replay_hint(self.config):
             memtable = self.memtable

@@ -17,6 +17,7 @@ from sowctl.engine.fold.flush_plan import (
     plan_final_flush,
     plan_flush,
     plan_forced_flush,
+    plan_merge_ahead,
 )
 from sowctl.engine.fold.limits import MEMTABLE_LIMITS
 
@@ -47,7 +48,7 @@ def _figures(**known: Any) -> FlushFigures:
         ({"changes": 1, "is_bulk_load": True}, RUN, False, True),
         ({"changes": 3 * LARGE, "is_bulk_load": True, "runs": 7}, RUN, True, True),
         # runs of others, too much for a transaction, and another process that merges
-        ({"changes": LARGE // 5, "runs": 2}, NEW_STORE, False, False),
+        ({"changes": LARGE // 5, "runs": 2}, RUN, True, False),
         ({"runs": 2}, IN_PLACE, False, False),
         ({"runs": 2, "is_merge_running": True}, RUN, False, False),
     ],
@@ -100,6 +101,23 @@ def test_everything_at_once(known: dict[str, Any], step: FlushStep) -> None:
     assert (plan.step, plan.merge) == (step, False)
 
 
+@pytest.mark.parametrize(
+    ("known", "step", "merge"),
+    [
+        ({}, KEEP, False),
+        ({"changes": MUCH}, KEEP, False),
+        ({"changes": MUCH, "runs": 1}, RUN, True),
+        ({"changes": MUCH, "runs": 1, "memory_changes": 0}, KEEP, True),
+        ({"changes": MUCH, "records": 0}, KEEP, True),
+        ({"changes": MUCH, "records": 0, "is_merge_running": True}, RUN, True),
+        ({"changes": MUCH, "runs": 1, "allows_runs": False}, KEEP, False),
+    ],
+)
+def test_before_everything_at_once(known: dict[str, Any], step: FlushStep, merge: bool) -> None:
+    plan = plan_merge_ahead(_figures(**known))
+    assert (plan.step, plan.merge) == (step, merge), plan.reason
+
+
 FIGURES = st.builds(
     FlushFigures,
     changes=st.integers(0, 10_000_000),
@@ -123,6 +141,7 @@ def test_laws(figures: FlushFigures, is_full: bool) -> None:
         plan_flush(figures, at_once=True),
         plan_final_flush(figures, is_full=is_full),
         plan_forced_flush(figures),
+        plan_merge_ahead(figures),
     ]
     for plan in plans:
         # What has no journal, or more than runs hold, is only ever changed in place.
@@ -131,6 +150,10 @@ def test_laws(figures: FlushFigures, is_full: bool) -> None:
         # What is merged without the lock is in runs, or the memory of a first load.
         assert not plan.merge or plan.step is RUN or figures.runs or figures.is_first_load
         assert plan.step.value in describe_flush(figures, plan)
+    # What is forced into a new store was to be merged before, and nothing else.
+    assert plans[4].merge == (plans[3].step is NEW_STORE)
+    # Whatever else a session does, it fills no new store under the lock.
+    assert NEW_STORE not in (plans[0].step, plans[2].step, plans[4].step)
     # During a session memory gets free, at once or by the merge that is due.
     assert plans[0].step is not KEEP or plans[0].merge
     # At once means at once.

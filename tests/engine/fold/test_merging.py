@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sowctl.engine.fold import runs
+from sowctl.engine.fold import limits, runs
 from sowctl.engine.fold.compaction import StoreMerge
 from sowctl.engine.fold.runs import compact_runs, find_runs
 from sowctl.engine.sources.current import open_current_source
@@ -117,6 +117,46 @@ def test_a_merge_is_given_up_where_another_process_has_changed_the_store(
     assert None in done
     there = set(plot.contents()["j"])
     assert 20 not in there and {21, 60, 62, 83} <= there
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+
+
+def delete(plot: Plot) -> None:
+    plot.delete("j", [20, 61])
+
+
+def replay(plot: Plot) -> None:
+    plot.replay()
+
+
+def publish_little(plot: Plot) -> None:
+    """A session too small for a bulk load, which finds runs that others have left."""
+    with small_memory():
+        limits.MEMTABLE_LIMITS.bulk_share = 0
+        plot.publish("j", range(40, 52))
+
+
+@pytest.mark.parametrize("verb", [delete, replay, publish_little], ids=lambda verb: verb.__name__)
+@pytest.mark.parametrize("others", [1, 2])
+def test_commands_that_find_runs_merge_them_without_the_lock(
+    plot: Plot, meanwhile: Callable[..., list[int | None]], verb: Callable[[Plot], None], others: int
+) -> None:
+    """They need all changes in the store, and these exceed one transaction."""
+    store = plot.lab.store("j")
+
+    def publish(merging: StoreMerge) -> None:
+        assert is_being_built(store)
+        for number in range(others):
+            publish_elsewhere(plot, "j", range(200 + 5 * number, 205 + 5 * number))
+        found = elsewhere(plot, "query", "j", "/id >= 200", "--format", "raw")
+        assert len(found.splitlines()) == 5 * others
+
+    done = meanwhile(publish)
+    with small_memory():
+        verb(plot)
+    assert done and None not in done
+    assert not is_being_built(store)
+    assert set(range(200, 200 + 5 * others)) <= set(plot.contents()["j"])
     assert problems(plot.lab) == []
     assert rebuilt_is_live(plot.lab) is None
 
