@@ -226,6 +226,7 @@ class WriteSession:
             # At the end of a session all runs would have been merged.
             while not ending and (runs := topic.runs_to_compact()):
                 joined = topic.compact(runs)
+                topic.reach("merge.joined")
                 with self.journal.hold_lock():
                     self._refresh_writers()
                     topic.install_run(runs, joined)
@@ -238,7 +239,9 @@ class WriteSession:
         if merging is None:
             return
         with merging:
+            topic.reach("merge.begun")
             merging.fill_store()
+            topic.reach("merge.filled")
             with self.journal.hold_lock():
                 self._refresh_writers()
                 topic.end_merge(merging)

@@ -35,6 +35,7 @@ from sowctl.errors import RefusedError
 from sowctl.store.builder import is_being_built
 from sowctl.store.codec import read_expiration
 from sowctl.store.env import Store
+from sowctl.store.lmdberrors import translate_errors
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -450,6 +451,7 @@ class StoreWriter:
                 # Another process has changed the store: runs, memory and journal are still there, for the next one who
                 # needs room.
                 return
+            self.reach("merge.installed")
             self.remove_expired_at = None
             count = len(self.memtable)
             if self.memtable.runs:
@@ -462,6 +464,11 @@ class StoreWriter:
             self._applied += count - len(self.memtable)
             self._refresh_after_apply(merging.lineage)
             self._known = merging.known
+
+    def reach(self, point: str) -> None:
+        """Note a moment of a merge for tests; see :mod:`sowctl.seam`."""
+        with translate_errors(Path(self.store.path), "merge sorted runs"):
+            self._instance.seam.reach(point)
 
     def _refresh_after_apply(self, lineage: bytes) -> None:
         self._known = None
