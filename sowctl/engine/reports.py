@@ -196,8 +196,9 @@ class TopicInfo(Struct):
     how many other processes read it, and of the one with the oldest state its number, for how many seconds it runs at
     most, how many transactions it is behind, and how many free pages are kept for it. ``leftovers`` are files of killed
     processes beside the store. ``runs``, ``run_records`` and ``run_bytes`` are the sorted runs beside the store, the
-    changes in them, and the bytes of their files. Of a queue, ``records`` are the pending messages and ``leased`` those
-    leased; ``age_seconds`` is the age of the oldest."""
+    changes in them, and the bytes of their files. ``flush``: what the next command that writes does with the
+    changes that the store has not applied, the figures, and why; None where there are none. Of a queue, ``records``
+    are the pending messages and ``leased`` those leased; ``age_seconds`` is the age of the oldest."""
 
     topic: str
     message_type: str
@@ -223,6 +224,7 @@ class TopicInfo(Struct):
     runs: int = 0
     run_records: int = 0
     run_bytes: int = 0
+    flush: str | None = None
     pages: int = 0
     free_pages: int = 0
     map_bytes: int = 0

@@ -33,7 +33,8 @@ def run(invocation: Invocation, arguments: InfoArguments) -> int:
 
     The formats for programs also have the size of the memory map of a store, its readers and which of them holds the
     oldest state, how long that process has been running at most, the number of pages kept for it, and the number of
-    files left by killed processes.
+    files left by killed processes. If the journal or sorted runs have changes that a store has not applied, they also
+    say what the next command that writes does with these, and why (flush); --verbose prints this for people.
 
     Without TARGET, all topics of the configuration and those in the transaction log are listed. The number of records
     is that of query --count at the same time; for transient topics and missing stores it is computed from the journals.
@@ -56,6 +57,9 @@ def run(invocation: Invocation, arguments: InfoArguments) -> int:
         )
         now = instance.now
     rows = [row for some in found for row in some]
+    for row in rows if sink.is_for_person else ():
+        if row.flush is not None:
+            invocation.note_detail(f"topic {row.topic}: {row.flush}")
     if sink.is_for_person and arguments.output.columns is None:
         sink.write_rows(build_person_rows(rows, now), INFO_FIT)
     else:

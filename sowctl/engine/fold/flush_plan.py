@@ -1,18 +1,23 @@
 """The decision when and how a memtable is flushed: in place, into a sorted run, or into a new store (``sow-run(5)``).
 
 A plan is a value, made from figures alone; :class:`sowctl.engine.writing.topicwriter.StoreWriter` measures these and
-carries the plan out. The store is an LSM tree of two levels: sorted runs are merged with each other
-(:func:`~sowctl.engine.fold.limits.count_runs_to_compact`) and, in the end, with the store.
+carries the plan out, and ``info`` shows the next one. The store is an LSM tree of two levels: sorted runs are merged
+with each other (:func:`~sowctl.engine.fold.limits.count_runs_to_compact`) and, in the end, with the store.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sowctl.engine.fold import limits
-from sowctl.values.display import format_count
+from sowctl.values.display import format_bytes, format_count
+
+if TYPE_CHECKING:
+    from sowctl.engine.fold.memtable import Memtable
+    from sowctl.store.meta import StoreMeta
 
 
 class FlushStep(Enum):
@@ -52,6 +57,12 @@ class FlushFigures(Struct, frozen=True):
         return not self.records and not self.has_history and not self.runs and not self.is_merge_running
 
     @property
+    def is_full(self) -> bool:
+        """Return whether memory alone holds what is flushed at once in a session that is no bulk load."""
+        changes, size = limits.compute_in_place_limits(self.file_bytes)
+        return self.memory_changes >= changes or self.held_bytes >= size
+
+    @property
     def exceeds_transaction(self) -> bool:
         """Return whether runs and memory hold more than one transaction of the store may change."""
         changes, size = limits.compute_in_place_limits(self.file_bytes)
@@ -64,6 +75,33 @@ class FlushFigures(Struct, frozen=True):
         if not self.allows_runs or not (self.runs or self.is_bulk_load or is_first):
             return False
         return self.exceeds_transaction or bool(self.is_bulk_load and self.runs)
+
+
+def supports_runs(meta: StoreMeta, *, history: bool) -> bool:
+    """Return whether runs and a merge carry all of a store: not publishers' numbers, nor versions without a rule."""
+    return not meta.sequences and (history or not meta.versions)
+
+
+def build_figures(
+    memtable: Memtable, meta: StoreMeta, file_bytes: int, *, has_history: bool, is_journalled: bool, is_building: bool
+) -> FlushFigures:
+    """Build the figures of a store with ``meta``, in a file of ``file_bytes``, and of the changes that it has not.
+
+    Those of a session that has not written yet. ``is_building``: another process builds a store for this place, which
+    is a merge of this one's changes if there are runs, or no records.
+    """
+    records = meta.records + meta.versions
+    return FlushFigures(
+        changes=len(memtable),
+        memory_changes=memtable.memory_change_count,
+        held_bytes=memtable.held_bytes,
+        runs=len(memtable.runs),
+        records=records,
+        file_bytes=file_bytes,
+        has_history=has_history,
+        allows_runs=is_journalled and supports_runs(meta, history=has_history),
+        is_merge_running=is_building and bool(memtable.runs or not records),
+    )
 
 
 class FlushPlan(Struct, frozen=True):
@@ -156,9 +194,9 @@ def plan_forced_flush(figures: FlushFigures) -> FlushPlan:
 
 def describe_flush(figures: FlushFigures, plan: FlushPlan) -> str:
     """Describe a plan in a line: what is done, from which figures, and why."""
+    held = f", {format_bytes(figures.held_bytes)} in memory" if figures.held_bytes else ""
     beside = f", {format_count(figures.runs, 'sorted run')}" if figures.runs else ""
-    counts = (
-        f"{format_count(figures.changes, 'change')}{beside}, {format_count(figures.records, 'record')} in the store"
-    )
+    changes, records = format_count(figures.changes, "change"), format_count(figures.records, "record")
+    counts = f"{changes}{held}{beside}, {records} in the store"
     then = ", then merge into a new store" if plan.merge else ""
     return f"{plan.step.value}{then} ({counts}): {plan.reason}"

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sowctl.config.model import OtherEntry
+from sowctl.engine.fold.flush_plan import build_figures, describe_flush, plan_final_flush
 from sowctl.engine.reports import TopicInfo
 from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
 from sowctl.engine.sources.opener import open_source
 from sowctl.engine.topics.targets import WITHOUT_SOW, Target, resolve_targets, split_target
 from sowctl.errors import DamageError, MissingError, SowError
 from sowctl.memo.directory import MemoDirectory
+from sowctl.store.builder import is_being_built
 from sowctl.store.codec import extract_payloads, read_stamps
 from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.store.limits import STORE_LIMITS
@@ -255,7 +257,24 @@ def _fill_from_source(row: TopicInfo, source: CurrentSource, path: Path) -> None
         row.runs, row.run_records, row.run_bytes = row.runs + 1, row.run_records + len(run), row.run_bytes + run.bytes
     # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
     row.lag = sum(map(len, memtable.iterate_parts(STORE_LIMITS.read_batch_records))) if memtable is not None else 0
+    row.flush = _describe_next_flush(source, row.file_bytes, path)
     _fill_file_use(row, path)
+
+
+def _describe_next_flush(source: CurrentSource, file_bytes: int, path: Path) -> str | None:
+    """Describe what the end of a session that begins now, and publishes little, does; None with nothing to apply."""
+    memtable, config = source.memtable, source.config
+    if memtable is None or not len(memtable) or config is None or not config.journalled:
+        return None
+    figures = build_figures(
+        memtable,
+        source.meta,
+        file_bytes,
+        has_history=config.history is not None,
+        is_journalled=True,
+        is_building=is_being_built(path),
+    )
+    return describe_flush(figures, plan_final_flush(figures, is_full=figures.is_full))
 
 
 def _fill_file_use(row: TopicInfo, path: Path) -> None:

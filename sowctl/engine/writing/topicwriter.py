@@ -10,17 +10,21 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec.structs import replace
+
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.apply import apply_memtable
 from sowctl.engine.fold.flush_plan import (
     FlushFigures,
     FlushPlan,
     FlushStep,
+    build_figures,
     describe_flush,
     plan_final_flush,
     plan_flush,
     plan_forced_flush,
     plan_merge_ahead,
+    supports_runs,
 )
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
@@ -30,7 +34,7 @@ from sowctl.engine.sources.current import CurrentSource
 from sowctl.engine.topics.expiration import can_expire, find_unexpired, is_expired
 from sowctl.engine.topics.positions import add_replay_hint
 from sowctl.engine.topics.retention import build_retention
-from sowctl.engine.writing.unapplied_entries import build_memtable, supports_runs
+from sowctl.engine.writing.unapplied_entries import build_memtable
 from sowctl.errors import RefusedError
 from sowctl.store.builder import is_being_built
 from sowctl.store.codec import read_expiration
@@ -298,21 +302,15 @@ class StoreWriter:
     def _measure_figures(self, block: AppliedBlock | None) -> FlushFigures:
         memtable = self.memtable
         with add_replay_hint(self.config):
-            meta = self.store.read_meta()
-            records, history = meta.records + meta.versions, self.rule is not None
-            return FlushFigures(
-                changes=len(memtable),
-                memory_changes=memtable.memory_change_count,
-                held_bytes=memtable.held_bytes,
-                runs=len(memtable.runs),
-                records=records,
-                file_bytes=self.store.read_file_size(),
-                applied_changes=self._applied,
-                has_history=history,
-                allows_runs=self.journalled and block is not None and supports_runs(meta, history=history),
-                is_bulk_load=self.is_bulk_load,
-                is_merge_running=self._is_merge_running(),
+            figures = build_figures(
+                memtable,
+                self.store.read_meta(),
+                self.store.read_file_size(),
+                has_history=self.rule is not None,
+                is_journalled=self.journalled and block is not None,
+                is_building=self._is_merge_running(),
             )
+            return replace(figures, applied_changes=self._applied, is_bulk_load=self.is_bulk_load)
 
     def _carry_out(
         self, figures: FlushFigures, plan: FlushPlan, lineage: bytes, upto: int, block: AppliedBlock | None

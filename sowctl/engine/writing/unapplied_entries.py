@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.fold.flush_plan import supports_runs
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.runs import build_refold, extend_memtable, find_runs, flush_to_run, remove_runs
 from sowctl.engine.topics.positions import check_position, open_log, refuse_other_history
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.env import Store
-    from sowctl.store.meta import AppliedBlock, StoreMeta
+    from sowctl.store.meta import AppliedBlock
 
 
 def build_memtable(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Memtable:
@@ -69,8 +70,3 @@ def _fold_unapplied(instance: Instance, config: TopicConfig, store: Store, journ
 
         extend_memtable(memtable, log, ref, let_go)
     return memtable
-
-
-def supports_runs(meta: StoreMeta, *, history: bool) -> bool:
-    """Return whether runs and a merge carry all of a store: not publishers' numbers, nor versions without a rule."""
-    return not meta.sequences and (history or not meta.versions)

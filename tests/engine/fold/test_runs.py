@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.compaction import merge_store
+from sowctl.engine.fold.flush_plan import FlushStep
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.runs import find_runs
@@ -111,6 +112,11 @@ def test_readers_see_through_runs(plot: Plot) -> None:
     assert row.run_bytes == sum(run.path.stat().st_size for run in runs)
     # two messages are behind the runs
     assert row.lag == row.run_records + 2 == 14
+    assert row.flush is not None and row.flush.startswith(FlushStep.IN_PLACE.value)
+    with small_memory():
+        row = plot.lab.open().topic("j").info()
+        assert row.flush is not None and row.flush.startswith(FlushStep.RUN.value) and "2 sorted runs" in row.flush
+    assert plot.lab.open().topic("a").info().flush is None
     found = check_instance(plot.lab.open())
     assert list(found) == []
     assert f"j.json.sow-runs: 2 runs, {row.run_records} changes, {format_bytes(row.run_bytes)}" in found.coverage
