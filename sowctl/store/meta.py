@@ -7,7 +7,7 @@ that counts, digest, journal position and records always belong together. Only t
 from __future__ import annotations
 
 import struct
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +33,14 @@ AppliedBlock: TypeAlias = tuple[int, int, int]
 """The block of the journal that ends with the applied txid: number of its file, its offset there, its header CRC.
 
 Two copies of an instance that both went on have one lineage and the same txids; their blocks tell them apart."""
+
+
+class AppliedPosition(NamedTuple):
+    """How far a store has applied a journal: its lineage, the last txid, and the block that ends with it, if known."""
+
+    lineage: bytes
+    txid: int
+    block: AppliedBlock | None = None
 
 
 class Definition(Struct, frozen=True):

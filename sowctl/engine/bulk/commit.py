@@ -26,13 +26,14 @@ from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, fold_last_per_
 from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.topics.expiration import count_expired
+from sowctl.engine.topics.positions import get_end_position
 from sowctl.engine.writing.outcome import format_clock_warning, is_ahead_of_clock, is_duplicate
 from sowctl.engine.writing.prepare import Preparer
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import hash_client_name
 from sowctl.identity.keyspace import join_words
-from sowctl.store.meta import NO_LINEAGE
+from sowctl.store.meta import NO_LINEAGE, AppliedPosition
 from sowctl.values.display import format_count
 
 if TYPE_CHECKING:
@@ -271,8 +272,8 @@ class _StagedCommit:
             for block in journal.journal.iter_blocks(after=first - 1, topic=writer.ref):
                 writer.memtable.fold_block(block, writer.ref, first - 1)
                 if writer.is_full():
-                    writer.flush(journal.lineage, block.last_txid, block.identity, at_once=True)
-            writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
+                    writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), at_once=True)
+            writer.apply(get_end_position(journal))
 
     def _write_store_directly(self, writer: StoreWriter) -> None:
         """One transaction, in key order."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sowctl.engine.fold.last_per_key import Timeline
     from sowctl.engine.fold.spill import Pairs
     from sowctl.store.env import Store
-    from sowctl.store.meta import AppliedBlock
+    from sowctl.store.meta import AppliedPosition
     from sowctl.store.write import WriteTxn
 
 
@@ -40,23 +40,21 @@ class AppliedChanges(Struct, frozen=True):
 def apply_memtable(
     store: Store,
     memtable: Memtable,
+    position: AppliedPosition,
     *,
-    lineage: bytes,
-    upto: int,
     rule: Retention | None,
-    block: AppliedBlock | None = None,
     remove_expired_at: int | None = None,
     sequences: dict[int, int] | None = None,
     on_change: OnChange | None = None,
 ) -> AppliedChanges:
-    """Apply ``memtable`` to ``store`` and set its position to ``upto`` in the log ``lineage``; then empty the memtable.
-
-    ``block`` is the journal's block that ends with ``upto``.
+    """Apply ``memtable`` to ``store`` and set its ``position``; then empty the memtable.
 
     ``remove_expired_at``: also remove the records that have expired at that clock (microseconds). ``sequences``: the
     highest numbers of publishers, for a topic without a journal. What the store has applied already is passed over, so
     two processes may apply the same entries. ``on_change`` is told how many of how many keys are changed.
     """
+
+    lineage, upto, block = position
 
     def run(txn: WriteTxn) -> AppliedChanges:
         # A position counts within its lineage only: in another log the same txids are other entries.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.engine.fold.spill import Pairs
     from sowctl.engine.instance import Instance
     from sowctl.store.env import Store
-    from sowctl.store.meta import AppliedBlock
+    from sowctl.store.meta import AppliedPosition
     from sowctl.store.ordered_entries import Batch
     from sowctl.store.write import WriteTxn
 
@@ -36,10 +36,10 @@ _LAST_HISTORY_SUFFIX = bytes((255,)) * (HISTORY_KEY_SIZE - KEY_SIZE)
 
 
 class StoreMerge:
-    """A new store from ``store``, whose position an ``memtable`` continues to the txid ``upto``. Use as a context
-    manager; :meth:`fill_store` it, then :meth:`install_store`.
+    """A new store from ``store``, which ``memtable`` brings to ``position``. Use as a context manager;
+    :meth:`fill_store` it, then :meth:`install_store`.
 
-    ``block`` is the journal's block that ends with ``upto``; ``rule`` that of a topic with History. Records that have
+    ``rule`` is that of a topic with History. Records that have
     expired at ``remove_expired_at`` are left out. ``known`` is given the keys of the new store. It is made under the
     journal's lock, and the memtable does not change until it is filled. Raises StorageError, DamageError.
     """
@@ -49,17 +49,15 @@ class StoreMerge:
         instance: Instance,
         store: Store,
         memtable: Memtable,
+        position: AppliedPosition,
         *,
-        lineage: bytes,
-        upto: int,
-        block: AppliedBlock | None,
         rule: Retention | None = None,
         remove_expired_at: int | None = None,
         known: KeyFilter | None = None,
     ) -> None:
-        assert memtable.base <= upto, (memtable.base, upto)
+        assert memtable.base <= position.txid, (memtable.base, position.txid)
         self._instance, self._store, self._memtable = instance, store, memtable
-        self.lineage, self.upto, self._block, self._rule = lineage, upto, block, rule
+        self.position, self._rule = position, rule
         self._expired_at, self.known = remove_expired_at, known
         self._changes, self._gone = len(memtable), 0
         with ExitStack() as held:
@@ -75,8 +73,8 @@ class StoreMerge:
                     seam=instance.seam,
                     # It is the same store, so it was made when it was made.
                     now=meta.created,
-                    lineage=lineage,
-                    applied=upto,
+                    lineage=position.lineage,
+                    applied=position.txid,
                     command=instance.holder,
                 )
             )
@@ -94,7 +92,7 @@ class StoreMerge:
     def is_current(self) -> bool:
         """Return whether the store stands where the memtable begins: a replay may have put another in place since."""
         base, meta = self._memtable.base, self._meta
-        return meta.applied == base or (meta.applied < base and meta.lineage != self.lineage)
+        return meta.applied == base or (meta.applied < base and meta.lineage != self.position.lineage)
 
     def fill_store(self) -> None:
         """Write all of the new store and sync it; no lock is needed. Raises StorageError, DamageError."""
@@ -109,7 +107,7 @@ class StoreMerge:
             self._fill_with_versions(self._rule)
 
         def position(txn: WriteTxn) -> None:
-            txn.set_applied_position(self.lineage, self.upto, self._block)
+            txn.set_applied_position(*self.position)
             txn.raise_last_time(max(self._meta.last_time, self._memtable.last_time))
             txn.set_removal_mark(self._meta.removal_mark)
             if self._gone and self._expired_at is not None:
@@ -223,13 +221,10 @@ def merge_store(
     instance: Instance,
     store: Store,
     memtable: Memtable,
+    position: AppliedPosition,
     *,
-    lineage: bytes,
-    upto: int,
-    block: AppliedBlock | None,
     rule: Retention | None = None,
     remove_expired_at: int | None = None,
-    known: KeyFilter | None = None,
 ) -> AppliedChanges | None:
     """Put a new file in the place of ``store``: its records with the changes of ``memtable``, which is emptied then.
 
@@ -240,22 +235,12 @@ def merge_store(
     done = None
     with (
         store.hold_writer_lock(instance.lock_wait),
-        StoreMerge(
-            instance,
-            store,
-            memtable,
-            lineage=lineage,
-            upto=upto,
-            block=block,
-            rule=rule,
-            remove_expired_at=remove_expired_at,
-            known=known,
-        ) as merging,
+        StoreMerge(instance, store, memtable, position, rule=rule, remove_expired_at=remove_expired_at) as merging,
     ):
         # Where a replay has put another store in place since the memtable was made, nothing is merged, and no position
         # claimed: the journal has all entries, and the next batch begins with what it holds behind that store.
         if merging.is_current:
             merging.fill_store()
             done = merging.install_store()
-    memtable.clear(upto)
+    memtable.clear(position.txid)
     return done

@@ -17,7 +17,7 @@ from sowctl.engine.fold import limits
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.fold.merge_layers import Layer, MemoryLayer, sort_all_changes
 from sowctl.engine.topics.positions import check_position, open_log
-from sowctl.store.meta import StoreMeta
+from sowctl.store.meta import AppliedPosition, StoreMeta
 from sowctl.store.sortedrun import (
     EVERY_CHANGE_KIND,
     NEWEST_CHANGES_KIND,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
     from sowctl.store.env import Store
-    from sowctl.store.meta import AppliedBlock
     from sowctl.values.topicref import TopicRef
 
 MAX_FIND_ATTEMPTS = 3
@@ -148,13 +147,13 @@ def extend_memtable(
     memtable: Memtable,
     log: Journal,
     ref: TopicRef,
-    let_go: Callable[[int, AppliedBlock], None],
+    let_go: Callable[[AppliedPosition], None],
     until: int | None = None,
 ) -> None:
     """Fold what the journal holds behind the runs of a memtable, up to the txid ``until``.
 
-    ``let_go`` is called where memory is full, with the last txid and the block that ends with it: it makes a run of
-    what is held. So memory is bounded also where a process has died behind the sync of a very large delete.
+    ``let_go`` is called where memory is full, with the position that it leads to: it makes a run of what is held. So
+    memory is bounded also where a process has died behind the sync of a very large delete.
     """
     after = memtable.memory_start_txid
     keys, size = limits.compute_run_limits()
@@ -164,7 +163,7 @@ def extend_memtable(
         if (memtable.memory_change_count >= keys or memtable.held_bytes >= size) and (
             until is None or block.last_txid <= until
         ):
-            let_go(block.last_txid, block.identity)
+            let_go(AppliedPosition(log.lineage, block.last_txid, block.identity))
 
 
 def flush_to_run(
@@ -172,17 +171,14 @@ def flush_to_run(
     topic: TopicConfig,
     store: Store,
     memtable: Memtable,
-    lineage: bytes,
-    upto: int,
-    block: AppliedBlock,
+    position: AppliedPosition,
 ) -> None:
-    """Write the changes of ``memtable`` in memory into a run, up to ``upto``, where the journal's ``block`` ends.
+    """Write the changes of ``memtable`` in memory into a run, up to ``position``, where a block of the journal ends.
 
     The journal's lock is held. Raises StorageError; the memtable is as it was then.
     """
-    _write_memtable_run(
-        instance, topic, (Path(store.path), store.read_meta()), Path(store.path), memtable, lineage, upto, block
-    )
+    path = Path(store.path)
+    _write_memtable_run(instance, topic, (path, store.read_meta()), path, memtable, position)
 
 
 def flush_unnamed_run(
@@ -191,9 +187,7 @@ def flush_unnamed_run(
     store: Path,
     meta: StoreMeta,
     memtable: Memtable,
-    lineage: bytes,
-    upto: int,
-    block: AppliedBlock,
+    position: AppliedPosition,
 ) -> None:
     """As :func:`flush_to_run`, for a reader, which writes nothing beside the store with ``meta``: the run has no
     name.
@@ -204,7 +198,7 @@ def flush_unnamed_run(
         aside = Path(place) / store.name
         aside.touch(mode=0o600)
         # It is open when its directory goes, and stays readable for as long as the memtable has it.
-        _write_memtable_run(instance, topic, (store, meta), aside, memtable, lineage, upto, block)
+        _write_memtable_run(instance, topic, (store, meta), aside, memtable, position)
 
 
 def _write_memtable_run(
@@ -213,11 +207,10 @@ def _write_memtable_run(
     origin: tuple[Path, StoreMeta],
     beside: Path,
     memtable: Memtable,
-    lineage: bytes,
-    upto: int,
-    block: AppliedBlock,
+    position: AppliedPosition,
 ) -> None:
     path, meta = origin
+    lineage, upto, block = position
     state = StoreMeta(meta.definition, lineage=lineage, applied=upto, last_time=memtable.last_time, block=block)
     kind = NEWEST_CHANGES_KIND if memtable.changes is None else EVERY_CHANGE_KIND
     if memtable.changes is None:

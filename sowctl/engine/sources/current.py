@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.store.codec import Offsets
     from sowctl.store.integrity import Marks
-    from sowctl.store.meta import AppliedBlock
+    from sowctl.store.meta import AppliedPosition
 
 
 MEMTABLE_PART_CHANGES = 1000
@@ -443,8 +443,8 @@ def read_overlay(
         if most is not None and last - memtable.memory_start_txid > most:
             raise _TailTooLong
 
-        def let_go(upto: int, block: AppliedBlock) -> None:
-            flush_unnamed_run(instance, topic, path, meta, memtable, log.lineage, upto, block)
+        def let_go(position: AppliedPosition) -> None:
+            flush_unnamed_run(instance, topic, path, meta, memtable, position)
 
         extend_memtable(memtable, log, ref, let_go, until)
         return memtable

@@ -13,7 +13,7 @@ from sowctl.engine.topics.histories import find_former_history, format_history_n
 from sowctl.engine.topics.queuestates import find_highest_synced, list_queue_positions
 from sowctl.errors import ConfigError, DamageError, MissingError, RefusedError, SowError
 from sowctl.store.env import Store
-from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.store.meta import NO_LINEAGE, AppliedPosition, Definition, StoreMeta
 from sowctl.values.display import format_count
 from sowctl.values.topicref import TopicRef
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.journal.reader import Journal
+    from sowctl.journal.writer import JournalWriter
     from sowctl.remote.place import Place
 
 
@@ -41,6 +42,11 @@ class StorePosition(Struct, frozen=True):
     lineage: bytes
     ref: TopicRef = TopicRef("", "")
     last_time: int = 0
+
+
+def get_end_position(journal: JournalWriter) -> AppliedPosition:
+    """Return the position of a store that has applied all of a journal, whose lock is held."""
+    return AppliedPosition(journal.lineage, journal.last_txid, journal.last_block)
 
 
 def build_definition(instance_name: str, topic: TopicConfig) -> Definition:

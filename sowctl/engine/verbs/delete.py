@@ -34,7 +34,7 @@ from sowctl.errors import InputError, MissingError, UsageError
 from sowctl.identity.keys import digest_key
 from sowctl.identity.keyspace import split_words
 from sowctl.store.codec import read_checks, read_logical_topic
-from sowctl.store.meta import NO_LINEAGE
+from sowctl.store.meta import NO_LINEAGE, AppliedPosition
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -252,7 +252,7 @@ def _append_deletions(
         for part in selected:
             txid = _put_deletions(writer.memtable, part, txid, at)
             if writer.is_full():
-                writer.apply(journal.lineage, txid)
+                writer.apply(AppliedPosition(journal.lineage, txid))
     session.flush_memtables(force=True)
 
 

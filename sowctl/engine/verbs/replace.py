@@ -47,7 +47,7 @@ from sowctl.interrupts import without_interrupts
 from sowctl.journal.entries import EntryBatch
 from sowctl.store.codec import decode_record, has_same_content, read_check
 from sowctl.store.limits import STORE_LIMITS
-from sowctl.store.meta import NO_LINEAGE
+from sowctl.store.meta import NO_LINEAGE, AppliedPosition
 from sowctl.values.times import parse_instant
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class _Replacement:
             for (part,) in parts:
                 txid = _put_changes(writer.memtable, _build_batch(writer, part, at), txid)
                 if writer.is_full():
-                    writer.apply(journal.lineage, txid)
+                    writer.apply(AppliedPosition(journal.lineage, txid))
         session.flush_memtables(force=True)
 
     def _store(self, writer: StoreWriter, parts: Spool, at: int, publisher: Publisher | None) -> None:

@@ -26,6 +26,7 @@ from sowctl.engine.topics.positions import (
     OTHER_HISTORY,
     build_definition,
     check_position,
+    get_end_position,
     has_log,
     open_log,
     read_meta,
@@ -252,7 +253,7 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
         # writers.
         writer.remove_expired_at = None
         with session.hold_batch_locks([writer], merge_first=True):
-            writer.apply(journal.lineage, journal.last_txid, block=journal.last_block)
+            writer.apply(get_end_position(journal))
             meta = writer.store.read_meta()
     counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
     return ReplayReport.for_topic(topic, "caught up", entries=entries, **counts)

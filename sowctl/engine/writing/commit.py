@@ -17,7 +17,7 @@ from sowctl.engine.writing.entries import TopicEntries
 from sowctl.identity.keyspace import split_words
 from sowctl.journal.entries import EntryBatch, interleave_batches
 from sowctl.journal.format import PUBLISH
-from sowctl.store.meta import NO_LINEAGE
+from sowctl.store.meta import NO_LINEAGE, AppliedPosition
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _write_without_journal(
         part.chains.save_links()  # before the records: what the file knows beyond the store's position does not count
     # The store was opened to sync each commit, so these entries are durable when this returns. Records and the
     # publisher's number change in the one transaction: a repeated run finds both or neither.
-    session.stores[part.writer.ref].apply(NO_LINEAGE, part.writer.last_txid, sequences)
+    session.stores[part.writer.ref].apply(AppliedPosition(NO_LINEAGE, part.writer.last_txid), sequences)
     return list(part.batch.payloads), first
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sowctl.engine.fold.memtable import Memtable
 from sowctl.engine.reports import TornTail
-from sowctl.engine.topics.positions import make_not_kept_error
+from sowctl.engine.topics.positions import get_end_position, make_not_kept_error
 from sowctl.engine.writing.dryrun import DryRunWriter
 from sowctl.engine.writing.topicwriter import StoreWriter, TopicWriter
 from sowctl.engine.writing.writer_opening import open_writer
@@ -174,14 +174,13 @@ class WriteSession:
             if force or ending or topic.is_full():
                 with _hint_catch_up(topic):
                     topic.refresh(self.instance, self.journal)
-                    position = self.journal.lineage, self.journal.last_txid
-                    block = self.journal.last_block
+                    position = get_end_position(self.journal)
                     if force:
-                        topic.apply(*position, block=block)
+                        topic.apply(position)
                     elif ending:
-                        topic.flush_at_end(*position, block)
+                        topic.flush_at_end(position)
                     else:
-                        topic.flush(*position, block)
+                        topic.flush(position)
 
     def apply_all(self) -> None:
         """Apply everything, under the journal's lock."""
@@ -209,7 +208,7 @@ class WriteSession:
                 with self.journal.hold_lock():
                     self._refresh_writers()
                     topic.refresh(self.instance, self.journal)
-                    topic.flush_ahead(self.journal.lineage, self.journal.last_txid, self.journal.last_block)
+                    topic.flush_ahead(get_end_position(self.journal))
                 if topic.is_merge_due:
                     self._merge_topic(topic, ending=True, beside_others=True)
 
@@ -234,8 +233,8 @@ class WriteSession:
         with self.journal.hold_lock():
             self._refresh_writers()
             topic.refresh(self.instance, self.journal)
-            position = self.journal.lineage, self.journal.last_txid, self.journal.last_block
-            merging = topic.begin_merge(*position, ending=ending, beside_others=beside_others)
+            position = get_end_position(self.journal)
+            merging = topic.begin_merge(position, ending=ending, beside_others=beside_others)
         if merging is None:
             return
         with merging:

@@ -40,6 +40,7 @@ from sowctl.store.builder import is_being_built
 from sowctl.store.codec import read_expiration
 from sowctl.store.env import Store
 from sowctl.store.lmdberrors import translate_errors
+from sowctl.store.meta import AppliedPosition
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from sowctl.engine.fold.keyfilter import KeyFilter
     from sowctl.engine.instance import Instance
     from sowctl.journal.writer import JournalWriter
-    from sowctl.store.meta import AppliedBlock
     from sowctl.store.sortedrun import SortedRun
     from sowctl.values.topicref import TopicRef
 
@@ -256,50 +256,44 @@ class StoreWriter:
                 places = find_unexpired(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
 
-    def flush(self, lineage: bytes, upto: int, block: AppliedBlock | None, *, at_once: bool = False) -> None:
+    def flush(self, position: AppliedPosition, *, at_once: bool = False) -> None:
         """Flush a full memtable as :func:`plan_flush` says; unless ``at_once``, a merge may be due then.
 
         Arguments and errors as of :meth:`apply`. The journal's lock is held, and what the memtable holds is synced.
         """
-        figures = self._measure_figures(block)
-        self._carry_out(figures, plan_flush(figures, at_once=at_once), lineage, upto, block)
+        figures = self._measure_figures(position)
+        self._carry_out(figures, plan_flush(figures, at_once=at_once), position)
         while at_once and (runs := self.runs_to_compact()):
             self.install_run(runs, self.compact(runs))
 
-    def flush_at_end(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
+    def flush_at_end(self, position: AppliedPosition) -> None:
         """The end of a session: flush as :func:`plan_final_flush` says; a merge may be due then."""
-        figures = self._measure_figures(block)
-        self._carry_out(figures, plan_final_flush(figures, is_full=self.is_full()), lineage, upto, block)
+        figures = self._measure_figures(position)
+        self._carry_out(figures, plan_final_flush(figures, is_full=self.is_full()), position)
 
-    def flush_ahead(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
+    def flush_ahead(self, position: AppliedPosition) -> None:
         """Before a forced flush: if that needs a new store, a merge is due then (:func:`plan_merge_ahead`).
 
         The journal's lock is held. Arguments and errors as of :meth:`apply`.
         """
-        figures = self._measure_figures(block)
+        figures = self._measure_figures(position)
         plan = plan_merge_ahead(figures)
         if plan.merge:
-            self._carry_out(figures, plan, lineage, upto, block)
+            self._carry_out(figures, plan, position)
 
-    def apply(
-        self,
-        lineage: bytes,
-        upto: int,
-        sequences: dict[int, int] | None = None,
-        block: AppliedBlock | None = None,
-    ) -> None:
+    def apply(self, position: AppliedPosition, sequences: dict[int, int] | None = None) -> None:
         """Put all changes into the store; also remove, bit by bit, what had expired when the session began.
 
-        ``block`` is the journal's block that ends with ``upto``.
+        ``position`` is where the changes lead; without a block of the journal, they are applied in place.
         """
         # Each batch of a topic without a journal comes here: nothing is measured for it.
         if not self.journalled:
-            self._apply_in_place(lineage, upto, sequences, block)
+            self._apply_in_place(position, sequences)
             return
-        figures = self._measure_figures(block)
-        self._carry_out(figures, plan_forced_flush(figures), lineage, upto, block)
+        figures = self._measure_figures(position)
+        self._carry_out(figures, plan_forced_flush(figures), position)
 
-    def _measure_figures(self, block: AppliedBlock | None) -> FlushFigures:
+    def _measure_figures(self, position: AppliedPosition) -> FlushFigures:
         memtable = self.memtable
         with add_replay_hint(self.config):
             figures = build_figures(
@@ -307,24 +301,22 @@ class StoreWriter:
                 self.store.read_meta(),
                 self.store.read_file_size(),
                 has_history=self.rule is not None,
-                is_journalled=self.journalled and block is not None,
+                is_journalled=self.journalled and position.block is not None,
                 is_building=self._is_merge_running(),
             )
             return replace(figures, applied_changes=self._applied, is_bulk_load=self.is_bulk_load)
 
-    def _carry_out(
-        self, figures: FlushFigures, plan: FlushPlan, lineage: bytes, upto: int, block: AppliedBlock | None
-    ) -> None:
+    def _carry_out(self, figures: FlushFigures, plan: FlushPlan, position: AppliedPosition) -> None:
         self._instance.tell_more(f"topic {self.config.name}: {describe_flush(figures, plan)}")
         self.is_bulk_load, self.is_merge_due = plan.is_bulk_load, plan.merge
         with add_replay_hint(self.config):
             if plan.step is FlushStep.IN_PLACE:
-                self._apply_in_place(lineage, upto, None, block)
+                self._apply_in_place(position)
             elif plan.step is FlushStep.NEW_STORE:
-                self._merge_now(lineage, upto, block)
+                self._merge_now(position)
             elif plan.step is FlushStep.RUN:
-                assert block is not None  # no plan has a run otherwise
-                self._flush_to_run(lineage, upto, block)
+                assert position.block is not None  # no plan has a run otherwise
+                self._flush_to_run(position)
             self._set_limits()
 
     def runs_to_compact(self) -> list[SortedRun]:
@@ -350,14 +342,12 @@ class StoreWriter:
         """Return whether another process is merging runs into the store, or a first load, or is making it anew."""
         return (bool(self.memtable.runs) or self._is_empty) and is_being_built(self.store.path)
 
-    def _flush_to_run(self, lineage: bytes, upto: int, block: AppliedBlock) -> None:
+    def _flush_to_run(self, position: AppliedPosition) -> None:
         if self._known is not None:
             self._known.add_keys(self.memtable.list_memory_keys())
-        flush_to_run(self._instance, self.config, self.store, self.memtable, lineage, upto, block)
+        flush_to_run(self._instance, self.config, self.store, self.memtable, position)
 
-    def _apply_in_place(
-        self, lineage: bytes, upto: int, sequences: dict[int, int] | None, block: AppliedBlock | None
-    ) -> None:
+    def _apply_in_place(self, position: AppliedPosition, sequences: dict[int, int] | None = None) -> None:
         with add_replay_hint(self.config):
             # So little that it fits into memory, and into one transaction.
             if self.memtable.runs:
@@ -366,10 +356,8 @@ class StoreWriter:
             done = apply_memtable(
                 self.store,
                 self.memtable,
-                lineage=lineage,
-                upto=upto,
+                position,
                 rule=self.rule,
-                block=block,
                 remove_expired_at=self.remove_expired_at,
                 sequences=sequences,
                 on_change=self._instance.build_watch("changes of the store") if self._instance.is_watched else None,
@@ -379,13 +367,13 @@ class StoreWriter:
         # next writer removes it.
         if done.expired < FOLD_LIMITS.max_piggyback_expired_records:
             self.remove_expired_at = None
-        self._refresh_after_apply(lineage)
+        self._refresh_after_apply(position.lineage)
 
     @property
     def _is_mergeable(self) -> bool:
         return self.journalled and supports_runs(self.store.read_meta(), history=self.rule is not None)
 
-    def _merge_now(self, lineage: bytes, upto: int, block: AppliedBlock | None) -> None:
+    def _merge_now(self, position: AppliedPosition) -> None:
         """Merge at once, under the locks that are held."""
         from sowctl.engine.fold.compaction import merge_store
 
@@ -394,23 +382,19 @@ class StoreWriter:
             self._instance,
             self.store,
             self.memtable,
-            lineage=lineage,
-            upto=upto,
-            block=block,
+            position,
             rule=self.rule,
             remove_expired_at=self.remove_expired_at,
         )
         if done is not None:
             self.remove_expired_at = None
-        self._refresh_after_apply(lineage)
+        self._refresh_after_apply(position.lineage)
 
-    def begin_merge(
-        self, lineage: bytes, upto: int, block: AppliedBlock | None, *, ending: bool, beside_others: bool = False
-    ) -> StoreMerge | None:
+    def begin_merge(self, position: AppliedPosition, *, ending: bool, beside_others: bool = False) -> StoreMerge | None:
         """Begin the merge that is due, under the journal's lock; None where another process does it.
 
         It is one of store and runs: what is in memory stays there, and comes behind the runs. In a first load it is one
-        of what is in memory, which leads to ``upto``. ``ending``: nothing is looked up any more. ``beside_others``:
+        of what is in memory, which leads to ``position``. ``ending``: nothing is looked up any more. ``beside_others``:
         also where another process merges; the first one to install its file has merged, the other gives its own up.
         """
         from sowctl.engine.fold.compaction import StoreMerge
@@ -425,8 +409,8 @@ class StoreWriter:
                 path, last = Path(self.store.path), memtable.runs[-1]
                 again = build_refold(self._instance, self.config, path, self.store.read_meta())
                 memtable = Memtable(history=self.rule is not None, base=memtable.base, runs=memtable.runs, again=again)
-                lineage, upto, block = last.state.lineage, last.last_txid, last.state.block
-            elif not ((figures := self._measure_figures(block)).is_first_load and figures.needs_new_store):
+                position = AppliedPosition(last.state.lineage, last.last_txid, last.state.block)
+            elif not ((figures := self._measure_figures(position)).is_first_load and figures.needs_new_store):
                 return None
             # The former one goes first: two of them are much memory.
             self._known = None
@@ -434,9 +418,7 @@ class StoreWriter:
                 self._instance,
                 self.store,
                 memtable,
-                lineage=lineage,
-                upto=upto,
-                block=block,
+                position,
                 rule=self.rule,
                 remove_expired_at=self.remove_expired_at,
                 known=None if ending else KeyFilter(),
@@ -453,14 +435,14 @@ class StoreWriter:
             self.remove_expired_at = None
             count = len(self.memtable)
             if self.memtable.runs:
-                self.memtable.drop_runs(merging.upto)
-            elif self.memtable.last_txid <= merging.upto:
-                self.memtable.clear(merging.upto)
+                self.memtable.drop_runs(merging.position.txid)
+            elif self.memtable.last_txid <= merging.position.txid:
+                self.memtable.clear(merging.position.txid)
             # Else others have published while a first load was merged, and memory has theirs, too. It is still right,
             # and does not begin at the store's position: :meth:`refresh` reads theirs from the journal before any
             # batch.
             self._applied += count - len(self.memtable)
-            self._refresh_after_apply(merging.lineage)
+            self._refresh_after_apply(merging.position.lineage)
             self._known = merging.known
 
     def reach(self, point: str) -> None:

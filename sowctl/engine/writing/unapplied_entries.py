@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.env import Store
-    from sowctl.store.meta import AppliedBlock
+    from sowctl.store.meta import AppliedPosition
 
 
 def build_memtable(instance: Instance, config: TopicConfig, store: Store, journal: JournalWriter | None) -> Memtable:
@@ -64,9 +64,9 @@ def _fold_unapplied(instance: Instance, config: TopicConfig, store: Store, journ
         memtable = Memtable(history=history, base=after, runs=runs, again=build_refold(instance, config, path, meta))
         mergeable = supports_runs(meta, history=history)
 
-        def let_go(upto: int, block: AppliedBlock) -> None:
+        def let_go(position: AppliedPosition) -> None:
             if mergeable:
-                flush_to_run(instance, config, store, memtable, log.lineage, upto, block)
+                flush_to_run(instance, config, store, memtable, position)
 
         extend_memtable(memtable, log, ref, let_go)
     return memtable

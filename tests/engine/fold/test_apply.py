@@ -15,6 +15,7 @@ from sowctl.engine.fold.removal import count_unreachable, remove_unreachable
 from sowctl.engine.topics.retention import Retention, decode_version, extend_versions
 from sowctl.engine.topics.retention import encode_version as value_of_version
 from sowctl.store.env import Store
+from sowctl.store.meta import AppliedPosition
 from tests.support.stores import START, key_of, new_store, value_of
 
 LINEAGE = b"l" * 16
@@ -63,7 +64,7 @@ def test_a_store_holds_what_its_log_says(
         for steps in batches:
             memtable = Memtable(history=rule is not None, base=len(log))
             log += folded(memtable, steps, len(log) + 1)
-            apply_memtable(store, memtable, lineage=LINEAGE, upto=len(log), rule=rule)
+            apply_memtable(store, memtable, AppliedPosition(LINEAGE, len(log)), rule=rule)
             assert len(memtable) == 0 and memtable.base == len(log)
         meta = store.read_meta()
         assert (meta.applied, meta.lineage if log else LINEAGE) == (len(log), LINEAGE)
@@ -92,12 +93,12 @@ def test_entries_are_applied_once_whoever_applies_them(tmp_path: Path, rule: Ret
         first, second = (Memtable(history=rule is not None) for _ in range(2))
         folded(first, [(0, False), (1, False)], 1)
         folded(second, [(0, False), (1, False), (1, True), (2, False)], 1)
-        assert apply_memtable(store, first, lineage=LINEAGE, upto=2, rule=rule) == AppliedChanges(2, 0)
-        assert apply_memtable(store, second, lineage=LINEAGE, upto=4, rule=rule) == AppliedChanges(2, 0)
+        assert apply_memtable(store, first, AppliedPosition(LINEAGE, 2), rule=rule) == AppliedChanges(2, 0)
+        assert apply_memtable(store, second, AppliedPosition(LINEAGE, 4), rule=rule) == AppliedChanges(2, 0)
         assert sorted(records(store)) == [key_of(0), key_of(2)] and store.read_meta().applied == 4
         late = Memtable(history=rule is not None)
         folded(late, [(0, False), (1, False)], 1)
-        assert apply_memtable(store, late, lineage=LINEAGE, upto=2, rule=rule) == AppliedChanges(0, 0)
+        assert apply_memtable(store, late, AppliedPosition(LINEAGE, 2), rule=rule) == AppliedChanges(0, 0)
         assert sorted(records(store)) == [key_of(0), key_of(2)] and store.read_meta().applied == 4
 
 
@@ -106,9 +107,9 @@ def test_nothing_is_applied_to_a_store_that_stands_before_the_overlay(tmp_path: 
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
         first, later = Memtable(), Memtable(base=4)
         folded(first, [(0, False)], 1)
-        apply_memtable(store, first, lineage=LINEAGE, upto=1, rule=None)
+        apply_memtable(store, first, AppliedPosition(LINEAGE, 1), rule=None)
         folded(later, [(0, True)], 5)
-        assert apply_memtable(store, later, lineage=LINEAGE, upto=5, rule=None) == AppliedChanges(0, 0)
+        assert apply_memtable(store, later, AppliedPosition(LINEAGE, 5), rule=None) == AppliedChanges(0, 0)
         assert sorted(records(store)) == [key_of(0)] and store.read_meta().applied == 1
 
 
@@ -120,7 +121,7 @@ def test_expired_records_leave_with_the_transaction(tmp_path: Path) -> None:
             [value_of(key_of(n), n + 1, b"x", expiration=0 if n == 3 else START + 10 * n + 10) for n in range(4)],
         )
         assert apply_memtable(
-            store, memtable, lineage=LINEAGE, upto=4, rule=None, remove_expired_at=START + 20
+            store, memtable, AppliedPosition(LINEAGE, 4), rule=None, remove_expired_at=START + 20
         ) == AppliedChanges(4, 2)
         assert sorted(records(store)) == [key_of(2), key_of(3)]
         assert store.read_meta().removal_mark == START + 20
@@ -130,7 +131,7 @@ def test_versions_outside_the_window_are_counted_and_removed_alike(tmp_path: Pat
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
         memtable = Memtable(history=True)
         folded(memtable, [(0, False)] * 3 + [(1, False), (1, True)], 1)
-        apply_memtable(store, memtable, lineage=LINEAGE, upto=5, rule=RULE)
+        apply_memtable(store, memtable, AppliedPosition(LINEAGE, 5), rule=RULE)
         held = versions(store)
         current = records(store)
         lines = [

@@ -26,7 +26,7 @@ from sowctl.errors import DamageError
 from sowctl.findings import Level
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
-from sowctl.store.meta import StoreMeta
+from sowctl.store.meta import AppliedPosition, StoreMeta
 from sowctl.store.sortedrun import SortedRun, build_runs_directory, find_run_files, write_run
 from sowctl.values.display import format_bytes
 from tests.support.stores import key_of, value_of
@@ -360,7 +360,7 @@ def test_nothing_is_merged_with_a_store_that_took_the_place_of_another(plot: Plo
         memtable = Memtable(base=meta.applied + 3)
         key = key_of(1)
         memtable.put_records([key], [value_of(key, meta.applied + 4, b"{}")])
-        done = merge_store(instance, store, memtable, lineage=meta.lineage, upto=meta.applied + 4, block=None)
+        done = merge_store(instance, store, memtable, AppliedPosition(meta.lineage, meta.applied + 4))
         assert (done, store.read_meta(), len(memtable), memtable.base) == (None, meta, 0, meta.applied + 4)
     sound(plot)
 
