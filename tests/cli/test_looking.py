@@ -1,4 +1,4 @@
-"""``schema`` and ``stats`` on the command line: what is drawn, what programs get, what is refused."""
+"""``schema``, ``stats`` and ``info`` on the command line: what is drawn, what programs get, what is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sowctl.output.charts import choose_mark_size, format_bar, format_sparkline,
 from sowctl.output.display import measure_width
 from tests.cli.conftest import Cli
 from tests.support.demo import NOW, make_demo
-from tests.support.instances import config_xml, message, topic_xml
+from tests.support.instances import Lab, config_xml, keep_store, message, put_back, topic_xml
 
 
 @pytest.fixture(scope="module")
@@ -188,3 +188,20 @@ def test_bars_and_sparklines() -> None:
     assert sum_groups([1, 2, 3, 4, 5], 3) == [6, 9]
     assert choose_mark_size([range(5)], 2) == 3
     assert choose_mark_size([range(2)], 2) == 1
+
+
+def test_info_says_what_the_next_flush_does(tmp_path: Path, cli: Cli) -> None:
+    """The store is behind its journal, as after a crash between the two."""
+    lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
+    lab.publish("t", message(id=1))
+    keep_store(lab, "t", tmp_path / "kept")
+    lab.publish("t", message(id=2), message(id=3))
+    put_back(lab, "t", tmp_path / "kept")
+    argv = ("info", "t", "--config", str(lab.config))
+    assert "topic t: " not in cli(*argv, tty="out").err
+    [line] = [one for one in cli(*argv, "-v", tty="out").err.splitlines() if one.startswith("topic t: ")]
+    assert line.startswith("topic t: apply in place (2 changes, ")
+    [row] = json.loads(cli(*argv, "--json").out)
+    assert line == f"topic t: {row['flush']}"
+    cli("replay", "t", "--config", str(lab.config))
+    assert json.loads(cli(*argv, "--json").out)[0]["flush"] is None
