@@ -36,7 +36,8 @@ IMPORTS = [
     ("sowctl.messages.composite.type", "from sowctl.messages.types import get_type", "sowctl.messages.types"),
     ("sowctl.messages.xml.read", "from sowctl.messages.tagged import fix", "sowctl.messages.tagged.fix"),
     ("sowctl.engine.fold.apply", "from sowctl.engine.api import InstanceHandle", "sowctl.engine.api"),
-    ("sowctl.engine.sources.past", "from sowctl.store.raw import tree", "sowctl.store.raw.tree"),
+    ("sowctl.engine.sources.past", "from sowctl.store.raw import line_pages", "sowctl.store.raw.line_pages"),
+    ("sowctl.store.write", "from sowctl.store.lmdbfile import layout", "sowctl.store.lmdbfile.layout"),
 ]
 """A module, what it imports in a function that nothing calls, and the module that this is."""
 

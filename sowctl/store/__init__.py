@@ -6,7 +6,7 @@ The only package that imports lmdb. In the order of processing:
 * ``meta``: the definition and state of a store.
 * ``integrity``: checksums over many values at once, and the digest.
 * ``lmdberrors``: errors of LMDB as errors of this program.
-* ``lmdbfile``: what LMDB's pages look like, for all that read them as bytes.
+* ``lmdbfile``: LMDB's pages as bytes: their layout, walks over them, checks of them.
 * ``opening``: from a path to an open LMDB environment: locks, sharing, checks of pages.
 * ``env``: a store: open, snapshot, write.
 * ``builder``: a new store that replaces the old one.

@@ -189,7 +189,7 @@ class Reader:
         return None if pages is None else self._scan_page_lines(pages, batch)
 
     def _scan_page_lines(self, pages: LinePages, batch: int) -> Iterator[LineBatch]:
-        from sowctl.store.raw.tree import StaleTree
+        from sowctl.store.lmdbfile.locate import StaleTree
 
         seen, start = 0, None
         try:

@@ -20,10 +20,11 @@ import pytest
 from sowctl.errors import DamageError, SowError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
+from sowctl.store.lmdbfile.walk import read_free_list
 from sowctl.store.opening.meta_pages import read_verified_meta
 from sowctl.store.opening.proof import limits
 from sowctl.store.read import Reader
-from sowctl.store.repair.pagefile import PageFile, read_free_list
+from sowctl.store.repair.pagefile import PageFile
 from sowctl.store.tables import Table
 from sowctl.store.write import WriteTxn
 from tests.support.damage import BROKEN, EQUAL, REPORTED, WRONG, Job, in_children

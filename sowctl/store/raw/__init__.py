@@ -5,7 +5,6 @@ file or from LMDB's pages, so they are read at these offsets and verified by the
 for key by key. Records that fail verification are looked up through LMDB: without this package results are the same,
 and slower.
 
-* ``tree``: the offsets of the records of a state, from LMDB's pages.
 * ``offset_read``: values read at known offsets; the rest looked up.
 * ``record_offsets``: all records of a state, for building memo indexes.
 * ``line_pages``: all records of a state as lines of text, page by page, for readers of columns.

@@ -23,8 +23,8 @@ from sowctl.store.codec import CRC_RESIDUE, CRC_SIZE, HEADER_SIZE, KEY_SIZE, VAL
 from sowctl.store.integrity import CRC_RESTART_MASK
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.lmdbfile.layout import NODE_LAYOUT
+from sowctl.store.lmdbfile.locate import Array, Leaves, StaleTree, find_leaf_pages, read_page_entries
 from sowctl.store.opening.environment import RECORDS_DATABASE
-from sowctl.store.raw.tree import Array, Leaves, StaleTree, find_leaf_pages, read_page_entries
 
 if TYPE_CHECKING:
     import mmap

@@ -192,7 +192,7 @@ def locate_records(file: DataFile | None, txnid: int, keys: bytes) -> tuple[Any,
     """Find the places of the values of all records; ``keys`` are theirs, end to end; None if unknown. None: it is
     not known.
     """
-    from sowctl.store.raw.tree import StaleTree, locate_values
+    from sowctl.store.lmdbfile.locate import StaleTree, locate_values
 
     try:
         return None if file is None else locate_values(file.map_file(), txnid, RECORDS_DATABASE, keys)

@@ -16,10 +16,10 @@ import numpy as np
 
 from sowctl.store.codec import KEY_SIZE, VALUE_OVERHEAD_BYTES, Offsets
 from sowctl.store.limits import STORE_LIMITS
+from sowctl.store.lmdbfile.locate import Leaves, StaleTree, find_leaf_pages, read_page_entries
 from sowctl.store.opening.environment import RECORDS_DATABASE
 from sowctl.store.raw import line_pages
 from sowctl.store.raw.offset_read import read_values_at
-from sowctl.store.raw.tree import Leaves, StaleTree, find_leaf_pages, read_page_entries
 
 if TYPE_CHECKING:
     from sowctl.store.raw.line_pages import PageLines
@@ -40,8 +40,8 @@ class RecordOffsets:
         return len(self._sums)
 
     def build_value_offsets(self) -> tuple[Any, Any, Any]:
-        """First byte, size and last four bytes of each value, as :func:`sowctl.store.raw.tree.locate_values` gives
-        them.
+        """Return first byte, size and last four bytes of each value, as
+        :func:`sowctl.store.lmdbfile.locate.locate_values` does.
         """
         return self._offsets.starts.astype(np.uint64), self._offsets.sizes.astype(np.uint32), self._sums
 

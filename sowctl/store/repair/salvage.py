@@ -29,29 +29,29 @@ from sowctl.store.codec import (
 )
 from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum
 from sowctl.store.lmdberrors import translate_errors
-from sowctl.store.lmdbfile.layout import BRANCH_FLAG, LEAF_FLAG, MAX_TREE_DEPTH, PAGE_SIZES
-from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
-from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
-from sowctl.store.opening.meta_pages import MetaPage, parse_likely_meta_page, parse_meta_page
-from sowctl.store.repair.pagefile import (
-    PageFile,
+from sowctl.store.lmdbfile.layout import FIRST_TREE_PAGE, LEAF_FLAG, PAGE_SIZES, count_overflow_pages
+from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo, parse_likely_meta_page, parse_meta_page
+from sowctl.store.lmdbfile.walk import (
+    KEY_END,
     PageNode,
-    TreeInfo,
-    parse_branch,
+    TreePage,
+    Walk,
+    count_run_pages,
     parse_leaf,
     read_free_list,
-    read_main_trees,
+    read_named_trees,
     read_page_kind,
+    read_value,
 )
+from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
+from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
+from sowctl.store.repair.pagefile import PageFile
 
 SALVAGE_BATCH_RECORDS = 1000
 MAX_SOW_KEY = (1 << 64) - 1
 """The highest SOW key."""
-_KEY_END = b"\xff" * (HISTORY_KEY_SIZE + 1)
-"""Behind every key of records and versions."""
 _DEFAULT_PAGE_BYTES = 4096
 """Size of pages where no meta page tells it."""
-_Bounds: TypeAlias = tuple[bytes, bytes]
 _Leaf: TypeAlias = tuple[bytes, bytes, int]
 """The first and the last key of a leaf, and its page."""
 Pairs: TypeAlias = tuple[list[bytes], list[bytes]]
@@ -175,20 +175,20 @@ class Salvage:
         free = read_free_list(self._file, state)
         if free is not None:
             self._free = free.own.union(*free.freed.values())
-        trees = read_main_trees(self._file, state) or {}
+        trees = read_named_trees(self._file, state) or {}
         # Where a tree is missing, its pages cannot be counted.
         counted = trees.keys() >= {*DATABASE_NAMES}
         self._large = sum(tree.overflow_pages for tree in trees.values()) if counted else state.last_page
         # A page belongs to one place: what was seen once is not followed again, so that a ring of wrong branches ends.
         self._visited = {0, 1}
         if trees:
-            self._visited.add(state.main_root)
+            self._visited.add(state.main.root)
         for name, saved in self._saved.items():
             saved.tree = trees.get(name)
             if saved.tree is None:
-                saved.gaps.append(_Gap(b"", _KEY_END, "its root cannot be found"))
+                saved.gaps.append(_Gap(b"", KEY_END, "its root cannot be found"))
             elif saved.tree.depth:
-                self._walk_tree(saved, saved.tree.root, (b"", _KEY_END), (b"", _KEY_END))
+                self._walk_tree(saved, saved.tree.root)
         self._read_meta(trees.get(b"meta"))
         # Read only when records are missing: it names keys and holds no record.
         self._expiry = trees.get(b"expiry")
@@ -214,7 +214,7 @@ class Salvage:
         # The meta record names its transaction. A page whose own number was altered is known by it.
         order = sorted(known.values(), key=lambda page: (self._leads_to(page) or page.txnid, page.txnid), reverse=True)
         for page in order:
-            if read_main_trees(self._file, page) or read_free_list(self._file, page) is not None:
+            if read_named_trees(self._file, page) or read_free_list(self._file, page) is not None:
                 found = self._leads_to(page) or page.txnid
                 self.earlier = any(other.txnid == found + 1 for other in order)
                 return page
@@ -224,10 +224,10 @@ class Salvage:
         """The LMDB transaction that wrote the meta record to which a meta page leads."""
         # Each transaction writes the meta record anew, with its own number in it: the record dates the roots that lead
         # to it.
-        tree = (read_main_trees(self._file, page) or {}).get(b"meta")
+        tree = (read_named_trees(self._file, page) or {}).get(b"meta")
         for node in self._read_small_tree(tree):
             if node.key == META_KEY:
-                data = self._file.read_value(node)
+                data = read_value(self._file, node)
                 try:
                     return decode_meta(data or b"", str(self.path)).transaction
                 except VersionError:
@@ -238,20 +238,12 @@ class Salvage:
 
     def _read_small_tree(self, tree: TreeInfo | None) -> Iterator[PageNode]:
         """The entries of a small tree, in no order that counts."""
-        pages, seen = [tree.root] if tree is not None and tree.depth else [], set[int]()
-        while pages:
-            number = pages.pop()
-            data = self._file.read_page(number)
-            # A damaged page ends its branch and not the search: the other entries may be whole.
-            if data is None or number in seen:
-                continue
-            seen.add(number)
-            kind = read_page_kind(data, number)
-            if kind == BRANCH_FLAG:
-                pages += [child[1] for child in parse_branch(data) if child is not None]
-            elif kind == LEAF_FLAG:
-                yield from (node for node in parse_leaf(data) if node is not None)
-        self._visited |= seen
+        if tree is None:
+            return
+        # A damaged page ends its branch and not the search: the other entries may be whole.
+        walk = Walk(self._file)
+        yield from (node for node in walk.iter_entries(tree.root) if node is not None)
+        self._visited |= walk.seen
 
     def _read_meta(self, tree: TreeInfo | None) -> None:
         for node in self._read_small_tree(tree):
@@ -260,7 +252,7 @@ class Salvage:
             self.notes.append("the meta record cannot be read")
 
     def _take_meta(self, node: PageNode) -> None:
-        data = self._file.read_value(node) or b""
+        data = read_value(self._file, node) or b""
         try:
             if node.key == META_KEY:
                 self.meta = decode_meta(data, str(self.path))
@@ -279,47 +271,39 @@ class Salvage:
 
     # Which pages
 
-    def _walk_tree(self, saved: _SavedTree, number: int, within: _Bounds, wide: _Bounds, depth: int = 0) -> None:
-        """The leaves below a page whose keys are ``within`` bounds; ``wide`` are those of the branch above."""
-        data = self._file.read_page(number)
-        kind = 0 if data is None else read_page_kind(data, number)
+    def _walk_tree(self, saved: _SavedTree, root: int) -> None:
+        """The leaves below a page, and the keys whose pages are missing."""
         # A free page may hold sound records of an older state: whatever leads there is wrong, and its records must not
         # come back.
-        if data is None or not kind or number in self._visited or number in self._free or depth > MAX_TREE_DEPTH:
-            saved.gaps.append(
-                _Gap(*within, f"page {number} cannot be read" if data is None else _describe_wrong_page(number))
-            )
-            return
-        if kind == LEAF_FLAG:
-            self._take_leaf(saved, number, data, within, wide)
-            return
-        self._visited.add(number)
-        children = list(parse_branch(data))
-        # Keys that do not ascend are wrong bits: then each child may have any key of the page.
-        starts = [within[0], *(child[0] if child is not None else b"" for child in children[1:]), within[1]]
-        ordered = all(one <= other for one, other in pairwise(starts))
-        for place, child in enumerate(children):
-            bounds = (starts[place], starts[place + 1]) if ordered else within
-            if child is None:
-                saved.gaps.append(_Gap(*bounds, _describe_wrong_page(number)))
+        for page in Walk(self._file, seen=self._visited, closed=self._free).iter_pages(root):
+            if page.is_branch:
+                # Where a child does not lie within its branch, any keys of the branch may be missing.
+                if None in page.children:
+                    saved.gaps.append(_Gap(page.low, page.high, _describe_wrong_page(page.number)))
+            elif page.is_leaf and page.data is not None:
+                self._take_leaf(saved, page, page.data)
             else:
-                # The bounds of the branch itself go along: where a key in it is wrong, they are all that is known of
-                # the child.
-                self._walk_tree(saved, child[1], bounds, within, depth + 1)
+                is_lost = page.data is None and not page.is_repeated
+                words = f"page {page.number} cannot be read" if is_lost else _describe_wrong_page(page.number)
+                saved.gaps.append(_Gap(page.low, page.high, words))
 
-    def _take_leaf(self, saved: _SavedTree, number: int, data: bytes, within: _Bounds, wide: _Bounds) -> None:
+    def _take_leaf(self, saved: _SavedTree, page: TreePage, data: bytes) -> None:
+        number = page.number
         # A leaf is taken if at least one entry proves by its checksum that the page is of these records.
         nodes = list(parse_leaf(data))
         sound = [node.key for node in nodes if node is not None and self._read_verified_value(saved, node) is not None]
         # A page of another sub-database, or of other keys, to which a wrong bit leads; or the bounds are what is wrong.
-        if not sound or not within[0] <= sound[0] <= sound[-1] < within[1] or sound != sorted(sound):
-            saved.gaps.append(_Gap(*(wide if sound else within), _describe_wrong_page(number)))
+        if not sound or not page.low <= sound[0] <= sound[-1] < page.high or sound != sorted(sound):
+            bounds = page.above if sound else (page.low, page.high)
+            saved.gaps.append(_Gap(*bounds, _describe_wrong_page(number)))
             return
         self._visited.add(number)
         # Of an entry that is not sound, the size may be what is wrong: it must not claim the pages of others.
         for node in nodes:
             if node is not None and node.value is None and node.key in sound:
-                self._visited.update(range(node.page, node.page + self._file.count_overflow_pages(node.size)))
+                self._visited.update(
+                    range(node.page, node.page + count_overflow_pages(node.size, self._file.page_size))
+                )
         # In key order whatever leads here, so that reading goes through keys once and gaps lie between neighbours.
         insort(saved.leaves, (sound[0], number))
 
@@ -328,7 +312,7 @@ class Salvage:
         if len(node.key) != saved.key_size:
             return None
         # The checksum covers key and payload: a value that stands under another key does not pass.
-        value = self._file.read_value(node)
+        value = read_value(self._file, node)
         if value is None or not is_sound(node.key[:KEY_SIZE], value):
             return None
         if saved.key_size == HISTORY_KEY_SIZE and build_history_key(node.key[:KEY_SIZE], value) != node.key:
@@ -341,13 +325,13 @@ class Salvage:
             if node.value is None:
                 # No checksum is asked here: of the size and of what the pages say themselves, either may be what is
                 # wrong. What both claim is of this value; a leaf behind it must not be passed over with it.
-                count = min(self._file.count_overflow_pages(node.size), self._count_claimed_pages(node.page))
+                count = min(count_overflow_pages(node.size, self._file.page_size), self._count_claimed_pages(node.page))
                 self._visited.update(range(node.page, node.page + count))
 
     def _count_claimed_pages(self, number: int) -> int:
         """Return the length of a large value's run by its first page; 0 where it cannot be so many pages."""
         data = self._file.read_page(number)
-        count = 0 if data is None else self._file.count_run_pages(data, number)
+        count = 0 if data is None else count_run_pages(data, number)
         # No value has more pages than all of them together, and none that is free or another's.
         run = range(number, number + count)
         return 0 if count > self._large or any(page in self._visited or page in self._free for page in run) else count
@@ -355,7 +339,7 @@ class Salvage:
     def _adopt_orphan_leaves(self, state: MetaPage) -> None:
         """Take the leaves to which no branch leads: in use, for they are not free, and their keys are missing."""
         found: dict[bytes, list[_Leaf]] = {name: [] for name in self._saved}
-        number = 2
+        number = FIRST_TREE_PAGE
         while number <= min(state.last_page, self._file.size // state.page_size):
             data = None if number in self._visited or number in self._free else self._file.read_page(number)
             if data is None:
@@ -412,7 +396,7 @@ class Salvage:
         # Entries that cannot be read stand between the sound ones before and behind them.
         pending: list[bytes | None] = []
         # An entry that a split has left behind in a page is sound, and no longer this page's: its key lies in another.
-        ends = [first for first, _ in saved.leaves[1:]] + [_KEY_END]
+        ends = [first for first, _ in saved.leaves[1:]] + [KEY_END]
         for (_, number), end in zip(saved.leaves, ends, strict=False):
             data = self._file.read_page(number)
             for node in parse_leaf(data) if data is not None else (None,):
@@ -429,7 +413,7 @@ class Salvage:
                     yield keys, values
                     keys, values = [], []
         # What follows the last sound entry is bounded by nothing but the end of the key space.
-        self._note_loss(pending, last, _KEY_END, versions)
+        self._note_loss(pending, last, KEY_END, versions)
         if keys:
             self._count_sound(keys, values, place)
             yield keys, values
@@ -438,7 +422,7 @@ class Salvage:
         """Note that entries between two keys cannot be read. Of versions both keys may be those that lost one."""
         for key in pending:
             low = _decode_sow_key(before) + (0 if versions or not before else 1)
-            high = _find_last_key_before(behind) if not versions or behind == _KEY_END else _decode_sow_key(behind)
+            high = _find_last_key_before(behind) if not versions or behind == KEY_END else _decode_sow_key(behind)
             txid = int.from_bytes(key[16:], "big") if key is not None and len(key) == HISTORY_KEY_SIZE else None
             number = None if key is None else _decode_sow_key(key)
             self.losses.append(Loss(low, max(low, high), "its checksum does not match", number, versions, txid))
@@ -473,7 +457,7 @@ def _decode_sow_key(key: bytes) -> int:
 def _find_last_key_before(behind: bytes) -> int:
     """The last SOW key that may stand before a key."""
     number = _decode_sow_key(behind)
-    return MAX_SOW_KEY if behind == _KEY_END else number if len(behind) > KEY_SIZE else max(0, number - 1)
+    return MAX_SOW_KEY if behind == KEY_END else number if len(behind) > KEY_SIZE else max(0, number - 1)
 
 
 def _read_meta_pages(path: Path, seam: Seam) -> tuple[list[MetaPage], int]:

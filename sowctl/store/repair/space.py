@@ -17,8 +17,10 @@ from sowctl.errors import SowError
 from sowctl.seam import SEAM, Seam
 from sowctl.store.env import Store
 from sowctl.store.lmdberrors import translate_errors
-from sowctl.store.opening.meta_pages import MetaPage, read_verified_meta
-from sowctl.store.repair.pagefile import FreeList, PageFile, read_free_list
+from sowctl.store.lmdbfile.meta_page import MetaPage
+from sowctl.store.lmdbfile.walk import FreeList, read_free_list
+from sowctl.store.opening.meta_pages import read_verified_meta
+from sowctl.store.repair.pagefile import PageFile
 
 _ATTEMPTS = 3
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")

@@ -7,22 +7,14 @@ that a check can read a share of them. Called by :mod:`sowctl.store.repair.parti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from msgspec import Struct
 
 from sowctl.store.codec import KEY_SIZE
-from sowctl.store.lmdbfile.layout import BRANCH_FLAG, MAX_TREE_DEPTH, NO_PAGE
-from sowctl.store.opening.meta_pages import MetaPage
+from sowctl.store.lmdbfile.layout import MAX_TREE_DEPTH, NO_PAGE
+from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo
+from sowctl.store.lmdbfile.walk import PageSource, Walk, read_free_list, read_named_trees
 from sowctl.store.repair.checked_ranges import KEY_SPACE_END
-from sowctl.store.repair.pagefile import (
-    PageFile,
-    TreeInfo,
-    parse_branch,
-    read_free_list,
-    read_main_trees,
-    read_page_kind,
-)
 from sowctl.values.display import format_count
 
 MAX_UNITS = 1000
@@ -42,21 +34,21 @@ class StructureCheck:
     :meth:`list_units` are known.
     """
 
-    def __init__(self, file: PageFile, meta: MetaPage) -> None:
+    def __init__(self, file: PageSource, meta: MetaPage) -> None:
         self.pages = 2
         self._file, self._meta = file, meta
-        self._seen: set[int] = {0, 1, meta.main_root}
+        self._walk = Walk(file, seen={0, 1, meta.main.root}, last_page=meta.last_page)
         self._starts: list[int] = []
 
     def iter_faults(self) -> Iterator[tuple[str, bool]]:
         """Words for everything that is wrong; and whether it is damage, or only room that is lost."""
         file, meta = self._file, self._meta
-        trees = read_main_trees(file, meta)
+        trees = read_named_trees(file, meta)
         if trees is None:
             yield "the main tree cannot be read", True
             return
         # Every page is either in use by one tree, in the free list, or of the list itself: the sum tells what got lost.
-        used = 2 + (meta.main_root != NO_PAGE)
+        used = 2 + (meta.main.root != NO_PAGE)
         for name, tree in sorted(trees.items()):
             used += tree.page_count
             yield from ((f"{name.decode(errors='replace')}: {words}", True) for words in self._check_tree(name, tree))
@@ -68,7 +60,7 @@ class StructureCheck:
         listed = [page for pages in free.freed.values() for page in pages]
         if len(set(listed)) != len(listed):
             yield "a page is listed as free twice", True
-        if both := self._seen.intersection(listed):
+        if both := self._walk.seen.intersection(listed):
             count = format_count(len(both), "page is", "pages are")
             yield f"{count} both in use and free, the first is page {min(both)}", True
         lost = meta.last_page + 1 - used - len(free.own) - len(listed)
@@ -80,38 +72,23 @@ class StructureCheck:
         if not tree.depth:
             return
         branches = leaves = 0
-        level = [(tree.root, b"", b"\xff" * 600)]
-        for depth in range(tree.depth):
-            last = depth == tree.depth - 1
-            below: list[tuple[int, bytes, bytes]] = []
-            for number, low, high in level:
+        # Leaves are counted and not read: that is what keeps this a hundredth of the file.
+        for page in self._walk.iter_pages(tree.root, leaf_level=tree.depth - 1):
+            if page.is_repeated:
                 # Two branches that lead to one page: a search would find its keys in the wrong place.
-                if number in self._seen or not 2 <= number <= self._meta.last_page:
-                    yield f"page {number} has two branches, or an invalid one"
-                    continue
-                self._seen.add(number)
-                # Leaves are counted and not read: that is what keeps this a hundredth of the file.
-                if last:
-                    leaves += 1
-                    if name in (b"records", b"history"):
-                        self._starts.append(int.from_bytes(low[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big"))
-                    continue
+                yield f"page {page.number} has two branches, or an invalid one"
+            elif page.is_leaf:
+                self._walk.seen.add(page.number)
+                leaves += 1
+                if name in (b"records", b"history"):
+                    self._starts.append(int.from_bytes(page.low[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big"))
+            else:
                 branches += 1
-                data = self._file.read_page(number)
                 self.pages += 1
-                children = (
-                    [] if data is None or read_page_kind(data, number) != BRANCH_FLAG else list(parse_branch(data))
-                )
-                if not children or None in children:
-                    yield f"branch page {number} is invalid"
-                    continue
-                found = [child for child in children if child is not None]
-                # The first child has no key of its own: it begins where the branch does.
-                starts = [low, *(key for key, _ in found[1:]), high]
-                if not all(one < other for one, other in pairwise(starts[1:])) or not low <= starts[1]:
-                    yield f"the keys of branch page {number} are out of order"
-                below += [(page, one, other) for (_, page), one, other in zip(found, starts, starts[1:], strict=False)]
-            level = below
+                if not page.children or None in page.children:
+                    yield f"branch page {page.number} is invalid"
+                elif not page.is_ordered:
+                    yield f"the keys of branch page {page.number} are out of order"
         if (branches, leaves) != (tree.branch_pages, tree.leaf_pages) or tree.depth > MAX_TREE_DEPTH:
             yield (
                 f"{format_count(branches, 'branch page')} and {format_count(leaves, 'leaf', 'leaves')} found, "

@@ -16,10 +16,10 @@ import pytest
 from sowctl.errors import DamageError
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
+from sowctl.store.lmdbfile.check import read_branch
 from sowctl.store.lmdbfile.layout import BRANCH_FLAG
 from sowctl.store.opening.meta_pages import read_verified_meta
 from sowctl.store.opening.proof.freelist import FreePages
-from sowctl.store.opening.proof.page import read_branch
 from sowctl.store.opening.proof.tree import PageFile
 from tests.support.damage import EQUAL, REPORTED, Job, in_children
 from tests.support.stores import batch, key_of, new_store, value_of

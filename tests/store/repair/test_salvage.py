@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.store.env import Store
-from sowctl.store.repair.pagefile import parse_leaf
+from sowctl.store.lmdbfile.walk import parse_leaf
 from sowctl.store.repair.salvage import MAX_SOW_KEY, Salvage
 from tests.support.damage import flip_bit, flipped, overwrite, truncate
 from tests.support.stores import batch, contents, key_of, new_store, tamper, value_of

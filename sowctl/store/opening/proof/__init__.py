@@ -6,9 +6,10 @@ keys ascend and lie between those of the branch above, its children and overflow
 consecutive entries, and of a few keys, take them from the pages that were read: LMDB holds their state, by its table of
 readers, and is not asked for more.
 
+What one page must be is checked by :mod:`sowctl.store.lmdbfile.check`, and of many leaves at once by
+``column_check`` beside it.
+
 * ``limits``: how much is checked at once, and cached.
-* ``page``: the check of one page.
-* ``columns``: the check of many leaf pages at once, with numpy, where thousands are read or written.
 * ``tree``: the pages of a sub-database: paths from the root, and neighbouring leaves.
 * ``freelist``: the list of free pages, from which a writer takes pages.
 * ``transaction``: LMDB's transaction and cursors; each operation first checks the pages that it touches.

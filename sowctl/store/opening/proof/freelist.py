@@ -10,8 +10,16 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from sowctl.store.lmdbfile.layout import BIG_DATA_FLAG, NO_PAGE, PAGE_LAYOUT, PAGE_NUMBER_LAYOUT
-from sowctl.store.opening.meta_pages import MetaPage
+from sowctl.store.lmdbfile.check import PageFault, read_free_numbers
+from sowctl.store.lmdbfile.layout import (
+    BIG_DATA_FLAG,
+    FIRST_TREE_PAGE,
+    NO_PAGE,
+    PAGE_LAYOUT,
+    PAGE_NUMBER_LAYOUT,
+    count_overflow_pages,
+)
+from sowctl.store.lmdbfile.meta_page import MetaPage
 from sowctl.store.opening.proof.tree import PageFile
 
 _PAGE_NUMBER_BYTES = PAGE_NUMBER_LAYOUT.size
@@ -71,7 +79,10 @@ class FreePages:
                     marks[number] = 0
         for freed_by, data in lists.items():
             if known.get(freed_by) != data:
-                free = _read_numbers(file, meta, page, data)
+                try:
+                    free = read_free_numbers(data, meta.last_page)
+                except PageFault as problem:
+                    raise file.page_error(page, problem) from None
                 if any(map(marks.__getitem__, free)) or len(set(free)) != len(free):
                     raise file.page_error(page, "a page is listed as free twice")
                 for number in free:
@@ -101,15 +112,15 @@ def find_free_pages(file: PageFile, meta: MetaPage) -> bytearray:
 
 def _find_leaves(file: PageFile, meta: MetaPage) -> tuple[list[int], list[int]]:
     """The leaves of the list, and the branches above them."""
-    if meta.free_root == NO_PAGE:
+    if meta.free.root == NO_PAGE:
         return [], []
-    pages, branches = [meta.free_root], []
+    pages, branches = [meta.free.root], []
     # Their keys are in another order than others: only where they lead to is asked for.
-    for _ in range(meta.free_depth - 1):
+    for _ in range(meta.free.depth - 1):
         branches += pages
         pages = [child for number in pages for child in file.read_branch(number).children]
-        if not min(pages) >= 2 or max(pages) > meta.last_page or len(pages) > meta.last_page:
-            raise file.page_error(meta.free_root, "it refers to a page that does not exist")
+        if min(pages) < FIRST_TREE_PAGE or max(pages) > meta.last_page or len(pages) > meta.last_page:
+            raise file.page_error(meta.free.root, "it refers to a page that does not exist")
     return pages, branches
 
 
@@ -126,23 +137,12 @@ def _read_leaf(file: PageFile, meta: MetaPage, number: int) -> _Leaf:
         if flags == BIG_DATA_FLAG:
             first = PAGE_NUMBER_LAYOUT.unpack_from(data, place)[0]
             file.verify_run(number, first, size, meta.last_page)
-            pages = -(-(PAGE_LAYOUT.size + size) // file.page_size)
+            pages = count_overflow_pages(size, file.page_size)
             runs.append((first, pages))
             lists[freed_by] = file.read(first, pages)[PAGE_LAYOUT.size : PAGE_LAYOUT.size + size]
         else:
             lists[freed_by] = data[place : place + size]
     return _Leaf(data, min(lists), before, runs, lists)
-
-
-def _read_numbers(file: PageFile, meta: MetaPage, page: int, data: bytes) -> list[int]:
-    """The numbers of a list: it has its length before it, and they descend."""
-    words = memoryview(data).cast("Q") if len(data) % _PAGE_NUMBER_BYTES == 0 and data else None
-    if words is None or words[0] != len(words) - 1:
-        raise file.page_error(page, "the length of a list of free pages is wrong")
-    numbers = words[1:].tolist()
-    if numbers and (numbers[-1] < 2 or numbers[0] > meta.last_page or numbers != sorted(numbers, reverse=True)):
-        raise file.page_error(page, "a list of free pages has an invalid page number")
-    return numbers
 
 
 __all__ = ["FreePages", "find_free_pages", "verify_free_list"]

@@ -24,7 +24,7 @@ from sowctl.errors import DamageError
 from sowctl.store.codec import CRC_RESIDUE
 from sowctl.store.lmdberrors import REBUILD_HINT
 from sowctl.store.lmdbfile.layout import NO_PAGE, PAGE_NUMBER_LAYOUT
-from sowctl.store.opening.meta_pages import MetaPage
+from sowctl.store.lmdbfile.meta_page import MetaPage
 from sowctl.store.opening.proof.freelist import find_free_pages, verify_free_list
 from sowctl.store.opening.proof.tree import Entries, LeafPlace, PageFile, Tree, read_sub_databases
 

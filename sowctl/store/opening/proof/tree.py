@@ -22,22 +22,7 @@ from typing import Any, NamedTuple
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
-from sowctl.store.lmdbfile.layout import (
-    BIG_DATA_FLAG,
-    MAX_TREE_DEPTH,
-    NO_PAGE,
-    NODE_WORD_LAYOUT,
-    OVERFLOW_FLAG,
-    OVERFLOW_LAYOUT,
-    PAGE_LAYOUT,
-    PAGE_NUMBER_LAYOUT,
-    SUB_TREE_FLAG,
-    TREE_LAYOUT,
-)
-from sowctl.store.opening.meta_pages import MetaPage, find_sound_meta_pages
-from sowctl.store.opening.proof import limits as proof_limits
-from sowctl.store.opening.proof.limits import Limits
-from sowctl.store.opening.proof.page import (
+from sowctl.store.lmdbfile.check import (
     BranchPage,
     LeafPage,
     PageFault,
@@ -48,6 +33,22 @@ from sowctl.store.opening.proof.page import (
     read_entries,
     read_leaf,
 )
+from sowctl.store.lmdbfile.layout import (
+    BIG_DATA_FLAG,
+    FIRST_TREE_PAGE,
+    NO_PAGE,
+    NODE_WORD_LAYOUT,
+    OVERFLOW_FLAG,
+    OVERFLOW_LAYOUT,
+    PAGE_LAYOUT,
+    PAGE_NUMBER_LAYOUT,
+    SUB_TREE_FLAG,
+    TREE_LAYOUT,
+    count_overflow_pages,
+)
+from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo, find_sound_meta_pages
+from sowctl.store.opening.proof import limits as proof_limits
+from sowctl.store.opening.proof.limits import Limits
 
 _MERGE_DIVISOR = 4
 """LMDB merges a leaf of which less than one part in N is used."""
@@ -72,8 +73,8 @@ class PageFile:
         self._size = 0
         self._meta: tuple[bytes, bytes, tuple[MetaPage, ...]] = (b"", b"", ())
         self._branches: dict[int, tuple[bytes, BranchPage]] = {}
-        self.main: tuple[tuple[int, int, int], list[bytes], list[tuple[bytes, int, int]]] | None = None
-        """The main tree that was proven last: root, depth and last page; its pages; names, roots and depths."""
+        self.main: tuple[tuple[int, int, int], list[bytes], list[tuple[bytes, TreeInfo]]] | None = None
+        """The main tree that was proven last: root, depth and last page; its pages; names and descriptions."""
         self.names: dict[Any, bytes] = {}
         """The names of sub-databases by LMDB's handles of them, which do not tell."""
         self.trees: tuple[MetaPage, dict[bytes, Tree]] | None = None
@@ -224,14 +225,14 @@ class PageFile:
         data = self.map_pages(numbers)
         if not columns:
             return read_entries(data, self.page_size, numbers, tiled=tiled)
-        from sowctl.store.opening.proof.columns import read_entries as read_columns
+        from sowctl.store.lmdbfile.column_check import read_entries as read_columns
 
         return read_columns(data, self.page_size, numbers, tiled=tiled)
 
     def verify_run(self, leaf: int, first: int, size: int, last_page: int) -> int:
         """Prove the overflow pages, from ``first`` on, of a value of a leaf; how many they are. Raises DamageError."""
-        needed = -(-(PAGE_LAYOUT.size + size) // self.page_size)
-        if not 2 <= first <= last_page + 1 - needed:
+        needed = count_overflow_pages(size, self.page_size)
+        if not FIRST_TREE_PAGE <= first <= last_page + 1 - needed:
             raise self.page_error(leaf, f"it has a value on page {first}")
         end = (first + needed) * self.page_size
         data = self._map_until(end)
@@ -345,7 +346,7 @@ class Tree:
             raise self._file.page_error(number, "its keys are not those of its place")
         if not all(map(lt, starts, starts[1:])):
             raise self._file.page_error(number, "its keys are out of order")
-        if not min(page.children) >= 2 or max(page.children) > self._last_page:
+        if min(page.children) < FIRST_TREE_PAGE or max(page.children) > self._last_page:
             raise self._file.page_error(number, "it refers to a page that does not exist")
         self._verify_used((number,))
         found = self._branches[number] = BranchPlace(number, page, low, high)
@@ -406,7 +407,7 @@ class Tree:
                     number, low, high = known.locate_child(bisect_right(known.page.starts, key))
                     continue
                 number, begin, end = find_child(self._file.read(number), number, key)
-                if not 2 <= number <= self._last_page or (begin is not None and begin < low):
+                if not FIRST_TREE_PAGE <= number <= self._last_page or (begin is not None and begin < low):
                     return None
                 if high is not None and end is not None and end >= high:
                     return None
@@ -507,7 +508,7 @@ class Tree:
             self._probe_page(number)
 
     def _probe_columns(self, numbers: list[int]) -> dict[int, int]:
-        from sowctl.store.opening.proof.columns import probe_leaves
+        from sowctl.store.lmdbfile.column_check import probe_leaves
 
         return probe_leaves(self._file.map_pages(numbers), self._file.page_size, numbers)
 
@@ -516,7 +517,7 @@ class Tree:
         numbers = [number for number in numbers if number not in self._ends]
         if not numbers or not self._file.can_prove_columns(len(numbers)):
             return
-        from sowctl.store.opening.proof.columns import read_leaves
+        from sowctl.store.lmdbfile.column_check import read_leaves
 
         self._make_room(self._ends)
         self._verify_used(numbers)
@@ -533,7 +534,7 @@ class Tree:
         which are proven; and those keys of which that is not told."""
         if not numbers or not self._file.can_prove_columns(len(numbers)):
             return (), keys
-        from sowctl.store.opening.proof.columns import find_gaps
+        from sowctl.store.lmdbfile.column_check import find_gaps
 
         data = self._file.map_pages(list(numbers))
         found = find_gaps(data, self._file.page_size, numbers, keys)
@@ -753,10 +754,10 @@ class _MainTree(Tree):
 
     ENTRY_FLAGS = (SUB_TREE_FLAG, 0, BIG_DATA_FLAG)
 
-    def read_sub_trees(self) -> tuple[list[bytes], list[tuple[bytes, int, int]]]:
-        """All pages of it, proven; name, root and depth of every sub-database."""
+    def read_sub_trees(self) -> tuple[list[bytes], list[tuple[bytes, TreeInfo]]]:
+        """All pages of it, proven; name and description of every sub-database."""
         pages: list[bytes] = []
-        found: list[tuple[bytes, int, int]] = []
+        found: list[tuple[bytes, TreeInfo]] = []
         for leaf in self.iter_leaves():
             self.verify_end_keys(leaf)
             data, page = self._file.read_leaf(leaf.number)
@@ -767,28 +768,26 @@ class _MainTree(Tree):
                     continue
                 if size != TREE_LAYOUT.size:
                     raise self._file.page_error(leaf.number, "it does not describe a sub-database")
-                _, kind, depth, *counts, root = TREE_LAYOUT.unpack_from(data, place)
                 # Another kind of sub-database would have LMDB read keys and values in another way.
-                # A tree without a root has no pages and no entries: one that had some is not empty, but lost.
-                is_empty = root == NO_PAGE
-                if kind or depth > MAX_TREE_DEPTH or is_empty != (depth == 0) or (is_empty and any(counts)):
+                tree = TreeInfo.decode(data[place : place + size])
+                if tree is None:
                     raise self._file.page_error(leaf.number, "its description of a sub-database is damaged")
-                if root != NO_PAGE and not 2 <= root <= self._last_page:
+                if tree.root != NO_PAGE and not FIRST_TREE_PAGE <= tree.root <= self._last_page:
                     raise self._file.page_error(leaf.number, "it refers to a page that does not exist")
-                found.append((name, root, depth))
+                found.append((name, tree))
         return pages, found
 
 
 def read_sub_databases(file: PageFile, meta: MetaPage) -> dict[bytes, Tree]:
     """The sub-databases of a state by their names. Raises DamageError SOW-STO-023, StorageError."""
-    state = meta.main_root, meta.main_depth, meta.last_page
+    state = meta.main.root, meta.main.depth, meta.last_page
     if file.trees is not None and file.trees[0] == meta:
         return file.trees[1]
     known = file.main
     # The main tree of a store is one page. One with the bytes that were proven before is not taken apart again.
-    if known is None or known[0] != state or meta.main_depth != 1 or known[1] != [file.read(meta.main_root)]:
+    if known is None or known[0] != state or meta.main.depth != 1 or known[1] != [file.read(meta.main.root)]:
         known = file.main = (state, *_MainTree(file, *state).read_sub_trees())
-    trees = {name: Tree(file, root, depth, meta.last_page) for name, root, depth in known[2]}
+    trees = {name: Tree(file, tree.root, tree.depth, meta.last_page) for name, tree in known[2]}
     file.trees = meta, trees
     return trees
 

@@ -1,4 +1,4 @@
-"""The proof of many leaf pages at once, in columns (:mod:`sowctl.store.opening.proof.page` has that of one page).
+"""The check of many leaf pages at once, in columns (:mod:`sowctl.store.lmdbfile.check` has that of one page).
 
 Loads numpy. What is proven here has a plain form: no value lies elsewhere. A leaf that is not proven here may be sound
 all the same: it is proven by itself, which also says what is wrong with it.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 from struct import unpack
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from sowctl.store.lmdbfile.layout import LEAF_FLAG, NODE_WORD_LAYOUT, PAGE_LAYOUT
+from sowctl.store.lmdbfile.layout import NODE_WORD_LAYOUT
+from sowctl.store.lmdbfile.locate import Array, read_nodes, view_longs
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
-_HEAD_SIZE, _NODE_SIZE = PAGE_LAYOUT.size, NODE_WORD_LAYOUT.size
-_NODE_OFFSET_BYTES = 2
-"""Bytes of the place of a node in its page."""
+_NODE_SIZE = NODE_WORD_LAYOUT.size
 _WORD_BYTES = 8
 
 
@@ -42,26 +40,12 @@ class Gaps(NamedTuple):
     edges: list[bytes]
 
 
-class _Nodes(NamedTuple):
-    """The nodes of some pages, page by page: ``begins`` has the index of the first one of each page."""
-
-    pages: Array
-    bases: Array
-    counts: Array
-    uppers: Array
-    begins: Array
-    rows: Array
-    places: Array
-    heads: Array
-    ends: Array
-
-
 def probe_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> dict[int, int]:
     """Count the entries of those of ``pages`` that are proven as single leaves are.
 
     All of ``pages`` lie in the file.
     """
-    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     return dict(zip(nodes.pages.tolist(), nodes.counts.tolist(), strict=True))
 
 
@@ -70,13 +54,13 @@ def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafCo
 
     Keys are a multiple of 8 bytes. None where no page is proven.
     """
-    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     if not len(nodes.pages):
         return None
     key_size = int(nodes.heads[0] >> np.uint64(48))
     if not key_size or key_size % _WORD_BYTES:
         return None
-    longs = _as_longs(data)
+    longs = view_longs(data)
     wrong = nodes.heads >> np.uint64(48) != key_size
     keys = nodes.rows + nodes.places + _NODE_SIZE
     # A key of another size would not lie within its page.
@@ -114,7 +98,7 @@ def read_entries(
 
     ``tiled``: the entries of each fill its end, so that none is left out.
     """
-    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     if len(nodes.pages) != len(pages):
         return None
     key_size = int(nodes.heads[0] >> np.uint64(48))
@@ -128,7 +112,7 @@ def read_entries(
     stops = (nodes.rows + nodes.ends).tolist()
     bodies = (starts + key_size).tolist()
     if key_size == _WORD_BYTES:
-        keys = list(unpack(f"{_WORD_BYTES}s" * len(starts), _as_longs(data)[starts].tobytes()))
+        keys = list(unpack(f"{_WORD_BYTES}s" * len(starts), view_longs(data)[starts].tobytes()))
     else:
         keys = list(map(data.__getitem__, map(slice, starts.tolist(), bodies)))
     return keys, list(map(data.__getitem__, map(slice, bodies, stops)))
@@ -139,14 +123,14 @@ def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Seque
     all, with all entries between the first and the last of ``keys``. None where keys are not of 8 bytes, or a value
     lies elsewhere.
     """
-    nodes = _read_nodes(data, page_size, np.array(pages, np.int64))
+    nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     if len(nodes.pages) != len(pages) or (nodes.heads >> np.uint64(48) != _WORD_BYTES).any():
         return None
     joined = b"".join(keys)
     if len(joined) != _WORD_BYTES * len(keys) or set(map(len, keys)) != {_WORD_BYTES}:
         return None
     starts = nodes.rows + nodes.places + _NODE_SIZE
-    there = _as_longs(data)[starts].view(">u8").astype(np.uint64)
+    there = view_longs(data)[starts].view(">u8").astype(np.uint64)
     if (there[1:] <= there[:-1]).any():
         return None
     wanted = np.frombuffer(joined, ">u8").astype(np.uint64)
@@ -161,11 +145,6 @@ def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Seque
     return Gaps(starts[both].tolist(), stops[both].tolist(), [keys[at] for at in np.flatnonzero(edges).tolist()])
 
 
-def _as_longs(data: mmap.mmap) -> Array:
-    # A stride of one byte: number i begins at byte i.
-    return np.ndarray((len(data) - _WORD_BYTES + 1,), "=u8", data, 0, (1,))
-
-
 def _keys_ascend(longs: Array, keys: Array, key_size: int) -> Array:
     """Return whether each key, at a place of ``keys``, is greater than the one before it."""
     greater = np.zeros(len(keys) - 1, bool)
@@ -176,43 +155,6 @@ def _keys_ascend(longs: Array, keys: Array, key_size: int) -> Array:
         if at + _WORD_BYTES < key_size:
             equal &= words[1:] == words[:-1]
     return greater
-
-
-def _read_nodes(data: mmap.mmap, page_size: int, pages: Array) -> _Nodes:
-    """The nodes of those pages that are leaves with values of their own only, all of which lie within them."""
-    longs = _as_longs(data)
-    pairs = np.frombuffer(data, np.uint16, len(data) // _NODE_OFFSET_BYTES)
-    bases = pages * page_size
-    heads = longs[bases + _WORD_BYTES]
-    lowers = (heads >> np.uint64(32) & np.uint64(0xFFFF)).astype(np.int64) - _HEAD_SIZE
-    uppers = (heads >> np.uint64(48)).astype(np.int64)
-    sound = (longs[bases] == pages) & (heads >> np.uint64(16) & np.uint64(0xFFFF) == LEAF_FLAG)
-    sound &= (
-        (lowers >= _NODE_OFFSET_BYTES) & (lowers & 1 == 0) & (lowers + _HEAD_SIZE <= uppers) & (uppers <= page_size)
-    )
-    if not sound.all():
-        pages, bases, lowers, uppers = pages[sound], bases[sound], lowers[sound], uppers[sound]
-    counts = lowers // _NODE_OFFSET_BYTES
-    begins = np.cumsum(counts) - counts
-    rows = np.repeat(bases, counts)
-    first = np.repeat((bases + _HEAD_SIZE) // _NODE_OFFSET_BYTES - begins, counts)
-    first += np.arange(len(rows))
-    places = pairs[first].astype(np.int64)
-    wrong = places > page_size - _NODE_SIZE
-    if wrong.any():
-        places[wrong] = 0
-    heads = longs[rows + places]
-    # Flags and the upper part of the size are 0 in what lies within a page, or the end is far beyond it.
-    ends = places + (heads >> np.uint64(48)).astype(np.int64)
-    ends += (heads & np.uint64(0xFFFFFFFFFFFF)).astype(np.int64) + _NODE_SIZE
-    wrong |= ends > page_size
-    nodes = _Nodes(pages, bases, counts, uppers, begins, rows, places, heads, ends)
-    if not wrong.any():
-        return nodes
-    kept = ~np.logical_or.reduceat(wrong, begins)
-    if not kept.any():
-        return _Nodes(*(column[:0] for column in nodes))
-    return _read_nodes(data, page_size, pages[kept])
 
 
 __all__ = ["Gaps", "LeafColumns", "find_gaps", "probe_leaves", "read_entries", "read_leaves"]

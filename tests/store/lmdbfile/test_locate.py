@@ -16,9 +16,9 @@ from sowctl.seam import SEAM
 from sowctl.store.codec import Offsets
 from sowctl.store.env import Store
 from sowctl.store.limits import STORE_LIMITS
+from sowctl.store.lmdbfile.locate import StaleTree, locate_values
 from sowctl.store.raw import offset_read as store_offsets
 from sowctl.store.raw.offset_read import DataFile, open_data_file, read_values_at
-from sowctl.store.raw.tree import StaleTree, locate_values
 from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, key_of, new_store

@@ -1,7 +1,9 @@
-"""One page of LMDB, proven by itself. Format: LMDB 0.9, in the byte order of the machine, as in ``opening/meta_pages``.
+"""One page of LMDB, proven by itself: what is not as LMDB writes it raises :class:`PageFault`.
 
 Every number in a page is proven to lie within it before it is followed. LMDB keeps the nodes of a page close together,
-from the end of the page on: what overlaps or leaves a gap was not written by it.
+from the end of the page on: what overlaps or leaves a gap was not written by it. The check of many leaves at once is in
+:mod:`sowctl.store.lmdbfile.column_check`; what can be saved of a page that is not sound, in
+:mod:`sowctl.store.lmdbfile.walk`.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from sowctl.store.lmdbfile.layout import (
     BIG_DATA_FLAG,
     BRANCH_FLAG,
     CHILD_MASK,
+    FIRST_TREE_PAGE,
     LEAF_FLAG,
+    NODE_OFFSET_LAYOUT,
     NODE_WORD_LAYOUT,
     PAGE_LAYOUT,
+    PAGE_NUMBER_LAYOUT,
 )
 
 _HEAD_SIZE = PAGE_LAYOUT.size
 _NODE_SIZE = NODE_WORD_LAYOUT.size
 _SIZE_BITS = (1 << 32) - 1
-_NODE_PLACE = struct.Struct("=H")
 _POINTERS = [struct.Struct(f"={count}H") for count in range(512)]
 """The offsets of the nodes of a page, by their number."""
 
@@ -183,7 +187,7 @@ def _count_nodes(page: bytes, number: int, kind: int) -> int:
 
 def _read_node(page: bytes, index: int) -> tuple[int, bytes, int]:
     """Head, key and place of the body of a node."""
-    place = _NODE_PLACE.unpack_from(page, _HEAD_SIZE + 2 * index)[0]
+    place = NODE_OFFSET_LAYOUT.unpack_from(page, _HEAD_SIZE + 2 * index)[0]
     head = NODE_WORD_LAYOUT.unpack_from(page, place)[0]
     body = place + _NODE_SIZE + (head >> 48)
     return head, page[place + _NODE_SIZE : body], body
@@ -230,6 +234,22 @@ def read_leaf(data: bytes, number: int) -> LeafPage:
         spans.append((place, end + (end & 1)))
     _verify_tiling(spans, upper, len(data))
     return LeafPage(keys, kinds, sizes, places)
+
+
+def read_free_numbers(data: bytes, last_page: int) -> list[int]:
+    """The page numbers of an entry of the free list: it has their count before them, and they descend.
+
+    Raises :class:`PageFault`.
+    """
+    words = memoryview(data).cast("Q") if len(data) % PAGE_NUMBER_LAYOUT.size == 0 and data else None
+    if words is None or words[0] != len(words) - 1:
+        raise PageFault("the length of a list of free pages is wrong")
+    numbers = words[1:].tolist()
+    if numbers and (
+        numbers[-1] < FIRST_TREE_PAGE or numbers[0] > last_page or numbers != sorted(numbers, reverse=True)
+    ):
+        raise PageFault("a list of free pages has an invalid page number")
+    return numbers
 
 
 _KEY_SIZE = 8
@@ -292,5 +312,6 @@ __all__ = [
     "probe_leaf",
     "read_branch",
     "read_entries",
+    "read_free_numbers",
     "read_leaf",
 ]

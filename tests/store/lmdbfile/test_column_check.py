@@ -11,9 +11,9 @@ from struct import unpack_from
 import pytest
 
 from sowctl.store.env import Store
-from sowctl.store.opening.proof import columns
-from sowctl.store.opening.proof.columns import find_gaps, probe_leaves, read_leaves
-from sowctl.store.opening.proof.page import LeafPage, PageFault, probe_leaf, read_entries, read_leaf
+from sowctl.store.lmdbfile import column_check as columns
+from sowctl.store.lmdbfile.check import LeafPage, PageFault, probe_leaf, read_entries, read_leaf
+from sowctl.store.lmdbfile.column_check import find_gaps, probe_leaves, read_leaves
 from tests.support.stores import batch, history_key, key_of, new_store, value_of
 
 PAGE = 4096

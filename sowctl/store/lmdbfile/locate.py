@@ -1,0 +1,244 @@
+"""The places of many nodes at once, in columns, and of the records of a state by them (``sow-memo(5)``, "Kind 5").
+
+LMDB never writes to a page that a state in use holds, so a process that has a snapshot open may follow that state's
+tree. Loads numpy; called where memo indexes are built or used, and by the check of many leaves.
+"""
+
+from __future__ import annotations
+
+import mmap
+from struct import error
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from sowctl.store.codec import CRC_SIZE, KEY_SIZE
+from sowctl.store.lmdbfile.layout import (
+    BIG_DATA_FLAG,
+    BRANCH_FLAG,
+    CHILD_MASK,
+    LEAF_FLAG,
+    MAX_TREE_DEPTH,
+    NO_PAGE,
+    NODE_ALIGNMENT_BYTES,
+    NODE_WORD_LAYOUT,
+    PAGE_LAYOUT,
+    PAGE_NUMBER_LAYOUT,
+)
+from sowctl.store.lmdbfile.meta_page import MetaPage, find_meta_in_use
+from sowctl.store.lmdbfile.walk import read_named_trees
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+_HEAD_SIZE, _NODE_SIZE = PAGE_LAYOUT.size, NODE_WORD_LAYOUT.size
+_WORD_BYTES = 8
+_LOW_BITS = np.uint64(CHILD_MASK)
+"""The number of a page in the head of a branch node; in that of a leaf node, the size of the value below its flags."""
+_SIZE_BITS = np.uint64((1 << 32) - 1)
+_PAGE_READ_ERRORS = (IndexError, OverflowError, ValueError, error)
+"""What reading raises where numbers in pages lead nowhere: behind the file, or behind all that 64 bits can name."""
+
+
+class StaleTree(Exception):
+    """The pages are not those of the state that was asked for."""
+
+
+class Nodes(NamedTuple):
+    """The nodes of some pages, page by page: ``begins`` has the index of the first one of each page.
+
+    Of each node: the offset of its page in the file (``rows``), its own in the page, its head, and its end in the page.
+    """
+
+    pages: Array
+    bases: Array
+    counts: Array
+    uppers: Array
+    begins: Array
+    rows: Array
+    places: Array
+    heads: Array
+    ends: Array
+
+
+class Leaves(NamedTuple):
+    """Keys of all entries, 8 bytes each, end to end; where each value begins, its size (i64), its last bytes (u32)."""
+
+    keys: bytes
+    starts: Array
+    sizes: Array
+    sums: Array
+
+
+class _MappedPages:
+    """A mapped file as pages."""
+
+    def __init__(self, data: mmap.mmap, page_size: int) -> None:
+        self._data, self.page_size = data, page_size
+
+    def read_page(self, number: int) -> bytes | None:
+        """One page; None where the file ends before."""
+        return self.read_page_run(number, 1)
+
+    def read_page_run(self, first: int, count: int) -> bytes | None:
+        """Several pages in a row; None where the file ends before."""
+        data = bytes(self._data[first * self.page_size : (first + count) * self.page_size])
+        return data if len(data) == count * self.page_size else None
+
+
+def view_longs(data: mmap.mmap) -> Array:
+    """A file as numbers of 8 bytes that begin at every byte."""
+    # A stride of one byte: number i begins at byte i, so that fields are read at any place by one indexing.
+    return np.ndarray((max(len(data) - _WORD_BYTES + 1, 0),), "=u8", data, 0, (1,))
+
+
+def read_nodes(data: mmap.mmap, page_size: int, pages: Array, kind: int = LEAF_FLAG, *, large: bool = False) -> Nodes:
+    """The nodes of those pages that are of a kind and all of whose nodes lie within them.
+
+    All of ``pages`` lie in the file, or IndexError may be raised. Of leaves those count whose values stand in them;
+    with ``large``, also those with values in overflow pages.
+    """
+    longs = view_longs(data)
+    pairs = np.frombuffer(data, np.uint16, len(data) // NODE_ALIGNMENT_BYTES)
+    bases = pages * page_size
+    heads = longs[bases + _WORD_BYTES]
+    lowers = (heads >> np.uint64(32) & np.uint64(0xFFFF)).astype(np.int64) - _HEAD_SIZE
+    uppers = (heads >> np.uint64(48)).astype(np.int64)
+    # Each page carries its own number and kind: a pointer that leads to another page, or to one used anew, is noticed
+    # here.
+    sound = (longs[bases] == pages) & (heads >> np.uint64(16) & np.uint64(0xFFFF) == kind)
+    sound &= (
+        (lowers >= NODE_ALIGNMENT_BYTES) & (lowers & 1 == 0) & (lowers + _HEAD_SIZE <= uppers) & (uppers <= page_size)
+    )
+    if not sound.all():
+        pages, bases, lowers, uppers = pages[sound], bases[sound], lowers[sound], uppers[sound]
+    counts = lowers // NODE_ALIGNMENT_BYTES
+    begins = np.cumsum(counts) - counts
+    rows = np.repeat(bases, counts)
+    first = np.repeat((bases + _HEAD_SIZE) // NODE_ALIGNMENT_BYTES - begins, counts)
+    first += np.arange(len(rows))
+    places = pairs[first].astype(np.int64)
+    wrong = places > page_size - _NODE_SIZE
+    if wrong.any():
+        places[wrong] = 0
+    heads = longs[rows + places]
+    ends = places + (heads >> np.uint64(48)).astype(np.int64)
+    if kind == LEAF_FLAG:
+        # Flags and the upper part of the size are 0 in what lies within a page, or the end is far beyond it.
+        bodies = (heads & _LOW_BITS).astype(np.int64)
+        if large:
+            bodies[bodies >> 32 == BIG_DATA_FLAG] = PAGE_NUMBER_LAYOUT.size
+        ends += bodies
+    ends += _NODE_SIZE
+    wrong |= ends > page_size
+    nodes = Nodes(pages, bases, counts, uppers, begins, rows, places, heads, ends)
+    if not wrong.any():
+        return nodes
+    kept = ~np.logical_or.reduceat(wrong, begins)
+    if not kept.any():
+        return Nodes(*(column[:0] for column in nodes))
+    return read_nodes(data, page_size, pages[kept], kind, large=large)
+
+
+def read_leaves(data: mmap.mmap, txnid: int, name: bytes) -> Leaves:
+    """All entries of sub-database ``name`` in the state of LMDB transaction ``txnid``.
+
+    Nothing says yet that they are those of the state: see :func:`locate_values`. Raises :class:`StaleTree` where the
+    file shows another state.
+    """
+    return read_page_entries(data, *find_leaf_pages(data, txnid, name))
+
+
+def find_leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Array]:
+    """The leaf pages of a sub-database, in the order of their keys, of the state that the meta page is of.
+
+    Raises :class:`StaleTree`.
+    """
+    try:
+        meta = _find_state_page(data, txnid)
+        # Every step may meet pages that were written again: whatever does not parse ends as StaleTree, and the caller
+        # asks LMDB.
+        tree = (read_named_trees(_MappedPages(data, meta.page_size), meta) or {}).get(name)
+        if tree is None:
+            raise StaleTree("there is no such sub-database")
+        return meta, _list_leaf_pages(data, meta, tree.root, tree.depth)
+    except _PAGE_READ_ERRORS as problem:
+        raise StaleTree(str(problem)) from problem
+
+
+def read_page_entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
+    """The entries of some leaf pages. Raises :class:`StaleTree`."""
+    try:
+        return _locate_leaf_values(data, meta, pages)
+    except _PAGE_READ_ERRORS as problem:
+        raise StaleTree(str(problem)) from problem
+
+
+def locate_values(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tuple[Array, Array, Array]:
+    """Return the offset, size and last four bytes of each value of sub-database ``name`` (u64, u32, u32).
+
+    The state is that of LMDB transaction ``txnid``; ``keys`` are its keys, 8 bytes each, end to end. Raises
+    :class:`StaleTree` where the file shows another state.
+    """
+    found = read_leaves(data, txnid, name)
+    # All keys, byte for byte: then the leaves are those of the state, and each offset belongs to its key.
+    if found.keys != keys:
+        raise StaleTree("the keys are others")
+    return found.starts.astype(np.uint64), found.sizes.astype(np.uint32), found.sums
+
+
+def _find_state_page(data: mmap.mmap, txnid: int) -> MetaPage:
+    """The meta page of this state. Only the one in use is trusted: after a failed write the other one leads astray."""
+    meta = find_meta_in_use(data)
+    if meta is None or meta.txnid != txnid:
+        raise StaleTree("the meta page in use is that of another state")
+    return meta
+
+
+def _list_leaf_pages(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> Array:
+    """The leaf pages in the order of their keys."""
+    if root == NO_PAGE or depth > MAX_TREE_DEPTH:
+        return np.zeros(0, np.int64)
+    pages = np.array([root], np.int64)
+    for _ in range(depth - 1):
+        pages = (_read_all_nodes(data, meta, pages, BRANCH_FLAG).heads & _LOW_BITS).astype(np.int64)
+        if len(pages) > meta.last_page or int(pages.max(initial=0)) > meta.last_page:
+            raise StaleTree("the tree has more pages than the file")
+    return pages
+
+
+def _read_all_nodes(data: mmap.mmap, meta: MetaPage, pages: Array, kind: int) -> Nodes:
+    nodes = read_nodes(data, meta.page_size, pages, kind, large=True)
+    if len(nodes.pages) != len(pages):
+        raise StaleTree("a page of the tree is not what the tree says")
+    return nodes
+
+
+def _locate_leaf_values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
+    nodes = _read_all_nodes(data, meta, pages, LEAF_FLAG)
+    heads, bodies = nodes.heads, nodes.rows + nodes.places + _NODE_SIZE
+    if (heads >> np.uint64(48) != KEY_SIZE).any():
+        raise StaleTree("the keys are others")
+    keys = view_longs(data)[bodies].tobytes()
+    starts, sizes = bodies + KEY_SIZE, (heads & _SIZE_BITS).astype(np.int64)
+    # A large value has pages of its own; the node holds the number of the first one.
+    for place in np.flatnonzero(heads >> np.uint64(32) & np.uint64(BIG_DATA_FLAG)).tolist():
+        starts[place] = PAGE_NUMBER_LAYOUT.unpack_from(data, starts[place])[0] * meta.page_size + PAGE_LAYOUT.size
+    ends = starts + sizes
+    # Proven before the last four bytes of each are read.
+    if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
+        raise StaleTree("a record extends beyond the end of the file")
+    words = np.ndarray((max(len(data) - CRC_SIZE + 1, 0),), "=u4", data, 0, (1,))
+    return Leaves(keys, starts, sizes, words[ends - CRC_SIZE])
+
+
+__all__ = [
+    "Array",
+    "Leaves",
+    "Nodes",
+    "StaleTree",
+    "find_leaf_pages",
+    "locate_values",
+    "read_leaves",
+    "read_nodes",
+    "read_page_entries",
+    "view_longs",
+]

@@ -1,0 +1,334 @@
+"""The pages and entries of a file's trees, in order, whatever is wrong with them (``sow-store(5)``, "Repairing").
+
+Nothing here raises for damage: what cannot be followed is yielded as a fault, or left out, or None, as each function
+says. Every number in a page is proven to lie within its page before it is followed, and no page is walked twice, so
+that a ring of pages ends. Called before a file is opened, by checks, by repairs, and for figures. Readers of one key
+or of neighbouring entries have the proof of their own path in :mod:`sowctl.store.opening.proof`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from msgspec import Struct
+
+from sowctl.store.lmdbfile.check import PageFault, read_free_numbers
+from sowctl.store.lmdbfile.layout import (
+    BIG_DATA_FLAG,
+    BRANCH_FLAG,
+    FIRST_TREE_PAGE,
+    LEAF_FLAG,
+    MAX_TREE_DEPTH,
+    NO_PAGE,
+    NODE_ALIGNMENT_BYTES,
+    NODE_LAYOUT,
+    NODE_OFFSET_LAYOUT,
+    OVERFLOW_FLAG,
+    OVERFLOW_LAYOUT,
+    PAGE_LAYOUT,
+    PAGE_NUMBER_LAYOUT,
+    SUB_TREE_FLAG,
+    count_overflow_pages,
+)
+from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo
+
+KEY_END = b"\xff" * 600
+"""Behind every key: LMDB's have at most 511 bytes."""
+
+
+class PageSource(Protocol):
+    """A file of which pages are asked for."""
+
+    @property
+    def page_size(self) -> int:
+        """The bytes of a page."""
+
+    def read_page(self, number: int) -> bytes | None:
+        """One page; None where there is none, or it cannot be read."""
+
+    def read_page_run(self, first: int, count: int) -> bytes | None:
+        """Several pages in a row; None as for one."""
+
+
+class PageNode(Struct, frozen=True):
+    """One entry of a leaf: its key, and its value where it stands in the leaf, or else its ``size`` and the first page
+    of those that it has to itself. ``tree``: the value describes a sub-database."""
+
+    key: bytes
+    value: bytes | None
+    size: int
+    page: int = 0
+    tree: bool = False
+
+
+class TreePage(NamedTuple):
+    """A page to which a tree leads, and the bounds of its keys: from ``low`` up to ``high`` (exclusive).
+
+    ``above``: the bounds of the branch that leads to it. ``data`` is None where the page cannot be read or was not
+    asked for; ``kind`` that of a branch or a leaf, else 0; ``children`` those of a branch, None for one that does not
+    lie within it. ``is_repeated``: the page was walked before, or is none of the file's. ``is_ordered``: the keys of a
+    branch ascend within its bounds.
+    """
+
+    number: int
+    low: bytes
+    high: bytes
+    above: tuple[bytes, bytes]
+    data: bytes | None
+    kind: int
+    children: list[tuple[bytes, int] | None]
+    is_repeated: bool = False
+    is_ordered: bool = True
+
+    @property
+    def is_branch(self) -> bool:
+        """True if it is a branch, and was not walked before."""
+        return self.kind == BRANCH_FLAG and not self.is_repeated
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if it is a leaf, and was not walked before."""
+        return self.kind == LEAF_FLAG and not self.is_repeated
+
+
+class Walk:
+    """Walks over the trees of one state, which know what of each other: ``seen`` has the pages that were walked.
+
+    A caller may add pages to ``seen`` at any time, and gives those that are ``closed`` to it. ``last_page`` is that of
+    the state; without it, as it may be what is damaged, the file has the pages that can be read.
+    """
+
+    def __init__(
+        self,
+        pages: PageSource,
+        *,
+        seen: set[int] | None = None,
+        closed: Container[int] = (),
+        last_page: int = NO_PAGE,
+    ) -> None:
+        self.seen = set[int]() if seen is None else seen
+        self._pages, self._last_page, self._closed = pages, last_page, closed
+
+    def iter_pages(self, root: int, leaf_level: int | None = None) -> Iterator[TreePage]:
+        """The pages of the tree below ``root``, each branch before its children, these in the order of their keys.
+
+        With ``leaf_level`` (0: the root is a leaf) the pages of that level are taken for leaves and not read. Leaves
+        are not added to ``seen`` here, as a caller may not want one.
+        """
+        if root != NO_PAGE:
+            yield from self._iter_below(root, (b"", KEY_END), (b"", KEY_END), 0, leaf_level)
+
+    def _iter_below(
+        self, number: int, within: tuple[bytes, bytes], above: tuple[bytes, bytes], level: int, leaf_level: int | None
+    ) -> Iterator[TreePage]:
+        is_known = number in self.seen or number in self._closed or not FIRST_TREE_PAGE <= number <= self._last_page
+        if is_known or level > MAX_TREE_DEPTH:
+            yield TreePage(number, *within, above, None, 0, [], is_repeated=True)
+            return
+        if level == leaf_level:
+            yield TreePage(number, *within, above, None, LEAF_FLAG, [])
+            return
+        data = self._pages.read_page(number)
+        kind = 0 if data is None else read_page_kind(data, number)
+        if data is None or kind != BRANCH_FLAG:
+            yield TreePage(number, *within, above, data, kind, [])
+            return
+        self.seen.add(number)
+        children = list(parse_branch(data))
+        # The first child has no key of its own: it begins where the branch does.
+        starts = [within[0], *(child[0] if child is not None else b"" for child in children[1:]), within[1]]
+        ordered = within[0] <= starts[1] and all(one < other for one, other in pairwise(starts[1:]))
+        yield TreePage(number, *within, above, data, kind, children, is_ordered=ordered)
+        for place, child in enumerate(children):
+            if child is not None:
+                # Keys that do not ascend are wrong bits: then each child may have any key of the page.
+                bounds = (starts[place], starts[place + 1]) if ordered else within
+                yield from self._iter_below(child[1], bounds, within, level + 1, leaf_level)
+
+    def iter_entries(self, root: int) -> Iterator[PageNode | None]:
+        """The entries of the tree below ``root``, in the order of its pages; None for each part that does not parse."""
+        for page in self.iter_pages(root):
+            if page.is_leaf and page.data is not None:
+                self.seen.add(page.number)
+                yield from parse_leaf(page.data)
+            elif not page.is_branch or None in page.children:
+                yield None
+
+
+def read_page_kind(data: bytes, number: int) -> int:
+    """Return the kind of a page: that of a branch, of a leaf, or 0 for neither or the page of another number."""
+    found, _, flags, lower, upper = PAGE_LAYOUT.unpack_from(data)
+    # Every page notes its own number: a branch that leads to the wrong page is found out here.
+    if found != number or not PAGE_LAYOUT.size <= lower <= upper <= len(data):
+        return 0
+    kind: int = flags & (BRANCH_FLAG | LEAF_FLAG | OVERFLOW_FLAG)
+    return kind if kind in (BRANCH_FLAG, LEAF_FLAG) else 0
+
+
+def count_run_pages(data: bytes, number: int) -> int:
+    """Count the pages of the run of overflow pages that begins with this page; 0 where none does."""
+    found, _, flags, pages = OVERFLOW_LAYOUT.unpack_from(data)
+    return pages if found == number and flags & OVERFLOW_FLAG and not flags & (BRANCH_FLAG | LEAF_FLAG) else 0
+
+
+def _node_places(data: bytes) -> Iterator[int]:
+    """Yield the places of the nodes of a page, -1 for one that does not lie within it."""
+    lower: int = PAGE_LAYOUT.unpack_from(data)[3]
+    stop = lower - (lower - PAGE_LAYOUT.size) % NODE_ALIGNMENT_BYTES
+    for (at,) in NODE_OFFSET_LAYOUT.iter_unpack(data[PAGE_LAYOUT.size : stop]):
+        yield at if lower <= at <= len(data) - NODE_LAYOUT.size else -1
+
+
+def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
+    """The entries of a leaf, in order; None for one that does not lie within the page.
+
+    Entries fill the end of a page without a gap. Where those that are listed do not, the list may have been cut: a None
+    at its end stands for what it lacks.
+    """
+    filled = 0
+    for at in _node_places(data):
+        if at < 0:
+            yield None
+            continue
+        low, high, flags, key_size = NODE_LAYOUT.unpack_from(data, at)
+        start, size = at + NODE_LAYOUT.size + key_size, low | high << 16
+        end = start + (PAGE_NUMBER_LAYOUT.size if flags & BIG_DATA_FLAG else size)
+        # Entries begin at even places.
+        filled += end - at + (end - at) % NODE_ALIGNMENT_BYTES
+        if end > len(data):
+            yield None
+        elif flags & BIG_DATA_FLAG:
+            yield PageNode(data[start - key_size : start], None, size, PAGE_NUMBER_LAYOUT.unpack_from(data, start)[0])
+        else:
+            yield PageNode(data[start - key_size : start], data[start:end], size, tree=bool(flags & SUB_TREE_FLAG))
+    if filled != len(data) - _read_upper(data):
+        yield None
+
+
+def parse_branch(data: bytes) -> Iterator[tuple[bytes, int] | None]:
+    """The children of a branch page: the first key below each (empty for the first child), and its page.
+
+    None for one that does not lie within the page, and, as in a :func:`parse_leaf`, at the end for what a cut list
+    lacks.
+    """
+    filled = 0
+    for at in _node_places(data):
+        if at < 0:
+            yield None
+            continue
+        low, high, more, key_size = NODE_LAYOUT.unpack_from(data, at)
+        start = at + NODE_LAYOUT.size
+        filled += NODE_LAYOUT.size + key_size + key_size % NODE_ALIGNMENT_BYTES
+        if start + key_size > len(data):
+            yield None
+        else:
+            yield data[start : start + key_size], low | high << 16 | more << 32
+    if filled != len(data) - _read_upper(data):
+        yield None
+
+
+def _read_upper(data: bytes) -> int:
+    upper: int = PAGE_LAYOUT.unpack_from(data)[4]
+    return upper
+
+
+def read_value(pages: PageSource, node: PageNode) -> bytes | None:
+    """The value of a leaf's entry, wherever it stands."""
+    if node.value is not None:
+        return node.value
+    count = count_overflow_pages(node.size, pages.page_size)
+    data = pages.read_page_run(node.page, count)
+    # The first page says how many follow it: fewer than the value needs means that the entry points to another run.
+    if data is None or count_run_pages(data, node.page) < count:
+        return None
+    return data[PAGE_LAYOUT.size : PAGE_LAYOUT.size + node.size]
+
+
+def read_named_trees(pages: PageSource, meta: MetaPage) -> dict[bytes, TreeInfo] | None:
+    """The sub-databases by their names; None where the main tree cannot be read."""
+    found = {}
+    is_whole = True
+    # None, and not an empty dictionary: an unreadable main tree is damage, a missing one a new file.
+    for page in Walk(pages).iter_pages(meta.main.root):
+        if page.is_leaf and page.data is not None:
+            for node in parse_leaf(page.data):
+                tree = TreeInfo.decode(node.value) if node is not None and node.tree and node.value else None
+                if tree is not None and node is not None:
+                    found[node.key] = tree
+        else:
+            is_whole = is_whole and page.is_branch and None not in page.children
+    return found if is_whole else None
+
+
+class FreeList(Struct, frozen=True):
+    """Pages that are not in use, by the transaction that freed them; and the pages that the list itself takes."""
+
+    freed: dict[int, list[int]]
+    own: set[int]
+
+    @property
+    def page_count(self) -> int:
+        """The number of free pages."""
+        return sum(map(len, self.freed.values()))
+
+
+def read_free_list(pages: PageSource, meta: MetaPage) -> FreeList | None:
+    """The free list of a state; None where it cannot be read as a whole, and so says nothing."""
+    walk = Walk(pages)
+    found = FreeList({}, walk.seen)
+    for node in walk.iter_entries(meta.free.root):
+        # One wrong entry makes the list say nothing: a page that is wrongly free would be left out of a salvage.
+        if node is None or len(node.key) != PAGE_NUMBER_LAYOUT.size:
+            return None
+        data = read_value(pages, node)
+        if data is None:
+            return None
+        if node.value is None:
+            walk.seen.update(range(node.page, node.page + count_overflow_pages(node.size, pages.page_size)))
+        try:
+            found.freed[PAGE_NUMBER_LAYOUT.unpack(node.key)[0]] = read_free_numbers(data, meta.last_page)
+        except PageFault:
+            return None
+    return found
+
+
+def is_free_list_page(data: bytes, number: int) -> bool:
+    """Return whether a page may be the root of a free list: a branch, or a leaf whose keys are numbers of transactions.
+
+    A leaf holds numbers of 8 bytes with a count and so many page numbers each, or points to pages of their own.
+    """
+    found, _, flags, _, _ = PAGE_LAYOUT.unpack_from(data)
+    kind = flags & (BRANCH_FLAG | LEAF_FLAG)
+    if found != number or kind not in (BRANCH_FLAG, LEAF_FLAG):
+        return False
+    return kind == BRANCH_FLAG or all(_is_free_list_node(data, at) for at in _node_places(data))
+
+
+def _is_free_list_node(data: bytes, at: int) -> bool:
+    start = at + NODE_LAYOUT.size + PAGE_NUMBER_LAYOUT.size
+    if at < 0 or start + PAGE_NUMBER_LAYOUT.size > len(data):
+        return False
+    low, high, flags, key_size = NODE_LAYOUT.unpack_from(data, at)
+    count = PAGE_NUMBER_LAYOUT.unpack_from(data, start)[0]
+    is_filled = bool(flags & BIG_DATA_FLAG) or low | high << 16 == PAGE_NUMBER_LAYOUT.size * (count + 1)
+    return is_filled and bool(key_size == PAGE_NUMBER_LAYOUT.size)
+
+
+__all__ = [
+    "KEY_END",
+    "FreeList",
+    "PageNode",
+    "PageSource",
+    "TreePage",
+    "Walk",
+    "count_run_pages",
+    "is_free_list_page",
+    "parse_branch",
+    "parse_leaf",
+    "read_free_list",
+    "read_named_trees",
+    "read_page_kind",
+    "read_value",
+]
