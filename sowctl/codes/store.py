@@ -207,9 +207,13 @@ CODES: dict[str, str] = {
         """,
     "SOW-STO-060": """0 incomplete spare meta page
 
-        Why: LMDB keeps two meta pages. The one that is not in use has parts of two states; the other is intact
-        and the store complete. This is a warning.
-        Do: No action is needed: the next publish to the topic rewrites it.
+        Why: LMDB keeps two meta pages. The one that is not in use has parts of two states; the other is intact,
+        and its state complete. Either a write of it failed, which the publisher was told, or a bit of its
+        transaction id is damaged: then the store has the state before its last transaction. A topic with a
+        journal reads that transaction from the journal. This is a warning.
+        Do: If the topic has a journal, or a publish to it failed, no action is needed: the next publish rewrites
+        the page. Otherwise publish the last messages again.
+        See: sow-store(5)
         """,
     "SOW-STO-061": """11 store changed while read without locks
 

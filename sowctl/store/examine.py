@@ -135,10 +135,13 @@ class StoreExamination:
                     fault = f"its meta page {page.number} is of transaction {page.txnid}, but refers to {leads_to}"
         if fault:
             message = (
-                f"{fault}, because a write of it failed. The other meta page is intact and in use, and "
-                "the store is complete"
+                f"{fault}, because a write of it failed or its transaction id is damaged. "
+                f"The other meta page is intact and in use, and its state complete: transaction {page.txnid + 1}"
             )
-            hint = "the next message published to the topic rewrites it"
+            hint = (
+                "the next message published to the topic rewrites it; if none failed and the topic has no journal, "
+                "publish the last messages again"
+            )
             yield Finding("SOW-STO-060", Level.WARNING, Place(self.path, element="meta page"), message, hint)
 
     def _read_meta(self) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from sowctl.findings import Finding, Level
 from sowctl.seam import SEAM
 from sowctl.store.env import Store
 from sowctl.store.examine import examine_store
+from sowctl.store.lmdbfile.layout import META_TAIL_AT
 from sowctl.store.opening.meta_pages import read_spare_meta, read_verified_meta
 from tests.support.metawrites import (
     FAULTS,
@@ -110,6 +111,23 @@ def test_any_other_number_is_damage(tmp_path: Path) -> None:
         with pytest.raises(DamageError) as raised:
             contents(damaged)
         assert raised.value.code == "SOW-STO-021"
+
+
+def test_a_damaged_number_that_looks_like_a_failed_write(tmp_path: Path) -> None:
+    """The page in use with a number that is 2 less: the state before it, and the check names the transaction."""
+    path = new_store(tmp_path / "x.sow", 100)
+    states = []
+    for txid in range(2, 9):
+        put(path, 10 * txid, txid)
+        states.append(contents(path))
+        number = read_verified_meta(path, SEAM).txnid
+        if len(states) > 1 and number & 2:
+            break
+    data = bytearray(path.read_bytes())
+    data[4096 * (number % 2) + META_TAIL_AT + 8] ^= 2
+    (tmp_path / "y.sow").write_bytes(data)
+    assert contents(tmp_path / "y.sow") == states[-2]
+    assert found(tmp_path / "y.sow") == [("SOW-STO-060", Level.WARNING)]
 
 
 def test_the_page_in_use_must_be_sound(tmp_path: Path) -> None:
