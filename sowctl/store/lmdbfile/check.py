@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from operator import add
 from typing import NamedTuple
@@ -22,6 +22,8 @@ from sowctl.store.lmdbfile.layout import (
     CHILD_MASK,
     FIRST_TREE_PAGE,
     LEAF_FLAG,
+    NODE_ALIGNMENT_BYTES,
+    NODE_LAYOUT,
     NODE_OFFSET_LAYOUT,
     NODE_WORD_LAYOUT,
     PAGE_LAYOUT,
@@ -236,6 +238,36 @@ def read_leaf(data: bytes, number: int) -> LeafPage:
     return LeafPage(keys, kinds, sizes, places)
 
 
+def iter_node_places(data: bytes) -> Iterator[int]:
+    """Yield the places of the nodes of a page, -1 for one that does not lie within it."""
+    lower: int = PAGE_LAYOUT.unpack_from(data)[3]
+    stop = lower - (lower - PAGE_LAYOUT.size) % NODE_ALIGNMENT_BYTES
+    for (at,) in NODE_OFFSET_LAYOUT.iter_unpack(data[PAGE_LAYOUT.size : stop]):
+        yield at if lower <= at <= len(data) - NODE_LAYOUT.size else -1
+
+
+def is_free_list_page(data: bytes, number: int) -> bool:
+    """Return whether a page may be the root of a free list: a branch, or a leaf whose keys are numbers of transactions.
+
+    A leaf holds numbers of 8 bytes with a count and so many page numbers each, or points to pages of their own.
+    """
+    found, _, flags, _, _ = PAGE_LAYOUT.unpack_from(data)
+    kind = flags & (BRANCH_FLAG | LEAF_FLAG)
+    if found != number or kind not in (BRANCH_FLAG, LEAF_FLAG):
+        return False
+    return kind == BRANCH_FLAG or all(_is_free_list_node(data, at) for at in iter_node_places(data))
+
+
+def _is_free_list_node(data: bytes, at: int) -> bool:
+    start = at + NODE_LAYOUT.size + PAGE_NUMBER_LAYOUT.size
+    if at < 0 or start + PAGE_NUMBER_LAYOUT.size > len(data):
+        return False
+    low, high, flags, key_size = NODE_LAYOUT.unpack_from(data, at)
+    count = PAGE_NUMBER_LAYOUT.unpack_from(data, start)[0]
+    is_filled = bool(flags & BIG_DATA_FLAG) or low | high << 16 == PAGE_NUMBER_LAYOUT.size * (count + 1)
+    return is_filled and bool(key_size == PAGE_NUMBER_LAYOUT.size)
+
+
 def read_free_numbers(data: bytes, last_page: int) -> list[int]:
     """The page numbers of an entry of the free list: it has their count before them, and they descend.
 
@@ -309,6 +341,8 @@ __all__ = [
     "PageFault",
     "find_child",
     "find_entry",
+    "is_free_list_page",
+    "iter_node_places",
     "probe_leaf",
     "read_branch",
     "read_entries",

@@ -8,13 +8,14 @@ or of neighbouring entries have the proof of their own path in :mod:`sowctl.stor
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from itertools import pairwise
+from operator import lt
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from sowctl.store.lmdbfile.check import PageFault, read_free_numbers
+from sowctl.store.lmdbfile.check import PageFault, iter_node_places, read_free_numbers
 from sowctl.store.lmdbfile.layout import (
     BIG_DATA_FLAG,
     BRANCH_FLAG,
@@ -24,7 +25,6 @@ from sowctl.store.lmdbfile.layout import (
     NO_PAGE,
     NODE_ALIGNMENT_BYTES,
     NODE_LAYOUT,
-    NODE_OFFSET_LAYOUT,
     OVERFLOW_FLAG,
     OVERFLOW_LAYOUT,
     PAGE_LAYOUT,
@@ -78,7 +78,7 @@ class TreePage(NamedTuple):
     above: tuple[bytes, bytes]
     data: bytes | None
     kind: int
-    children: list[tuple[bytes, int] | None]
+    children: Sequence[tuple[bytes, int] | None]
     is_repeated: bool = False
     is_ordered: bool = True
 
@@ -117,35 +117,37 @@ class Walk:
         With ``leaf_level`` (0: the root is a leaf) the pages of that level are taken for leaves and not read. Leaves
         are not added to ``seen`` here, as a caller may not want one.
         """
-        if root != NO_PAGE:
-            yield from self._iter_below(root, (b"", KEY_END), (b"", KEY_END), 0, leaf_level)
-
-    def _iter_below(
-        self, number: int, within: tuple[bytes, bytes], above: tuple[bytes, bytes], level: int, leaf_level: int | None
-    ) -> Iterator[TreePage]:
-        is_known = number in self.seen or number in self._closed or not FIRST_TREE_PAGE <= number <= self._last_page
-        if is_known or level > MAX_TREE_DEPTH:
-            yield TreePage(number, *within, above, None, 0, [], is_repeated=True)
-            return
-        if level == leaf_level:
-            yield TreePage(number, *within, above, None, LEAF_FLAG, [])
-            return
-        data = self._pages.read_page(number)
-        kind = 0 if data is None else read_page_kind(data, number)
-        if data is None or kind != BRANCH_FLAG:
-            yield TreePage(number, *within, above, data, kind, [])
-            return
-        self.seen.add(number)
-        children = list(parse_branch(data))
-        # The first child has no key of its own: it begins where the branch does.
-        starts = [within[0], *(child[0] if child is not None else b"" for child in children[1:]), within[1]]
-        ordered = within[0] <= starts[1] and all(one < other for one, other in pairwise(starts[1:]))
-        yield TreePage(number, *within, above, data, kind, children, is_ordered=ordered)
-        for place, child in enumerate(children):
-            if child is not None:
-                # Keys that do not ascend are wrong bits: then each child may have any key of the page.
-                bounds = (starts[place], starts[place + 1]) if ordered else within
-                yield from self._iter_below(child[1], bounds, within, level + 1, leaf_level)
+        everything = b"", KEY_END
+        waiting = [(root, everything, everything, 0)] if root != NO_PAGE else []
+        seen, closed, last_page = self.seen, self._closed, self._last_page
+        while waiting:
+            number, within, above, level = waiting.pop()
+            low, high = within
+            is_known = number in seen or number in closed or not FIRST_TREE_PAGE <= number <= last_page
+            if is_known or level > MAX_TREE_DEPTH:
+                yield TreePage(number, low, high, above, None, 0, (), True)
+                continue
+            if level == leaf_level:
+                yield TreePage(number, low, high, above, None, LEAF_FLAG, ())
+                continue
+            data = self._pages.read_page(number)
+            kind = 0 if data is None else read_page_kind(data, number)
+            if data is None or kind != BRANCH_FLAG:
+                yield TreePage(number, low, high, above, data, kind, ())
+                continue
+            seen.add(number)
+            children = list(parse_branch(data))
+            # The first child has no key of its own: it begins where the branch does.
+            starts = [low, *(child[0] if child is not None else b"" for child in children[1:]), high]
+            is_ordered = low <= starts[1] and all(map(lt, starts[1:], starts[2:]))
+            yield TreePage(number, low, high, above, data, kind, children, is_ordered=is_ordered)
+            # Keys that do not ascend are wrong bits: then each child may have any key of the page.
+            bounds = list(pairwise(starts)) if is_ordered else [within] * len(children)
+            waiting += [
+                (child[1], bound, within, level + 1)
+                for child, bound in zip(reversed(children), reversed(bounds), strict=False)
+                if child is not None
+            ]
 
     def iter_entries(self, root: int) -> Iterator[PageNode | None]:
         """The entries of the tree below ``root``, in the order of its pages; None for each part that does not parse."""
@@ -173,14 +175,6 @@ def count_run_pages(data: bytes, number: int) -> int:
     return pages if found == number and flags & OVERFLOW_FLAG and not flags & (BRANCH_FLAG | LEAF_FLAG) else 0
 
 
-def _node_places(data: bytes) -> Iterator[int]:
-    """Yield the places of the nodes of a page, -1 for one that does not lie within it."""
-    lower: int = PAGE_LAYOUT.unpack_from(data)[3]
-    stop = lower - (lower - PAGE_LAYOUT.size) % NODE_ALIGNMENT_BYTES
-    for (at,) in NODE_OFFSET_LAYOUT.iter_unpack(data[PAGE_LAYOUT.size : stop]):
-        yield at if lower <= at <= len(data) - NODE_LAYOUT.size else -1
-
-
 def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
     """The entries of a leaf, in order; None for one that does not lie within the page.
 
@@ -188,7 +182,7 @@ def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
     at its end stands for what it lacks.
     """
     filled = 0
-    for at in _node_places(data):
+    for at in iter_node_places(data):
         if at < 0:
             yield None
             continue
@@ -214,7 +208,7 @@ def parse_branch(data: bytes) -> Iterator[tuple[bytes, int] | None]:
     lacks.
     """
     filled = 0
-    for at in _node_places(data):
+    for at in iter_node_places(data):
         if at < 0:
             yield None
             continue
@@ -294,28 +288,6 @@ def read_free_list(pages: PageSource, meta: MetaPage) -> FreeList | None:
     return found
 
 
-def is_free_list_page(data: bytes, number: int) -> bool:
-    """Return whether a page may be the root of a free list: a branch, or a leaf whose keys are numbers of transactions.
-
-    A leaf holds numbers of 8 bytes with a count and so many page numbers each, or points to pages of their own.
-    """
-    found, _, flags, _, _ = PAGE_LAYOUT.unpack_from(data)
-    kind = flags & (BRANCH_FLAG | LEAF_FLAG)
-    if found != number or kind not in (BRANCH_FLAG, LEAF_FLAG):
-        return False
-    return kind == BRANCH_FLAG or all(_is_free_list_node(data, at) for at in _node_places(data))
-
-
-def _is_free_list_node(data: bytes, at: int) -> bool:
-    start = at + NODE_LAYOUT.size + PAGE_NUMBER_LAYOUT.size
-    if at < 0 or start + PAGE_NUMBER_LAYOUT.size > len(data):
-        return False
-    low, high, flags, key_size = NODE_LAYOUT.unpack_from(data, at)
-    count = PAGE_NUMBER_LAYOUT.unpack_from(data, start)[0]
-    is_filled = bool(flags & BIG_DATA_FLAG) or low | high << 16 == PAGE_NUMBER_LAYOUT.size * (count + 1)
-    return is_filled and bool(key_size == PAGE_NUMBER_LAYOUT.size)
-
-
 __all__ = [
     "KEY_END",
     "FreeList",
@@ -324,7 +296,6 @@ __all__ = [
     "TreePage",
     "Walk",
     "count_run_pages",
-    "is_free_list_page",
     "parse_branch",
     "parse_leaf",
     "read_free_list",

@@ -14,9 +14,9 @@ from pathlib import Path
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
 from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
+from sowctl.store.lmdbfile.check import is_free_list_page
 from sowctl.store.lmdbfile.layout import NO_PAGE
 from sowctl.store.lmdbfile.meta_page import MetaPage, are_consecutive, read_both_metas
-from sowctl.store.lmdbfile.walk import Walk, is_free_list_page, read_free_list, read_named_trees, read_value
 
 # A meta page is one write of LMDB, which a reader may see half done; twice in a row is rare, five times is damage.
 _ATTEMPTS = 5
@@ -127,6 +127,8 @@ def read_spare_meta(path: Path, seam: Seam) -> tuple[MetaPage, bytes | None] | N
 
 def _read_first_value(fd: int, meta: MetaPage, name: bytes) -> bytes | None:
     """The first value of a sub-database; None where there is no such sub-database, or nothing in it."""
+    from sowctl.store.lmdbfile.walk import Walk, read_named_trees, read_value
+
     file = _OpenFile(fd, meta.page_size)
     tree = (read_named_trees(file, meta) or {}).get(name)
     first = None if tree is None else next(Walk(file).iter_entries(tree.root), None)
@@ -150,6 +152,9 @@ def _is_tail_free(fd: int, meta: MetaPage, first_missing: int) -> bool:
     A transaction may take new pages at the end and give them back before they are written; such a file is short and
     sound. Anything that does not parse counts as not free.
     """
+    # Here, because only a file that was cut needs it.
+    from sowctl.store.lmdbfile.walk import read_free_list
+
     found = read_free_list(_OpenFile(fd, meta.page_size), meta)
     free = set[int]() if found is None else found.own.union(*found.freed.values())
     return all(page in free for page in range(first_missing, meta.last_page + 1))
