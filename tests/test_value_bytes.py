@@ -9,21 +9,39 @@ from pathlib import Path
 import sowctl
 
 ROOT = Path(sowctl.__file__).parent
-VALUES = {"value", "values", "digest", "digests", "before", "stored"}
+VALUES = {"value", "values", "digest", "digests", "stored"}
+SLICED = {*VALUES, "before"}
 BYTE_OFFSETS = {4, 8, 12, 20, 28, 36}
 """Where fields of a record's header, or the two halves of a digest, begin and end."""
+READERS = {"frombuffer", "iter_unpack", "unpack", "unpack_from"}
+"""What makes several numbers of bytes."""
+COLUMNS = {"extract_headers": "HEADER_DTYPE", "extract_raw_stamps": "STAMP_DTYPE"}
+"""What the codec gives of many values, and the type by which numpy reads it."""
+
+
+def name_of(node: ast.AST) -> str:
+    """The name of what a value is taken from, by however many indexes."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def find_known_layouts(tree: ast.AST) -> Iterator[int]:
-    """Lines with a slice of a stored value or a digest at a fixed place, or with a header as numpy reads it."""
+    """Lines with a slice of a stored value or a digest at a fixed place, a number read from one, or a header as numpy
+    reads it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
             bounds = [one.value for one in (node.slice.lower, node.slice.upper) if isinstance(one, ast.Constant)]
-            owner = node.value
-            while isinstance(owner, ast.Subscript):
-                owner = owner.value
-            name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
-            if name in VALUES and BYTE_OFFSETS & {one for one in bounds if isinstance(one, int)}:
+            if name_of(node.value) in SLICED and BYTE_OFFSETS & {one for one in bounds if isinstance(one, int)}:
+                yield node.lineno
+        elif isinstance(node, ast.Call):
+            if name_of(node.func) not in READERS:
+                continue
+            given = [name_of(one.func) for one in node.args if isinstance(one, ast.Call)]
+            types = {name_of(one) for one in (*node.args, *(word.value for word in node.keywords))}
+            if any(name_of(one) in VALUES for one in node.args) or any(
+                COLUMNS[name] not in types for name in given if name in COLUMNS
+            ):
                 yield node.lineno
         elif isinstance(node, ast.List):
             fields = [one.elts[0].value for one in node.elts if isinstance(one, ast.Tuple) and one.elts
@@ -33,8 +51,12 @@ def find_known_layouts(tree: ast.AST) -> Iterator[int]:
 
 
 def test_the_finder_knows_slices_and_types() -> None:
-    source = 'value[4:12]\ndigests[at][:8]\n[("txid", "<u8"), ("time", "<i8")]\nkey[:8]\nvalue[at:]\n'
-    assert sorted(find_known_layouts(ast.parse(source))) == [1, 2, 3]
+    source = (
+        'value[4:12]\ndigests[at][:8]\n[("txid", "<u8"), ("time", "<i8")]\nkey[:8]\nvalue[at:]\n'
+        "STAMPS.unpack_from(value, 4)\nnp.frombuffer(stored.digests, '<u8')\nint.from_bytes(key, 'big')\n"
+        "np.frombuffer(extract_raw_stamps(some), '<u8')\nnp.frombuffer(extract_raw_stamps(some), STAMP_DTYPE)\n"
+    )
+    assert sorted(find_known_layouts(ast.parse(source))) == [1, 2, 3, 6, 7, 9]
 
 
 def test_no_module_outside_the_store_takes_values_or_digests_apart() -> None:

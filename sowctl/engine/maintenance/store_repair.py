@@ -38,7 +38,7 @@ from sowctl.journal.fileset import REMOVED_FILE_CODE
 from sowctl.journal.reader import MAX_REREADS
 from sowctl.store.builder import StoreBuilder, build_store
 from sowctl.store.check import check_store
-from sowctl.store.codec import extract_raw_stamps, read_expiration, read_stamps
+from sowctl.store.codec import STAMP_DTYPE, extract_raw_stamps, read_expiration, read_stamps
 from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.store.lmdberrors import missing_store_error
 from sowctl.store.meta import Definition, StoreMeta
@@ -185,9 +185,9 @@ class StoreRepair:
             keys += b"".join(part)
             raw += extract_raw_stamps(values)
         versions = sum(len(part) for part, _ in salvage.iter_versions())
-        both = np.frombuffer(bytes(raw), "<u8").reshape(-1, 2)
-        self._stored = np.frombuffer(bytes(keys), ">u8").astype(np.uint64), both[:, 0].copy()
-        self._times = int(both[:, 1].astype(np.int64).max()) if len(both) else 0
+        stamps = np.frombuffer(bytes(raw), STAMP_DTYPE)
+        self._stored = np.frombuffer(bytes(keys), ">u8").astype(np.uint64), stamps["txid"].copy()
+        self._times = int(stamps["time"].max()) if len(stamps) else 0
         self._notes += salvage.notes
         if salvage.is_exact:
             return

@@ -25,7 +25,7 @@ from sowctl.engine.keys.presentkeys import SAMPLE_RECORDS, PresentKeys
 from sowctl.engine.topics.positions import make_other_keys_error
 from sowctl.spark.jobs.folds.pairfiles import PairFile, read_pairs
 from sowctl.spark.jobs.limits import JOB_LIMITS
-from sowctl.store.codec import extract_raw_stamps
+from sowctl.store.codec import STAMP_DTYPE, extract_raw_stamps
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -126,7 +126,7 @@ def read_txids(values: Sequence[bytes]) -> Any:
     """The txids of stored values as a numpy array (u64)."""
     import numpy as np
 
-    return np.frombuffer(extract_raw_stamps(values), dtype="<u8")[::2].astype(np.uint64)
+    return np.frombuffer(extract_raw_stamps(values), STAMP_DTYPE)["txid"].astype(np.uint64)
 
 
 def record_txids(parts: Iterable[Pairs], file: PairFile) -> Iterator[Pairs]:
