@@ -26,7 +26,7 @@ class ColumnBatch:
     NULL. Arrays and columns have one place per message; a constant column has one place.
     """
 
-    __slots__ = ("_given", "_made", "_previous", "_times", "_txids", "keys", "size", "texts")
+    __slots__ = ("_given", "_keys", "_made", "_previous", "_times", "_txids", "size", "texts")
 
     def __init__(
         self,
@@ -40,10 +40,9 @@ class ColumnBatch:
         previous: Sequence[SlotValues] = (),
     ) -> None:
         self.size = size
-        self.keys = keys
         self.texts = texts
         self._given, self._previous = given, previous
-        self._txids, self._times = txids, times
+        self._txids, self._times, self._keys = txids, times, keys
         self._made: dict[tuple[bool, int], Column] = {}
 
     @classmethod
@@ -72,7 +71,7 @@ class ColumnBatch:
             sum(batch.size for batch in batches),
             txids=_join_arrays([batch._txids for batch in batches]),
             times=_join_arrays([batch._times for batch in batches]),
-            keys=_join_arrays([batch.keys for batch in batches]),
+            keys=_join_arrays([batch._keys for batch in batches]),
             texts=_join_columns(batches, [batch.texts for batch in batches]),
             previous=_join_columns(batches, [batch.previous_columns for batch in batches]),
         )
@@ -88,6 +87,17 @@ class ColumnBatch:
         """The time of each message in microseconds, of a batch that was given them."""
         assert self._times is not None
         return self._times
+
+    @property
+    def keys(self) -> Array:
+        """The SOW key of each message as a number, of a batch that was given them."""
+        assert self._keys is not None
+        return self._keys
+
+    @property
+    def has_keys(self) -> bool:
+        """True where the SOW keys of the messages are known."""
+        return self._keys is not None
 
     @property
     def columns(self) -> list[Column]:
@@ -117,7 +127,7 @@ class ColumnBatch:
             len(range(self.size)[places]) if isinstance(places, slice) else len(places),
             txids=None if self._txids is None else self._txids[places],
             times=None if self._times is None else self._times[places],
-            keys=None if self.keys is None else self.keys[places],
+            keys=None if self._keys is None else self._keys[places],
             texts=[column.take(places) for column in self.texts],
             previous=[column.take(places) for column in self.previous_columns],
         )

@@ -82,10 +82,11 @@ def test_show_prints_definition_and_cache(place: Path, cli: Cli) -> None:
     publish(cli, '{"id":2,"client":"b","qty":8}')
     cli("query", "totals")
     text = cli("view", "show", "totals").out
-    assert "cache       2 messages of 2 rows" in text
-    assert re.search(r"\n +caught up +\D*\b1 changed", text)
+    assert "cache       2 messages, " in text
+    assert re.search(r"\n +caught up +\D*\b1 changed record, 2 groups computed", text)
     shown = json.loads(cli("view", "show", "totals", "--format", "json").out)
-    assert (shown["rows"], shown["definition"]["grouping"], shown["changes"]) == (2, ["/client"], 1)
+    assert (shown["definition"]["grouping"], shown["changes"], shown["groups"]) == (["/client"], 1, 2)
+    assert shown["column_bytes"] is None
 
 
 def test_check_compares_with_the_sources(place: Path, cli: Cli) -> None:

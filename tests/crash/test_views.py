@@ -17,6 +17,7 @@ import pytest
 
 from sowctl.engine.topics.targets import Target, find_topic
 from sowctl.engine.views.cache import read_state
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.openers import open_target
 from sowctl.errors import SowError
 from sowctl.seam import Seam
@@ -35,6 +36,13 @@ VIEW = """
 XML = config_xml(topic_xml("orders") + topic_xml("clients") + VIEW, ("orders",))
 STRIDE = 9
 Pairs = list[tuple[bytes, bytes]]
+
+
+@pytest.fixture(autouse=True)
+def columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are kept, and used, however few the records are."""
+    for name in ("min_column_records", "max_changed_divisor", "max_stale_divisor", "min_kept_changes"):
+        monkeypatch.setattr(VIEW_LIMITS, name, 0)
 
 
 def first(lab: Lab) -> None:

@@ -143,17 +143,37 @@ def anew(instance: InstanceHandle, name: str) -> list[tuple[bytes, bytes]]:
         return run_at_instant(instance, entry, None, open_computed, lambda moment: pairs(open_computed(moment, entry)))
 
 
+Figures = tuple[int, int, int, int, int]
+FIGURES = st.tuples(
+    # Columns are kept, or all is computed by rows.
+    st.sampled_from([0, 0, 0, 1 << 60]),
+    # All groups, the affected ones, or a choice; all is written anew, never, or where many rows are concerned.
+    st.sampled_from([0, 2, 1 << 60]),
+    st.sampled_from([0, 0, 2, 1 << 60]),
+    # Changes kept beside the files: none, a few, all.
+    st.sampled_from([0, 2, 1 << 60]),
+    st.sampled_from([1, 2, 100]),
+)
+
+
 @contextmanager
-def figures(small: int, together: int) -> Iterator[None]:
-    # Where messages alone are computed, it is by columns, and what they are compared with by rows. Rows are kept from
-    # the first change on, however many records it changes.
-    from_then_on = patch.multiple(
-        VIEW_LIMITS, keep_rows_max_records=small, keep_rows_cost_factor=1e-9, catch_up_cost_factor=0
-    )
+def figures(chosen: Figures, together: int) -> Iterator[None]:
+    columns, affected, stale, kept, part = chosen
     with ExitStack() as patches:
-        patches.enter_context(from_then_on)
+        patches.enter_context(
+            patch.multiple(
+                VIEW_LIMITS,
+                min_column_records=columns,
+                max_changed_divisor=0,
+                max_affected_divisor=affected,
+                max_stale_divisor=stale,
+                min_kept_changes=kept,
+                max_kept_divisor=1 << 60,
+                column_part_records=part,
+            )
+        )
         # Three records at a time: columns go on from one batch of records to the next, and are cut between two.
-        patches.enter_context(patch.multiple(VIEW_LIMITS, min_column_records=0, read_batch_records=3))
+        patches.enter_context(patch.multiple(VIEW_LIMITS, read_batch_records=3))
         patches.enter_context(patch.object(QUERY_LIMITS, "group_batch_records", 3))
         # They are grouped as they come, or many together; messages are read by their shapes, however few they are.
         patches.enter_context(patch.object(COLUMN_LIMITS, "waiting_messages_per_group", together))
@@ -166,7 +186,7 @@ def figures(small: int, together: int) -> Iterator[None]:
     xml=st.one_of(single(), joined(), joined(), over),
     first=st.fixed_dictionaries({name: st.lists(MESSAGE, min_size=2, max_size=8) for name in "ABC"}),
     steps=st.lists(STEP, min_size=4, max_size=14),
-    small=st.sampled_from([VIEW_LIMITS.keep_rows_max_records, -1]),
+    chosen=FIGURES,
     together=st.sampled_from([0, 2, 32]),
     logged=st.sampled_from([("A", "B", "C"), ("A",), ("B", "C")]),
 )
@@ -174,11 +194,11 @@ def test_a_cache_caught_up_shows_what_computing_anew_shows(
     xml: str,
     first: dict[str, list[tuple[int, dict[str, Any]]]],
     steps: list[Step],
-    small: int,
+    chosen: Figures,
     together: int,
     logged: tuple[str, ...],
 ) -> None:
-    with tempfile.TemporaryDirectory() as place, figures(small, together):
+    with tempfile.TemporaryDirectory() as place, figures(chosen, together):
         lab = Lab(Path(place) / "lab", config_xml(TOPICS + xml, logged))
         for step in [*(("publish", name, messages) for name, messages in first.items()), *steps]:
             if step[0] == "rebuild" and step[1] not in logged:

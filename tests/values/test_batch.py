@@ -51,7 +51,6 @@ def test_batches_are_like_rows(
             assert rows_told(some.read_previous_rows()) == rows_told([whole[place][:1] for place in places])
         assert some.txids.tolist() == places
         assert some.times.tolist() == [-place for place in places]
-        assert some.keys is not None
         assert some.keys.tolist() == [place + 1 for place in places]
         assert list(some.texts[0].read_values()) == [b"%d" % place for place in places]
 
@@ -84,6 +83,6 @@ def test_what_one_batch_does_not_know_all_of_them_do_not() -> None:
     keyed = build_batch([(1,)], 1, 0, lazy=False)
     bare = ColumnBatch([[2]], 1, txids=np.array([1]), times=np.array([1]))
     both = ColumnBatch.concatenate([keyed, bare])
-    assert both.keys is None
+    assert not both.has_keys
     assert both.texts == []
     assert both.txids.tolist() == [0, 1]

@@ -25,9 +25,9 @@ class ViewShowArguments(Struct, frozen=True, kw_only=True):
 
 
 def run(invocation: Invocation, arguments: ViewShowArguments) -> int:
-    """Print the definition of a view, its sources, the next action on its cache and the reason, rows, age and costs.
+    """Print the definition of a view, its sources, the next action on its cache and the reason, sizes, age and costs.
 
-    Costs are CPU seconds of the last complete computation and of the last incremental update.
+    Costs are CPU seconds of the last complete computation and of the last refresh.
     """
     from sowctl.cli.commands.bodies.view import format_view
     from sowctl.cli.io.output_sink import show_list

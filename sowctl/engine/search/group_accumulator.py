@@ -42,7 +42,7 @@ def find_first_failure(error: SowError, rest: Iterator[ColumnBatch], grouper: Gr
     with suppress(SowError):
         for messages in rest:
             key = error.facts.get("sow_key")
-            if key is None or messages.keys is None or messages.keys[0] > int(key):
+            if key is None or not messages.has_keys or messages.keys[0] > int(key):
                 break
             try:
                 grouper.build_batch(messages)

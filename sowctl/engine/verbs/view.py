@@ -12,6 +12,7 @@ from msgspec import Struct
 from sowctl.config.derived_entries import View
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.views.cache import find_cache_path
+from sowctl.engine.views.cache_build import count_column_bytes
 from sowctl.engine.views.definition import build_query
 from sowctl.engine.views.instant import ViewInstant, run_at_instant
 from sowctl.engine.views.openers import open_derived_entry
@@ -28,8 +29,9 @@ class ViewInfo(Struct, frozen=True):
     """A view and its cache. ``next``: what the next reader does (use, catch up, compute), and ``why``.
 
     ``lag``: records of the sources that changed since the cache was ``refreshed`` (microseconds UTC), None where that
-    is not known; ``records`` are its messages, ``rows`` what they are made of, where rows are kept. Costs in seconds of
-    processor time: of computing everything, and of catching up with so many changes.
+    is not known; ``records`` are its messages; ``bytes`` is the size of the cache and ``column_bytes`` that of its
+    column files, None where it has none. Costs in seconds of processor time: of computing everything, and of the last
+    refresh, with its numbers of changed records and of groups that it computed.
     """
 
     view: str
@@ -39,14 +41,15 @@ class ViewInfo(Struct, frozen=True):
     why: str
     lag: int | None
     records: int
-    rows: int | None
     bytes: int
+    column_bytes: int | None
     path: str | None
     made: int | None
     refreshed: int | None
     full_seconds: float | None
     change_seconds: float | None
     changes: int
+    groups: int
 
 
 class ViewDefinition(Struct, frozen=True):
@@ -118,14 +121,15 @@ def build_view_info(instance: Instance, view: View) -> ViewInfo:
         found.why,
         found.changed,
         found.messages,
-        state.rows if state is not None and state.kept else None,
         found.size,
+        count_column_bytes(path, state.columns) if state is not None and path is not None and state.columns else None,
         str(path) if path is not None else None,
         state.made if state is not None else None,
         state.refreshed if state is not None else None,
         state.full if state is not None else None,
         state.change if state is not None and state.changed else None,
         state.changed if state is not None else 0,
+        state.groups if state is not None else 0,
     )
 
 

@@ -15,10 +15,10 @@ In the order of processing:
 * ``view``: a view as a source: from its cache, or computed.
 * ``cache``: the path and the meta record of a view's cache (sow-view(5)).
 * ``cache_refresh``: a cache at an instant: as it is, caught up, or rebuilt.
-* ``costs``: when to catch up, when to compute everything, when to keep rows.
-* ``limits``: the figures of costs, and of what is held at a time.
-* ``incremental``: changed records applied to the rows, groups and messages of a cache.
-* ``cache_build``: a cache built from all records.
-* ``cache_tables``: the tables of a cache: rows, groups, records of joins.
+* ``cache_build``: messages written into a new cache, and the files of its columns.
+* ``column_file``: the format of files of columns.
+* ``stored_columns``: the columns of a source: a file, and the records that changed since.
+* ``column_refresh``: the affected groups, found and computed by columns.
+* ``limits``: the figures of refreshes, and of what is held at a time.
 * ``conflation``: conflated topics.
 """

@@ -21,7 +21,6 @@ from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.sources.current import CurrentSource, Rebuild, open_current_source
 from sowctl.engine.views.instant import find_entry, list_topic_refs, run_at_instant
 from sowctl.errors import DamageError, LockedError, MissingError, RefusedError, SowError, StorageError, VersionError
-from sowctl.expressions.rows.retraction import STATE_VERSION
 
 if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
@@ -33,13 +32,13 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
     from sowctl.values.topicref import TopicRef
 
-CACHE_VERSION = 1
-"""Of the tables and of what they hold; a cache of another one is made anew."""
+CACHE_VERSION = 2
+"""Of the tables and column files; a cache of another one is made anew."""
 UNUSABLE_ERRORS = (DamageError, VersionError, MissingError, RefusedError)
 """What a derived store may be instead of one: it is made anew."""
 UNWRITABLE_ERRORS = (StorageError, LockedError, RefusedError, OSError)
 """Why no derived store can be written."""
-STATE_TABLE = "view:state"
+STATE_TABLE, CHANGES_TABLE = "view:state", "view:changes"
 _KEY = b"state"
 _MAX_NAME_CHARACTERS = 120
 """Characters of a name that a file may have; a longer one is told by its digest."""
@@ -129,10 +128,9 @@ class CacheState(Struct, frozen=True):
 
     ``definition``: digest of everything that the messages depend on besides records; ``positions``: of the sources, in
     their order; ``clock``: at which lifetimes were judged; ``expires``: when a record that is in it expires, 0 for
-    never; ``kept``: the tables hold rows and groups; ``rows`` that went into the messages; ``full``: cost of the last
-    computation of everything, ``change`` cost of the last changes and ``changed`` their number; ``made`` and
-    ``refreshed``: when that was; ``spent``: what computing everything anew has cost more than catching up would have,
-    since the cache came into being without rows.
+    never; ``columns``: identities of the column files of the sources, none where there are no columns; ``full``: cost
+    of the last computation of everything; ``change``: that of the last refresh, ``changed`` its number of changed
+    records and ``groups`` that of the groups that it computed; ``made`` and ``refreshed``: when that was.
     """
 
     version: int
@@ -140,14 +138,13 @@ class CacheState(Struct, frozen=True):
     positions: tuple[SourcePosition, ...]
     clock: int
     expires: int = 0
-    kept: bool = False
-    rows: int = 0
+    columns: tuple[str, ...] = ()
     full: float = 0.0
     change: float = 0.0
     changed: int = 0
+    groups: int = 0
     made: int = 0
     refreshed: int = 0
-    spent: float = 0.0
 
 
 def find_cache_path(instance: Instance, entry: OtherEntry) -> Path | None:
@@ -186,7 +183,6 @@ def definition_digest(instance: Instance, query: Query) -> str:
     kinds = sorted({query.message_type, *(source.message_type for source in query.sources)})
     parts = [
         CACHE_VERSION,
-        STATE_VERSION,
         query,
         [(kind, types.get(kind)) for kind in kinds],
         instance.config.name,

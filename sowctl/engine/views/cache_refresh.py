@@ -6,7 +6,8 @@ readers of the state before are not disturbed. Where no cache can be written, th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from time import process_time
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+from xxhash import xxh3_64_hexdigest
 
 from sowctl.directories import make_directories
 from sowctl.engine.topics.derived_topics import build_derived_topic
 from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.views.cache import (
     CACHE_VERSION,
+    CHANGES_TABLE,
     STATE_TABLE,
     CacheState,
     SourcePosition,
@@ -30,14 +33,12 @@ from sowctl.engine.views.cache import (
     read_state,
     write_state,
 )
-from sowctl.engine.views.cache_build import build_all_tables, build_messages
-from sowctl.engine.views.cache_tables import JOIN_TABLES, ROW_TABLES
-from sowctl.engine.views.costs import catches_up, compute_spent_seconds, explain_compute, keeps_rows
+from sowctl.engine.views.cache_build import append_messages, find_column_path, record_columns, remove_columns
+from sowctl.engine.views.computation import compute_column_messages, compute_messages, groups_columns
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.gc_pause import pause_collection
-from sowctl.engine.views.incremental import Changes, IncrementalUpdate
 from sowctl.engine.views.instant import Moved, read_last_txid
-from sowctl.engine.views.records import RecordReader
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.errors import DamageError, MissingError, SowError, VersionError
 from sowctl.store.builder import build_store
 from sowctl.store.codec import read_expiration
@@ -49,8 +50,10 @@ if TYPE_CHECKING:
     from sowctl.config.model import OtherEntry
     from sowctl.engine.instance import Instance
     from sowctl.engine.sources.source import Source
-    from sowctl.engine.views.definition import Query, ViewRecord
+    from sowctl.engine.views.definition import Query
     from sowctl.engine.views.instant import ViewInstant
+    from sowctl.engine.views.stored_columns import SourceColumns, ViewColumns
+    from sowctl.store.snapshot import Snapshot
     from sowctl.store.write import WriteTxn
 
 LOOKUP_BATCH_KEYS = 1000
@@ -139,14 +142,20 @@ class Refresh:
             if self.is_current(state) and not self._fresh:
                 return
             changes = None if self._fresh else self._changes(state)
-            if changes is None or state is None or not catches_up(state, _count(changes), self._records):
-                self._build(store.lock, state, None if changes is None else _count(changes))
+            if changes is None or state is None or self._explain_build(state, _count(changes)):
+                self._build(store.lock, None)
                 return
             try:
-                self._catch_up(store, state, changes)
+                if state.columns:
+                    self._catch_up(store, state, changes)
+                else:
+                    self._replace(store, state, _count(changes))
             except DamageError as problem:
                 # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
                 notify_rebuild(self._moment.instance, self._entry, problem)
+                self._build(store.lock, None)
+            except FileNotFoundError:
+                # Columns may be lost at any time.
                 self._build(store.lock, None)
 
     def plan(self) -> RefreshPlan:
@@ -165,11 +174,25 @@ class Refresh:
         changes = self._changes(state)
         if changes is None:
             return replace(found, way="compute", why="the changes of the sources are unknown", changed=None)
-        count, records = _count(changes), self._records
-        found = replace(found, changed=count)
-        if catches_up(state, count, records):
-            return replace(found, way="catch up", why="rows and groups are cached")
-        return replace(found, way="compute", why=explain_compute(state, count, records))
+        count = _count(changes)
+        why = self._explain_build(state, count)
+        if why:
+            return replace(found, changed=count, way="compute", why=why)
+        why = "the affected groups are computed from the columns" if state.columns else "all groups are computed"
+        return replace(found, changed=count, way="catch up", why=why)
+
+    def _explain_build(self, state: CacheState, changed: int) -> str:
+        """Say why the cache is made anew though what changed is known; empty where it is not."""
+        records = self._records
+        if not state.columns:
+            if groups_columns(self._moment, self._program):
+                return "the cache has no columns yet"
+            if records < VIEW_LIMITS.min_column_records:
+                return ""
+            return "its fields depend on metadata of records, so the cache has no columns"
+        if changed > VIEW_LIMITS.max_refresh_changes or changed * VIEW_LIMITS.max_changed_divisor > records:
+            return "so many changes cost more than computing everything"
+        return ""
 
     def is_current(self, state: CacheState | None) -> bool:
         """Return whether a cache shows the view as of the moment."""
@@ -263,62 +286,130 @@ class Refresh:
     # what is done ------------------------------------------------------------------------------------------------
 
     def _catch_up(self, store: Store, state: CacheState, changes: list[set[bytes]]) -> None:
+        """Refresh the affected groups, from the columns."""
+        from sowctl.engine.views.column_file import ColumnWriter, OutputFile
+        from sowctl.engine.views.column_refresh import ColumnRefresh, refresh_columns
+        from sowctl.engine.views.stored_columns import ViewColumns
+
         begin = self._timer()
-        count = _count(changes)
-        self.way, self.changed = "caught up", count
-        records = [self._read(number, keys) for number, keys in enumerate(changes)]
-        store.open_tables((STATE_TABLE, *ROW_TABLES, *JOIN_TABLES))
+        instance, moment, program = self._moment.instance, self._moment, self._program
+        with store.open_snapshot() as snapshot, pause_collection():
+            columns = self._open_columns(snapshot, state)
+            found = refresh_columns(
+                program, columns, self._sources, changes, self._path.parent, moment.memory, snapshot.meta.records
+            )
+        if not isinstance(found, ColumnRefresh):
+            self._build(store.lock, ViewColumns(program, found))
+            return
+        self.way, self.changed = "caught up", _count(changes)
+        identities = list(state.columns)
+        with ExitStack() as stack:
+            for number, source in enumerate(found.columns):
+                if not source.exceeds_changes:
+                    continue
+                identities[number] = self._identify_columns()
+                path = find_column_path(self._path, number, identities[number])
+                file = stack.enter_context(OutputFile(path, find_cache_mode(instance, self._entry), instance.seam))
+                writer = ColumnWriter(file.write)
+                source.write(writer)
+                writer.finish()
+                file.install()
+        pairs = [
+            (bytes((number,)), None if identity != old else source.changes.encode())
+            for number, (source, identity, old) in enumerate(zip(found.columns, identities, state.columns, strict=True))
+            if source is not columns[number]
+        ]
 
         def change(txn: WriteTxn) -> None:
-            more = IncrementalUpdate(self._program, txn).apply(records)
-            taken = self._timer() - begin
-            fresh = replace(
-                self._state(kept=True, full=state.full, made=state.made, rows=state.rows + more),
-                change=taken if count else state.change,
-                changed=count or state.changed,
-            )
-            write_state(txn, fresh)
+            replace_messages(txn, found.messages, found.affected)
+            table = txn.open_table(CHANGES_TABLE)
+            table.put([(key, data) for key, data in pairs if data is not None])
+            table.delete([key for key, data in pairs if data is None])
+            groups = len(found.messages if found.affected is None else found.affected)
+            write_state(txn, self._refreshed_state(state, tuple(identities), groups, begin))
 
-        store.write(change, pending=1000 * count)
+        store.open_tables((STATE_TABLE, CHANGES_TABLE))
+        store.write(change, pending=sum(map(len, found.messages.values())) + sum(len(data or b"") for _, data in pairs))
+        if tuple(identities) != state.columns:
+            remove_columns(self._path, identities)
 
-    def _read(self, number: int, keys: set[bytes]) -> Changes:
-        """The records of ``keys`` as the view reads them now; None for those that are gone, or left its filter."""
-        found: dict[bytes, ViewRecord | None] = dict.fromkeys(keys)
-        reader = RecordReader(self._program, number)
-        wanted = sorted(keys)
-        for start in range(0, len(wanted), LOOKUP_BATCH_KEYS):
-            there, values = self._sources[number].find_records(wanted[start : start + LOOKUP_BATCH_KEYS])
-            found.update((record.key, record) for record in reader.read(list(there), list(values)))
+    def _replace(self, store: Store, state: CacheState, changed: int) -> None:
+        """Compute all messages of a small view, and write those that changed."""
+        begin = self._timer()
+        self.way, self.changed = "caught up", changed
+        messages: dict[bytes, bytes] = {}
+        for keys, values in compute_messages(self._moment, self._program, self._path.parent):
+            messages.update(zip(keys, values, strict=True))
+
+        def change(txn: WriteTxn) -> None:
+            replace_messages(txn, messages, None)
+            write_state(txn, self._refreshed_state(state, (), len(messages), begin))
+
+        store.open_tables((STATE_TABLE, CHANGES_TABLE))
+        store.write(change, pending=sum(map(len, messages.values())))
+
+    def _refreshed_state(self, state: CacheState, columns: tuple[str, ...], groups: int, begin: float) -> CacheState:
+        """The state after a refresh; one without changes leaves the costs of the last one."""
+        fresh = self._state(columns=columns, full=state.full, made=state.made)
+        if not self.changed:
+            return replace(fresh, change=state.change, changed=state.changed, groups=state.groups)
+        return replace(fresh, change=self._timer() - begin, changed=self.changed, groups=groups)
+
+    def _open_columns(self, snapshot: Snapshot, state: CacheState) -> list[SourceColumns]:
+        """The columns of all sources. Raises FileNotFoundError, DamageError."""
+        from sowctl.engine.views.column_file import ColumnFile
+        from sowctl.engine.views.stored_columns import Changes, SourceColumns
+
+        table = snapshot.open_table(CHANGES_TABLE)
+        found = []
+        for number, identity in enumerate(state.columns):
+            base = ColumnFile.open(find_column_path(self._path, number, identity))
+            data = None if table is None else table.get(bytes((number,)))
+            found.append(SourceColumns(base, None if data is None else Changes.decode(data, self._path)))
         return found
 
-    def _build(self, lock: WriterLock, state: CacheState | None, changed: int | None = None) -> None:
-        """Make the cache anew. ``changed``: how many records differ from the cache before, where that is known."""
+    def _identify_columns(self) -> str:
+        """A name for column files that are written now."""
+        return xxh3_64_hexdigest(repr((self._definition_digest, self._positions, self._moment.now)).encode())
+
+    def _build(self, lock: WriterLock, columns: ViewColumns | None) -> None:
+        """Make the cache anew: from ``columns`` that are up to date, or from the records of the sources."""
         begin = self._timer()
-        instance, moment = self._moment.instance, self._moment
-        records = self._records
-        if state is not None and state.definition != self._definition_digest:
-            # Another view had this name.
-            state = None
-        kept = keeps_rows(state, changed, records)
+        instance, moment, program = self._moment.instance, self._moment, self._program
         self.way, self.changed = "computed", 0
-        with build_store(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder:
-            rows = 0
-            with pause_collection():
-                if kept:
-                    rows = build_all_tables(moment, self._program, builder, self._path.parent)
-                else:
-                    build_messages(moment, self._program, builder)
-            builder.open_tables((STATE_TABLE,))
-            full = self._timer() - begin
-            made = self._state(kept=kept, full=full, made=moment.now, rows=rows)
-            if not kept:
-                made = replace(made, spent=compute_spent_seconds(state, changed, records, full))
+        mode, directory = find_cache_mode(instance, self._entry), self._path.parent
+        identities: tuple[str, ...] = ()
+        with (
+            build_store(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder,
+            pause_collection(),
+        ):
+            if columns is None and not groups_columns(moment, program):
+                append_messages(builder, compute_messages(moment, program, directory))
+            else:
+                identities = (self._identify_columns(),) * len(program.query.sources)
+                with record_columns(program, self._path, identities[0], mode, instance.seam) as recorder:
+                    found = (
+                        compute_messages(moment, program, directory, recorder)
+                        if columns is None
+                        else compute_column_messages(
+                            program,
+                            lambda number: recorder.record_parts(number, columns.sources[number].iterate_parts()),
+                            columns.sources[0].records,
+                            directory,
+                            moment.memory,
+                            recorder,
+                        )
+                    )
+                    append_messages(builder, found)
+            builder.open_tables((STATE_TABLE, CHANGES_TABLE))
+            made = self._state(columns=identities, full=self._timer() - begin, made=moment.now)
             builder.run_transaction(lambda txn: write_state(txn, made))
             # Who may not read a source may not read what is made of it.
-            builder.path.chmod(find_cache_mode(instance, self._entry))
+            builder.path.chmod(mode)
             builder.install(lock=lock, wait=instance.lock_wait)
+        remove_columns(self._path, identities)
 
-    def _state(self, *, kept: bool, full: float, made: int, rows: int) -> CacheState:
+    def _state(self, *, columns: tuple[str, ...], full: float, made: int) -> CacheState:
         now = self._moment.now
         return CacheState(
             CACHE_VERSION,
@@ -326,8 +417,7 @@ class Refresh:
             self._positions,
             now,
             self._next_expiry(),
-            kept,
-            rows,
+            columns,
             full,
             made=made,
             refreshed=now,
@@ -345,6 +435,17 @@ class Refresh:
                 for part in stored.memtable.iterate_parts(LOOKUP_BATCH_KEYS):
                     found += [read_expiration(value) for value in part.values() if value is not None]
         return min((one for one in found if one > now), default=0)
+
+
+def replace_messages(txn: WriteTxn, messages: Mapping[bytes, bytes], affected: Sequence[bytes] | None) -> None:
+    """Put messages in the place of those of the ``affected`` keys (ascending), or of all; what is equal stays."""
+    if affected is None:
+        olds = {key: value for keys, values in txn.scan_records() for key, value in zip(keys, values, strict=True)}
+    else:
+        olds = txn.read_values(affected)
+    keys = sorted(key for key, value in messages.items() if olds.get(key) != value)
+    txn.put_records(keys, [messages[key] for key in keys], olds)
+    txn.delete_records(olds.keys() - messages.keys())
 
 
 def _count(changes: list[set[bytes]]) -> int:

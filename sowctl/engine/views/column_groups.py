@@ -23,7 +23,7 @@ from sowctl.engine.views.joins import Texts
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import build_matcher, build_unreadable_error
 from sowctl.errors import SowError
-from sowctl.expressions.columns.grouping import Grouper, number_groups
+from sowctl.expressions.columns.grouping import GroupedBatch, Grouper, number_groups
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.compiler import Filter
 from sowctl.expressions.environment import TIME_LIMIT_CODE
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from sowctl.expressions.rows.projection import GroupKey, GroupState
     from sowctl.store.read import LineBatch
 
-SourceReader: TypeAlias = "Callable[[int], Iterable[LineBatch]]"
-"""All records of a source by its number; as lines of text only where no filter is asked of records."""
+PartReader: TypeAlias = "Callable[[int], Iterable[ColumnBatch]]"
+"""All records of a source by its number, in parts of columns."""
 RecordNumbers: TypeAlias = "dict[int, Array]"
 """For each source of a join that was attached, the number of the record that each row has of it."""
 _EARLIEST_TIME = np.iinfo(np.int64).min
@@ -47,10 +47,13 @@ def can_group_columns(program: Program) -> bool:
     return not program.projection.uses_header
 
 
-def iterate_parts(program: Program, number: int, found: Iterable[LineBatch]) -> Iterator[ColumnBatch]:
+def iterate_parts(
+    program: Program, number: int, found: Iterable[LineBatch], *, ordered: bool = False
+) -> Iterator[ColumnBatch]:
     """The records of the source ``number`` that its filter leaves, many at a time, in parts of columns.
 
-    In a join they are in the order in which they come. Raises InputError ``SOW-QRY-004`` for an unreadable one.
+    In a join, or if ``ordered``, they are in the order in which they come. Raises InputError ``SOW-QRY-004`` for an
+    unreadable one.
     """
     topic, message_type = program.query.sources[number]
     paths = [side.path for side in program.sides[number]]
@@ -61,7 +64,7 @@ def iterate_parts(program: Program, number: int, found: Iterable[LineBatch]) -> 
     # Rows of a join may share the stamp of a record that is attached to them, and then their order counts.
     joined = len(program.query.sources) > 1
     for block in iterate_blocks(_filter_batches(program, number, found)):
-        if joined:
+        if joined or ordered:
             yield read.read_whole(block)
         else:
             yield from read.read_parts(block)
@@ -146,23 +149,27 @@ def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Tex
 
 
 class ColumnGroups:
-    """Groups of a view, added to ``groups``. ``source`` gives all records of a source by its number."""
+    """Groups of a view, added to ``groups``. ``read`` gives all records of a source by its number."""
 
-    def __init__(
-        self, program: Program, source: SourceReader, groups: dict[GroupKey, GroupState] | None = None
-    ) -> None:
+    def __init__(self, program: Program, read: PartReader, groups: dict[GroupKey, GroupState] | None = None) -> None:
         self._program = program
-        self._source = source
+        self._read = read
         self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
         self._locate = partial(evaluate_records, topic=program.query.sources[0].name)
         self._grouper = Grouper(program.projection, program.environment, self._locate)
         self._filter = None if program.filter is None else ColumnProgram(program.filter, program.functions)
         self._attached: dict[int, AttachedRecords] = {}
         for step, (place, _, _) in enumerate(program.step_places):
-            self._attached[place] = AttachedRecords(program, step, list(iterate_parts(program, place, source(place))))
+            self._attached[place] = AttachedRecords(program, step, list(read(place)))
 
     def compute(self) -> Iterator[int]:
         """Add all rows; how many inputs the groups got in lists, batch by batch. Raises LimitError ``SOW-EXP-030``."""
+        for batch in self.iterate_batches():
+            yield batch.add_to_groups(self.groups)
+
+    def iterate_batches(self) -> Iterator[GroupedBatch]:
+        """All rows with their groups, in the order of the records of the first source. Raises LimitError
+        ``SOW-EXP-030``."""
         rows = self._all_rows()
         for messages in rows:
             try:
@@ -170,13 +177,13 @@ class ColumnGroups:
             except SowError as error:
                 raise find_first_failure(error, rows, self._grouper) from None
             if batch is not None:
-                yield batch.add_to_groups(self.groups)
+                yield batch
         batch = self._grouper.flush()
         if batch is not None:
-            yield batch.add_to_groups(self.groups)
+            yield batch
 
     def _all_rows(self) -> Iterator[ColumnBatch]:
-        for part in iterate_parts(self._program, 0, self._source(0)):
+        for part in self._read(0):
             for messages in self._join_rows(part):
                 if messages.size:
                     yield messages
@@ -216,7 +223,7 @@ class ColumnGroups:
         txids, times, keys = part.txids, part.times, part.keys
         size = part.size if rows is None else len(rows)
         if rows is not None:
-            txids, times, keys = txids[rows], times[rows], None if keys is None else keys[rows]
+            txids, times, keys = txids[rows], times[rows], keys[rows]
         for place, some in numbers.items():
             attached = self._attached[place].records
             others, moments = attached.txids[some], attached.times[some]
@@ -237,7 +244,6 @@ class ColumnGroups:
             left = np.flatnonzero(condition.evaluate_mask(batch, self._program.environment))
         except SowError as error:
             if error.code != TIME_LIMIT_CODE:
-                assert part.keys is not None
                 self._raise_filter_error(condition, batch, part.keys if rows is None else part.keys[rows])
             raise
         return left if rows is None else rows[left], {place: some[left] for place, some in numbers.items()}

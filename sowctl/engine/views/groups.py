@@ -44,7 +44,15 @@ class ViewGroups:
         order = sorted(zip(digests, self.groups.values(), strict=True), key=itemgetter(0))
         for start in range(0, len(order), BATCH_MESSAGES):
             part = order[start : start + BATCH_MESSAGES]
-            yield [digest_key(digest) for digest, _ in part], [encode_group(self._program, *one) for one in part]
+            states = [state for _, state in part]
+            made = self._program.projection.compute_all_fields(states, self._program.environment)
+            yield (
+                [digest_key(digest) for digest, _ in part],
+                [
+                    encode_message(self._program, digest, fields, state.stamp or (0, 0))
+                    for (digest, state), fields in zip(part, made, strict=True)
+                ],
+            )
 
 
 def add_rows(
@@ -62,13 +70,6 @@ def add_rows(
 def build_headers(program: Program, rows: Iterable[JoinedRow]) -> list[Header] | None:
     """The headers of rows, where the projection asks for any."""
     return [row.header for row in rows if row.header is not None] if program.projection.uses_header else None
-
-
-def encode_group(program: Program, digest: bytes, group: GroupState) -> bytes:
-    """The stored value of a group's message."""
-    return encode_message(
-        program, digest, program.projection.compute_fields(group, program.environment), group.stamp or (0, 0)
-    )
 
 
 def encode_message(program: Program, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[Any]) -> bytes:

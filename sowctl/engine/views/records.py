@@ -1,6 +1,6 @@
 """The records of a view's sources: those that its filter leaves, as far as the view reads them.
 
-Called by :mod:`sowctl.engine.views.computation` and ``cache_build``, and by the tasks of Spark's job ``view``.
+Called by :mod:`sowctl.engine.views.computation`, and by the tasks of Spark's job ``view``.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ from sowctl.engine.sources.current import CurrentSource, open_file_source
 from sowctl.engine.topics.derived_topics import build_derived_topic
 from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.views.cache import UNWRITABLE_ERRORS, find_cache_path, open_if_current, read_state
-from sowctl.engine.views.cache_build import build_messages
+from sowctl.engine.views.cache_build import append_messages
 from sowctl.engine.views.cache_refresh import Refresh, RefreshPlan, build_plan
+from sowctl.engine.views.computation import compute_messages
 from sowctl.engine.views.definition import Program, Query, build_query
 from sowctl.engine.views.gc_pause import pause_collection
 from sowctl.engine.views.instant import Moved, find_entry, run_at_instant
@@ -134,7 +135,7 @@ def _open_temporary(moment: ViewInstant, entry: View, query: Query) -> CurrentSo
         definition = build_definition(instance.config.name, then)
         with build_store(then.file, definition, seam=instance.seam, now=moment.now) as builder:
             with pause_collection():
-                build_messages(moment, Program(instance, query), builder)
+                append_messages(builder, compute_messages(moment, Program(instance, query), builder.path.parent))
             builder.install(wait=instance.lock_wait)
         base = stack.enter_context(open_file_source(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, then, moment.now)

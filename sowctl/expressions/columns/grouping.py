@@ -95,7 +95,7 @@ class Grouper:
 
     def _name_record(self, messages: ColumnBatch) -> None:
         """Raise the error that rows of the messages meet in the order of their keys, if they meet it."""
-        if self._locate is None or messages.keys is None:
+        if self._locate is None or not messages.has_keys:
             return
         # Columns are evaluated part by part, and of a record of each part the first that fails is another one.
         order = np.argsort(messages.keys, kind="stable")

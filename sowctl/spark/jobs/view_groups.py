@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from sowctl.engine.instance import Instance
-from sowctl.engine.views.column_groups import ColumnGroups, can_group_columns
+from sowctl.engine.views.column_groups import ColumnGroups, can_group_columns, iterate_parts
 from sowctl.engine.views.definition import Program, Query, ViewRecord
 from sowctl.engine.views.groups import add_rows, encode_message
 from sowctl.engine.views.joins import JoinedRow, JoinIndex, build_rows, finish_rows, read_left_texts, read_right_texts
@@ -167,7 +167,9 @@ def _group_columns(
     program: Program, count: int, index: int, source: Callable[[int], Iterable[Pairs]]
 ) -> Iterator[tuple[int, bytes]]:
     # No lines of text: a part is a range of a store, and the joined sources came here as records.
-    found = ColumnGroups(program, lambda number: ((None, some) for some in source(number)))
+    found = ColumnGroups(
+        program, lambda number: iterate_parts(program, number, ((None, some) for some in source(number)))
+    )
     for _ in found.compute():
         pass
     groups: dict[GroupKey, RetractableGroup] = {}

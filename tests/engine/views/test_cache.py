@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sowctl.engine.views import cache_refresh, incremental
+from sowctl.engine.views import cache_refresh, column_refresh
 from sowctl.engine.views.cache import CacheState, read_state
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.errors import DamageError, StorageError
@@ -29,6 +29,16 @@ TOTALS = """
 <Projection><Field>[clients]./name AS /name</Field><Field>SUM([orders]./qty) AS /total</Field></Projection>
 <Grouping><Field>[clients]./name</Field></Grouping></View>
 """
+
+
+@pytest.fixture(autouse=True, params=["columns", "messages"])
+def columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether caches keep columns, however few the records are."""
+    kept: bool = request.param == "columns"
+    monkeypatch.setattr(VIEW_LIMITS, "min_column_records", 0 if kept else 1 << 60)
+    # A third of the rows here is of one client.
+    monkeypatch.setattr(VIEW_LIMITS, "max_stale_divisor", 2)
+    return kept
 
 
 @pytest.fixture
@@ -69,49 +79,76 @@ def test_a_change_is_caught_up_with_in_the_same_file(lab: Lab) -> None:
     number = place(lab, "named").stat().st_ino
     lab.publish("orders", message(id=4, client="c0", qty=1000))
     lab.publish("clients", message(id="c2", name="name 0"))
-    with patch.object(cache_refresh, "build_all_tables", side_effect=AssertionError):
+    with patch.object(cache_refresh, "build_store", side_effect=AssertionError):
         assert totals(lab, "named") == {"name 0": 1290, "name 1": 141}
     assert place(lab, "named").stat().st_ino == number
-    assert (state(lab, "named").changed, state(lab, "named").rows) == (2, 30)
+    assert state(lab, "named").changed == 2
 
 
-def test_a_change_on_the_right_side_costs_the_rows_that_it_concerns(lab: Lab) -> None:
+def test_a_change_costs_the_groups_that_it_concerns(lab: Lab, columns: bool) -> None:
     assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
     lab.publish("clients", message(id="c1", name="other"))
-    seen: list[bytes] = []
-    joined = incremental.join_record
-
-    def noted(program, record, lookup):  # type: ignore[no-untyped-def]
-        seen.append(record.key)
-        return joined(program, record, lookup)
-
-    with patch.object(incremental, "join_record", noted):
-        assert totals(lab, "named") == {"name 0": 135, "other": 145, None: 155}
-    # A third of the 30 orders is of this client; the others are not looked at.
-    assert len(seen) == len(set(seen)) == 10
+    assert totals(lab, "named") == {"name 0": 135, "other": 145, None: 155}
+    # One group is gone and another one has come; without columns all are computed.
+    assert state(lab, "named").groups == (2 if columns else 3)
+    lab.publish("orders", message(id=1, client="c1", qty=1001))
+    assert totals(lab, "named") == {"name 0": 135, "other": 1145, None: 155}
+    assert state(lab, "named").groups == (1 if columns else 3)
 
 
-def test_a_large_view_keeps_its_rows_once_that_pays(lab: Lab) -> None:
-    with patch.multiple(VIEW_LIMITS, keep_rows_max_records=10, keep_rows_cost_factor=0, catch_up_cost_factor=0):
+def column_files(lab: Lab, name: str = "totals") -> list[Path]:
+    return sorted(place(lab, name).parent.glob(f"{name}.json.sow+columns-*"))
+
+
+def test_a_view_gets_columns_when_it_has_grown(lab: Lab, columns: bool) -> None:
+    totals(lab)
+    assert len(column_files(lab)) == columns
+    with patch.object(VIEW_LIMITS, "min_column_records", 31):
+        lab.publish("orders", message(id=1, client="c1", qty=2))
         totals(lab)
-        assert (state(lab).kept, state(lab).rows) == (False, 0)
-        lab.publish("orders", message(id=0, client="c0", qty=1))
-        totals(lab)
-        assert (state(lab).kept, state(lab).rows) == (True, 30)
-        lab.publish("orders", message(id=0, client="c0", qty=2))
-        assert totals(lab) == {"c0": 137, "c1": 145, "c2": 155}
-        assert state(lab).changed == 1
+        assert len(column_files(lab)) == columns
+        lab.publish("orders", message(id=100, client="c1", qty=1))
+        assert totals(lab) == {"c0": 135, "c1": 147, "c2": 155}
+        assert len(column_files(lab)) == 1
 
 
-def test_rows_are_sorted_into_groups_in_files_where_memory_is_short(lab: Lab) -> None:
-    with patch.object(VIEW_LIMITS, "max_sort_bytes", 1000):
-        assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
+def test_files_of_columns_are_written_anew_when_many_records_have_changed(lab: Lab, columns: bool) -> None:
+    totals(lab, "named")
+    before = column_files(lab, "named")
+    with patch.object(VIEW_LIMITS, "min_kept_changes", 2):
+        for number in range(4):
+            lab.publish("orders", message(id=number, client="c0", qty=1))
+            totals(lab, "named")
+    after = column_files(lab, "named")
+    # That of the clients is as it was; no file of an earlier state is left.
+    assert len(before) == len(after) == (2 if columns else 0)
+    assert len(set(before) & set(after)) == columns
+    assert totals(lab, "named") == {"name 0": 136, "name 1": 144, None: 153}
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "gone", "empty", "bit"])
+def test_columns_that_cannot_be_used_are_made_anew(lab: Lab, columns: bool, damage: str) -> None:
+    if not columns:
+        pytest.skip("there are no columns")
+    totals(lab)
+    (path,) = column_files(lab)
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        spoilt = {"cut": data[:500], "other": b"no columns" * 1000, "empty": b"", "bit": data[:40] + b"~" + data[41:]}
+        path.write_bytes(spoilt[damage])
     lab.publish("orders", message(id=1, client="c0", qty=1))
-    assert totals(lab, "named") == {"name 0": 136, "name 1": 144, None: 155}
+    assert totals(lab) == {"c0": 136, "c1": 144, "c2": 155}
+    assert [note for note in lab.notes if "rebuilding" in note] == lab.notes
+    assert bool(lab.notes) == (damage != "gone")
+    lab.publish("orders", message(id=1, client="c0", qty=2))
+    with patch.object(cache_refresh, "build_store", side_effect=AssertionError):
+        assert totals(lab) == {"c0": 137, "c1": 144, "c2": 155}
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "gone", "empty"])
-def test_a_cache_that_cannot_be_used_is_made_anew(lab: Lab, damage: str) -> None:
+def test_a_cache_that_cannot_be_used_is_made_anew(lab: Lab, columns: bool, damage: str) -> None:
     totals(lab)
     path = place(lab)
     if damage == "gone":
@@ -119,16 +156,20 @@ def test_a_cache_that_cannot_be_used_is_made_anew(lab: Lab, damage: str) -> None
     else:
         path.write_bytes({"cut": path.read_bytes()[:5000], "other": b"not a store" * 1000, "empty": b""}[damage])
     assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
-    assert state(lab).kept
+    assert len(column_files(lab)) == columns
 
 
-def test_a_damaged_table_is_noticed_and_told(lab: Lab) -> None:
+def test_a_damaged_table_is_noticed_and_told(lab: Lab, columns: bool) -> None:
+    if not columns:
+        pytest.skip("nothing is kept in the table")
+    totals(lab)
+    lab.publish("orders", message(id=1, client="c0", qty=3))
     totals(lab)
     with Store.open(place(lab), write=True) as store:
-        store.open_tables(("view:groups",))
+        store.open_tables(("view:changes",))
 
         def spoil(txn):  # type: ignore[no-untyped-def]
-            table = txn.open_table("view:groups")
+            table = txn.open_table("view:changes")
             table.put([(key, b"\x93\x00\x00\x00") for key, _ in list(table.walk())])
 
         store.write(spoil)
@@ -154,7 +195,11 @@ def test_lifetimes_that_end_and_clocks_that_are_set_back(make_lab: MakeLab) -> N
     lab.publish("orders", message(id=2, client="a", qty=2))
     assert totals(lab) == {"a": 3}
     assert state(lab).expires == lab.clock.at + 4_000_000
-    with patch.object(cache_refresh, "build_all_tables", side_effect=AssertionError):
+    with (
+        patch.object(cache_refresh, "build_store", side_effect=AssertionError),
+        patch.object(VIEW_LIMITS, "max_changed_divisor", 0),
+        patch.object(VIEW_LIMITS, "max_stale_divisor", 0),
+    ):
         lab.clock.tick(5)
         assert totals(lab) == {"a": 2}
         lab.clock.tick(-5)
@@ -221,14 +266,13 @@ def test_the_past_has_no_cache(lab: Lab) -> None:
     assert totals(lab)["c0"] == 1135
 
 
-def test_many_changes_are_computed_anew(lab: Lab) -> None:
+def test_many_changes_are_computed_anew(lab: Lab, columns: bool) -> None:
     totals(lab)
     lab.publish("orders", *(message(id=number, client="c1", qty=1) for number in range(30)))
-    with (
-        patch.object(VIEW_LIMITS, "always_catch_up_changes", 5),
-        patch.object(incremental.IncrementalUpdate, "apply", side_effect=AssertionError),
-    ):
+    before = place(lab).stat().st_ino
+    with patch.object(column_refresh, "refresh_columns", side_effect=AssertionError):
         assert totals(lab) == {"c1": 30}
+    assert (place(lab).stat().st_ino != before) == columns
 
 
 def damage(lab: Lab, old: bytes, new: bytes, name: str = "totals") -> None:

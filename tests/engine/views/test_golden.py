@@ -1,7 +1,8 @@
-"""The cache of a view as version 1 wrote it (sow-view(5)): read byte for byte, and written alike.
+"""The cache of a view as version 2 wrote it (sow-view(5)): read byte for byte, and written alike.
 
-``tests/formats/v1/view.sow`` was made by :func:`write_sample` of version 1 and never changes; ``view.json`` holds every
-entry of its tables. Costs and digests of the definition are not compared with what is written today.
+``tests/formats/v2/view.*`` was made by :func:`write_sample` of version 2 and never changes: the cache, the columns of
+its two sources, and in ``view.json`` what they hold. Costs and digests of the definition are not compared with what is
+written today. ``tests/formats/v1/view.sow`` is of version 1, which is made anew.
 """
 
 from __future__ import annotations
@@ -10,20 +11,27 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from sowctl.engine.views.cache import read_state
-from sowctl.engine.views.cache_tables import JOIN_TABLES, ROW_TABLES
+import numpy as np
+
+from sowctl.engine.views.cache import CHANGES_TABLE, read_state
+from sowctl.engine.views.cache_build import find_column_path
+from sowctl.engine.views.column_file import ColumnFile
+from sowctl.engine.views.limits import VIEW_LIMITS
+from sowctl.engine.views.stored_columns import Changes
 from sowctl.store.check import check_store
 from sowctl.store.env import Store
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
-FORMATS = Path(__file__).parents[2] / "formats" / "v1"
-GOLDEN = FORMATS / "view.sow"
+FORMATS = Path(__file__).parents[2] / "formats"
+GOLDEN = FORMATS / "v2" / "view.sow"
 VIEW = """
 <View><Name>é/named</Name><MessageType>json</MessageType>
 <UnderlyingTopic><Join>[orders]./client = [clients]./id</Join></UnderlyingTopic>
 <Projection><Field>[clients]./name AS /name</Field><Field>SUM([orders]./qty) AS /total</Field>
-<Field>MIN([orders]./qty) AS /least</Field><Field>GROUP_CONCAT([orders]./note) AS /notes</Field></Projection>
+<Field>MIN([orders]./qty) AS /least</Field><Field>GROUP_CONCAT([orders]./note) AS /notes</Field>
+<Field>MAX([orders]./price) AS /dearest</Field></Projection>
 <Grouping><Field>[clients]./name</Field></Grouping></View>
 """
 XML = config_xml(topic_xml("orders", "<Expiration>1h</Expiration>") + topic_xml("clients") + VIEW, ("orders",))
@@ -35,47 +43,100 @@ def write_sample(place: Path) -> Path:
     for number in range(9):
         lab.clock.tick(1)
         quantity: Any = [number, number * 0.1, "7", None][number % 4]
-        lab.publish("orders", message(id=number, client=f"c{number % 4}", qty=quantity, note=f"é{number % 2}"))
+        price = number + 0.25
+        lab.publish(
+            "orders", message(id=number, client=f"c{number % 4}", qty=quantity, note=f"é{number % 2}", price=price)
+        )
     lab.publish("clients", *(message(id=f"c{number}", name=f"name {number // 2}") for number in range(3)))
-    lab.query("é/named")
-    lab.publish("orders", message(id=3, client="c1", qty=2**63))
-    lab.publish("clients", message(id="c2", name="other"))
-    lab.query("é/named")
+    with patch.multiple(VIEW_LIMITS, min_column_records=0, max_stale_divisor=0):
+        lab.query("é/named")
+        lab.publish("orders", message(id=3, client="c1", qty=2**63))
+        lab.publish("clients", message(id="c2", name="other"))
+        lab.query("é/named")
     (path,) = (lab.directory / "sow" / "orders.json.sow-views").glob("*.sow")
     return path
 
 
-def content(path: Path) -> dict[str, Any]:
-    """State, records and tables of a cache, as plain values."""
+def plain(value: Any) -> Any:
+    """A part of columns, or changes, as plain values."""
+    return value.tolist() if isinstance(value, np.ndarray) else [repr(one) for one in value.read_values()]
+
+
+def part_content(part: Any) -> dict[str, Any]:
+    return {
+        "keys": plain(part.keys), "txids": plain(part.txids), "times": plain(part.times),
+        "columns": [[column.kind.name, plain(column)] for column in part.columns],
+        "texts": [[column.kind.name, plain(column)] for column in part.texts],
+    }  # fmt: skip
+
+
+def content(path: Path, columns: list[Path]) -> dict[str, Any]:
+    """State, messages, columns and changes of a cache, as plain values."""
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
-        state = read_state(snapshot)
+        state, table = read_state(snapshot), snapshot.open_table(CHANGES_TABLE)
         assert state is not None
+        assert table is not None
         found: dict[str, Any] = {
-            "state": {
-                name: getattr(state, name) for name in ("version", "clock", "expires", "kept", "rows", "changed")
-            },
+            "state": {name: getattr(state, name) for name in ("version", "clock", "expires", "changed", "groups")},
             "positions": [[one.type, one.name, one.last_txid, one.behind] for one in state.positions],
-            "records": {
+            "messages": {
                 key.hex(): value.hex()
                 for keys, values in snapshot.scan_records()
                 for key, value in zip(keys, values, strict=True)
             },
+            "columns": [],
+            "changes": {},
         }
-        for name in (*ROW_TABLES, *JOIN_TABLES):
-            table = snapshot.open_table(name)
-            assert table is not None
-            found[name] = {key.hex(): value.hex() for key, value in table.walk()}
+        for place in columns or [find_column_path(path, *one) for one in enumerate(state.columns)]:
+            file = ColumnFile.open(place)
+            rows = [[one.first, *(None if some is None else plain(some) for some in file.read_rows(one))]
+                    for one in file.index.rows]  # fmt: skip
+            parts = [part_content(file.read_part(number)) for number in range(len(file.index.parts))]
+            found["columns"].append({"parts": parts, "rows": rows})
+        for key, value in table.walk():
+            some = Changes.decode(value, path)
+            found["changes"][key.hex()] = {
+                "part": part_content(some.part), "hidden": plain(some.hidden), "roots": plain(some.roots),
+                "groups": plain(some.groups),
+            }  # fmt: skip
     return found
 
 
-def test_the_cache_of_version_1_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_the_cache_of_version_2_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "view.sow"
     shutil.copy(GOLDEN, path)
-    assert content(path) == json.loads(GOLDEN.with_suffix(".json").read_text())
+    columns = [GOLDEN.with_name(f"view.columns-{number}") for number in range(2)]
+    assert content(path, columns) == json.loads(GOLDEN.with_suffix(".json").read_text())
     assert not list(check_store(path))
 
 
-def test_version_1_is_what_is_written(tmp_path: Path) -> None:
+def test_version_2_is_what_is_written(tmp_path: Path) -> None:
     path = write_sample(tmp_path)
     assert path.name == "%C3%A9%2Fnamed.json.sow"
-    assert content(path) == json.loads(GOLDEN.with_suffix(".json").read_text())
+    assert content(path, []) == json.loads(GOLDEN.with_suffix(".json").read_text())
+
+
+def test_a_cache_of_version_1_is_made_anew(tmp_path: Path) -> None:
+    path = write_sample(tmp_path)
+    lab = Lab(tmp_path / "lab", XML)
+    wanted = lab.query("é/named")
+    shutil.copy(FORMATS / "v1" / "view.sow", path)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        assert read_state(snapshot) is None
+    assert lab.query("é/named") == wanted
+    assert lab.notes == []
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        made = write_sample(Path(directory))
+        with Store.open(made, write=False) as opened, opened.open_snapshot() as shown:
+            written = read_state(shown)
+        assert written is not None
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.with_suffix(".json").write_text(json.dumps(content(made, []), indent=1) + "\n")
+        shutil.copy(made, GOLDEN)
+        for number, identity in enumerate(written.columns):
+            shutil.copy(find_column_path(made, number, identity), GOLDEN.with_name(f"view.columns-{number}"))

@@ -50,10 +50,7 @@ def lab(make_lab: MakeLab) -> Lab:
 @pytest.mark.parametrize("name", ["single", "joined"])
 @pytest.mark.parametrize("columns", [0, 1 << 40])
 def test_the_same_bytes(lab: Lab, name: str, columns: int) -> None:
-    with (
-        patch.object(VIEW_LIMITS, "keep_rows_max_records", 0),
-        patch.object(VIEW_LIMITS, "min_column_records", columns),
-    ):
+    with patch.object(VIEW_LIMITS, "min_column_records", columns):
         whole = [(one.sow_key, one.payload, one.txid) for one in lab.records(name, fresh=True)]
         for limit in (1, 20_000):
             with (
@@ -75,8 +72,5 @@ def test_the_same_bytes(lab: Lab, name: str, columns: int) -> None:
 
 
 def test_what_fits_is_not_spilled(lab: Lab) -> None:
-    with (
-        patch.object(VIEW_LIMITS, "keep_rows_max_records", 0),
-        patch.object(GroupSpill, "_spill", side_effect=AssertionError),
-    ):
+    with patch.object(GroupSpill, "_spill", side_effect=AssertionError):
         assert len(lab.query("single")) == 40

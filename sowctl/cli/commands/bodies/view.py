@@ -60,14 +60,15 @@ def format_view(one: ViewInfo, definition: ViewDefinition, now: int, *, as_json:
     lag = "" if one.lag is None else f", {format_count(one.lag, 'changed record')}"
     lines.append(f"  next        {one.next}: {one.why}{lag}")
     if one.refreshed is not None and one.made is not None and one.full_seconds is not None:
-        rows = "" if one.rows is None else f" of {format_count(one.rows, 'row')}"
+        columns = "" if one.column_bytes is None else f", columns {format_bytes(one.column_bytes)}"
         lines.append(
-            f"  cache       {format_count(one.records, 'message')}{rows}, {format_bytes(one.bytes)}, {one.path}"
+            f"  cache       {format_count(one.records, 'message')}, {format_bytes(one.bytes)}{columns}, {one.path}"
         )
         lines.append(f"  refreshed   {format_time(one.refreshed)}, {format_ago((now - one.refreshed) / 1e6)}")
         lines.append(f"  computed    {format_time(one.made)}, in {format_duration(one.full_seconds)}")
     if one.change_seconds is not None:
         lines.append(
-            f"  caught up   with {format_count(one.changes, 'changed record')} in {format_duration(one.change_seconds)}"
+            f"  caught up   with {format_count(one.changes, 'changed record')}, {format_count(one.groups, 'group')}"
+            f" computed in {format_duration(one.change_seconds)}"
         )
     return "\n".join(escape_line(line) for line in lines)

@@ -3,6 +3,8 @@
 In the order of processing:
 
 * ``timeline``: the changes of a topic in the order of time.
+* ``replay_tables``: the rows and groups of a view while its history is replayed, in tables.
+* ``row_replay``: changed records applied to these rows, groups and messages.
 * ``rowchanges``: the changes of a view's rows in the order of time.
 * ``source_changes``: the changes of the source of a conflated topic, of any kind.
 * ``conflation_rule``: the rule of conflation, from changes of the source to those of the conflated topic.

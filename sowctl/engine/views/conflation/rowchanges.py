@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.topics.derived_topics import build_derived_topic
 from sowctl.engine.topics.positions import build_definition
-from sowctl.engine.views.cache_tables import JOIN_TABLES, ROW_TABLES
+from sowctl.engine.views.conflation.replay_tables import JOIN_TABLES, ROW_TABLES
+from sowctl.engine.views.conflation.row_replay import Changes, IncrementalUpdate
 from sowctl.engine.views.conflation.timeline import KeyChange
 from sowctl.engine.views.definition import Program, build_query
-from sowctl.engine.views.incremental import Changes, IncrementalUpdate
 from sowctl.engine.views.records import RecordReader
 from sowctl.store.builder import create_store
 from sowctl.store.codec import extract_payloads

@@ -1,9 +1,11 @@
-"""A cache brought up to date: what changed records of the sources mean for the rows and groups of a view.
+"""A view brought from one change of its sources to the next, for its history: what each means for rows and groups.
 
-Of every record that may have changed, the rows that it made before are taken back out of their groups and those that
-it makes now are added. Of a join every row begins with one record of the first source, so a change of any source is
-one of some of these: those that look for the texts of the record that changed (``behaviour`` 5.2). All of it happens in
-one transaction of the cache, called by :mod:`sowctl.engine.views.cache_refresh`. Ruled by ``sow-view(5)``.
+Of every record that has changed, the rows that it made before are taken back out of their groups and those that it
+makes now are added. Of a join every row begins with one record of the first source, so a change of any source is one of
+some of these: those that look for the texts of the record that changed (``behaviour`` 5.2). A conflated topic over a
+view asks for the messages after every single change, so each costs a few reads of tables; caches compute the groups of
+many changes at once, from columns (:mod:`sowctl.engine.views.column_refresh`). Called by
+:mod:`sowctl.engine.views.conflation.rowchanges`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sowctl.engine.search.matcher import evaluate_records
-from sowctl.engine.views.cache_tables import (
+from sowctl.engine.views.conflation.replay_tables import (
     DIGEST_BYTES,
     STAMP_BYTES,
     JoinTables,
@@ -56,7 +58,7 @@ class Contributions:
 
 
 class IncrementalUpdate:
-    """One refresh of a cache, in a transaction. Raises DamageError where the cache turns out to be none of its view."""
+    """Changes applied to the tables in one transaction. Raises DamageError where they are of another view."""
 
     def __init__(self, program: Program, txn: WriteTxn) -> None:
         self._program = program

@@ -1,11 +1,11 @@
-"""Tables that a cache keeps to catch up (``sow-view(5)``): rows, groups, and for joins the records.
+"""Tables of a temporary store while the history of a view is replayed: rows, groups, and for joins the records.
 
 The tables are those of :mod:`sowctl.store.tables`; keys and values are made here alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct as Layout
 from typing import TYPE_CHECKING
@@ -117,28 +117,6 @@ class JoinTables:
                 # Whoever looks for these texts finds one record more, or less, or another one.
                 concerned |= {found[SEEK_BYTES:] for found, _ in self._seekers.walk(seek)}
         return concerned
-
-    def load_records(self, source: int, records: Iterable[ViewRecord]) -> None:
-        """Add records of a source in key order, behind those of the sources before."""
-        some = list(records)
-        front = bytes((source,))
-        self._records.put([(front + one.key, encode_record(one)) for one in some], append=True)
-        for number in self._steps.get(source, ()):
-            found = ((read_right_texts(self._program, number, one), one.key) for one in some)
-            pairs = [(encode_seek(number, texts) + key, b"") for texts, key in found if texts is not None]
-            self._partners.put(sorted(pairs))
-
-    def load_seeks(self, some: Iterable[tuple[bytes, set[bytes]]]) -> None:
-        """Say what the rows of first records look for, of records in key order behind all that are known."""
-        seekers: list[bytes] = []
-        roots: list[tuple[bytes, bytes]] = []
-        for root, sought in some:
-            if sought:
-                seekers += [seek + root for seek in sought]
-                roots.append((root, b"".join(sorted(sought))))
-        seekers.sort()
-        self._seekers.put([(seek, b"") for seek in seekers])
-        self._roots.put(roots, append=True)
 
     def replace_seeks(self, root: bytes, sought: set[bytes]) -> None:
         """Say what a first record's rows look for, in the place of what was said before."""

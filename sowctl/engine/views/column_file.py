@@ -1,0 +1,405 @@
+"""Column files of view caches: the fields of records that a view reads, as columns (``sow-view(5)``).
+
+A file is a header, sections of bytes, and an index of the sections at the end, so that it is written part by part in
+bounded memory. Each section has a checksum and is verified when it is first read. Loads numpy.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from xxhash import xxh3_64_intdigest
+
+from sowctl.checksum import crc32
+from sowctl.memo.valuecodec import decode_values, encode_values
+from sowctl.seam import Seam
+from sowctl.store.ordered_entries import inconsistent_store_error
+from sowctl.values.batch import ColumnBatch
+from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type
+from sowctl.values.fields import Number
+from sowctl.values.textspans import LazyNumbers, TextSpans
+
+MAGIC = b"SOWCOLS\0"
+FORMAT_VERSION = 1
+_HEADER_LAYOUT = struct.Struct("<8sHHI")
+"""Magic, version, 1 (to notice another byte order), CRC-32 of what stands before."""
+_TRAILER_LAYOUT = struct.Struct("<QI4s")
+"""Bytes of the index, its CRC-32, end mark."""
+_END_MARK = b"COLE"
+_ARRAY_MARK = b"\xdd"
+"""Begins an array in msgpack whose number of items, 4 bytes, follows."""
+_ALIGNMENT_BYTES = 8
+NULL_HASH = 0
+"""Stands for NULL among the hashes of texts; no text has it."""
+
+
+class Section(Struct, array_like=True, frozen=True):
+    """Bytes of a file: where they begin, how many, their CRC-32, and the type that numpy gives their items."""
+
+    offset: int
+    size: int
+    crc: int
+    type: str
+
+
+class StoredColumn(Struct, array_like=True, frozen=True):
+    """A column by the numbers of its sections, -1 for none.
+
+    ``kind`` is a name of :class:`Kind`, or ``VALUES`` for slot values one by one (``bounds`` and ``text``: msgpack).
+    ``bounds`` and ``text``: the words of a dictionary, or the original texts of numbers; of n texts, n + 1 bounds.
+    ``hashes``: of the words, and of NULL behind them.
+    """
+
+    kind: str
+    data: int = -1
+    nulls: int = -1
+    ints: int = -1
+    bounds: int = -1
+    text: int = -1
+    hashes: int = -1
+
+
+class StoredPart(Struct, array_like=True, frozen=True):
+    """Records in key order: their number, the first key, the sections of keys, txids and times, and columns."""
+
+    rows: int
+    first: int
+    keys: int
+    txids: int
+    times: int
+    columns: list[StoredColumn]
+    texts: list[StoredColumn]
+
+
+class StoredRows(Struct, array_like=True, frozen=True):
+    """Rows of a view: how many, the record of the first source that each begins with, and its group.
+
+    ``roots``: numbers of the records in the file; -1 where they follow each other from ``first``. ``codes``: places in
+    ``groups``, which holds SOW keys of groups, each once.
+    """
+
+    rows: int
+    first: int
+    roots: int
+    codes: int
+    groups: int
+
+
+class ColumnIndex(Struct, frozen=True):
+    """The index of a file. ``hidden``: the section of the records of the base file that these replace; -1 for none."""
+
+    sections: list[Section] = []
+    parts: list[StoredPart] = []
+    rows: list[StoredRows] = []
+    hidden: int = -1
+
+
+class ColumnWriter:
+    """Writes a column file by ``write``, section by section; :meth:`finish` writes the index."""
+
+    def __init__(self, write: Callable[[bytes | memoryview], Any]) -> None:
+        self._write = write
+        self._at = 0
+        self._index = ColumnIndex([], [], [])
+        self.records = 0
+        head = _HEADER_LAYOUT.pack(MAGIC, FORMAT_VERSION, 1, 0)[:-4]
+        self._put(head + crc32(head).to_bytes(4, "little"))
+
+    def _put(self, data: bytes | memoryview) -> None:
+        self._write(data)
+        self._at += len(data)
+
+    def _add_section(self, array: Array) -> int:
+        data = np.ascontiguousarray(array)
+        raw = data.view(np.uint8).reshape(-1).data if data.size else memoryview(b"")
+        self._index.sections.append(Section(self._at, len(raw), crc32(raw), data.dtype.str))
+        self._put(raw)
+        if len(raw) % _ALIGNMENT_BYTES:
+            self._put(bytes(-len(raw) % _ALIGNMENT_BYTES))
+        return len(self._index.sections) - 1
+
+    def add_part(self, part: ColumnBatch) -> None:
+        """Add records, which come after all before them in key order."""
+        if not len(part.keys):
+            return
+        columns = [self._add_column(column, hashed=False) for column in part.columns]
+        texts = [self._add_column(column, hashed=True) for column in part.texts]
+        keys = self._add_section(part.keys.astype(np.uint64))
+        txids, times = (self._add_section(stamps) for stamps in (part.txids, part.times))
+        self._index.parts.append(StoredPart(len(part.keys), int(part.keys[0]), keys, txids, times, columns, texts))
+        self.records += len(part.keys)
+
+    def copy_part(self, other: ColumnFile, part: StoredPart) -> None:
+        """Add a part of another file as it is."""
+
+        def copied(number: int) -> int:
+            return number if number < 0 else self._add_section(other.read_array(number))
+
+        def column(one: StoredColumn) -> StoredColumn:
+            return StoredColumn(one.kind, *map(copied, msgspec.structs.astuple(one)[1:]))
+
+        columns, texts = [column(one) for one in part.columns], [column(one) for one in part.texts]
+        keys, txids, times = copied(part.keys), copied(part.txids), copied(part.times)
+        self._index.parts.append(StoredPart(part.rows, part.first, keys, txids, times, columns, texts))
+        self.records += part.rows
+
+    def add_rows(self, roots: Array, codes: Array, groups: Array) -> None:
+        """Add rows in the order of their first records; ``codes`` are places in ``groups``."""
+        size = len(roots)
+        if not size:
+            return
+        first = int(roots[0])
+        # Nearly always each record makes one row.
+        follows = int(roots[-1]) - first == size - 1 and bool((np.diff(roots) == 1).all())
+        wide = np.uint16 if len(groups) < 1 << 16 else np.uint32
+        number = -1 if follows else self._add_section(roots.astype(np.int64))
+        self._index.rows.append(
+            StoredRows(size, first, number, self._add_section(codes.astype(wide)), self._add_section(groups))
+        )
+
+    def finish(self, hidden: Array | None = None) -> None:
+        """Write the index."""
+        index = self._index
+        if hidden is not None and len(hidden):
+            index = msgspec.structs.replace(index, hidden=self._add_section(hidden))
+        raw = msgspec.json.encode(index)
+        self._put(raw)
+        self._put(_TRAILER_LAYOUT.pack(len(raw), crc32(raw), _END_MARK))
+
+    def _add_column(self, column: Column, *, hashed: bool) -> StoredColumn:
+        size, source = column.size, column.source
+        if source is not None and not isinstance(source, LazyNumbers):
+            # Without the mark of an array of one: those of several, end to end, are the items of an array.
+            packed = [encode_values((value,))[1:] for value in source]
+            bounds, text = self._add_texts(packed)
+            return StoredColumn("VALUES", bounds=bounds, text=text)
+        if column.kind is Kind.NULL:
+            return StoredColumn(Kind.NULL.name, hashes=self._add_section(hash_words([])) if hashed else -1)
+        data = self._add_section(column.data)
+        bounds = text = hashes = -1
+        if column.kind is Kind.STRING:
+            words = column.words
+            bounds, text = self._add_texts(words)
+            hashes = self._add_section(hash_words(words)) if hashed else -1
+        elif source is not None:
+            bounds, text = self._add_spans(pack_spans(source.texts))
+        nulls = -1 if column.nulls is None or column.kind is Kind.STRING else self._add_section(column.nulls)
+        ints = -1 if column.ints is None else self._add_section(column.ints)
+        assert size == len(column.data)
+        return StoredColumn(column.kind.name, data, nulls, ints, bounds, text, hashes)
+
+    def _add_texts(self, texts: Sequence[bytes]) -> tuple[int, int]:
+        bounds = np.zeros(len(texts) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
+        return self._add_section(bounds), self._add_section(np.frombuffer(b"".join(texts), np.uint8))
+
+    def _add_spans(self, spans: TextSpans) -> tuple[int, int]:
+        bounds = np.append(spans.begins, len(spans.raw)).astype(np.int64)
+        return self._add_section(bounds), self._add_section(np.frombuffer(spans.raw, np.uint8))
+
+
+def pack_spans(spans: TextSpans) -> TextSpans:
+    """The same texts, end to end in a buffer of their own."""
+    sizes = spans.ends.astype(np.int64) - spans.begins
+    ends = np.cumsum(sizes)
+    begins = ends - sizes
+    places = np.repeat(spans.begins - begins, sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
+    return TextSpans(np.frombuffer(spans.raw, np.uint8)[places].tobytes(), begins, ends)
+
+
+def detach_column(column: Column) -> Column:
+    """The same column without the block of messages that its texts lie in."""
+    source, dictionary = column.source, column.dictionary
+    if isinstance(source, LazyNumbers):
+        source = LazyNumbers(source.data, pack_spans(source.texts))
+    elif not isinstance(dictionary, TextSpans):
+        return column
+    nulls = None if column.kind in (Kind.STRING, Kind.NULL) else column.nulls
+    return Column(
+        column.kind, column.size, column.array, nulls, ints=column.ints,
+        dictionary=column.words if isinstance(dictionary, TextSpans) else dictionary,
+        source=source, texts=column.texts, listed=column.listed,
+    )  # fmt: skip
+
+
+def hash_words(words: Sequence[bytes]) -> Array:
+    """A hash of each word, and that of NULL behind them. Equal words have equal hashes."""
+    found = np.empty(len(words) + 1, np.uint64)
+    found[:-1] = np.fromiter((xxh3_64_intdigest(word) or 1 for word in words), np.uint64, len(words))
+    found[-1] = NULL_HASH
+    return found
+
+
+class ColumnFile:
+    """A column file in memory or mapped. Raises DamageError where it is not what was written."""
+
+    def __init__(self, data: Any, place: Path) -> None:
+        self._place = place
+        self._view = memoryview(data)
+        self.size = len(self._view)
+        try:
+            self.index = self._read_index()
+        except (struct.error, msgspec.MsgspecError, ValueError) as problem:
+            raise self._damage(str(problem)) from None
+        self._arrays: dict[int, Array] = {}
+        self.starts: list[int] = []
+        """The number of the first record of each part."""
+        self.records = 0
+        for part in self.index.parts:
+            self.starts.append(self.records)
+            self.records += part.rows
+
+    @classmethod
+    def open(cls, path: Path) -> ColumnFile:
+        """Map the file at ``path``. Raises OSError, DamageError."""
+        with path.open("rb") as stream:
+            if os.fstat(stream.fileno()).st_size < _HEADER_LAYOUT.size:
+                raise inconsistent_store_error("a file of columns is cut", path)
+            # The file is never cut, only replaced: no page goes away under the map.
+            return cls(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), path)
+
+    def _damage(self, what: str) -> Exception:
+        return inconsistent_store_error(f"columns of the view: {what}", self._place)
+
+    def _read_index(self) -> ColumnIndex:
+        magic, version, order, crc = _HEADER_LAYOUT.unpack_from(self._view)
+        if (magic, version, order) != (MAGIC, FORMAT_VERSION, 1) or crc != crc32(self._view[: _HEADER_LAYOUT.size - 4]):
+            raise ValueError("another format")
+        at = self.size - _TRAILER_LAYOUT.size
+        size, crc, mark = _TRAILER_LAYOUT.unpack_from(self._view, max(at, 0))
+        if mark != _END_MARK or size > at:
+            raise ValueError("the end is missing")
+        raw = self._view[at - size : at]
+        if crc32(raw) != crc:
+            raise ValueError("the index is damaged")
+        return msgspec.json.decode(raw, type=ColumnIndex)
+
+    def read_array(self, number: int) -> Array:
+        """The items of a section; it is verified the first time."""
+        found = self._arrays.get(number)
+        if found is None:
+            section = self.index.sections[number]
+            raw = self._view[section.offset : section.offset + section.size]
+            if crc32(raw) != section.crc:
+                raise self._damage(f"section {number} is damaged")
+            found = self._arrays[number] = np.frombuffer(raw, section.type)
+        return found
+
+    def read_keys(self, number: int) -> Array:
+        """The keys of a part, ascending."""
+        return self.read_array(self.index.parts[number].keys)
+
+    def read_part(self, number: int, places: Array | None = None) -> ColumnBatch:
+        """The records of a part, or those at some places in it, in their order."""
+        part = self.index.parts[number]
+        keys, txids, times = map(self.read_array, (part.keys, part.txids, part.times))
+        columns, texts = (
+            [self._read_column(one, part.rows, places) for one in some] for some in (part.columns, part.texts)
+        )
+        if places is None:
+            size = part.rows
+        else:
+            size, keys, txids, times = len(places), keys[places], txids[places], times[places]
+        return ColumnBatch(columns, size, txids=txids, times=times, keys=keys, texts=texts)
+
+    def read_codes(self, number: int, side: int) -> tuple[Array, Array]:
+        """Of the texts of a join key in a part: the code of each record, and the hash of each code."""
+        part = self.index.parts[number]
+        one = part.texts[side]
+        if one.kind == Kind.NULL.name:
+            return np.zeros(part.rows, np.uint8), self.read_array(one.hashes)
+        if one.kind != Kind.STRING.name:
+            raise self._damage("texts of a join key are of another kind")
+        return self.read_array(one.data), self.read_array(one.hashes)
+
+    def _read_column(self, one: StoredColumn, rows: int, places: Array | None) -> Column:
+        if one.kind == "VALUES":
+            spans = self._read_spans(one)
+            chosen = spans.raw if places is None else b"".join(spans.take(places))
+            size = rows if places is None else len(places)
+            return build_column(decode_values(_ARRAY_MARK + size.to_bytes(4, "big") + bytes(chosen)))
+        kind = Kind[one.kind]
+        if kind is Kind.NULL:
+            return Column(kind, rows if places is None else len(places))
+        data = self.read_array(one.data)
+        if kind is Kind.STRING:
+            return _take_texts(data, self._read_spans(one), places)
+        source = None if one.bounds < 0 else LazyNumbers(data, self._read_spans(one))
+        nulls, ints = (None if number < 0 else self.read_array(number) for number in (one.nulls, one.ints))
+        column = Column(kind, rows, data, nulls, ints=ints, source=source, texts=source is not None)
+        return column if places is None else column.take(places)
+
+    def _read_spans(self, one: StoredColumn) -> TextSpans:
+        bounds, text = self.read_array(one.bounds), self.read_array(one.text)
+        return TextSpans(text.data, bounds[:-1], bounds[1:])
+
+    def read_rows(self, rows: StoredRows) -> tuple[Array | None, Array, Array]:
+        """Roots (None: they follow each other), codes and groups of some rows."""
+        roots = None if rows.roots < 0 else self.read_array(rows.roots)
+        return roots, self.read_array(rows.codes), self.read_array(rows.groups)
+
+
+def _take_texts(data: Array, words: TextSpans, places: Array | None) -> Column:
+    """A column of texts, or some of its places; only words that occur are made."""
+    if places is None:
+        return Column(Kind.STRING, len(data), data, dictionary=words)
+    data = data[places]
+    if len(data) >= len(words):
+        return Column(Kind.STRING, len(data), data, dictionary=words)
+    used, codes = np.unique(data, return_inverse=True)
+    chosen = list(words.take(used[used < len(words)]))
+    # The code of NULL is the highest, and so it is again behind the last word.
+    return Column(Kind.STRING, len(data), codes.astype(choose_code_type(len(chosen))), dictionary=chosen)
+
+
+def pack_numbers(column: Column) -> Column:
+    """The same column, of numbers with original texts in the form that templates give, where it has that."""
+    source = column.source
+    if (
+        not column.texts
+        or column.listed
+        or isinstance(source, LazyNumbers)
+        or source is None
+        or column.kind not in (Kind.I64, Kind.U64, Kind.DOUBLE)
+        or not all(type(value) is Number and value.typed for value in source)
+    ):
+        return column
+    raw = [value.text for value in source]  # type: ignore[union-attr]  # they are numbers
+    ends = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)))
+    begins = np.append(0, ends[:-1]) if len(raw) else ends
+    spelled = LazyNumbers(column.data, TextSpans(b"".join(raw), begins, ends))
+    return Column(column.kind, column.size, column.array, source=spelled, texts=True)
+
+
+class OutputFile:
+    """A file under construction beside the place that it is to have. Use it in a ``with`` statement; raises OSError."""
+
+    def __init__(self, path: Path, mode: int, seam: Seam) -> None:
+        self._path, self._seam = path, seam
+        self._temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        self._stream = os.fdopen(seam.call("file.open", os.open, self._temporary, flags, mode), "wb")
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write some bytes."""
+        self._seam.call("file.write", self._stream.write, data)
+
+    def install(self) -> None:
+        """Give the file its name. Nothing is synced: checksums tell what a crash has lost, and all can be made anew."""
+        self._stream.close()
+        self._seam.call("file.rename", os.rename, self._temporary, self._path)
+
+    def __enter__(self) -> OutputFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+        self._temporary.unlink(missing_ok=True)

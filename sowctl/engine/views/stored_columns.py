@@ -1,0 +1,542 @@
+"""The columns of a view's sources as its cache keeps them: a file, and the records that changed since it was written.
+
+The file (*base*) has all records in key order; the changes replace some of its records, remove some, and add others. So
+a refresh writes what changed, and the file is written anew when the changes are many. The first source also has the
+group of each row that begins with one of its records. Loads numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import numpy as np
+
+from sowctl.engine.views.column_file import (
+    NULL_HASH,
+    ColumnFile,
+    ColumnWriter,
+    detach_column,
+    hash_words,
+)
+from sowctl.engine.views.definition import Program
+from sowctl.engine.views.limits import VIEW_LIMITS
+from sowctl.identity.keys import build_batch_digester, digest_key
+from sowctl.values.batch import ColumnBatch
+from sowctl.values.column import Array, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from sowctl.expressions.columns.grouping import GroupedBatch
+
+_NO_ROWS = np.zeros(0, np.int64)
+_NO_KEYS = np.zeros(0, np.uint64)
+
+
+class Selection(NamedTuple):
+    """Some records of a source: numbers in the base file and in the changes, each ascending; None for all of them."""
+
+    base: Array | None
+    changed: Array | None
+
+    @property
+    def records(self) -> int:
+        """The number of records. Neither part is None."""
+        assert self.base is not None
+        assert self.changed is not None
+        return len(self.base) + len(self.changed)
+
+
+ALL_RECORDS = Selection(None, None)
+Conditions: TypeAlias = "Sequence[tuple[int, Array]]"
+"""Places of texts of join keys, each with the hashes that are looked for."""
+
+
+class Changes:
+    """The records that replace some of a base file or come in addition, in key order.
+
+    ``hidden``: numbers of the records in the base file that are replaced or gone, ascending. ``roots`` and ``groups``:
+    rows that begin with the records, by their numbers here, ascending, and the SOW keys of their groups.
+    """
+
+    def __init__(
+        self,
+        part: ColumnBatch | None,
+        hidden: Array = _NO_ROWS,
+        roots: Array = _NO_ROWS,
+        groups: Array = _NO_KEYS,
+    ) -> None:
+        self.part, self.hidden, self.roots, self.groups = part, hidden, roots, groups
+        self.keys: Array = _NO_KEYS if part is None else part.keys
+        self._hashes: dict[int, tuple[Array, Array]] = {}
+
+    @classmethod
+    def decode(cls, data: bytes, place: Path) -> Changes:
+        """The changes that :meth:`encode` made these bytes of. Raises DamageError."""
+        file = ColumnFile(data, place)
+        part = file.read_part(0) if file.index.parts else None
+        hidden = _NO_ROWS if file.index.hidden < 0 else file.read_array(file.index.hidden)
+        if not file.index.rows:
+            return cls(part, hidden)
+        rows = file.index.rows[0]
+        roots, codes, groups = file.read_rows(rows)
+        return cls(
+            part, hidden, np.arange(rows.first, rows.first + rows.rows) if roots is None else roots, groups[codes]
+        )
+
+    def encode(self) -> bytes:
+        """The bytes of these changes: those of a column file."""
+        data = bytearray()
+        writer = ColumnWriter(data.extend)
+        if self.part is not None:
+            writer.add_part(self.part)
+        groups, codes = np.unique(self.groups, return_inverse=True)
+        writer.add_rows(self.roots, codes, groups)
+        writer.finish(self.hidden)
+        return bytes(data)
+
+    def find(self, keys: Array) -> tuple[Array, Array]:
+        """Which of ``keys``, by their places, are among the records, and the numbers of these."""
+        return find_sorted(self.keys, keys)
+
+    def read_codes(self, side: int) -> tuple[Array, Array]:
+        """As :meth:`ColumnFile.read_codes`."""
+        if side not in self._hashes:
+            assert self.part is not None
+            column = self.part.texts[side]
+            codes = np.zeros(column.size, np.uint8) if column.kind is Kind.NULL else column.data
+            self._hashes[side] = codes, hash_words([] if column.kind is Kind.NULL else column.words)
+        return self._hashes[side]
+
+
+def find_sorted(known: Array, wanted: Array) -> tuple[Array, Array]:
+    """Which of ``wanted``, by their places, are among ``known``, and where; both ascend."""
+    if not len(known) or not len(wanted):
+        return _NO_ROWS, _NO_ROWS
+    places = np.searchsorted(known, wanted)
+    places[places == len(known)] = 0
+    there = np.flatnonzero(known[places] == wanted)
+    return there, places[there]
+
+
+class SourceColumns:
+    """The records of one source: a base file and changes."""
+
+    def __init__(self, base: ColumnFile, changes: Changes | None = None) -> None:
+        self.base = base
+        self.changes = Changes(None) if changes is None else changes
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return self.base.records - len(self.changes.hidden) + len(self.changes.keys)
+
+    @property
+    def exceeds_changes(self) -> bool:
+        """Return whether the changes are so many that the file is to be written anew."""
+        kept = max(len(self.changes.keys), len(self.changes.hidden))
+        return kept > max(VIEW_LIMITS.min_kept_changes, self.base.records // VIEW_LIMITS.max_kept_divisor)
+
+    def _visible(self) -> Array:
+        found = np.ones(self.base.records, np.bool_)
+        found[self.changes.hidden] = False
+        return found
+
+    def find_base(self, keys: Array) -> Array:
+        """Numbers of the records in the base file that have one of ``keys`` (ascending), hidden ones among them."""
+        parts = self.base.index.parts
+        firsts = np.array([part.first for part in parts], np.uint64)
+        bounds = [*np.searchsorted(keys, firsts).tolist(), len(keys)]
+        found = [
+            find_sorted(self.base.read_keys(number), keys[start:stop])[1] + self.base.starts[number]
+            for number, (start, stop) in enumerate(pairwise(bounds))
+            if start < stop
+        ]
+        return np.concatenate(found) if found else _NO_ROWS
+
+    def find_keys(self, keys: Array) -> Selection:
+        """The records that have one of ``keys``, which ascend."""
+        places = self.find_base(keys)
+        if len(self.changes.hidden):
+            places = np.setdiff1d(places, self.changes.hidden, assume_unique=True)
+        return Selection(places, self.changes.find(keys)[1])
+
+    def read_selected_keys(self, selection: Selection) -> Array:
+        """The keys of some records, ascending."""
+        assert selection.base is not None
+        found = [self.changes.keys[selection.changed]]
+        for number, places in self._split(selection.base):
+            found.append(self.base.read_keys(number)[places])
+        return np.sort(np.concatenate(found))
+
+    def _split(self, base: Array) -> Iterator[tuple[int, Array]]:
+        """The numbers of records by parts, as places in these."""
+        bounds = np.searchsorted(base, [*self.base.starts, self.base.records]).tolist()
+        for number, (start, stop) in enumerate(pairwise(bounds)):
+            if start < stop:
+                yield number, base[start:stop] - self.base.starts[number]
+
+    def iterate_parts(self, selection: Selection = ALL_RECORDS) -> Iterator[ColumnBatch]:
+        """Records in key order."""
+        changes, parts = self.changes, self.base.index.parts
+        chosen = np.arange(len(changes.keys)) if selection.changed is None else selection.changed
+        keys = changes.keys[chosen]
+        at = 0
+        for number, part in enumerate(parts):
+            stop = len(keys)
+            if number + 1 < len(parts):
+                stop = int(np.searchsorted(keys, np.uint64(parts[number + 1].first)))
+            places = self._choose_places(number, part.rows, selection.base)
+            found = []
+            if places is None or len(places):
+                found.append(self.base.read_part(number, places))
+            if at < stop:
+                assert changes.part is not None
+                found.append(changes.part.take(chosen[at:stop]))
+                at = stop
+            if found:
+                yield _merge_by_key(found)
+        if at < len(keys):
+            assert changes.part is not None
+            yield changes.part.take(chosen[at:])
+
+    def _choose_places(self, number: int, rows: int, base: Array | None) -> Array | None:
+        """Which records of a part of the file are read; None for all."""
+        start = self.base.starts[number]
+        if base is not None:
+            low, high = np.searchsorted(base, [start, start + rows])
+            return base[low:high] - start
+        hidden = self.changes.hidden
+        low, high = np.searchsorted(hidden, [start, start + rows])
+        return None if low == high else np.delete(np.arange(rows), hidden[low:high] - start)
+
+    def match_texts(self, conditions: Conditions) -> Selection:
+        """The records whose texts may meet all of some conditions: their hashes are among those looked for."""
+        visible = self._visible()
+        found = []
+        for number, start in enumerate(self.base.starts):
+            mask = _match_hashes([(self.base.read_codes(number, side), sought) for side, sought in conditions])
+            if mask is not None:
+                found.append(np.flatnonzero(mask & visible[start : start + len(mask)]) + start)
+        changed = _NO_ROWS
+        if len(self.changes.keys):
+            mask = _match_hashes([(self.changes.read_codes(side), sought) for side, sought in conditions])
+            changed = changed if mask is None else np.flatnonzero(mask)
+        return Selection(np.concatenate(found) if found else _NO_ROWS, changed)
+
+    def read_hashes(self, selection: Selection, side: int) -> Array:
+        """The hashes of a text of some records, each once."""
+        found = []
+        if selection.base is None:
+            found += [self.base.read_codes(number, side)[1] for number in range(len(self.base.starts))]
+        else:
+            for number, places in self._split(selection.base):
+                codes, hashes = self.base.read_codes(number, side)
+                found.append(hashes[codes[places]])
+        if len(self.changes.keys):
+            codes, hashes = self.changes.read_codes(side)
+            found.append(hashes[codes if selection.changed is None else codes[selection.changed]])
+        return np.unique(np.concatenate(found)) if found else _NO_KEYS
+
+    # rows of the first source -----------------------------------------------------------------------------------
+
+    def find_groups(self, selection: Selection) -> Array:
+        """SOW keys of the groups of the rows that begin with some records, each once."""
+        assert selection.base is not None
+        found = [self.changes.groups[np.isin(self.changes.roots, _require_rows(selection.changed))]]
+        wanted = np.zeros(self.base.records, np.bool_)
+        wanted[selection.base] = True
+        for rows in self.base.index.rows:
+            roots, codes, groups = self.base.read_rows(rows)
+            mask = wanted[rows.first : rows.first + rows.rows] if roots is None else wanted[roots]
+            if mask.any():
+                found.append(groups[codes[mask]])
+        return np.unique(np.concatenate(found))
+
+    def find_roots(self, groups: Array) -> Selection:
+        """The records that rows of some groups (ascending) begin with."""
+        visible = self._visible()
+        found = []
+        for rows in self.base.index.rows:
+            roots, codes, known = self.base.read_rows(rows)
+            flags = np.zeros(len(known), np.bool_)
+            flags[_find_members(known, groups)] = True
+            mask = flags[codes]
+            places = np.flatnonzero(mask) + rows.first if roots is None else roots[mask]
+            found.append(places)
+        base = np.concatenate(found) if found else _NO_ROWS
+        base = base[visible[base]]
+        if len(base) and not (base[1:] > base[:-1]).all():
+            # A record that makes several rows.
+            base = np.unique(base)
+        changed = self.changes.roots[_find_members(self.changes.groups, groups)]
+        return Selection(base, np.unique(changed))
+
+    def count_rows(self) -> int:
+        """The number of rows, about: those of records that were replaced count twice."""
+        return sum(rows.rows for rows in self.base.index.rows) - len(self.changes.hidden) + len(self.changes.roots)
+
+    # changes ----------------------------------------------------------------------------------------------------
+
+    def replace_records(self, keys: Array, fresh: ColumnBatch | None) -> SourceColumns:
+        """The columns after a change: ``keys`` (ascending) are gone but for those in ``fresh``, by key.
+
+        The rows of the changes that begin with other records stay; those that begin with ``keys`` have none.
+        """
+        old = self.changes
+        hidden = np.union1d(old.hidden, self.find_base(keys))
+        kept = np.arange(len(old.keys))
+        gone = old.find(keys)[1]
+        if len(gone):
+            kept = np.delete(kept, gone)
+        parts = [] if old.part is None or not len(kept) else [old.part if not len(gone) else old.part.take(kept)]
+        if fresh is not None and len(fresh.keys):
+            parts.append(fresh)
+        part = _merge_by_key(parts) if parts else None
+        roots, groups = _NO_ROWS, _NO_KEYS
+        if len(old.roots) and part is not None:
+            # Numbers of records among the changes go on with them.
+            numbers = np.full(len(old.keys), -1, np.int64)
+            numbers[kept] = np.searchsorted(part.keys, old.keys[kept])
+            moved = numbers[old.roots]
+            roots, groups = moved[moved >= 0], old.groups[moved >= 0]
+        return SourceColumns(self.base, Changes(part, hidden, roots, groups))
+
+    def add_rows(self, roots: Array, groups: Array) -> None:
+        """Add rows that begin with records of the changes, by their numbers there."""
+        old = self.changes
+        roots, groups = np.concatenate([old.roots, roots]), np.concatenate([old.groups, groups])
+        order = np.argsort(roots, kind="stable")
+        self.changes = Changes(old.part, old.hidden, roots[order], groups[order])
+
+    def write(self, writer: ColumnWriter) -> None:
+        """Write a base file of all records and rows."""
+        hidden, changes, parts = self.changes.hidden, self.changes, self.base.index.parts
+        for number, part in enumerate(parts):
+            last = number + 1 == len(parts)
+            low, high = np.searchsorted(hidden, [self.base.starts[number], self.base.starts[number] + part.rows])
+            start = 0 if not number else int(np.searchsorted(changes.keys, np.uint64(part.first)))
+            stop = len(changes.keys)
+            if not last:
+                stop = int(np.searchsorted(changes.keys, np.uint64(parts[number + 1].first)))
+            if low == high and start == stop:
+                writer.copy_part(self.base, part)
+                continue
+            found = [self.base.read_part(number, self._choose_places(number, part.rows, None))]
+            if start < stop:
+                assert changes.part is not None
+                found.append(changes.part.take(slice(start, stop)))
+            whole = _merge_by_key(found)
+            for begin in range(0, len(whole.keys), 2 * VIEW_LIMITS.column_part_records):
+                writer.add_part(whole.take(slice(begin, begin + 2 * VIEW_LIMITS.column_part_records)))
+        if not parts and changes.part is not None:
+            writer.add_part(changes.part)
+        self._write_rows(writer)
+
+    def _write_rows(self, writer: ColumnWriter) -> None:
+        changes, base = self.changes, self.base
+        # Where each change stands between the records of the file, hidden ones among them.
+        places = self._find_places(changes.keys)
+        visible = self._visible()
+        passed = np.cumsum(visible) - visible
+        # Numbers in the new file: visible records before, and changes before.
+        numbers = np.arange(len(places)) + np.append(0, np.cumsum(visible))[places]
+        passed = passed + np.searchsorted(places, np.arange(base.records), side="right")
+        moved, at = numbers[changes.roots], 0
+        for place, rows in enumerate(base.index.rows):
+            roots, codes, groups = base.read_rows(rows)
+            olds = np.arange(rows.first, rows.first + rows.rows) if roots is None else roots
+            there = visible[olds]
+            fresh, codes = passed[olds[there]], codes[there].astype(np.int64)
+            stop = len(moved)
+            if place + 1 < len(base.index.rows):
+                stop = int(np.searchsorted(moved, passed[base.index.rows[place + 1].first]))
+            if at < stop:
+                known, more = np.unique(changes.groups[at:stop], return_inverse=True)
+                # A group may stand twice in the list: what is looked for is found at either place.
+                fresh = np.concatenate([fresh, moved[at:stop]])
+                codes, groups = np.concatenate([codes, more + len(groups)]), np.concatenate([groups, known])
+                order = np.argsort(fresh, kind="stable")
+                fresh, codes, at = fresh[order], codes[order], stop
+            writer.add_rows(fresh, codes, groups)
+        if at < len(moved):
+            known, more = np.unique(changes.groups[at:], return_inverse=True)
+            writer.add_rows(moved[at:], more, known)
+
+    def _find_places(self, keys: Array) -> Array:
+        """Before which record of the file each of ``keys`` (ascending) stands."""
+        parts = self.base.index.parts
+        if not parts:
+            return np.zeros(len(keys), np.int64)
+        firsts = np.array([part.first for part in parts], np.uint64)
+        bounds = [0, *np.searchsorted(keys, firsts[1:]).tolist(), len(keys)]
+        return np.concatenate(
+            [
+                np.searchsorted(self.base.read_keys(number), keys[start:stop]) + self.base.starts[number]
+                for number, (start, stop) in enumerate(pairwise(bounds))
+            ]
+        )
+
+
+def _match_hashes(texts: Sequence[tuple[tuple[Array, Array], Array]]) -> Array | None:
+    """Which records have, of each text, a hash that is looked for; None where none has one."""
+    found: Array | None = None
+    for (codes, hashes), sought in texts:
+        flags = np.isin(hashes, sought)
+        if not flags.any():
+            return None
+        found = flags[codes] if found is None else found & flags[codes]
+    return found
+
+
+def _require_rows(rows: Array | None) -> Array:
+    assert rows is not None
+    return rows
+
+
+def _find_members(values: Array, wanted: Array) -> Array:
+    """The places of the values that are among ``wanted``, which ascend."""
+    if not len(values) or not len(wanted):
+        return _NO_ROWS
+    places = np.searchsorted(wanted, values)
+    places[places == len(wanted)] = 0
+    return np.flatnonzero(wanted[places] == values)
+
+
+def _merge_by_key(parts: Sequence[ColumnBatch]) -> ColumnBatch:
+    """Parts of which each is in key order, as one."""
+    whole = ColumnBatch.concatenate(parts)
+    return whole if len(parts) == 1 else whole.take(np.argsort(whole.keys, kind="stable"))
+
+
+class ColumnRecorder:
+    """Writes the columns of a view while all of it is computed: records of each source, groups of rows."""
+
+    def __init__(self, program: Program, writers: Sequence[ColumnWriter]) -> None:
+        self._writers = writers
+        self._digest = GroupKeys(program)
+        self._window: Array = _NO_KEYS
+        self._start = 0
+
+    def record_parts(self, number: int, parts: Iterable[ColumnBatch]) -> Iterator[ColumnBatch]:
+        """Yield the records of a source, and write them."""
+        held: list[ColumnBatch] = []
+        size = 0
+        for part in parts:
+            keys = part.keys.astype(np.uint64)
+            if number == 0:
+                self._window = np.concatenate([self._window, keys])
+            columns, texts = ([detach_column(column) for column in some] for some in (part.columns, part.texts))
+            held.append(ColumnBatch(columns, part.size, txids=part.txids, times=part.times, keys=keys, texts=texts))
+            size += len(keys)
+            if size >= VIEW_LIMITS.column_part_records:
+                self._writers[number].add_part(ColumnBatch.concatenate(held))
+                held, size = [], 0
+            yield part
+        if held:
+            self._writers[number].add_part(ColumnBatch.concatenate(held))
+
+    def record_rows(self, batch: GroupedBatch) -> None:
+        """Write the groups of the next rows."""
+        keys = batch.messages.keys.astype(np.uint64)
+        window = self._window
+        first = int(np.searchsorted(window, keys[0]))
+        if len(keys) <= len(window) - first and (window[first : first + len(keys)] == keys).all():
+            roots = np.arange(first, first + len(keys))
+        else:
+            roots = np.searchsorted(window, keys)
+        self._writers[0].add_rows(roots + self._start, batch.codes, self._digest.compute(batch))
+        # A record with many rows may go on in the next batch.
+        passed = int(roots[-1])
+        self._window, self._start = window[passed:], self._start + passed
+
+
+class GroupKeys:
+    """SOW keys of groups."""
+
+    def __init__(self, program: Program) -> None:
+        self._digester = build_batch_digester(program.query.key_domain, 0)
+
+    def compute(self, batch: GroupedBatch) -> Array:
+        """The SOW key of each group of a batch."""
+        digests = self._digester(batch.list_keys(), null=True)
+        return np.frombuffer(b"".join(map(digest_key, digests)), ">u8").astype(np.uint64)
+
+
+class ViewColumns:
+    """The columns of all sources of a view."""
+
+    def __init__(self, program: Program, sources: Sequence[SourceColumns]) -> None:
+        self._program = program
+        self.sources = list(sources)
+
+    def find_stale_roots(self, old: Sequence[SourceColumns], keys: Sequence[Array]) -> Array | None:
+        """Keys of the records of the first source whose rows may have changed, and perhaps of more; None for all.
+
+        These columns are those after the change of ``keys`` of each source, ``old`` those before.
+        """
+        program = self._program
+        sought: list[dict[int, list[Array]]] = [{} for _ in self.sources]
+        for number, (before, after) in enumerate(zip(old, self.sources, strict=True)):
+            if number and len(keys[number]):
+                for columns in (before, after):
+                    self._add_hashes(sought, number, columns, columns.find_keys(keys[number]))
+        stale = [keys[0]]
+        # From the last step to the first: a record that another one is attached to may itself be attached.
+        for place, left, right in reversed(program.step_places):
+            if not sought[place]:
+                continue
+            # Conditions that ask for texts of other sources only leave fewer.
+            source = left[0][0]
+            conditions = [
+                (side, self._unite(sought[place][other]))
+                for (number, side), other in zip(left, right, strict=True)
+                if number == source
+            ]
+            columns = self.sources[source]
+            if source and all(NULL_HASH in hashes for _, hashes in conditions):
+                # NULLs match here, and rows without a record of that source have NULL there.
+                return None
+            found = columns.match_texts(conditions)
+            if source:
+                self._add_hashes(sought, source, columns, found)
+            else:
+                stale.append(columns.read_selected_keys(found))
+        return stale[0] if len(stale) == 1 else np.unique(np.concatenate(stale))
+
+    def _add_hashes(
+        self, sought: list[dict[int, list[Array]]], number: int, columns: SourceColumns, found: Selection
+    ) -> None:
+        if found.records:
+            for side in range(len(self._program.sides[number])):
+                sought[number].setdefault(side, []).append(columns.read_hashes(found, side))
+
+    def _unite(self, hashes: Sequence[Array]) -> Array:
+        found = np.unique(np.concatenate(hashes))
+        return found if self._program.query.nulls_match else found[found != NULL_HASH]
+
+    def select_partners(self, first: Selection) -> list[Selection]:
+        """For some records of the first source, the records of each source that their rows may have."""
+        found = [ALL_RECORDS] * len(self.sources)
+        found[0] = first
+        # Rows without a record of a source have NULL there; each has one of the first source.
+        missing = np.full(len(self.sources), NULL_HASH, np.uint64)
+        for place, left, right in self._program.step_places:
+            source = left[0][0]
+            if found[source] is ALL_RECORDS:
+                continue
+            conditions = [
+                (other, self._unite([self.sources[source].read_hashes(found[source], side), missing[:source]]))
+                for (number, side), other in zip(left, right, strict=True)
+                if number == source
+            ]
+            found[place] = self.sources[place].match_texts(conditions)
+        return found
+
+    def read_selected(self, first: Selection) -> Callable[[int], Iterator[ColumnBatch]]:
+        """A reader of some records of the first source, and of those that their rows may have."""
+        chosen = self.select_partners(first)
+        return lambda number: self.sources[number].iterate_parts(chosen[number])
