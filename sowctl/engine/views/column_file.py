@@ -352,12 +352,16 @@ def _take_texts(data: Array, words: TextSpans, places: Array | None) -> Column:
     if places is None:
         return Column(Kind.STRING, len(data), data, dictionary=words)
     data = data[places]
-    if len(data) >= len(words):
+    known = len(words)
+    used = np.zeros(known + 1, np.bool_)
+    used[data] = True
+    numbers = np.flatnonzero(used[:known])
+    # Fewer words cost less wherever columns are put together, which takes a step of Python for each.
+    if 2 * len(numbers) > known:
         return Column(Kind.STRING, len(data), data, dictionary=words)
-    used, codes = np.unique(data, return_inverse=True)
-    chosen = list(words.take(used[used < len(words)]))
-    # The code of NULL is the highest, and so it is again behind the last word.
-    return Column(Kind.STRING, len(data), codes.astype(choose_code_type(len(chosen))), dictionary=chosen)
+    table = np.full(known + 1, len(numbers), choose_code_type(len(numbers)))
+    table[numbers] = np.arange(len(numbers))
+    return Column(Kind.STRING, len(data), table[data], dictionary=list(words.take(numbers)))
 
 
 def pack_numbers(column: Column) -> Column:

@@ -1,10 +1,10 @@
 """Groups of a view that outgrow memory while all of it is computed: states in files, which add up at the end.
 
-What a group holds while rows come is all of its inputs. Beyond the limit every group is folded into a state that can be
-packed and added up (:mod:`sowctl.expressions.rows.retraction`), written by the digest of its key, and begun anew.
-States of one group meet again when they are read in key order. Called by :mod:`sowctl.engine.views.computation`; a view
-that fits into memory costs only the question. 500,000 rows in 257,513 groups take 86 MB and 7.1 s of processor time
-this way, and 165 MB and 4.6 s without.
+What a group holds while rows come is all of its inputs. Beyond the limit every group is folded into a state that can
+be packed and added up (:mod:`sowctl.expressions.rows.retraction`), written by the digest of its key, and begun anew.
+States of one group meet again when they are read in key order. Called by :mod:`sowctl.engine.views.computation`; a
+view that fits into memory costs only the question. 500,000 rows in 257,513 groups take 86 MB and 7.1 s of processor
+time this way, and 165 MB and 4.6 s without.
 """
 
 from __future__ import annotations

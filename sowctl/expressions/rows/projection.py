@@ -257,6 +257,8 @@ def _group_result(number: int, call: AggregateCall, group: GroupState, delimiter
     inputs = group.inputs[number]
     known = group.sums.get(number)
     if known is not None:
+        if not inputs:
+            return known.compute_result()
         # What stands beside the sums is few: it is added to a sum of its own, which leaves the group as it is.
         added = SUM_STATES[call.name](())
         added.merge(known)  # type: ignore[arg-type]  # of one aggregate call, so of one class
