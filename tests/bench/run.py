@@ -15,7 +15,7 @@ from tests.bench.rounds import Wrong
 
 NAMES = (
     *("publish", "replay", "scan", "query", "grouping", "views", "indexes", "figures", "startup", "idle", "memory"),
-    *("output", "messages", "spark", "planning", "pipeline", "queues", "following", "latency", "backup"),
+    *("output", "messages", "spark", "planning", "pipeline", "queues", "following", "latency", "merging", "backup"),
     *("exchange", "inputs"),
 )
 SIZED = ("idle", "spark", "pipeline")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.batches import MessageSource
     from sowctl.engine.writing.commit import AcknowledgedBatch, WrittenBatch
     from sowctl.engine.writing.prepare import Preparer
+    from sowctl.engine.writing.routing import TopicReference
     from sowctl.engine.writing.topicwriter import TopicWriter
 
 DEFAULT_LINGER_SECONDS = 0.1
@@ -87,7 +88,7 @@ class _PublishRun:
     def __init__(
         self,
         instance: Instance,
-        target: tuple[str | None, str | None],
+        target: TopicReference,
         options: PublishOptions,
         on_acknowledged: Callable[[AcknowledgedBatch], None] | None,
         on_reject: Callable[[Rejected], None] | None,
