@@ -7,7 +7,7 @@ stores and expressions; the engine brings records, values and predicates togethe
 * ``valuecodec``: distinct values of several kinds as bytes.
 * ``format``: header, sections and checksums of a file.
 * ``directory``: the files of one store, and the builder's lock.
-* ``column``: one path opened for reading: matching records, order, values.
-* ``condition``: conditions of a filter that a column answers.
+* ``index``: one path opened for reading: matching records, order, values.
+* ``condition``: conditions of a filter that an index answers.
 * ``rownumbers``: sets of records by their number in key order.
 """

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sowctl.memo.column import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
 from sowctl.memo.format import MemoHeader, MemoKind, encode_file
+from sowctl.memo.index import DOUBLES_FLAG, INTEGER, INTEGERS_FLAG, NULL
 from sowctl.memo.valuecodec import encode_values
 from sowctl.values.column import Array, Column, Kind, build_column, concatenate_columns
 from sowctl.values.fields import SlotValue, ValueList
@@ -30,7 +30,7 @@ class _Form(Enum):
     WORDS = 3
 
 
-class ColumnBuilder:
+class IndexBuilder:
     """The values of one path. Feed it all records, then ask for :meth:`build_parts`."""
 
     def __init__(self, text: str) -> None:
@@ -76,7 +76,7 @@ class ColumnBuilder:
         self._columns.append(column)
         return True
 
-    def extend(self, other: ColumnBuilder) -> None:
+    def extend(self, other: IndexBuilder) -> None:
         """The values of the records behind these, which ``other`` was fed with."""
         self._spoiled |= other._spoiled or other._has_overflowed
         if self._spoiled:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from xxhash import xxh3_64_hexdigest
 
-from sowctl.memo.column import MemoColumn, open_column
 from sowctl.memo.format import BadMemo, MemoFile, MemoKind, open_memo
+from sowctl.memo.index import MemoIndex, open_index
 from sowctl.seam import SEAM, Seam
 
 _KEYS, _SPOTS, _TYPES = "keys", "spots", "types"
@@ -73,7 +73,7 @@ class MemoDirectory:
         except (OSError, BadMemo):
             return None
 
-    def find_column(self, name: str, digest: int) -> tuple[MemoColumn | None] | None:
+    def find_column(self, name: str, digest: int) -> tuple[MemoIndex | None] | None:
         """The column ``name`` for the state with ``digest``; None where there is none of use.
 
         ``(None,)`` says that the values of this path cannot be indexed.
@@ -83,7 +83,7 @@ class MemoDirectory:
             file = open_memo(self._column_path(name))
             if file.head.digest != digest or bytes(file.read_section(0)) != name.encode():
                 return None
-            return (open_column(file),)
+            return (open_index(file),)
         except (OSError, BadMemo, ValueError):
             return None
 

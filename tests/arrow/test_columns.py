@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.arrow.columns import to_arrow
-from sowctl.memo.builder import ColumnBuilder
-from sowctl.memo.column import open_column
+from sowctl.memo.builder import IndexBuilder
 from sowctl.memo.format import MemoFile
+from sowctl.memo.index import open_index
 from sowctl.values.column import Column, Kind, build_column
 from sowctl.values.fields import SlotValue, ValueList
 from tests.support.examples import examples
@@ -71,10 +71,10 @@ def test_so_have_those_of_memo_indexes(
     values: list[SlotValue], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("m") / "x.memo"
-    builder = ColumnBuilder("name")
+    builder = IndexBuilder("name")
     builder.add_values(values)
     path.write_bytes(b"".join(builder.build_parts(7)))
-    memo = open_column(MemoFile(path))
+    memo = open_index(MemoFile(path))
     assert memo is not None
     check(memo.read_column())
     places = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=5)) if values else []
@@ -90,10 +90,10 @@ def test_numbers_and_codes_are_not_copied(values: list[SlotValue]) -> None:
 
 
 def test_texts_of_a_memo_index_are_not_copied(tmp_path: Path) -> None:
-    builder = ColumnBuilder("name")
+    builder = IndexBuilder("name")
     builder.add_values(["abc", "de", None, "abc"])
     (tmp_path / "x.memo").write_bytes(b"".join(builder.build_parts(7)))
-    memo = open_column(MemoFile(tmp_path / "x.memo"))
+    memo = open_index(MemoFile(tmp_path / "x.memo"))
     assert memo is not None
     column = memo.read_column()
     words: Any = column.dictionary

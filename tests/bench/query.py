@@ -231,7 +231,7 @@ def _evaluation(instance: Instance, text: str) -> Callable[[], list[bytes]]:
 
     def evaluate() -> list[bytes]:
         hits = sorted(
-            (memos.columns[slot].find_hits(condition, columns=True) for slot, condition in asked),
+            (memos.indexes[slot].find_hits(condition, columns=True) for slot, condition in asked),
             key=attrgetter("count"),
         )
         places = hits[0].read_row_numbers(arrays=True)

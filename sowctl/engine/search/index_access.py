@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.engine.search.index_lookup import IndexColumns, open_indexes
+from sowctl.engine.search.index_lookup import OpenIndexes, open_indexes
 from sowctl.engine.search.plan import (
     SCAN,
     IndexCounts,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import MatchedPairs, Pairs, StoredSource
     from sowctl.expressions.syntax.actions import OrderKey
-    from sowctl.memo.column import Hits
+    from sowctl.memo.index import Hits
     from sowctl.values.batch import ColumnBatch
     from sowctl.values.fields import Slot
 
@@ -48,7 +48,7 @@ class IndexAccess:
     def __init__(
         self,
         source: StoredSource,
-        memos: IndexColumns,
+        memos: OpenIndexes,
         matcher: Matcher,
         plan: Plan,
         places: p.RowNumbers | None,
@@ -95,7 +95,7 @@ class IndexAccess:
 
     def read_top_k(self, key: OrderKey, wanted: int) -> Pairs | None:
         """Records among which are the first ``wanted`` by ``key``, ties and all; None where indexes cannot tell."""
-        column = self._memos.columns.get(build_order_slot(key))
+        column = self._memos.indexes.get(build_order_slot(key))
         # If no more are left than are wanted, all of them are read and sorted anyway.
         if column is None or self.plan.residual or (self._left is not None and len(self._left) <= wanted):
             return None
@@ -136,7 +136,7 @@ class IndexAccess:
 
     def read_rows(self, slots: Sequence[Slot]) -> Iterator[StampedRows] | None:
         """The fields of the records that match, in key order, with their stamps; None where indexes do not know."""
-        columns = [column for slot in slots if (column := self._memos.columns.get(slot)) is not None]
+        columns = [column for slot in slots if (column := self._memos.indexes.get(slot)) is not None]
         if self.plan.residual or self.source.hides or len(columns) < len(slots):
             return None
         from sowctl.engine.search.index_fields import read_rows
@@ -214,17 +214,17 @@ def open_index_access(
 
 
 def _build_index_access(
-    source: StoredSource, memos: IndexColumns, question: TopicQuery, statistics: TopicStatistics, plan: Plan
+    source: StoredSource, memos: OpenIndexes, question: TopicQuery, statistics: TopicStatistics, plan: Plan
 ) -> IndexAccess | None:
     hits: dict[str, Hits] = {}
     counted: list[int | None] = []
     columns = is_faster_by_arrays(memos.records, lasting=statistics.lasting)
     for slot, condition in plan.asked:
-        column = memos.columns.get(slot)
+        column = memos.indexes.get(slot)
         if column is not None:
             hits[condition.text] = column.find_hits(condition, columns=columns)
         counted.append(None if column is None else hits[condition.text].count)
-    chosen = refine_plan(plan, IndexCounts(memos.records, counted, memos.columns), question, statistics)
+    chosen = refine_plan(plan, IndexCounts(memos.records, counted, memos.indexes), question, statistics)
     if chosen.access == SCAN:
         return None
     places: p.RowNumbers | None = None

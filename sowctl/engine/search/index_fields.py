@@ -18,10 +18,10 @@ from sowctl.store.codec import extract_payloads, read_all_stamps
 from sowctl.values.fields import Row, Slot, SlotValue
 
 if TYPE_CHECKING:
-    from sowctl.engine.search.index_lookup import IndexColumns
+    from sowctl.engine.search.index_lookup import OpenIndexes
     from sowctl.engine.search.matcher import Matcher
     from sowctl.engine.sources.source import StoredSource
-    from sowctl.memo.column import MemoColumn as Memo
+    from sowctl.memo.index import MemoIndex as Memo
     from sowctl.values.batch import ColumnBatch
 
 StampedRows: TypeAlias = "tuple[list[Row], list[tuple[int, int]]]"
@@ -62,7 +62,7 @@ def _merge_rows(parts: Iterator[StampedRows], more: list[tuple[int, Row, tuple[i
 
 
 def read_rows(
-    memos: IndexColumns,
+    memos: OpenIndexes,
     columns: Sequence[Memo],
     places: Sequence[int] | None,
     slots: Sequence[Slot],
@@ -98,13 +98,13 @@ def read_rows(
     return _merge_rows(_iterate_rows(values, stamped, places), list(changed))
 
 
-def read_columns(memos: IndexColumns, places: Sequence[int] | None, slots: Sequence[Slot]) -> ColumnBatch | None:
+def read_columns(memos: OpenIndexes, places: Sequence[int] | None, slots: Sequence[Slot]) -> ColumnBatch | None:
     """The fields at ``places`` (None: all) with the stamps of their records; None where indexes do not know them."""
     import numpy as np
 
     from sowctl.values.batch import ColumnBatch
 
-    known = {slot: memo for slot in slots if (memo := memos.columns.get(slot)) is not None}
+    known = {slot: memo for slot in slots if (memo := memos.indexes.get(slot)) is not None}
     # One field without an index, and the records must be read anyway.
     if len(known) < len(slots):
         return None

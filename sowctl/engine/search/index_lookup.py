@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.memo import rownumbers as p
-from sowctl.memo.column import MemoColumn
 from sowctl.memo.directory import MemoDirectory
+from sowctl.memo.index import MemoIndex
 from sowctl.store.codec import KEY_SIZE
 from sowctl.values.fields import Slot
 
@@ -25,21 +25,24 @@ if TYPE_CHECKING:
     from sowctl.store.codec import Offsets
 
 
-class IndexColumns:
-    """Columns of one state of a store. ``changed``: keys whose records may differ now, or are in the memtable."""
+class OpenIndexes:
+    """The indexes of one state of a store, by slot.
+
+    ``changed``: keys whose records may differ now, or are in the memtable.
+    """
 
     def __init__(
         self,
         file: MemoFile,
         keys: memoryview,
-        columns: dict[Slot, MemoColumn],
+        indexes: dict[Slot, MemoIndex],
         changed: set[bytes],
         locations: tuple[memoryview, memoryview, memoryview] | None = None,
     ) -> None:
         self._file = file
         self._locations = locations
         self._keys = keys
-        self.columns = columns
+        self.indexes = indexes
         self.changed = changed
         self.records = len(keys) // KEY_SIZE
 
@@ -99,10 +102,10 @@ class IndexColumns:
         return {place for key, place in ranks.items() if place < self.records and self.read_keys((place,)) == [key]}
 
 
-def open_indexes(instance: Instance, source: StoredSource, slots: Sequence[Slot]) -> IndexColumns | None:
-    """The columns of ``slots``, built if they were asked for before; None: do without.
+def open_indexes(instance: Instance, source: StoredSource, slots: Sequence[Slot]) -> OpenIndexes | None:
+    """The indexes of ``slots``, built if they were asked for before; None: do without.
 
-    A slot that cannot be indexed has no column.
+    A slot that cannot be indexed has none.
     """
     assert source.path is not None
     # Indexes are of the store alone: behind a bulk load they would be built, and be of no use.
@@ -110,7 +113,7 @@ def open_indexes(instance: Instance, source: StoredSource, slots: Sequence[Slot]
         return None
     directory = MemoDirectory(source.path, instance.seam)
     names = resolve_column_names(instance, source, slots)
-    return _open_columns(directory, source, names) or _build_columns(instance, directory, source, names)
+    return _open_existing(directory, source, names) or _build_missing(instance, directory, source, names)
 
 
 def list_configured_slots(topic: TopicConfig | None) -> list[Slot]:
@@ -162,7 +165,7 @@ def _parse_column_name(name: str, prefix: str) -> Slot | None:
     return Slot(parse_path(path), " text" in wanted, " listed" in wanted) if reading == prefix else None
 
 
-def _open_columns(directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> IndexColumns | None:
+def _open_existing(directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]) -> OpenIndexes | None:
     known = directory.find_keys()
     if known is None:
         return None
@@ -178,20 +181,20 @@ def _open_columns(directory: MemoDirectory, source: StoredSource, names: dict[Sl
     # So many records would be read one by one that building anew is faster.
     if len(changed) > compute_max_changed(source):
         return None
-    columns = {}
+    indexes = {}
     for slot, name in names.items():
         found = directory.find_column(name, file.head.digest)
-        # All columns or none: those of one query must be of one state.
+        # All indexes or none: those of one query must be of one state.
         if found is None:
             return None
         if found[0] is not None:
-            columns[slot] = found[0]
-    return IndexColumns(file, keys, columns, changed, directory.find_locations(file.head.digest))
+            indexes[slot] = found[0]
+    return OpenIndexes(file, keys, indexes, changed, directory.find_locations(file.head.digest))
 
 
-def _build_columns(
+def _build_missing(
     instance: Instance, directory: MemoDirectory, source: StoredSource, names: dict[Slot, str]
-) -> IndexColumns | None:
+) -> OpenIndexes | None:
     # Building takes as long as several scans. A question that is put once is answered by one scan; who asks for a field
     # again will go on asking. What the configuration names is asked for by it.
     missing = [name for slot, name in names.items() if slot not in list_configured_slots(source.config)]
@@ -206,7 +209,7 @@ def _build_columns(
                 build_indexes(instance, directory, source, names)
     except OSError:
         return None
-    return _open_columns(directory, source, names)
+    return _open_existing(directory, source, names)
 
 
 def renew_indexes(instance: Instance, source: StoredSource) -> bool:
@@ -216,7 +219,7 @@ def renew_indexes(instance: Instance, source: StoredSource) -> bool:
         return False
     directory = MemoDirectory(source.path, instance.seam)
     names = list_existing_columns(instance, directory, source)
-    if not names or _open_columns(directory, source, names) is not None:
+    if not names or _open_existing(directory, source, names) is not None:
         return False
     with directory.hold_build_lock() as mine:
         if mine:
@@ -248,7 +251,7 @@ def build_indexes(instance: Instance, directory: MemoDirectory, source: StoredSo
         directory.write_locations(None if found.locations is None else build_location_parts(found.locations, digest))
         directory.write_keys(build_key_parts(found.keys, found.txids, found.times, digest))
     # Sorting takes longer than reading where values are many.
-    for done, (slot, column) in enumerate(zip(slots, found.columns, strict=True)):
+    for done, (slot, builder) in enumerate(zip(slots, found.builders, strict=True)):
         instance.watch("indexes to build", done, len(slots))
-        directory.write_column(wanted[slot], column.build_parts(digest))
+        directory.write_column(wanted[slot], builder.build_parts(digest))
     instance.watch("indexes to build", len(slots), len(slots))

@@ -20,7 +20,7 @@ import numpy as np
 from sowctl.engine.search.blocks import BlockColumnReader, RecordBlock, build_line_block
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.forked_process import can_fork, count_processors, start_process
-from sowctl.memo.builder import ColumnBuilder
+from sowctl.memo.builder import IndexBuilder
 from sowctl.messages.base import build_column_extractor
 from sowctl.messages.template_columns import find_template_reader
 from sowctl.store.codec import KEY_SIZE, STAMP_DTYPE, extract_payloads, extract_raw_stamps
@@ -41,7 +41,7 @@ class IndexValues(NamedTuple):
     txids: Any
     times: Any
     locations: tuple[Any, Any, Any] | None
-    columns: list[ColumnBuilder]
+    builders: list[IndexBuilder]
 
 
 class _Unreadable(Exception):
@@ -49,7 +49,7 @@ class _Unreadable(Exception):
 
 
 class IndexFieldReader:
-    """The fields that are gathered, and the names of their columns."""
+    """The fields that are gathered, and the names of their indexes."""
 
     def __init__(self, kind: MessageType, slots: Sequence[Slot], names: Sequence[str]) -> None:
         self._names = names
@@ -57,29 +57,29 @@ class IndexFieldReader:
         self._blocks = BlockColumnReader(kind, slots, _make_unreadable_error)
         self._decoded = build_column_extractor(kind.build_extractor(slots))
 
-    def build_columns(self) -> list[ColumnBuilder]:
-        """Return new columns, without values."""
-        return [ColumnBuilder(name) for name in self._names]
+    def create_builders(self) -> list[IndexBuilder]:
+        """Return new builders, one per field."""
+        return [IndexBuilder(name) for name in self._names]
 
-    def add_messages(self, columns: Sequence[ColumnBuilder], messages: Sequence[bytes]) -> None:
+    def add_messages(self, builders: Sequence[IndexBuilder], messages: Sequence[bytes]) -> None:
         """The values of the next messages, read one by one."""
         found, refused = self._decoded(messages)
-        for column, values in zip(columns, found, strict=True):
-            column.add_values(values)
+        for builder, values in zip(builders, found, strict=True):
+            builder.add_values(values)
             if refused:
-                # A column that lacks a value must not answer: a condition on it would leave a record out.
-                column.mark_unreadable()
+                # An index that lacks a value must not answer: a condition on it would leave a record out.
+                builder.mark_unreadable()
 
-    def add_block(self, columns: Sequence[ColumnBuilder], block: RecordBlock) -> None:
+    def add_block(self, builders: Sequence[IndexBuilder], block: RecordBlock) -> None:
         """The values of the next records, as columns if that pays."""
         try:
             part = self._blocks.read_by_template(block)
         except _Unreadable:
             part = None
         if part is None:
-            self.add_messages(columns, list(block.messages))
+            self.add_messages(builders, list(block.messages))
             return
-        for builder, column in zip(columns, part.columns, strict=True):
+        for builder, column in zip(builders, part.columns, strict=True):
             builder.add_column(column)
 
 
@@ -90,15 +90,15 @@ def _make_unreadable_error(_: Refusal, __: bytes) -> Exception:
 def read_index_values(snapshot: Snapshot, fields: IndexFieldReader, on_read: ProgressCallback) -> IndexValues:
     """The fields of all records. Raises DamageError. ``on_read`` is told how many of how many this process has read."""
     whole = snapshot.read_record_offsets()
-    columns = None if whole is None else _read_from_file(whole, fields, on_read)
-    if whole is None or columns is None:
+    builders = None if whole is None else _read_from_file(whole, fields, on_read)
+    if whole is None or builders is None:
         return _read_by_scan(snapshot, fields, on_read)
-    return IndexValues(whole.keys, *whole.read_stamps(), whole.build_value_offsets(), columns)
+    return IndexValues(whole.keys, *whole.read_stamps(), whole.build_value_offsets(), builders)
 
 
 def _read_from_file(
     whole: AllRecords, fields: IndexFieldReader, on_read: ProgressCallback
-) -> list[ColumnBuilder] | None:
+) -> list[IndexBuilder] | None:
     """The values of all records that the file shows; None where some record is not what was expected there."""
     count = len(whole)
     small = count < QUERY_LIMITS.parallel_min_records
@@ -108,29 +108,29 @@ def _read_from_file(
     # The snapshot of this process holds the pages that both read; the other never asks LMDB, which no fork may.
     other = start_process(lambda send: send(pickle.dumps(_read_part(whole, fields, middle, count))), spooled=True)
     try:
-        columns = _read_part(whole, fields, 0, middle, on_read)
+        builders = _read_part(whole, fields, 0, middle, on_read)
         found = other.receive() if other is not None and other.wait_for_success() else None
         # The bytes come from a fork of this very process.
         more = _read_part(whole, fields, middle, count) if found is None else pickle.loads(found)
     finally:
         if other is not None:
             other.terminate()
-    if columns is None or more is None:
+    if builders is None or more is None:
         return None
-    for column, behind in zip(columns, more, strict=True):
-        column.extend(behind)
-    return columns
+    for builder, behind in zip(builders, more, strict=True):
+        builder.extend(behind)
+    return builders
 
 
 def _read_part(
     whole: AllRecords, fields: IndexFieldReader, start: int, stop: int, on_read: ProgressCallback | None = None
-) -> list[ColumnBuilder] | None:
-    columns = fields.build_columns()
+) -> list[IndexBuilder] | None:
+    builders = fields.create_builders()
     # Values are told to be sound in both ways: under their keys, by their checksums.
     parts = whole.iter_lines(start, stop) if fields.shaped else ((start, stop, None),)
     for low, high, lines in parts:
         if lines is not None:
-            fields.add_block(columns, build_line_block(lines))
+            fields.add_block(builders, build_line_block(lines))
             if on_read is not None:
                 on_read(high - start, stop - start)
             continue
@@ -139,22 +139,22 @@ def _read_part(
             values = whole.read_values(at, behind)
             if values is None:
                 return None
-            fields.add_messages(columns, extract_payloads(values))
+            fields.add_messages(builders, extract_payloads(values))
             if on_read is not None:
                 on_read(behind - start, stop - start)
-    return columns
+    return builders
 
 
 def _read_by_scan(snapshot: Snapshot, fields: IndexFieldReader, on_read: ProgressCallback) -> IndexValues:
-    columns = fields.build_columns()
+    builders = fields.create_builders()
     keys, stamped = bytearray(), bytearray()
     for batch, values in snapshot.scan_records(batch=QUERY_LIMITS.index_build_batch_records):
         keys += b"".join(batch)
         stamped += extract_raw_stamps(values)
         on_read(len(keys) // KEY_SIZE, snapshot.meta.records)
-        fields.add_messages(columns, extract_payloads(values))
+        fields.add_messages(builders, extract_payloads(values))
     stamps = np.frombuffer(bytes(stamped), STAMP_DTYPE)
-    return IndexValues(bytes(keys), stamps["txid"], stamps["time"], snapshot.locate_values(bytes(keys)), columns)
+    return IndexValues(bytes(keys), stamps["txid"], stamps["time"], snapshot.locate_values(bytes(keys)), builders)
 
 
 __all__ = ["IndexFieldReader", "IndexValues", "read_index_values"]

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sowctl.engine.instance import Instance
-    from sowctl.engine.search.index_lookup import IndexColumns
+    from sowctl.engine.search.index_lookup import OpenIndexes
     from sowctl.engine.sources.source import Source
     from sowctl.engine.tables.types import FieldTypes
-    from sowctl.memo.column import MemoColumn
+    from sowctl.memo.index import MemoIndex
     from sowctl.values.column import Column
 
 INDEXED_METADATA = ("_txid", "_timestamp", "_topic", "_message_type")
@@ -65,7 +65,7 @@ def read_indexed_table(
     columns: dict[str, Any] = {}
     try:
         for slot, field in zip(slots, fields, strict=True):
-            memo = memos.columns.get(slot)
+            memo = memos.indexes.get(slot)
             column = None if memo is None else _build_array(memo, field.type, blank=field.name in types.blank)
             if column is None:
                 return None
@@ -78,7 +78,7 @@ def read_indexed_table(
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _build_array(memo: MemoColumn, kind: pyarrow.DataType, *, blank: bool) -> pyarrow.Array | None:
+def _build_array(memo: MemoIndex, kind: pyarrow.DataType, *, blank: bool) -> pyarrow.Array | None:
     """The column of an index, if it has the values that records of this type have; ``blank``: empty texts as well."""
     import pyarrow as pa
 
@@ -109,7 +109,7 @@ def _holds_integers(column: Column) -> bool:
     return bool((abs(data) <= MAX_EXACT_INTEGER).all())
 
 
-def _fact(memos: IndexColumns, source: Source, name: str) -> pyarrow.Array:
+def _fact(memos: OpenIndexes, source: Source, name: str) -> pyarrow.Array:
     import numpy as np
 
     if name in ("_topic", "_message_type"):

@@ -50,10 +50,10 @@ def test_every_way_makes_the_same_files(lab: Lab, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 100)
     assert _built(lab) == alone
     assert forks == [True]
-    parent, reads = os.getpid(), index_values.IndexFieldReader.build_columns
+    parent, reads = os.getpid(), index_values.IndexFieldReader.create_builders
     monkeypatch.setattr(
         index_values.IndexFieldReader,
-        "build_columns",
+        "create_builders",
         lambda self: reads(self) if os.getpid() == parent else os._exit(9),
     )
     assert _built(lab) == alone

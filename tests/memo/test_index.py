@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sowctl.memo import rownumbers as p
-from sowctl.memo.builder import MAX_DISTINCT_VALUES, ColumnBuilder
-from sowctl.memo.column import MemoColumn, open_column
+from sowctl.memo.builder import MAX_DISTINCT_VALUES, IndexBuilder
 from sowctl.memo.condition import Condition, Interval
 from sowctl.memo.format import BadMemo, MemoFile
+from sowctl.memo.index import MemoIndex, open_index
 from sowctl.memo.valuecodec import decode_values, encode_values
 from sowctl.values.column import Column, Kind, build_column
 from sowctl.values.fields import Number, SlotValue, ValueList
@@ -41,12 +41,12 @@ _MIXED = st.one_of(
 )
 
 
-def _column(path: Path, values: Sequence[SlotValue], step: int = 3) -> MemoColumn | None:
-    builder = ColumnBuilder("name")
+def _column(path: Path, values: Sequence[SlotValue], step: int = 3) -> MemoIndex | None:
+    builder = IndexBuilder("name")
     for start in range(0, len(values), step):
         builder.add_values(values[start : start + step])
     path.write_bytes(b"".join(builder.build_parts(77)))
-    return open_column(MemoFile(path))
+    return open_index(MemoFile(path))
 
 
 def _same(a: SlotValue, b: SlotValue) -> bool:
@@ -84,7 +84,7 @@ def test_a_column_of_two_parts_is_that_of_one(kind: st.SearchStrategy[SlotValue]
     # Empty Strings are NULL: of these alone either form may be made.
     some = st.one_of(st.none(), kind, _TEXTS).map(lambda value: None if value in ("", b"") else value)
     first, second = data.draw(st.lists(some, max_size=12)), data.draw(st.lists(some, max_size=12))
-    whole, part, behind = (ColumnBuilder("name") for _ in range(3))
+    whole, part, behind = (IndexBuilder("name") for _ in range(3))
     for builder, values in ((whole, first + second), (part, first), (behind, second)):
         for start in range(0, len(values), 5):
             builder.add_values(values[start : start + 5])
@@ -102,7 +102,7 @@ def _build_coded(values: Sequence[SlotValue], order: int) -> Column:
     )
 
 
-def _add(builder: ColumnBuilder, values: Sequence[SlotValue], order: int) -> None:
+def _add(builder: IndexBuilder, values: Sequence[SlotValue], order: int) -> None:
     """Add values as a column, unless there are bytes, which are another value than their text."""
     kinds = {type(value) for value in values} - {type(None)}
     if kinds == {str}:
@@ -120,7 +120,7 @@ def test_columns_make_the_file_that_values_make(kind: st.SearchStrategy[SlotValu
     # Empty Strings are NULL, as in a column of two parts.
     some = st.one_of(st.none(), kind, kind, _TEXTS).map(lambda value: None if value in ("", b"") else value)
     parts = data.draw(st.lists(st.lists(some, min_size=1, max_size=6), max_size=5))
-    by_values, by_arrays = ColumnBuilder("name"), ColumnBuilder("name")
+    by_values, by_arrays = IndexBuilder("name"), IndexBuilder("name")
     for values in parts:
         by_values.add_values(values)
         _add(by_arrays, values, data.draw(st.integers(0, 1)))
@@ -129,13 +129,13 @@ def test_columns_make_the_file_that_values_make(kind: st.SearchStrategy[SlotValu
 
 @pytest.mark.parametrize("spoiled", [0, 1])
 def test_a_part_that_cannot_be_indexed_spoils_the_column(spoiled: int) -> None:
-    parts = [ColumnBuilder("name"), ColumnBuilder("name")]
+    parts = [IndexBuilder("name"), IndexBuilder("name")]
     for number, builder in enumerate(parts):
         if number == spoiled:
             builder.add_values([True, *range(MAX_DISTINCT_VALUES + 1)])
         builder.add_values(["a", True] if number == spoiled else ["a"])
     parts[0].extend(parts[1])
-    unsuited = ColumnBuilder("name")
+    unsuited = IndexBuilder("name")
     unsuited.mark_unreadable()
     unsuited.add_values([None] * (MAX_DISTINCT_VALUES + 5))
     assert b"".join(parts[0].build_parts(77)) == b"".join(unsuited.build_parts(77))
@@ -238,11 +238,11 @@ def test_what_is_not_indexed(tmp_path: Path) -> None:
     many = [Number(number, b"%d" % number) for number in range(MAX_DISTINCT_VALUES + 1)]
     assert _column(tmp_path / "b", many, step=1000) is None
     assert _column(tmp_path / "c", many[:-1], step=1000) is not None
-    builder = ColumnBuilder("name")
+    builder = IndexBuilder("name")
     builder.add_values([1, 2])
     builder.mark_unreadable()
     (tmp_path / "d").write_bytes(b"".join(builder.build_parts(1)))
-    assert open_column(MemoFile(tmp_path / "d")) is None
+    assert open_index(MemoFile(tmp_path / "d")) is None
 
 
 def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
 
     def read(raw: bytes) -> object:
         path.write_bytes(raw)
-        column = open_column(MemoFile(path))
+        column = open_index(MemoFile(path))
         return (
             None
             if column is None

@@ -22,7 +22,7 @@ INTEGERS_FLAG = 1
 DOUBLES_FLAG = 2
 """Flag of NUMBERS: none of them is."""
 NULL, INTEGER = 1, 2
-"""Marks of one record in a column of numbers."""
+"""Marks of one record in an index of numbers."""
 
 
 class Hits(Protocol):
@@ -39,7 +39,7 @@ class Hits(Protocol):
         ...
 
 
-class MemoColumn(Protocol):
+class MemoIndex(Protocol):
     """One path of all records of a state."""
 
     records: int
@@ -64,22 +64,22 @@ class MemoColumn(Protocol):
         ...
 
 
-def open_column(file: MemoFile) -> MemoColumn | None:
-    """The column in a file; None where the values of its path cannot be indexed. Raises BadMemo."""
+def open_index(file: MemoFile) -> MemoIndex | None:
+    """The index in a file; None where the values of its path cannot be indexed. Raises BadMemo."""
     kind = file.head.kind
     # The file says that this path was tried: without it every query would try again.
     if kind is MemoKind.UNSUITED:
         return None
     if kind is MemoKind.NUMBERS:
-        return NumberColumn(file)
+        return NumberIndex(file)
     if kind is MemoKind.STRINGS:
-        return StringColumn(file)
+        return StringIndex(file)
     if kind is MemoKind.WORDS:
-        return WordColumn(file)
-    raise BadMemo("not a column")
+        return WordIndex(file)
+    raise BadMemo("not an index")
 
 
-class _MemoSections:
+class _FileIndex:
     numeric = False
 
     def __init__(self, file: MemoFile) -> None:
@@ -88,7 +88,7 @@ class _MemoSections:
         self._file = file
 
 
-class NumberColumn(_MemoSections):
+class NumberIndex(_FileIndex):
     """Sections: path, numbers (8 bytes each), marks or nothing, places by number with the NULLs first."""
 
     numeric = True
@@ -122,7 +122,7 @@ class NumberColumn(_MemoSections):
         return start, max(start, stop)
 
     def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         if condition.interval is None:
             # Without bounds the condition itself is asked of every value, still without reading a record.
             return _RowNumberHits(
@@ -132,7 +132,7 @@ class NumberColumn(_MemoSections):
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         ranks, data = self.read_number_order(), self.data
         nulls = ranks[: self.nulls].tolist()
         if nulls and not descending:
@@ -155,7 +155,7 @@ class NumberColumn(_MemoSections):
             yield nulls
 
     def read_values(self) -> list[SlotValue]:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         found: list[Any] = self.data.tolist()
         # Of one kind and without NULL the section is the answer; otherwise marks tell what each number stands for.
         if self.nulls or not self.kinds:
@@ -167,7 +167,7 @@ class NumberColumn(_MemoSections):
         return found
 
     def read_column(self, places: Array | None = None) -> Column:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         import numpy as np
 
         from sowctl.values.column import Column, Kind
@@ -191,24 +191,24 @@ class NumberColumn(_MemoSections):
 
 
 class _NumberHits:
-    def __init__(self, column: NumberColumn, interval: Interval, *, nulls: bool) -> None:
-        self._column, self._interval, self._nulls = column, interval, nulls
-        self._span = column.find_span(interval)
-        self.count = self._span[1] - self._span[0] + (column.nulls if nulls else 0)
+    def __init__(self, index: NumberIndex, interval: Interval, *, nulls: bool) -> None:
+        self._index, self._interval, self._nulls = index, interval, nulls
+        self._span = index.find_span(interval)
+        self.count = self._span[1] - self._span[0] + (index.nulls if nulls else 0)
 
     def read_row_numbers(self, *, arrays: bool) -> p.RowNumbers:
-        spans = [self._span] if not self._nulls else [(0, self._column.nulls), self._span]
-        return p.read_spans(self._column.read_number_order(), spans, arrays=arrays)
+        spans = [self._span] if not self._nulls else [(0, self._index.nulls), self._span]
+        return p.read_spans(self._index.read_number_order(), spans, arrays=arrays)
 
     def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
-        interval, column = self._interval, self._column
+        interval, index = self._interval, self._index
         # NULLs lie outside of the interval: both parts are needed, and looking at each row is no shorter.
         if self._nulls:
             return p.intersect_rows(places, self.read_row_numbers(arrays=not isinstance(places, list)))
         # The section has some number for a NULL as well; the marks take those rows out first.
-        if column.nulls:
-            places = p.select_flagged(places, column.marks, bytes(not code & NULL for code in range(256)))
-        return p.select_within(places, column.data, interval)
+        if index.nulls:
+            places = p.select_flagged(places, index.marks, bytes(not code & NULL for code in range(256)))
+        return p.select_within(places, index.data, interval)
 
 
 class _RowNumberHits:
@@ -223,7 +223,7 @@ class _RowNumberHits:
         return p.intersect_rows(places, self._places)
 
 
-class _CodedColumn(_MemoSections, ABC):
+class _CodedIndex(_FileIndex, ABC):
     """Sections: path, codes, where the places of each code start, places by code. The last code is NULL."""
 
     def __init__(self, file: MemoFile) -> None:
@@ -236,7 +236,7 @@ class _CodedColumn(_MemoSections, ABC):
         return self._file.read_section(2).cast("I"), self._file.read_section(3).cast("I")
 
     def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
-        """See :class:`MemoColumn`. Each distinct value is asked, and these are seldom many."""
+        """See :class:`MemoIndex`. Each distinct value is asked, and these are seldom many."""
         return _CodeHits(self, self._choose_codes(condition))
 
     def _choose_codes(self, condition: Condition) -> Sequence[int]:
@@ -247,7 +247,7 @@ class _CodedColumn(_MemoSections, ABC):
         """The value of each code but NULL's."""
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         starts, places = self.read_code_order()
         # NULL has the highest code and is the lowest value.
         ranks = [self.words, *range(self.words)]
@@ -256,15 +256,15 @@ class _CodedColumn(_MemoSections, ABC):
                 yield places[starts[code] : starts[code + 1]].tolist()
 
     def read_values(self) -> list[SlotValue]:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         return list(map([*self.read_distinct_values(), None].__getitem__, self.codes.tolist()))
 
 
 class _CodeHits:
-    def __init__(self, column: _CodedColumn, codes: Sequence[int]) -> None:
-        self._column, self._codes = column, codes
+    def __init__(self, index: _CodedIndex, codes: Sequence[int]) -> None:
+        self._index, self._codes = index, codes
         # The count is known before any row is read: the planner chooses by it.
-        starts, self._places = column.read_code_order()
+        starts, self._places = index.read_code_order()
         self._spans = [(starts[code], starts[code + 1]) for code in codes if starts[code] < starts[code + 1]]
         self.count = sum(stop - start for start, stop in self._spans)
 
@@ -273,17 +273,17 @@ class _CodeHits:
 
     def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
         # One byte for each code: looking a row up is an index and no search, however many codes are chosen.
-        flags = bytearray(self._column.words + 1)
+        flags = bytearray(self._index.words + 1)
         for code in self._codes:
             flags[code] = 1
-        return p.select_flagged(places, self._column.codes, bytes(flags))
+        return p.select_flagged(places, self._index.codes, bytes(flags))
 
 
-class StringColumn(_CodedColumn):
+class StringIndex(_CodedIndex):
     """Strings and NULL alone. Codes ascend with the bytes; two more sections: where each String starts, the Strings."""
 
     def read_distinct_values(self) -> list[SlotValue]:
-        """See :class:`_CodedColumn`."""
+        """See :class:`_CodedIndex`."""
         ends, text = self._file.read_section(4).cast("Q").tolist(), bytes(self._file.read_section(5))
         try:
             return [text[start:stop].decode() for start, stop in pairwise(ends)]
@@ -291,7 +291,7 @@ class StringColumn(_CodedColumn):
             return [text[start:stop] for start, stop in pairwise(ends)]
 
     def read_column(self, places: Array | None = None) -> Column:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         import numpy as np
 
         from sowctl.values.column import Column, Kind
@@ -318,15 +318,15 @@ class StringColumn(_CodedColumn):
         return found
 
 
-class WordColumn(_CodedColumn):
+class WordIndex(_CodedIndex):
     """Values of any kind, few of them distinct; one more section: the values."""
 
     def read_distinct_values(self) -> list[SlotValue]:
-        """See :class:`_CodedColumn`."""
+        """See :class:`_CodedIndex`."""
         return decode_values(self._file.read_section(4))
 
     def read_column(self, places: Array | None = None) -> Column:
-        """See :class:`MemoColumn`."""
+        """See :class:`MemoIndex`."""
         from sowctl.values.column import build_column
 
         values = self.read_values()
