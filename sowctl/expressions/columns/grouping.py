@@ -20,7 +20,7 @@ from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.sums import SUM_STATES
 from sowctl.values.batch import ColumnBatch
-from sowctl.values.column import NUMERIC_KINDS, Array, Column, Kind
+from sowctl.values.column import INTEGER_KINDS, NUMERIC_KINDS, Array, Column, Kind
 from sowctl.values.fields import Row
 from sowctl.values.paths import Path
 from sowctl.values.scalars import to_text
@@ -30,7 +30,6 @@ _MAX_COUNTING_SORT_CODES = 1 << 16
 """Codes below which numpy sorts them by counting."""
 KnownColumns: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
-_INTEGER_KINDS = (Kind.BOOL, Kind.I64, Kind.U64)
 
 
 RecordLocator: TypeAlias = "Callable[[Callable[[slice], object], Sequence[bytes]], object]"
@@ -328,8 +327,8 @@ def _encode_column(column: Column, size: int) -> Array:
         return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
     # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which is of no use for grouping by text. All NaNs
     # have one text, whatever their bits.
-    data = column.data if column.kind in _INTEGER_KINDS else np.where(np.isnan(column.data), np.nan, column.data)
-    bits = data.astype(np.int64) if column.kind in _INTEGER_KINDS else data.view(np.int64)
+    data = column.data if column.kind in INTEGER_KINDS else np.where(np.isnan(column.data), np.nan, column.data)
+    bits = data.astype(np.int64) if column.kind in INTEGER_KINDS else data.view(np.int64)
     found = np.unique(bits, return_inverse=True)[1].astype(np.int64)
     if column.ints is not None:
         # An Integer and an equal Double get codes of their own, because their texts may differ.
