@@ -19,7 +19,6 @@ from sowctl.identity.keyspace import join_words, read_words
 from sowctl.journal.entries import EntryBatch
 from sowctl.store.codec import (
     HEADER_DTYPE,
-    PLAIN_PREFIX,
     VALUE_OVERHEAD_BYTES,
     Numbers,
     encode_plain_records,
@@ -36,10 +35,12 @@ EMPTY_ROW = -1
 
 
 class LatestEntries(NamedTuple):
-    """The keys of a batch of entries, each once, as an array of uint64; and the places of their last entries."""
+    """The keys of a batch of entries, each once, as an array of uint64; the places of their last entries; and the
+    sizes of all its payloads."""
 
     keys: Any
     places: Any
+    sizes: Any
 
 
 class KeyTable:
@@ -147,7 +148,7 @@ class RecordColumns:
         stop = start + count
         while stop > self._room:
             self._grow_columns()
-        sizes = np.fromiter(map(len, entries.payloads), dtype=np.int64, count=count)
+        sizes = latest.sizes.astype(np.int64)
         keys, checks = (np.frombuffer(join_words(words), ">u8") for words in (entries.keys, entries.checks))
         # Keys are numbers, so that they sort as their bytes do; check words stay as their bytes lie in memory.
         fresh = keys, checks.view(np.uint64), sizes, txids, entries.times, entries.expirations
@@ -168,12 +169,15 @@ class RecordColumns:
     def load_values(self, current: Mapping[bytes, bytes | None]) -> bool:
         """Begin with stored values, which are newest per key; False where one of them has parts that columns lack."""
         values = [value for value in current.values() if value is not None]
-        if len(values) < len(current) or not all(value.startswith(PLAIN_PREFIX) for value in values):
+        if len(values) < len(current):
             return False
         fields: Any = np.frombuffer(extract_headers(values), dtype=HEADER_DTYPE)
+        if fields["flags"].any() or fields["extra"].any():
+            return False
         keys, payloads = b"".join(current), extract_payloads(values)
         entries = EntryBatch([], payloads, keys, fields["check"].tobytes(), fields["time"], fields["expiration"])
-        latest = LatestEntries(np.frombuffer(keys, ">u8").astype(np.uint64), np.arange(len(payloads)))
+        sizes = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
+        latest = LatestEntries(np.frombuffer(keys, ">u8").astype(np.uint64), np.arange(len(payloads)), sizes)
         self.add_entries(entries, latest, fields["txid"])
         return True
 

@@ -41,7 +41,9 @@ def decide_batch(writer: StoreWriter, entries: EntryBatch) -> BatchDecision | No
     met = _MetRecords(entries)
     if not (met.match_earlier_messages() and met.match_memtable(writer) and met.match_stored_records(writer)):
         return None
-    return BatchDecision(classify_written(met.meets.tolist(), met.same.tolist()), LatestEntries(met.distinct, met.last))
+    return BatchDecision(
+        classify_written(met.meets.tolist(), met.same.tolist()), LatestEntries(met.distinct, met.last, met.sizes)
+    )
 
 
 class _MetRecords:

@@ -43,7 +43,8 @@ def published(
     last = {int.from_bytes(key, "big"): place for place, key in enumerate(keys)}
     places = np.array(list(last.values()), dtype=np.intp)
     entries = EntryBatch([("t", "json")], payloads, keys, checks or [CHECK] * len(keys), times)
-    return entries, LatestEntries(np.array(list(last), dtype=np.uint64), places)
+    sizes = np.array(list(map(len, payloads)), dtype=np.int64)
+    return entries, LatestEntries(np.array(list(last), dtype=np.uint64), places, sizes)
 
 
 STEP = st.tuples(st.sampled_from(["columns", "values", "delete", "read"]), st.lists(st.integers(0, 9), min_size=1))
