@@ -360,6 +360,10 @@ def spread_numbers(column: Numbers, code: str, count: int) -> array[int]:
     """A column of numbers as an array of a type code."""
     if isinstance(column, int):
         return array(code, (column,)) * count
+    if isinstance(column, memoryview) and column.format == code:
+        found = array(code)
+        found.frombytes(column.cast("B"))
+        return found
     return column if isinstance(column, array) and column.typecode == code else array(code, column)
 
 

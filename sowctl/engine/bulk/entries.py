@@ -16,7 +16,7 @@ from sowctl.engine.bulk.outcomes import MISSING, OUTCOME_NAMES, REFUSED, Outcome
 from sowctl.engine.bulk.segments import EXPIRES_AT, HAS_LIFETIME, StagedBatch
 from sowctl.engine.writing.outcome import ExpirationInstant, Lifetime, compute_entry_flags, compute_expirations
 from sowctl.journal.entries import EntryBatch
-from sowctl.journal.format import DELETE, PUBLISH
+from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 
 if TYPE_CHECKING:
     from sowctl.engine.writing.prepare import Preparer
@@ -60,8 +60,11 @@ def _build_block_entries(
         times=times,
         expirations=compute_expirations(times, lifetimes, preparer.default_lifetime),
         flags=compute_entry_flags([OUTCOME_NAMES[code] for code in codes[places].tolist()]),
+        # What no staged message has: one value for all, of which the journal makes columns faster.
         operations=PUBLISH,
         topic_indexes=0,
+        publisher_indexes=NO_PUBLISHER,
+        sequences=0,
     )
     if not gone.any():
         return entries

@@ -173,7 +173,9 @@ def _decide_bucket(
     step = BULK_LIMITS.decided_keys_per_part
     for first in range(0, len(starts) - 1, step):
         some = slice(starts[first], starts[min(first + step, len(starts) - 1)])
-        keys, checks = read_words(messages.keys[some].astype(">u8")), read_words(messages.checks[some].astype(">u8"))
+        numbers = messages.keys[some]
+        again = ((numbers[1:] == numbers[:-1]).nonzero()[0] + 1).tolist()
+        keys, checks = read_words(numbers.astype(">u8")), read_words(messages.checks[some].astype(">u8"))
         contents, deletes = messages.contents[some].tolist(), messages.deletes[some].tolist()
         # Read under the topic's lock, as publishing does: no other process changes a record between this and the
         # commit.
@@ -185,7 +187,13 @@ def _decide_bucket(
             kept = dict(zip(stored, map(content_of, extract_payloads(stored.values())), strict=True))
             same = [kept.get(key) == content for key, content in zip(keys, contents, strict=True)]
         statuses, removed = outcome.decide_outcomes(
-            keys, checks, contents, befores, same, deletes if True in deletes else None
+            keys,
+            checks,
+            contents,
+            befores,
+            same,
+            deletes if True in deletes else None,
+            [(place, place - 1) for place in again],
         )
         indexes = messages.indexes[some]
         found.codes[indexes] = list(map(OUTCOME_CODES.__getitem__, statuses))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.blocks import read_entry_values
@@ -230,10 +231,10 @@ class Memtable:
     def add_entries(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add entries in txid order; a tombstone is a deletion."""
         # A block of publishes, or of deletions, is the usual case and is taken in one call.
-        gone = sum(value[0] & TOMBSTONE_FLAG == TOMBSTONE_FLAG for value in values)
-        if gone in (0, len(values)):
+        kinds = {flags & TOMBSTONE_FLAG for flags in set(map(itemgetter(0), values))}
+        if len(kinds) < 2:
             if keys:
-                (self.put_deletions if gone else self.put_records)(keys, values)
+                (self.put_deletions if TOMBSTONE_FLAG in kinds else self.put_records)(keys, values)
             return
         # put takes the last of several values of one key; with deletions among them the order decides, one by one
         for key, value in zip(keys, values, strict=True):

@@ -149,6 +149,7 @@ def decide_outcomes(
     befores: Sequence[bytes | None],
     same: Sequence[bool] | None,
     deletes: Sequence[bool] | None = None,
+    repeats: Sequence[tuple[int, int]] | None = None,
 ) -> Decisions:
     """Decide the outcome of every message for its key, in the order of publishing.
 
@@ -156,9 +157,11 @@ def decide_outcomes(
     whether each has the content of the message beside it (None: there are no stored values). A message whose key came
     before is compared with that one: for it ``contents`` counts, the payload or a digest of it, or all that is to be
     equal. ``deletes`` says which
-    messages are deletions, None for none.
+    messages are deletions, None for none. ``repeats`` are indexes of messages whose key came before, each with the
+    index of the last one that had it, where the caller knows them: of sorted keys they are neighbours.
     """
-    repeats = _find_repeated_keys(keys)
+    if repeats is None:
+        repeats = _find_repeated_keys(keys)
     # A key is 64 bits of a hash, the check word the next 64 bits: two records with equal keys but other key values are
     # distinguished by it (behaviour 11.5).
     if (
