@@ -263,6 +263,8 @@ class _StagedCommit:
         self._count_outcomes(self.outcomes.codes, size)
         if waiting is None:
             return
+        from sowctl.engine.fold.entry_columns import find_latest_entries
+
         with session.guard_memtables():
             journal.append_group(waiting, self.now, last=True)
             journal.sync()
@@ -270,7 +272,13 @@ class _StagedCommit:
             # The group is durable. The store is filled from the journal itself, in parts: after a crash between two
             # parts it stands at a block's end, and the next writer goes on from there.
             for block in journal.journal.iter_blocks(after=first - 1, topic=writer.ref):
-                writer.memtable.fold_block(block, writer.ref, first - 1)
+                latest = find_latest_entries(block) if writer.get_column_writer(len(block)) is not None else None
+                if latest is not None:
+                    writer.memtable.put_columns(
+                        block.decode_columns(), latest, range(block.first_txid, block.last_txid + 1)
+                    )
+                else:
+                    writer.memtable.fold_block(block, writer.ref, first - 1)
                 if writer.is_full():
                     writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), at_once=True)
             writer.apply(get_end_position(journal))

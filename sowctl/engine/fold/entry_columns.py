@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from sowctl.engine.fold.spill import Pairs
-from sowctl.identity.keyspace import join_words, read_words
-from sowctl.journal.entries import EntryBatch
+from sowctl.identity.keyspace import find_last_occurrences, join_words, read_words
+from sowctl.journal.entries import TEXT_BLOCK_FLAGS, EntryBatch
+from sowctl.journal.format import PUBLISH, UNKEYED_FLAG
 from sowctl.store.codec import (
     HEADER_DTYPE,
     VALUE_OVERHEAD_BYTES,
@@ -26,6 +27,9 @@ from sowctl.store.codec import (
     extract_payloads,
 )
 from sowctl.store.sortedrun import Changes
+
+if TYPE_CHECKING:
+    from sowctl.journal.block import Block
 
 _PART_ROWS = 1 << 15
 MIN_TABLE_BITS = 14
@@ -41,6 +45,21 @@ class LatestEntries(NamedTuple):
     keys: Any
     places: Any
     sizes: Any
+
+
+def find_latest_entries(block: Block) -> LatestEntries | None:
+    """The last entries of the keys of a block, for a memtable that takes it as columns.
+
+    None where they are not publishes of one topic without texts: then its values are folded.
+    """
+    if len(block.topic_refs) > 1 or block.header.flags & TEXT_BLOCK_FLAGS:
+        return None
+    arrays = block.decode_numpy_columns()
+    if (arrays.operations != PUBLISH).any() or (arrays.flags & UNKEYED_FLAG).any():
+        return None
+    keys = arrays.keys.astype(np.uint64)
+    places = find_last_occurrences(keys)
+    return LatestEntries(keys[places], places, arrays.lengths)
 
 
 class KeyTable:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 np = pytest.importorskip("numpy")
 
 from sowctl.engine.fold.blocks import encode_tombstone  # noqa: E402
-from sowctl.engine.fold.entry_columns import KeyTable, LatestEntries  # noqa: E402
+from sowctl.engine.fold.entry_columns import KeyTable, LatestEntries, find_latest_entries  # noqa: E402
 from sowctl.engine.fold.memtable import Memtable  # noqa: E402
 from sowctl.engine.writing.batch_outcomes import decide_batch  # noqa: E402
 from sowctl.engine.writing.outcome import decide_outcomes, find_unchanged  # noqa: E402
 from sowctl.journal.entries import EntryBatch, Numbers  # noqa: E402
 from sowctl.store import codec  # noqa: E402
+from tests.support.blocks import decode_all, groups  # noqa: E402
 from tests.support.stores import START, key_of, value_of  # noqa: E402
 
 NUMBERS = st.integers(0, 2**64 - 1) | st.integers(0, 40)
@@ -141,3 +143,21 @@ def test_columns_decide_what_lists_decide(
         assert dict(zip(found.latest.keys.tolist(), found.latest.places.tolist(), strict=True)) == {
             int.from_bytes(key, "big"): place for place, key in enumerate(keys)
         }
+
+
+@given(groups(), st.booleans())
+def test_a_block_as_columns_is_the_block_as_values(one: EntryBatch, plain: bool) -> None:
+    """Where its last entries are told; never for a block of several topics, with deletions or texts."""
+    if plain:
+        one = structs.replace(one, operations=1, topic_indexes=0, user_keys=None, correlation_ids=None)
+        one.logical_topics = None
+    (block,) = decode_all(one, 0)
+    latest = find_latest_entries(block)
+    assert latest is not None or not plain
+    if latest is None:
+        return
+    columns, values = Memtable(), Memtable()
+    columns.put_columns(block.decode_columns(), latest, range(block.first_txid, block.last_txid + 1))
+    values.fold_block(block, block.topic_refs[0])
+    assert (columns.last_txid, columns.last_time) == (values.last_txid, values.last_time)
+    assert columns.current_changes == values.current_changes
