@@ -49,6 +49,8 @@ HEADER_DTYPE = [
 """The same header as numpy reads many, without padding; check words as their bytes lie in memory."""
 STAMP_DTYPE = [("txid", "<u8"), ("time", "<i8")]
 """What :func:`extract_raw_stamps` returns, as numpy reads it."""
+TXID_AT, TIME_AT = 4, 12
+"""Where txid and time stand in a value, 8 bytes each, for readers of many values in one run of bytes."""
 CRC_SIZE = 4
 KEY_CHECK_SLICE = slice(HEADER_SIZE - 8, HEADER_SIZE)
 """Where a value has its check word, a second digest of the key fields that tells colliding keys apart."""
@@ -342,12 +344,12 @@ def count_optional_bytes(value: bytes) -> int:
 
 def read_stamps(value: bytes) -> tuple[int, int]:
     """``(txid, time)`` of a value."""
-    return _STAMPS.unpack_from(value, 4)
+    return _STAMPS.unpack_from(value, TXID_AT)
 
 
 def read_txid(value: bytes) -> int:
     """The txid of a value."""
-    return int.from_bytes(value[4:12], "little")
+    return int.from_bytes(value[TXID_AT:TIME_AT], "little")
 
 
 def read_check(value: bytes) -> bytes:
@@ -362,7 +364,7 @@ def read_checks(values: Iterable[bytes]) -> list[bytes]:
 
 def read_all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
     """:func:`read_stamps` of many values."""
-    return list(map(_STAMPS.unpack_from, values, repeat(4)))
+    return list(map(_STAMPS.unpack_from, values, repeat(TXID_AT)))
 
 
 def read_plain_stamps(values: Iterable[bytes]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:

@@ -208,7 +208,7 @@ class StoreExamination:
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
             if index in damaged:
                 yield self._build_finding("SOW-STO-001", "the checksum does not match", f"{what} {_format_key(key)}")
-            elif value[:4] != b"\0\0\0\0":
+            elif not value.startswith(codec.PLAIN_PREFIX):
                 try:
                     record = codec.decode_record(key, value)
                 except SowError as problem:

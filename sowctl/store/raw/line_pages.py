@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from sowctl.checksum import crc32
-from sowctl.store.codec import CRC_RESIDUE, CRC_SIZE, HEADER_SIZE, KEY_SIZE, VALUE_OVERHEAD_BYTES
+from sowctl.store.codec import CRC_RESIDUE, CRC_SIZE, HEADER_SIZE, KEY_SIZE, TIME_AT, TXID_AT, VALUE_OVERHEAD_BYTES
 from sowctl.store.integrity import CRC_RESTART_MASK
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.lmdbfile.layout import NODE_LAYOUT
@@ -165,8 +165,8 @@ def read_lines(data: mmap.mmap, page_size: int, leaves: Leaves) -> PageLines | N
         return None
     if not _are_values_sound(text, words, starts, aligned):
         return None
-    # A header has the txid behind four bytes, and then the time. These are copies: headers are overwritten next.
-    txids, times = words[stood + 4], words[stood + 12].view("<i8")
+    # These are copies: headers are overwritten next.
+    txids, times = words[stood + TXID_AT], words[stood + TIME_AT].view("<i8")
     begins, ends = starts + HEADER_SIZE, stops - CRC_SIZE
     _blank_gaps(text, words, begins, ends)
     # Up to the line break that stands in the place of the last checksum's first byte.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sowctl.store.codec import KEY_SIZE, VALUE_OVERHEAD_BYTES, Offsets
+from sowctl.store.codec import KEY_SIZE, TIME_AT, TXID_AT, VALUE_OVERHEAD_BYTES, Offsets
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.lmdbfile.locate import Leaves, StaleTree, find_leaf_pages, read_page_entries
 from sowctl.store.opening.environment import RECORDS_DATABASE
@@ -48,11 +48,10 @@ class RecordOffsets:
     def read_stamps(self) -> tuple[Any, Any]:
         """Txid and time of every record; they are those of values that were read."""
         data = self._file.map_file()
-        # A stride of one byte: the number at index i is the one that begins at byte i. Behind flags and size of the
-        # optional parts, four bytes, stand txid and time.
+        # A stride of one byte: the number at index i is the one that begins at byte i.
         numbers = np.ndarray((len(data) - KEY_SIZE + 1,), "<u8", data, 0, (1,))
         starts = self._offsets.starts
-        return numbers[starts + 4], numbers[starts + 12].view("<i8")
+        return numbers[starts + TXID_AT], numbers[starts + TIME_AT].view("<i8")
 
     def read_values(self, start: int, stop: int) -> Sequence[bytes] | None:
         """The values of some records; None where one is not there, or not sound."""

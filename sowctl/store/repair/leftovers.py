@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,19 +37,30 @@ class Leftover(Struct, frozen=True):
 def list_leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
     """List the files left beside the store at this path, in the order of names. Reads names only."""
     files = StoreFiles.from_path(store)
-    found = []
-    for place in (files.directory, *(files.directory / f"{files.path.name}{end}" for end in _SIDE_DIRECTORIES)):
-        with suppress(OSError):
-            for path in sorted(place.iterdir()):
-                # Process and lock are both asked: builders of indexes hold no lock on the file itself.
-                named = _LEFTOVER_NAME_PATTERN.fullmatch(path.name)
-                # In the directory that it shares with other stores, only what begins with its name is its own.
-                own = path.name.startswith((f"{files.path.name}.new-", f"{files.path.name}-verified.new-"))
-                if named and (place != files.directory or own):
-                    with suppress(OSError):
-                        if not is_running(int(named[1])) and _is_unlocked(path):
-                            found.append(Leftover(path, int(named[1]), path.lstat().st_size))
+    name = files.path.name
+    # In the directory that it shares with other stores, only what begins with its name is its own.
+    found = list(_find_leftovers(files.directory, (f"{name}.new-", f"{name}-verified.new-")))
+    for end in _SIDE_DIRECTORIES:
+        found += _find_leftovers(files.directory / f"{name}{end}", ("",))
     return found
+
+
+def _find_leftovers(directory: Path, beginnings: tuple[str, ...]) -> Iterator[Leftover]:
+    """Yield the files left in a directory whose names have one of some beginnings."""
+    paths: list[Path] = []
+    with suppress(OSError):
+        paths = sorted(directory.iterdir())
+    for path in paths:
+        named = _LEFTOVER_NAME_PATTERN.fullmatch(path.name)
+        if named is None or not path.name.startswith(beginnings):
+            continue
+        pid = int(named[1])
+        size: int | None = None
+        # Process and lock are both asked: builders of indexes hold no lock on the file itself.
+        with suppress(OSError):
+            size = path.lstat().st_size if not is_running(pid) and _is_unlocked(path) else None
+        if size is not None:
+            yield Leftover(path, pid, size)
 
 
 def remove_leftovers(store: str | os.PathLike[str], seam: Seam = SEAM) -> list[Leftover]:
