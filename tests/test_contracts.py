@@ -30,6 +30,7 @@ IMPORTS = [
     *(("sowctl.engine.instance", f"import {library}", library) for library in ("pyspark", "pyarrow")),
     *(("sowctl.memo.format", f"import {library}", library) for library in ("pyspark", "pyarrow")),
     *((module, "import numpy", "numpy") for module in ("sowctl.config.parse", "sowctl.output.raw", "sowctl.store.env")),
+    *((module, "import lmdb", "lmdb") for module in ("sowctl.store.lmdbfile.walk", "sowctl.store.raw.offset_read")),
     *((module, "import pcre2", "pcre2") for module in ("sowctl.expressions.context", "sowctl.config.lint")),
     *((module, "import msgpack", "msgpack") for module in ("sowctl.store.codec", "sowctl.output.raw")),
     *((module, "import xxhash", "xxhash") for module in ("sowctl.journal.block", "sowctl.identity.bookmarks")),
