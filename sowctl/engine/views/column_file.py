@@ -126,12 +126,14 @@ class ColumnWriter:
             self._put(bytes(-len(raw) % _ALIGNMENT_BYTES))
         return len(self._index.sections) - 1
 
-    def add_part(self, part: ColumnBatch) -> None:
-        """Add records, which come after all before them in key order."""
+    def add_part(self, part: ColumnBatch, hashes: Sequence[Array] | None = None) -> None:
+        """Add records, which come after all before them in key order; ``hashes`` of the words of each text."""
         if not len(part.keys):
             return
-        columns = [self._add_column(column, hashed=False) for column in part.columns]
-        texts = [self._add_column(column, hashed=True) for column in part.texts]
+        if hashes is None:
+            hashes = [hash_words(column.words if column.kind is Kind.STRING else ()) for column in part.texts]
+        columns = [self._add_column(column) for column in part.columns]
+        texts = [self._add_column(column, known) for column, known in zip(part.texts, hashes, strict=True)]
         keys = self._add_section(part.keys.astype(np.uint64))
         txids, times = (self._add_section(stamps) for stamps in (part.txids, part.times))
         self._index.parts.append(StoredPart(len(part.keys), int(part.keys[0]), keys, txids, times, columns, texts))
@@ -174,26 +176,23 @@ class ColumnWriter:
         self._put(raw)
         self._put(_TRAILER_LAYOUT.pack(len(raw), crc32(raw), _END_MARK))
 
-    def _add_column(self, column: Column, *, hashed: bool) -> StoredColumn:
-        size, source = column.size, column.source
+    def _add_column(self, column: Column, known: Array | None = None) -> StoredColumn:
+        source, hashes = column.source, -1 if known is None else self._add_section(known)
         if source is not None and not isinstance(source, LazyNumbers):
             # Without the mark of an array of one: those of several, end to end, are the items of an array.
             packed = [encode_values((value,))[1:] for value in source]
             bounds, text = self._add_texts(packed)
             return StoredColumn("VALUES", bounds=bounds, text=text)
         if column.kind is Kind.NULL:
-            return StoredColumn(Kind.NULL.name, hashes=self._add_section(hash_words([])) if hashed else -1)
+            return StoredColumn(Kind.NULL.name, hashes=hashes)
         data = self._add_section(column.data)
-        bounds = text = hashes = -1
+        bounds = text = -1
         if column.kind is Kind.STRING:
-            words = column.words
-            bounds, text = self._add_texts(words)
-            hashes = self._add_section(hash_words(words)) if hashed else -1
+            bounds, text = self._add_texts(column.words)
         elif source is not None:
             bounds, text = self._add_spans(pack_spans(source.texts))
         nulls = -1 if column.nulls is None or column.kind is Kind.STRING else self._add_section(column.nulls)
         ints = -1 if column.ints is None else self._add_section(column.ints)
-        assert size == len(column.data)
         return StoredColumn(column.kind.name, data, nulls, ints, bounds, text, hashes)
 
     def _add_texts(self, texts: Sequence[bytes]) -> tuple[int, int]:

@@ -149,14 +149,17 @@ def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Tex
 
 
 class ColumnGroups:
-    """Groups of a view, added to ``groups``. ``read`` gives all records of a source by its number."""
+    """Groups of a view, added to ``groups``. ``read`` gives all records of a source by its number; ``waiting`` as of
+    :class:`Grouper`."""
 
-    def __init__(self, program: Program, read: PartReader, groups: dict[GroupKey, GroupState] | None = None) -> None:
+    def __init__(
+        self, program: Program, read: PartReader, groups: dict[GroupKey, GroupState] | None = None, waiting: int = 0
+    ) -> None:
         self._program = program
         self._read = read
         self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
         self._locate = partial(evaluate_records, topic=program.query.sources[0].name)
-        self._grouper = Grouper(program.projection, program.environment, self._locate)
+        self._grouper = Grouper(program.projection, program.environment, self._locate, waiting)
         self._filter = None if program.filter is None else ColumnProgram(program.filter, program.functions)
         self._attached: dict[int, AttachedRecords] = {}
         for step, (place, _, _) in enumerate(program.step_places):

@@ -83,7 +83,9 @@ def refresh_columns(
         return fresh
     read = view.read_selected(ALL_RECORDS if every else chosen)
     messages: dict[bytes, bytes] = {}
-    for some, values in compute_column_messages(program, read, chosen.records, directory, memory):
+    for some, values in compute_column_messages(
+        program, read, chosen.records, directory, memory, waiting=VIEW_LIMITS.waiting_rows
+    ):
         messages.update(zip(some, values, strict=True))
     if every:
         return ColumnRefresh(fresh, messages, None)

@@ -54,12 +54,14 @@ def compute_column_messages(
     directory: Path,
     memory: int | None,
     recorder: ColumnRecorder | None = None,
+    waiting: int = 0,
 ) -> Iterator[Pairs]:
-    """As :func:`compute_messages`, from columns; ``records``: of the first source, about."""
+    """As :func:`compute_messages`, from columns; ``records``: of the first source, about; ``waiting``: rows that wait
+    for others at least."""
     from sowctl.engine.views.column_groups import ColumnGroups
 
     def add(groups: ViewGroups) -> Iterator[int]:
-        for batch in ColumnGroups(program, read).iterate_batches():
+        for batch in ColumnGroups(program, read, waiting=waiting).iterate_batches():
             if recorder is not None:
                 recorder.record_rows(batch)
             yield batch.add_to_groups(groups.groups)

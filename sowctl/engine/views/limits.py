@@ -23,6 +23,9 @@ class ViewLimits(Struct):
     max_affected_divisor: int = 2
     """Above one record in N of the first source in affected groups, all groups are computed: choosing records takes
     about as long as grouping them."""
+    waiting_rows: int = 1 << 18
+    """Rows of affected groups that are grouped together: a batch costs a step of Python for each of its groups. A bound
+    of memory: some 60 bytes for each row."""
     max_replaced_messages: int = 100_000
     """Messages of a cache above which all of them are written into a new one, in bounded memory."""
     min_kept_changes: int = 4_096

@@ -71,7 +71,7 @@ class Changes:
     ) -> None:
         self.part, self.hidden, self.roots, self.groups = part, hidden, roots, groups
         self.keys: Array = _NO_KEYS if part is None else part.keys
-        self._hashes: dict[int, tuple[Array, Array]] = {}
+        self._texts: dict[int, tuple[Array, Array]] = {}
 
     @classmethod
     def decode(cls, data: bytes, place: Path) -> Changes:
@@ -79,20 +79,24 @@ class Changes:
         file = ColumnFile(data, place)
         part = file.read_part(0) if file.index.parts else None
         hidden = _NO_ROWS if file.index.hidden < 0 else file.read_array(file.index.hidden)
-        if not file.index.rows:
-            return cls(part, hidden)
-        rows = file.index.rows[0]
-        roots, codes, groups = file.read_rows(rows)
-        return cls(
-            part, hidden, np.arange(rows.first, rows.first + rows.rows) if roots is None else roots, groups[codes]
-        )
+        roots, groups = _NO_ROWS, _NO_KEYS
+        if file.index.rows:
+            rows = file.index.rows[0]
+            numbers, codes, known = file.read_rows(rows)
+            roots = np.arange(rows.first, rows.first + rows.rows) if numbers is None else numbers
+            groups = known[codes]
+        found = cls(part, hidden, roots, groups)
+        if part is not None:
+            found._texts = {side: file.read_codes(0, side) for side in range(len(part.texts))}
+        return found
 
     def encode(self) -> bytes:
         """The bytes of these changes: those of a column file."""
         data = bytearray()
         writer = ColumnWriter(data.extend)
         if self.part is not None:
-            writer.add_part(self.part)
+            # What was asked for already is not computed again.
+            writer.add_part(self.part, [self.read_codes(side)[1] for side in range(len(self.part.texts))])
         groups, codes = np.unique(self.groups, return_inverse=True)
         writer.add_rows(self.roots, codes, groups)
         writer.finish(self.hidden)
@@ -104,12 +108,12 @@ class Changes:
 
     def read_codes(self, side: int) -> tuple[Array, Array]:
         """As :meth:`ColumnFile.read_codes`."""
-        if side not in self._hashes:
+        if side not in self._texts:
             assert self.part is not None
             column = self.part.texts[side]
             codes = np.zeros(column.size, np.uint8) if column.kind is Kind.NULL else column.data
-            self._hashes[side] = codes, hash_words([] if column.kind is Kind.NULL else column.words)
-        return self._hashes[side]
+            self._texts[side] = codes, hash_words([] if column.kind is Kind.NULL else column.words)
+        return self._texts[side]
 
 
 def find_sorted(known: Array, wanted: Array) -> tuple[Array, Array]:
@@ -311,6 +315,7 @@ class SourceColumns:
         roots, groups = np.concatenate([old.roots, roots]), np.concatenate([old.groups, groups])
         order = np.argsort(roots, kind="stable")
         self.changes = Changes(old.part, old.hidden, roots[order], groups[order])
+        self.changes._texts = old._texts
 
     def write(self, writer: ColumnWriter) -> None:
         """Write a base file of all records and rows."""

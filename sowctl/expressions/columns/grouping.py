@@ -40,16 +40,20 @@ class Grouper:
     """A projection over columns, compiled once for all batches.
 
     A batch costs a step of Python for each of its groups, so messages wait where groups are many (:meth:`gather`).
-    ``locate`` tells in an error which record it is about, where messages have keys.
+    ``locate`` tells in an error which record it is about, where messages have keys. ``waiting``: so many messages wait
+    for others at least.
     """
 
-    def __init__(self, projection: Projection, env: Environment, locate: RecordLocator | None = None) -> None:
+    def __init__(
+        self, projection: Projection, env: Environment, locate: RecordLocator | None = None, waiting: int = 0
+    ) -> None:
         self.projection = projection
         self._env = env
         self._locate = locate
         self._programs = [(part, ColumnProgram(part, projection.functions)) for part in projection.list_inputs()]
         self._waiting: list[ColumnBatch] = []
-        self._size = self._wanted = 0
+        self._size = 0
+        self._least = self._wanted = waiting
 
     def gather(self, messages: ColumnBatch) -> GroupedBatch | None:
         """A batch of these messages, one at least, and of those that wait; None where they wait, too.
@@ -70,7 +74,7 @@ class Grouper:
         # of Python in any case.
         alone = 2 * batch.count > batch.messages.size
         wanted = min(COLUMN_LIMITS.waiting_messages_per_group * batch.count, COLUMN_LIMITS.max_waiting_messages)
-        self._wanted = 0 if alone else wanted
+        self._wanted = max(self._least, 0 if alone else wanted)
         return batch
 
     def build_batch(self, messages: ColumnBatch) -> GroupedBatch:
