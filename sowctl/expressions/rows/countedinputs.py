@@ -1,8 +1,7 @@
 """Inputs that are counted, so that they can be taken back: MIN, MAX, UNIQUE, GROUP_CONCAT, COUNT_DISTINCT and ANY.
 
 Each distinct input is an *entry*: bytes whose order is the order of values, in a table with its count and the stamp of
-its first appearance. A table is a dictionary that travels in the state (:class:`StateEntries`), or what a cache offers
-in its place (:class:`EntryTable`): then the state holds only counters. The first byte of an entry:
+its first appearance, which travels in the state (:class:`StateEntries`). The first byte of an entry:
 
 ====  ============================================================  ===================================
 byte  what follows                                                  which inputs
@@ -18,7 +17,7 @@ inputs are spelled differently (1, 1.0, '1'), the first by stamp is the answer; 
 which is the first now. Only then the group's rows are asked, through the function that :meth:`compute_result` gets.
 
 States are lists for msgpack: ``[numbers and Booleans, NaNs, inputs, table]`` for MIN, MAX, UNIQUE, GROUP_CONCAT, where
-a table is a map from entry to ``[count, stamp or nil]`` (nil where it is unknown) or nil where a cache keeps it;
+a table is a map from entry to ``[count, stamp or nil]`` (nil where it is unknown);
 COUNT_DISTINCT has its number of entries per first byte between inputs and table, no stamps, and no input in entries of
 byte 2; ANY is ``[inputs, stamp, whether it is known, value]``.
 """
@@ -29,7 +28,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from struct import Struct as Layout
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from sowctl.expressions.rows.slotcodec import decode_slots, encode_slots
 from sowctl.expressions.rows.sums import build_damage_error
@@ -66,25 +65,6 @@ def encode_ordered_number(value: int | float) -> bytes:
     return _ORDERED_NUMBER_LAYOUT.pack(bits ^ 0xFFFFFFFFFFFFFFFF if bits >> 63 else bits | 1 << 63, rest)
 
 
-class EntryTable(Protocol):
-    """Entries in the order of their bytes; a cache may keep those of one aggregate of one group in a table."""
-
-    def get(self, entry: bytes, /) -> EntryCount | None:
-        """Return the count and stamp of an entry, None where there is no such entry."""
-
-    def put(self, entry: bytes, value: EntryCount | None, /) -> None:
-        """Set what is known of an entry; None removes it."""
-
-    def find_first(self, prefix: bytes, /) -> bytes | None:
-        """The first entry that begins with ``prefix``."""
-
-    def find_last(self, prefix: bytes, /) -> bytes | None:
-        """The last entry that begins with ``prefix``."""
-
-    def list_entries(self, prefix: bytes, /) -> Iterable[tuple[bytes, EntryCount]]:
-        """All entries that begin with ``prefix``, in any order."""
-
-
 class StateEntries:
     """A table that travels in the state.
 
@@ -99,12 +79,12 @@ class StateEntries:
         self._order: list[bytes] | None = None
 
     def get(self, entry: bytes, /) -> EntryCount | None:
-        """See :class:`EntryTable`."""
+        """Return the count and stamp of an entry, None where there is no such entry."""
         known = self._found.get(entry)
         return None if known is None else _parse_entry(known)
 
     def put(self, entry: bytes, value: EntryCount | None, /) -> None:
-        """See :class:`EntryTable`."""
+        """Set what is known of an entry; None removes it."""
         if value is None:
             del self._found[entry]
             self._order = None
@@ -114,17 +94,17 @@ class StateEntries:
         self._found[entry] = value
 
     def find_first(self, prefix: bytes, /) -> bytes | None:
-        """See :class:`EntryTable`."""
+        """The first entry that begins with ``prefix``."""
         order, start, stop = self._find_prefix_range(prefix)
         return order[start] if start < stop else None
 
     def find_last(self, prefix: bytes, /) -> bytes | None:
-        """See :class:`EntryTable`."""
+        """The last entry that begins with ``prefix``."""
         order, start, stop = self._find_prefix_range(prefix)
         return order[stop - 1] if start < stop else None
 
     def list_entries(self, prefix: bytes, /) -> list[tuple[bytes, EntryCount]]:
-        """See :class:`EntryTable`."""
+        """All entries that begin with ``prefix``, in their order."""
         order, start, stop = self._find_prefix_range(prefix)
         return [(entry, _parse_entry(self._found[entry])) for entry in order[start:stop]]
 
@@ -153,12 +133,12 @@ class CountedInputs:
 
     __slots__ = ("nans", "numbers", "size", "table")
 
-    def __init__(self, state: Sequence[Any] = (), table: EntryTable | None = None) -> None:
+    def __init__(self, state: Sequence[Any] = ()) -> None:
         state = state or (0, 0, 0, None)
         self.numbers: int = state[0]
         self.nans: int = state[1]
         self.size: int = state[2]
-        self.table: EntryTable = StateEntries(state[-1]) if table is None else table
+        self.table = StateEntries(state[-1])
 
     def update(self, values: Sequence[Scalar], stamps: Sequence[Stamp], sign: int) -> None:
         """Add inputs (``sign`` 1) or take them back (-1); none is NULL. Raises DamageError ``SOW-EXP-050``."""
@@ -319,7 +299,7 @@ class CountedInputs:
 
     def dump(self) -> list[Any]:
         """The state, as the module says."""
-        return [self.numbers, self.nans, self.size, _dump_table(self.table)]
+        return [self.numbers, self.nans, self.size, self.table.dump()]
 
 
 class CountedDistinct(CountedInputs):
@@ -327,8 +307,8 @@ class CountedDistinct(CountedInputs):
 
     __slots__ = ("entries",)
 
-    def __init__(self, state: Sequence[Any] = (), table: EntryTable | None = None) -> None:
-        super().__init__(state, table)
+    def __init__(self, state: Sequence[Any] = ()) -> None:
+        super().__init__(state)
         self.entries: list[int] = list(state[3]) if state else [0, 0, 0, 0]
 
     def _encode_spelling(self, value: Scalar) -> bytes:
@@ -361,7 +341,7 @@ class CountedDistinct(CountedInputs):
 
     def dump(self) -> list[Any]:
         """The state, as the module says."""
-        return [self.numbers, self.nans, self.size, self.entries, _dump_table(self.table)]
+        return [self.numbers, self.nans, self.size, self.entries, self.table.dump()]
 
 
 class LatestInput:
@@ -417,10 +397,6 @@ class LatestInput:
     def dump(self) -> list[Any]:
         """The state, as the module says."""
         return [self.size, self.stamp, self.known, self.value]
-
-
-def _dump_table(table: EntryTable) -> dict[bytes, Sequence[Any]] | None:
-    return table.dump() if isinstance(table, StateEntries) else None
 
 
 def iterate_no_rows(_: bool) -> Iterable[Any]:

@@ -1,4 +1,7 @@
-"""Groups of a projection from which messages can be taken back: what a view keeps so that a change costs one change.
+"""Groups of a projection from which messages can be taken back, for what reports each change as it comes.
+
+These are aggregated subscriptions, and the replay of a view's history for conflated topics. Groups that outgrow memory,
+and those of the parts of a Spark job, are packed as such states and added up.
 
 A message is read into a :class:`Contribution`; a group adds contributions and gives them back, in any order. What is
 left answers as :meth:`Projection.compute_fields` does over the messages that are left, in the order of their stamps: a
@@ -18,7 +21,6 @@ message, and its header where they ask for one. :data:`STATE_VERSION` counts its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec.structs import astuple
@@ -28,7 +30,6 @@ from sowctl.expressions.rows.aggregates import join_distinct_texts
 from sowctl.expressions.rows.countedinputs import (
     CountedDistinct,
     CountedInputs,
-    EntryTable,
     InputReader,
     LatestInput,
     Stamp,
@@ -61,21 +62,13 @@ class Contribution(NamedTuple):
 
 ContributionReader: TypeAlias = Callable[[bool], Iterable[Contribution]]
 """The contributions that a group still has, ascending by stamp; descending for True. Mostly the first one is enough."""
-TableFactory: TypeAlias = Callable[[int], EntryTable | None]
-"""Where the counted inputs of an aggregate, by its number, are kept; None for those that travel in the state."""
 _AggregateState: TypeAlias = Count | Sum | CountedInputs | LatestInput
 
 
-def _without_table(
-    make: Callable[[Sequence[Any]], _AggregateState], state: Sequence[Any], _: EntryTable | None
-) -> _AggregateState:
-    return make(state)
-
-
-_STATE_FACTORIES: dict[str, Callable[[Sequence[Any], EntryTable | None], _AggregateState]] = {
-    **{name: partial(_without_table, make) for name, make in SUM_STATES.items()},
+_STATE_FACTORIES: dict[str, Callable[[Sequence[Any]], _AggregateState]] = {
+    **SUM_STATES,
     "COUNT_DISTINCT": CountedDistinct,
-    "ANY": lambda state, _: LatestInput(state),
+    "ANY": LatestInput,
     # These keep the same and differ in what is asked of it.
     **dict.fromkeys(("MIN", "MAX", "UNIQUE", "GROUP_CONCAT"), CountedInputs),
 }
@@ -210,16 +203,13 @@ class RetractableProjection:
             found.append(Contribution(stamp, tuple(decode_strings(values[width:])), kept, header))  # type: ignore[arg-type]  # loops append scalars
         return keys, found
 
-    def build_empty_group(self, tables: TableFactory | None = None) -> RetractableGroup:
+    def build_empty_group(self) -> RetractableGroup:
         """A group without messages."""
-        return self._restore_group((), tables)
+        return self._restore_group(())
 
-    def _restore_group(self, state: Sequence[Any], tables: TableFactory | None) -> RetractableGroup:
+    def _restore_group(self, state: Sequence[Any]) -> RetractableGroup:
         latest, *states = state or [()] * (len(self._names) + 1)
-        parts = [
-            _STATE_FACTORIES[name](states[number], None if tables is None else tables(number))
-            for number, name in enumerate(self._names)
-        ]
+        parts = [_STATE_FACTORIES[name](state) for name, state in zip(self._names, states, strict=True)]
         return RetractableGroup(LatestInput(latest), parts)
 
     def compute_fields(
@@ -242,12 +232,12 @@ class RetractableProjection:
         return self.projection.compute_kept_fields(row, NO_HEADER if header is None else Header(*header), results, env)
 
     def encode_group(self, group: RetractableGroup) -> bytes:
-        """The state of a group; entries that a cache keeps in tables are not in it."""
+        """The state of a group."""
         return encode_slots([group.latest.dump(), *(part.dump() for part in group.parts)])
 
-    def decode_group(self, state: bytes | memoryview, tables: TableFactory | None = None) -> RetractableGroup:
+    def decode_group(self, state: bytes | memoryview) -> RetractableGroup:
         """The group of a state that :meth:`encode_group` made for this projection."""
-        return self._restore_group(decode_slots(state), tables)
+        return self._restore_group(decode_slots(state))
 
     @staticmethod
     def encode_contribution(contribution: Contribution) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from sowctl.errors import DamageError
 from sowctl.expressions.compiler import compile_projection
 from sowctl.expressions.environment import Environment, Header
 from sowctl.expressions.functions import AGGREGATES
-from sowctl.expressions.rows.countedinputs import EntryCount, StateEntries, encode_ordered_number
+from sowctl.expressions.rows.countedinputs import encode_ordered_number
 from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
 from sowctl.expressions.rows.retraction import Contribution, RetractableGroup, RetractableProjection
 from sowctl.expressions.rows.sums import Average, Deviation, Sum
@@ -74,14 +74,12 @@ def expected(left: dict[int, tuple[tuple[int, ...], Row]]) -> dict[GroupKey, lis
 
 
 class Cache:
-    """What a view keeps: contributions by record, groups, and counted inputs in the state or in tables."""
+    """What a replay keeps: contributions by record, and groups."""
 
-    def __init__(self, in_tables: bool) -> None:
+    def __init__(self) -> None:
         self.program = RetractableProjection(PROGRAM)
         self.kept: dict[int, tuple[GroupKey, bytes]] = {}
         self.groups: dict[GroupKey, bytes] = {}
-        self.tables: dict[tuple[GroupKey, int], Table] = {}
-        self.in_tables = in_tables
 
     def step(self, at: int, key: int, row: Row | None) -> None:
         old = self.kept.pop(key, None)
@@ -101,9 +99,8 @@ class Cache:
             del self.groups[key]
 
     def _group(self, key: GroupKey) -> RetractableGroup:
-        tables = (lambda number: self.tables.setdefault((key, number), Table())) if self.in_tables else None
         state = self.groups.get(key)
-        return self.program.build_empty_group(tables) if state is None else self.program.decode_group(state, tables)
+        return self.program.build_empty_group() if state is None else self.program.decode_group(state)
 
     def rows(self, key: GroupKey, descending: bool) -> Iterator[Contribution]:
         found = [self.program.decode_contribution(data) for group, data in self.kept.values() if group == key]
@@ -123,32 +120,10 @@ class Cache:
         return found
 
 
-class Table:
-    """Entries beside the state, as a cache may keep them."""
-
-    def __init__(self) -> None:
-        self._found = StateEntries()
-
-    def get(self, entry: bytes, /) -> EntryCount | None:
-        return self._found.get(entry)
-
-    def put(self, entry: bytes, value: EntryCount | None, /) -> None:
-        self._found.put(entry, value)
-
-    def find_first(self, prefix: bytes, /) -> bytes | None:
-        return self._found.find_first(prefix)
-
-    def find_last(self, prefix: bytes, /) -> bytes | None:
-        return self._found.find_last(prefix)
-
-    def list_entries(self, prefix: bytes, /) -> Iterable[tuple[bytes, EntryCount]]:
-        return self._found.list_entries(prefix)
-
-
 @settings(max_examples=300)
-@given(STEPS, st.booleans())
-def test_groups_answer_as_if_made_from_what_is_left(steps: list[tuple[int, Row]], in_tables: bool) -> None:
-    cache, left = Cache(in_tables), {}
+@given(STEPS)
+def test_groups_answer_as_if_made_from_what_is_left(steps: list[tuple[int, Row]]) -> None:
+    cache, left = Cache(), {}
     for at, (key, row) in enumerate(steps, 1):
         gone = key == 0 and key in left
         cache.step(at, key, None if gone else row)
@@ -160,7 +135,6 @@ def test_groups_answer_as_if_made_from_what_is_left(steps: list[tuple[int, Row]]
     for key in list(left):
         cache.step(0, key, None)
     assert not cache.groups
-    assert all(not table.list_entries(b"") for table in cache.tables.values())
 
 
 @given(STEPS, st.integers(1, 5))
