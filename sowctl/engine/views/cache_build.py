@@ -33,7 +33,7 @@ def find_column_path(cache: Path, number: int, identity: str) -> Path:
 
 @contextmanager
 def record_columns(program: Program, cache: Path, identity: str, mode: int, seam: Seam) -> Iterator[ColumnRecorder]:
-    """Write column files of all sources, which get their names at the end. Raises OSError."""
+    """Write column files of all sources, which get their names at the end. Raises StorageError."""
     from sowctl.engine.views.column_file import ColumnWriter, OutputFile
     from sowctl.engine.views.stored_columns import ColumnRecorder
 

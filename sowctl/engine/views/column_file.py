@@ -10,6 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from xxhash import xxh3_64_intdigest
 from sowctl.checksum import crc32
 from sowctl.memo.valuecodec import decode_values, encode_values
 from sowctl.seam import Seam
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.ordered_entries import inconsistent_store_error
 from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type
@@ -37,6 +39,7 @@ _END_MARK = b"COLE"
 _ARRAY_MARK = b"\xdd"
 """Begins an array in msgpack whose number of items, 4 bytes, follows."""
 _ALIGNMENT_BYTES = 8
+_ACTION = "write the columns of a view"
 NULL_HASH = 0
 """Stands for NULL among the hashes of texts; no text has it."""
 
@@ -383,26 +386,36 @@ def pack_numbers(column: Column) -> Column:
 
 
 class OutputFile:
-    """A file under construction beside the place that it is to have. Use it in a ``with`` statement; raises OSError."""
+    """A file under construction beside the place that it is to have. Use it in a ``with`` statement.
+
+    Raises StorageError, as all of its methods.
+    """
 
     def __init__(self, path: Path, mode: int, seam: Seam) -> None:
         self._path, self._seam = path, seam
         self._temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._stream = os.fdopen(seam.call("file.open", os.open, self._temporary, flags, mode), "wb")
+        with translate_errors(path, _ACTION):
+            self._stream = os.fdopen(seam.call("file.open", os.open, self._temporary, flags, mode), "wb")
+            # The umask may have taken from it; whoever may refresh the cache must be able to read its columns.
+            os.fchmod(self._stream.fileno(), mode)
 
     def write(self, data: bytes | memoryview) -> None:
         """Write some bytes."""
-        self._seam.call("file.write", self._stream.write, data)
+        with translate_errors(self._path, _ACTION):
+            self._seam.call("file.write", self._stream.write, data)
 
     def install(self) -> None:
         """Give the file its name. Nothing is synced: checksums tell what a crash has lost, and all can be made anew."""
-        self._stream.close()
-        self._seam.call("file.rename", os.rename, self._temporary, self._path)
+        with translate_errors(self._path, _ACTION):
+            self._stream.close()
+            self._seam.call("file.rename", os.rename, self._temporary, self._path)
 
     def __enter__(self) -> OutputFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stream.close()
+        # What is still to be written is of no use where an error came before.
+        with suppress(OSError):
+            self._stream.close()
         self._temporary.unlink(missing_ok=True)

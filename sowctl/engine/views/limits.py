@@ -44,8 +44,8 @@ class ViewLimits(Struct):
     min_column_records: int = 5_000
     """Records of the sources from which on rows are grouped as columns, which loads numpy, and columns are kept.
 
-    5,000 orders joined with 50 customers, 5 changed: 66 ms of processor time by rows, 13 by columns, and some 80 to load
-    numpy, once in a process; 20,000 orders: 300 and 13.
+    5,000 orders joined with 50 customers, 5 changed: 66 ms of processor time by rows, 13 by columns, and some 80 to
+    load numpy, once in a process; 20,000 orders: 300 and 13.
     """
     max_joined_rows: int = 1 << 19
     """Joined rows that are made at once, where they are not all of one record. 40,000 records that meet 200 each, all

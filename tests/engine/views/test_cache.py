@@ -254,6 +254,7 @@ def test_who_may_not_read_a_source_may_not_read_the_cache(lab: Lab) -> None:
     totals(lab, "named")
     assert place(lab).stat().st_mode & 0o777 == 0o640
     assert place(lab, "named").stat().st_mode & 0o777 == 0o600
+    assert {path.stat().st_mode & 0o777 for path in column_files(lab, "named")} <= {0o600}
 
 
 def test_the_past_has_no_cache(lab: Lab) -> None:
