@@ -18,14 +18,13 @@ from tests.cli.conftest import Cli
 
 MAN = Path(__file__).parents[2] / "man"
 PAGES = build_pages()
+GENERATED = generate_all_pages(MAN)
 every = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-@pytest.mark.parametrize("name", generate_all_pages(MAN))
+@pytest.mark.parametrize("name", GENERATED)
 def test_committed_pages_are_fresh(name: str) -> None:
-    assert (MAN / name).read_text(encoding="utf-8") == generate_all_pages(MAN)[name], (
-        "run: python -m sowctl.cli.manual man/"
-    )
+    assert (MAN / name).read_text(encoding="utf-8") == GENERATED[name], "run: python -m sowctl.cli.manual man/"
 
 
 def test_pages_that_are_out_of_date_are_written_anew(tmp_path: Path) -> None:
@@ -35,7 +34,7 @@ def test_pages_that_are_out_of_date_are_written_anew(tmp_path: Path) -> None:
     stale.write_text(stale.read_text(encoding="utf-8").replace("\nFlowControl", "\nOldName"), encoding="utf-8")
     (tmp_path / "sowctl.1").unlink()
     write_pages(tmp_path)
-    assert all((tmp_path / name).read_bytes() == (MAN / name).read_bytes() for name in generate_all_pages(MAN))
+    assert all((tmp_path / name).read_bytes() == (MAN / name).read_bytes() for name in GENERATED)
 
 
 BY_HAND = {"sowctl-pipeline"}

@@ -10,13 +10,18 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from sowctl.cli.manual import roff as pages
 from sowctl.cli.parsing import table
 from sowctl.errors import MissingError
+
+if TYPE_CHECKING:
+    from importlib.metadata import PackagePath
 
 SECTIONS = (5, 7, 1)
 _SUFFIXES = (".5", ".7", ".1")
@@ -88,14 +93,23 @@ def _find_installed_page(file: str) -> Path | None:
     for directory in (package.parent / "man", package.parent / "share" / "man" / section):
         if (directory / file).is_file():
             return directory / file
+    found = (Path(str(entry.locate())) for entry in _index_installed_files().get(file, ()))
+    return next((path.resolve() for path in found if path.is_file()), None)
+
+
+@cache
+def _index_installed_files() -> dict[str, list[PackagePath]]:
+    """The files of this distribution by their names; reading the list takes as long as formatting some pages."""
     from importlib.metadata import PackageNotFoundError, files
 
+    found: dict[str, list[PackagePath]] = {}
     try:
         listed = files("sowctl") or ()
     except PackageNotFoundError:
-        return None
-    found = (Path(str(entry.locate())) for entry in listed if entry.name == file)
-    return next((path.resolve() for path in found if path.is_file()), None)
+        return found
+    for entry in listed:
+        found.setdefault(entry.name, []).append(entry)
+    return found
 
 
 class PageEntry(Struct, frozen=True):
@@ -122,22 +136,24 @@ def search_pages(words: str) -> list[PageEntry]:
     return named + mentioned
 
 
-def _read_pages() -> list[tuple[PageEntry, str]]:
-    """Every page as an entry, with its text."""
+@cache
+def _read_pages() -> tuple[tuple[PageEntry, str], ...]:
+    """Every page as an entry, with its text; made once a process, since all of them take half a second."""
     from sowctl.cli.manual import commandpages
     from sowctl.cli.manual.rofftext import format_text
 
     found = []
+    made = set()
     for page in commandpages.build_pages():
         text = pages.format_plain(page)
         found.append((PageEntry(f"{page.name}({page.number})", _read_subject(text)), text))
-    made = {f"{page.name}.{page.number}" for page in commandpages.build_pages()}
+        made.add(f"{page.name}.{page.number}")
     for name in (*table.PAGES, "sowctl-lint"):
         for section in SECTIONS:
             if f"{name}.{section}" not in made and (path := _find_installed_page(f"{name}.{section}")) is not None:
                 text = format_text(path.read_text(encoding="utf-8"))
                 found.append((PageEntry(f"{name}({section})", _read_subject(text)), text))
-    return sorted(found, key=lambda one: one[0].name)
+    return tuple(sorted(found, key=lambda one: one[0].name))
 
 
 def _read_subject(text: str) -> str:
