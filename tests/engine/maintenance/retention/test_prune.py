@@ -358,6 +358,9 @@ def test_a_publisher_that_was_idle_meanwhile_goes_on(lab: Lab) -> None:
 
 # faults --------------------------------------------------------------------------------------------------------------
 
+SHORT_STEP = 7
+"""In the short form every so many-th call fails or kills, from a random one on."""
+
 
 def judged(lab: Lab, records: list[str], problem: str) -> None:
     """Everything is there and sound; prune, done again, completes."""
@@ -369,10 +372,11 @@ def judged(lab: Lab, records: list[str], problem: str) -> None:
         assert report.held == [] and len(lab.journals()) == 1, problem
 
 
-def test_killed_at_every_call(lab: Lab, deep: bool) -> None:
+def test_killed_at_every_call(lab: Lab, deep: bool, seed: int) -> None:
     records, files = lab.query("t"), read_files(lab.directory)
+    step = 1 if deep else SHORT_STEP
     for after in (False, True):
-        n, step = 1, 1 if deep else 3
+        n = 1 + (seed + after) % step
         while died_at_call(n, lambda seam: prune_files(lab.open(seam), ALL), after=after):
             judged(lab, records, f"killed at call {n}, {after=}")
             put_files(lab.directory, files)
@@ -382,11 +386,12 @@ def test_killed_at_every_call(lab: Lab, deep: bool) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_an_error_at_every_call(lab: Lab, code: int, deep: bool) -> None:
+def test_an_error_at_every_call(lab: Lab, code: int, deep: bool, seed: int) -> None:
     records, files = lab.query("t"), read_files(lab.directory)
     counting = CountingSeam()
     prune_files(lab.open(counting), ALL)
-    for n in range(1, counting.count + 1, 1 if deep else 3):
+    step = 1 if deep else SHORT_STEP
+    for n in range(1 + (seed + code) % step, counting.count + 1, step):
         put_files(lab.directory, files)
         try:
             report = prune_files(lab.open(FailAt(n, code)), ALL)
