@@ -161,20 +161,25 @@ def test_a_late_value_of_a_pipe_is_a_warning(shop: Cli) -> None:
     assert shop("query", "t", "/id = 120000").out == '{"id":120000,"n":"x"}\n'
 
 
+def late_quotes() -> bytes:
+    """Rows of numbers, and behind those that types are detected from two more, one of them in quotes."""
+    return b"".join(b"%d,%d,[1]\n" % (one, one) for one in range(120_000)) + b'"120000","5","[2]"\n120001,6,[3]\n'
+
+
 @pytest.mark.parametrize("options", [[], ["--null-text", "NA"]])
 def test_a_late_value_in_quotes_is_a_text(options: list[str], shop: Cli) -> None:
-    rows = b"".join(b"%d,%d,[1]\n" % (one, one) for one in range(120_000))
-    late = b'"120000","5","[2]"\n120001,6,[3]\n'
-    done = run("publish", "t", "--format", "csv", *options, stdin=b"id,n,j\n" + rows + late)
+    done = run("publish", "t", "--format", "csv", *options, stdin=b"id,n,j\n" + late_quotes())
     assert done.returncode == 0
     assert b"warning: " in done.stderr and b"column n" in done.stderr and b"120002" in done.stderr
     assert shop("query", "t", "/n = 5 and /id > 10").out == '{"id":"120000","n":"5","j":[2]}\n'
     assert shop("query", "t", "/id = 120001").out == '{"id":120001,"n":6,"j":[3]}\n'
-    # A type that is given wins over the marks, and so does a header in quotes.
-    for head, more in ((b"id,n,j", ["--type", "n=integer"]), (b'"id","n","j"', [])):
-        done = run("publish", "t", "--format", "csv", *more, stdin=head + b"\n" + rows + late)
-        assert done.returncode == 0 and b"column n" not in done.stderr
-        assert '"n":5' in shop("query", "t", "/id = 120000").out
+
+
+@pytest.mark.parametrize(("head", "more"), [(b"id,n,j", ["--type", "n=integer"]), (b'"id","n","j"', [])])
+def test_a_type_or_a_header_in_quotes_wins_over_late_quotes(head: bytes, more: list[str], shop: Cli) -> None:
+    done = run("publish", "t", "--format", "csv", *more, stdin=head + b"\n" + late_quotes())
+    assert done.returncode == 0 and b"column n" not in done.stderr
+    assert '"n":5' in shop("query", "t", "/id = 120000").out
 
 
 def test_a_json_array_is_its_messages(shop: Cli) -> None:
