@@ -44,6 +44,14 @@ def _trees() -> dict[str, ast.Module]:
     return found
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _let_go() -> Iterator[None]:
+    """The trees have a million nodes, which would slow down every later garbage collection."""
+    yield
+    _trees.cache_clear()
+    _calls.cache_clear()
+
+
 @cache
 def _own_constants(module: str) -> dict[str, str]:
     """The names that a module gives to codes."""
