@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from sowctl.identity.keyspace import Words, join_words, split_words
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
 from sowctl.structs import DescribedStruct
+from sowctl.values.topicref import TopicRef
 
 T = TypeVar("T", bound=Hashable)
 Numbers: TypeAlias = Sequence[int] | int
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import typing_extensions
-
-    from sowctl.values.topicref import TopicRef
 
     N = typing_extensions.TypeVar("N", bound=Numbers, default=Numbers, covariant=True)
     W = typing_extensions.TypeVar("W", bound=Words, default=Words, covariant=True)
