@@ -409,8 +409,8 @@ CODES: dict[str, str] = {
 
         Why: A stream publishes under its ``queryName``, and the topic knows by its sequence numbers which checkpoint
         that belongs to. The batch is of another checkpoint, such as a new one after the old one was removed, or it
-        comes before the last batch that was published, as in an old copy of the checkpoint. If the batch were taken
-        for a repetition, its rows would be lost, so it is refused. Nothing of it was written.
+        is of an old copy of the checkpoint, which has not planned the last batch that was published. If the batch were
+        taken for a repetition, its rows would be lost, so it is refused. Nothing of it was written.
         Do: Restore the checkpoint, or choose another ``queryName`` (``--client`` of ``sowctl pipeline stream``). A new
         checkpoint under a new name publishes everything again.
         See: sowctl-spark(7)

@@ -370,6 +370,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
         overwrite=overwrite,
         keep_stamps=options.read_choice("stamps", ("new", "keep"), "new") == "keep",
         client=client,
+        checkpoint=options.read_place("checkpointLocation"),
         rejects=options.read_path("rejects"),
         report=options.read_path("report"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 
 from sowctl.engine.options import PublishOptions
 from sowctl.engine.search.figures import QUERY_LIMITS
+from sowctl.engine.topics.positions import open_log
 from sowctl.engine.writing.session import WriteSession
 from sowctl.errors import InputError, LimitError, RefusedError, SowError, UsageError
 from sowctl.spark import activate_session
@@ -36,6 +38,8 @@ from sowctl.spark.writing.staging import Staging, find_staging, remove_stale_dir
 from sowctl.spark.writing.writers import StagedMessage, WriteRequest
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+
+ROOT = Path(__file__).parents[2]
 
 
 def write(lab: Lab, frame: DataFrame, topic: str, mode: str = "append", **options: object) -> None:
@@ -408,6 +412,19 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def kill_all(driver: subprocess.Popen[bytes]) -> None:
+    """Kill a process and everything that it started, and wait for their end."""
+    killed = below(driver.pid)
+    for pid in killed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    # a virtual machine takes a moment to die, and what it staged is its own until then
+    deadline = time.monotonic() + PATIENCE
+    while (alive := [pid for pid in killed if is_alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive
+
+
 PATIENCE = 240.0
 """Seconds in which a virtual machine has started and staged something, however busy the machine is."""
 
@@ -435,14 +452,7 @@ def test_a_driver_killed_in_its_commit_leaves_nothing_visible_and_the_next_write
                 time.sleep(0.05)
             time.sleep(1)
         finally:
-            killed = below(driver.pid)
-            for pid in killed:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-    # a virtual machine takes a moment to die, and what it staged is its own until then
-    while (alive := [pid for pid in killed if is_alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive
+            kill_all(driver)
     assert any(path.name.endswith(".segment") for path in left(lab))
     assert lab.query("orders") == [message(id="before")]
     with verified(lab):
@@ -491,9 +501,22 @@ def test_a_stream_writes_each_batch_once_even_after_the_store_was_rebuilt(
     assert [(r.txid, r.timestamp, r.payload) for r in lab.records(topic)] == [
         (r.txid, r.timestamp, r.payload) for r in before
     ]
+    old = shutil.copytree(checkpoint, tmp_path / "old")
     lab.publish("orders", message(id=99))
     run()
     assert len(lab.query(topic)) == 16
+    # A copy that is one batch old plans that batch anew, with more rows: it is no repetition.
+    lab.publish("orders", message(id=100))
+    current = checkpoint.rename(tmp_path / "current")
+    old.rename(checkpoint)
+    with pytest.raises(RefusedError) as caught, translate_errors():
+        run()
+    assert caught.value.code == "SOW-SPK-171"
+    assert len(lab.query(topic)) == 16
+    shutil.rmtree(checkpoint)
+    current.rename(checkpoint)
+    run()
+    assert len(lab.query(topic)) == 17
     # Another checkpoint begins at batch 0: nothing of it is taken for a repetition, or written.
     shutil.rmtree(checkpoint)
     lab.open().topic(topic).delete(filter="/id >= 0")
@@ -501,6 +524,60 @@ def test_a_stream_writes_each_batch_once_even_after_the_store_was_rebuilt(
         run()
     assert caught.value.code == "SOW-SPK-171"
     assert lab.query(topic) == []
+    assert left(lab) == []
+
+
+STREAM = """
+import os, sys
+from sowctl.spark.sessions import open_session
+from tests.spark.test_writers import copy_orders
+from tests.support.processes import QUICK
+conf = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": QUICK}
+with open_session("local[2]", environment=os.environ, conf=conf) as spark:
+    copy_orders(spark, *sys.argv[1:])
+"""
+
+
+def copy_orders(spark: SparkSession, config: str, topic: str, checkpoint: str) -> None:
+    """Publish the entries of a topic to another one, 20 a batch, until all have been."""
+    frame = spark.readStream.format("sow-journal").options(config=config, topic="orders", maxEntries="20").load()
+    sink = frame.writeStream.format("sow").options(config=config, topic=topic, queryName="copier")
+    sink.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+
+def published(lab: Lab, topic: str) -> list[str]:
+    """What the journal has of a topic, in its order: what was committed, as often as it was."""
+    with open_log(lab.open()) as log:
+        entries = [entry for block in log.iter_blocks() for entry in block.iter_entries() if entry.topic[0] == topic]
+    return [entry.payload.decode() for entry in entries]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to find what a driver started")
+def test_a_stream_whose_driver_is_killed_within_batches_publishes_each_entry_once(
+    tmp_path: Path, spark: SparkSession, deep: bool
+) -> None:
+    lab = Lab(tmp_path, COPIES)
+    moments = random.Random(8)
+    program = [sys.executable, "-c", STREAM, str(lab.config), "copy", str(tmp_path / "checkpoint")]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
+    environment["PYTHONPATH"] = str(ROOT)
+    for turn in range(20 if deep else 1):
+        for number in range(6):
+            lab.publish("orders", *[message(id=number, turn=turn, n=n) for n in range(20)])
+        before = len(published(lab, "copy"))
+        with subprocess.Popen(program, env=environment, cwd=ROOT, stderr=subprocess.PIPE) as driver:
+            try:
+                deadline = time.monotonic() + PATIENCE
+                while len(published(lab, "copy")) == before and time.monotonic() < deadline:
+                    assert driver.poll() is None, driver.communicate()[1].decode()
+                    time.sleep(0.05)
+                time.sleep(moments.uniform(0, 1))
+            finally:
+                kill_all(driver)
+    with verified(lab):
+        copy_orders(spark, *program[-3:])
+        assert published(lab, "copy") == published(lab, "orders")
+        assert lab.query("copy") == lab.query("orders")
     assert left(lab) == []
 
 

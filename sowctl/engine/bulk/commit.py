@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ def commit_run(
     staged: Sequence[StagedAttempt],
     *,
     publisher: tuple[str, int] | None = None,
+    is_repeated: Callable[[int], bool] | None = None,
     overwrite: bool = False,
     sources: Sequence[str] = (),
     on_reject: Callable[[Rejected], None] | None = None,
@@ -78,13 +80,14 @@ def commit_run(
     """Publish what the attempts in ``staged`` have left, all or nothing, and say what it was.
 
     ``publisher`` is client name and sequence number: the group's; if that client has got so far already, nothing is
-    written. ``overwrite``: records for whose keys the run has no message are deleted. ``sources`` are the names of the
-    input files by number, for refused messages, and ``words`` how an error names one. Raises InputError where a message
-    was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what journals and
-    stores raise; then nothing was published.
+    written. ``is_repeated`` decides that instead, from the highest number of that client, and raises where the group
+    may not follow it. ``overwrite``: records for whose keys the run has no message are deleted. ``sources`` are the
+    names of the input files by number, for refused messages, and ``words`` how an error names one. Raises InputError
+    where a message was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what
+    journals and stores raise; then nothing was published.
     """
     started = monotonic()
-    run = _StagedCommit(area, plan, publisher, overwrite, sources, on_reject, words)
+    run = _StagedCommit(area, plan, publisher, is_repeated, overwrite, sources, on_reject, words)
     area.fetch_attempts(staged)
     try:
         run.run(staged)
@@ -99,6 +102,7 @@ class _StagedCommit:
         area: StagingArea,
         plan: StagePlan,
         publisher: tuple[str, int] | None,
+        is_repeated: Callable[[int], bool] | None,
         overwrite: bool,
         sources: Sequence[str],
         on_reject: Callable[[Rejected], None] | None,
@@ -108,6 +112,7 @@ class _StagedCommit:
         self.instance = area.instance
         self.identity = (hash_client_name(publisher[0]), publisher[0]) if publisher is not None else None
         self.sequence = publisher[1] if publisher is not None else 0
+        self.is_repeated = is_repeated or partial(is_duplicate, self.sequence)
         self.on_reject = on_reject
         self.words = words
         self.report = CommitReport(area.topic.name, area.topic.message_type)
@@ -143,7 +148,7 @@ class _StagedCommit:
             held.enter_context(session.hold_batch_locks([writer], merge_first=True))
             # Asked under the locks: a driver that is run again after a crash finds its own number in the journal or the
             # store, and publishes nothing twice.
-            if self.identity and is_duplicate(self.sequence, session.find_highest_sequence(self.identity[0], [writer])):
+            if self.identity and self.is_repeated(session.find_highest_sequence(self.identity[0], [writer])):
                 report.duplicates = sum(info.entries for info in self.segments)
                 return
             self._decide_outcomes(writer)

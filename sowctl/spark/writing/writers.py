@@ -40,10 +40,11 @@ from sowctl.engine.search.figures import needs_reindex
 from sowctl.engine.writing.rejects import format_reject_line
 from sowctl.errors import InputError, MissingError, SowError, UsageError
 from sowctl.messages.framing.envelope import Envelope
-from sowctl.remote.place import RemotePath
+from sowctl.remote.place import Place, RemotePath
 from sowctl.spark.errors import carry_errors
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.writing.row_encoder import EncodedRows, RowEncoder
+from sowctl.spark.writing.sequences import StreamBatch
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ COUNT_FIELDS = (
 class WriteRequest(DescribedStruct, frozen=True):
     """Request for a write. ``operation`` None: rows say so in ``_operation``, else they are published.
 
-    ``client`` is a stream's publisher. ``overwrite``: what has no row is deleted. ``rejects`` and ``report`` are files
-    of the driver's, for refused rows and for counts.
+    ``client`` is a stream's publisher, ``checkpoint`` where Spark keeps its state. ``overwrite``: what has no row is
+    deleted. ``rejects`` and ``report`` are files of the driver's, for refused rows and for counts.
     """
 
     origin: Origin
@@ -85,6 +86,7 @@ class WriteRequest(DescribedStruct, frozen=True):
     overwrite: bool = False
     keep_stamps: bool = False
     client: str | None = None
+    checkpoint: Place | None = None
     rejects: Path | None = None
     report: Path | None = None
 
@@ -147,9 +149,8 @@ class WriteRequest(DescribedStruct, frozen=True):
             names = [format_partition(number) for number in range(len(messages))]
             area = self._area(self._own(held))
             # A batch write has no publisher: Spark never commits it a second time, so there is nothing to recognise.
-            publisher = None
-            if self.client is not None and batch is not None:
-                publisher = self.client, self._find_sequence(self.client, messages, batch)
+            found = None if batch is None else self._find_batch(messages, batch)
+            publisher = None if found is None else (found.client, found.sequence)
             late: list[Rejected] = []
             try:
                 made = commit_run(
@@ -157,6 +158,7 @@ class WriteRequest(DescribedStruct, frozen=True):
                     plan,
                     staged,
                     publisher=publisher,
+                    is_repeated=None if found is None else found.is_repeated,
                     overwrite=self.overwrite,
                     sources=names,
                     on_reject=late.append,
@@ -179,15 +181,13 @@ class WriteRequest(DescribedStruct, frozen=True):
             # The rows are published whatever becomes of this, which raises nothing that says otherwise.
             reindex_loaded(self.origin.build_instance(), loaded)
 
-    def _find_sequence(self, client: str, messages: Sequence[WriterCommitMessage | None], batch: int) -> int:
-        from sowctl.spark.writing.sequences import find_batch_sequence
-
-        topic = self.origin.topic
-        assert topic is not None
+    def _find_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> StreamBatch:
+        assert self.origin.topic is not None
+        assert self.client is not None
         # Spark tells the id to the tasks, and runs one for a batch without rows, too.
         found = {one.query_id for one in messages if isinstance(one, StagedMessage) and one.query_id is not None}
         (query_id,) = found
-        return find_batch_sequence(self.origin.build_instance(), topic, client, query_id, batch)
+        return StreamBatch(self.origin.topic.name, self.client, query_id, batch, self.checkpoint)
 
     def stage_rows(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
         """Stage the rows of one attempt of one task. Raises UsageError ``SOW-SPK-099`` where a table of the catalog
