@@ -542,7 +542,16 @@ def copy_orders(spark: SparkSession, config: str, topic: str, checkpoint: str) -
     """Publish the entries of a topic to another one, 20 a batch, until all have been."""
     frame = spark.readStream.format("sow-journal").options(config=config, topic="orders", maxEntries="20").load()
     sink = frame.writeStream.format("sow").options(config=config, topic=topic, queryName="copier")
-    sink.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+    sink = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    for more in (True, True, False):
+        try:
+            with translate_errors():
+                sink.start().awaitTermination()
+            return
+        except Exception as error:
+            # Spark gives the process of a source ten seconds to start.
+            if not more or "failed to connect back" not in str(error):
+                raise
 
 
 def published(lab: Lab, topic: str) -> list[str]:
