@@ -63,8 +63,8 @@ CODES: dict[str, str] = {
     "SOW-SPK-020": """11 store changed during the query
 
         Why: Each task reads a part of the store, and all parts must be of the same state, but a writer changed the
-        store after the query was planned.
-        Do: Run the query again; with the option ``pin``, its tasks read a copy that never changes.
+        store after the query was planned, and there is no journal with all entries of the planned state.
+        Do: Run the query again; with the option ``pin=auto``, its tasks read a copy that never changes.
         """,
     "SOW-SPK-021": """5 checkpoint of another journal
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
 from sowctl.errors import UsageError
-from sowctl.spark.options import SPARK_OPTIONS
+from sowctl.spark.options import AUTOMATIC_PIN, SPARK_OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,7 +43,11 @@ def select_table_options(given: Mapping[str, str]) -> dict[str, str]:
         name[len(_OPTION_PREFIX) :]: text for name, text in given.items() if name.lower().startswith(_OPTION_PREFIX)
     }
     found |= {name: text for name, text in given.items() if name.lower() == "path"}
-    return {name: _resolve_path(text) if name.lower() in PATH_OPTIONS else text for name, text in found.items()}
+    return {name: _resolve_path(text) if _is_path(name, text) else text for name, text in found.items()}
+
+
+def _is_path(name: str, text: str) -> bool:
+    return name.lower() in PATH_OPTIONS and not (name.lower() == "pin" and text.lower() == AUTOMATIC_PIN)
 
 
 def is_mark_column(name: str) -> bool:

@@ -22,6 +22,8 @@ from sowctl.values.units import MAX_U64, parse_seconds, parse_size, parse_whole_
 TRUE_WORDS, FALSE_WORDS = ("true", "1", "yes"), ("false", "0", "no")
 PLACE_OPTIONS = ("path", "config", "root", "topic", "messageType", "instance", "now")
 PAYLOAD_OPTIONS = ("payload", "payloadSchema", "mergeSchema", "samples", "columns")
+AUTOMATIC_PIN = "auto"
+"""The value of option ``pin`` that asks for a copy without a name."""
 PATHS_OPTION = "paths"
 """The option that Spark makes of a list of paths."""
 SPARK_OPTIONS = ("checkpointLocation", "queryName", "outputMode")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.extras import build_missing_package_error
 from sowctl.spark.jvm.java import Java, find_java
 from sowctl.spark.jvm.machine import (
+    STATES_VARIABLE,
     build_quick_home,
     build_start_error,
     end_machine,
@@ -258,6 +259,8 @@ def _start(
         made.pop("spark.local.dir", None)
     ends.enter_context(restore_interrupt_handler())
     variables = {**_variables(java, master, environment), **variables}
+    if is_local(master):
+        variables[STATES_VARIABLE] = str(work / "states")
     # A cluster's workers have homes of their own; and one that the user names is meant.
     if is_local(master) and "SPARK_HOME" not in environment:
         variables |= build_quick_home(work / "home")

@@ -18,7 +18,7 @@ from sowctl.engine.topics.log_places import parse_moment
 from sowctl.errors import SowError, UsageError
 from sowctl.spark.catalog import format_mark_column, is_new_table, merge_table_options, select_table_options
 from sowctl.spark.errors import CarriedError, carry_errors
-from sowctl.spark.options import PAYLOAD_OPTIONS, PLACE_OPTIONS, Options, split_paths
+from sowctl.spark.options import AUTOMATIC_PIN, PAYLOAD_OPTIONS, PLACE_OPTIONS, Options, split_paths
 from sowctl.spark.origin import add_reading_hint, find_config, find_journal, find_origin
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
@@ -331,6 +331,8 @@ def _store_query(options: Options) -> StoreQuery:
         options.read_number("numPartitions", None, 1),
         parse_malformed_rule(options),
     )
+    if (options.read_text("pin") or "").lower() == AUTOMATIC_PIN:
+        return replace(query, pinned=True)
     pin = options.read_path("pin")
     # ``at`` is dropped because the pinned file is the state at that instant already.
     return query if pin is None else replace(query, origin=pin_state(query.origin, query.at, pin), at=None)

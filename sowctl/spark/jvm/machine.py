@@ -18,6 +18,8 @@ from typing import Any
 
 from sowctl.errors import ConfigError
 
+STATES_VARIABLE = "SOWCTL_SPARK_STATES"
+"""The variable by which a local session tells its Python processes where copies of states go: they end with it."""
 _EXIT_TIMEOUT_SECONDS = 20.0  # seconds that the virtual machine gets to end by itself
 _HOME_DIRECTORIES = ("bin", "sbin", "jars", "data", "licenses")  # what of an installed Spark is linked
 _TAIL_CHARACTERS = 2000  # characters of its last words that an error repeats

@@ -1,17 +1,30 @@
-"""The option ``pin``: a copy of a topic's state that many readings share (sowctl-spark(7), CONSISTENCY).
+"""Copies of a topic's state that many tasks read, and that no writer changes (sowctl-spark(7), CONSISTENCY).
 
-The first reading makes the file, every later one reads it as it is; the user who named it deletes it.
+The option ``pin`` names a file: the first reading makes it, every later one reads it as it is, and its user deletes it.
+Other copies are made without a name: where a query is planned, or by the first task that finds that the store has moved
+on. They go with the session, or after the end of their driver.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 from contextlib import closing
 from pathlib import Path
 
-from sowctl.engine.sources.opener import open_present_source
+from sowctl.engine.sources.opener import open_present_source, open_source
+from sowctl.engine.sources.source import Source
+from sowctl.engine.topics.expiration import can_expire
+from sowctl.engine.topics.positions import open_log
+from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.snapshot import write_snapshot
-from sowctl.errors import RefusedError
+from sowctl.errors import LockedError, MissingError, RefusedError, StorageError
+from sowctl.remote.place import require_local
+from sowctl.spark.jvm.machine import STATES_VARIABLE
 from sowctl.spark.origin import Origin
+from sowctl.spark.reading.positions import PlannedState, open_planned_source, plan_position
+from sowctl.spark.writing.staging import Staging, find_staging
+from sowctl.values.times import EntryInstant
 
 
 def pin_state(origin: Origin, at: int | None, path: Path) -> Origin:
@@ -28,6 +41,61 @@ def pin_state(origin: Origin, at: int | None, path: Path) -> Origin:
                 raise
     # the configuration stays: message types and functions of expressions come from it
     return Origin(origin.config, None, path, None, origin.now)
+
+
+def find_copy_place(origin: Origin, state: str) -> Staging:
+    """The directory of the copy of a ``state``: the same one for every reading of it by this driver."""
+    topic = origin.topic
+    if topic is not None:
+        # A copy holds some logical topics, and has no record that has expired.
+        now = origin.now if can_expire(topic.expiration) else None
+        state = f"{state} of {topic.logical} at {now}"
+    states = os.environ.get(STATES_VARIABLE)
+    return find_staging(origin, f"state {state}", None if states is None else Path(states))
+
+
+def make_copy(origin: Origin, at: int | None, place: Staging) -> Origin:
+    """The state ``at`` an instant as a file in ``place``. Raises StorageError where nothing may be written there."""
+    directory = require_local(place.open())
+    try:
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    except OSError as problem:
+        raise StorageError(
+            "SOW-ENG-044", f"cannot create a copy: {problem.strerror}", place=str(directory)
+        ) from problem
+    try:
+        # One of many tasks makes it; without locks on a file system, each of those that came first.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return pin_state(origin, at, directory / "state.sow")
+    finally:
+        os.close(lock)
+
+
+def open_former_source(origin: Origin, planned: PlannedState, place: Staging | None, moved: LockedError) -> Source:
+    """The ``planned`` state from the journal, where the store does not show it any more, as ``moved`` says.
+
+    With a ``place`` it is made there, once for all tasks. Raises ``moved`` where the journal has not got the state, and
+    what reading raises.
+    """
+    instance = origin.build_instance()
+    if planned.until is None or origin.topic is None:
+        raise moved
+    with open_log(instance) as log:
+        if log.lineage != planned.log_lineage:
+            raise moved
+    # Entries up to the txid of the plan, and lifetimes at its instant.
+    at = EntryInstant(origin.now, planned.until)
+    try:
+        if place is not None:
+            try:
+                copy = make_copy(origin, at, place)
+                return open_planned_source(copy, plan_position(copy), None)
+            except StorageError:
+                # Where nothing may be written, each task makes the state for itself.
+                pass
+        return open_source(instance, Target(topic=origin.topic.whole_topic), at)
+    except MissingError as error:
+        raise moved from error
 
 
 def _latest(origin: Origin) -> int:

@@ -26,17 +26,20 @@ from sowctl.engine.topics.positions import (
 )
 from sowctl.engine.topics.targets import Target
 from sowctl.errors import LockedError
-from sowctl.store.meta import StoreMeta
+from sowctl.store.meta import NO_LINEAGE, StoreMeta
 
 if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
+
+MOVED_CODE = "SOW-SPK-020"
+"""The code where a store does not show the planned state any more."""
 
 
 class PlannedState(Struct, frozen=True):
     """State that the plan saw: lineage and txid of the store, and how far the journal is to be read.
 
-    ``until`` is None where no journal is behind the store: then the store must be exactly as it was. ``records`` is
-    about how many there are.
+    ``until`` is None where no journal is behind the store: then the store must be exactly as it was. ``log_lineage`` is
+    that of the journal. ``records`` is about how many there are.
     """
 
     lineage: bytes
@@ -44,6 +47,7 @@ class PlannedState(Struct, frozen=True):
     digest: int
     removal_mark: int
     until: int | None
+    log_lineage: bytes
     records: int
 
     def admit(self, origin: Origin, path: Path, meta: StoreMeta) -> None:
@@ -72,11 +76,11 @@ def plan_position(origin: Origin) -> PlannedState | None:
         open_store(instance, path) as store,
     ):
         meta = store.read_meta()
-    until = None
+    until, lineage = None, NO_LINEAGE
     if origin.topic is not None and origin.topic.journalled and has_log(instance):
         with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
-            until = log.read_last_txid()
-    return PlannedState(meta.lineage, meta.applied, meta.digest, meta.removal_mark, until, meta.records)
+            until, lineage = log.read_last_txid(), log.lineage
+    return PlannedState(meta.lineage, meta.applied, meta.digest, meta.removal_mark, until, lineage, meta.records)
 
 
 def open_planned_source(origin: Origin, planned: PlannedState | None, at: int | None) -> Source:
@@ -127,8 +131,8 @@ def _has_newer_entries(origin: Origin, meta: StoreMeta, until: int) -> bool:
 
 def _build_moved_error(path: Path) -> LockedError:
     return LockedError(
-        "SOW-SPK-020",
+        MOVED_CODE,
         "the store changed after the query was planned",
         place=str(path),
-        hint="run the query again; with option pin, its tasks read a copy that never changes",
+        hint="run the query again; with option pin=auto, its tasks read a copy that never changes",
     )

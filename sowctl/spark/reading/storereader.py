@@ -22,17 +22,22 @@ from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.sources.past import StateOrigin, plan_past_state
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.positions import has_log, open_log
-from sowctl.errors import MissingError, StorageError
+from sowctl.errors import LockedError, MissingError, StorageError
 from sowctl.identity.keyspace import KeyBounds, compute_part_bounds
-from sowctl.remote.place import require_local
 from sowctl.spark.catalog import is_mark_column
 from sowctl.spark.errors import carry_errors
 from sowctl.spark.origin import Origin, build_filter
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.malformed_messages import JudgedBatch, MalformedRule, MessageJudge
 from sowctl.spark.reading.missing_files import translate_missing
-from sowctl.spark.reading.pinned_state import pin_state
-from sowctl.spark.reading.positions import PlannedState, open_planned_source, plan_position, read_range
+from sowctl.spark.reading.pinned_state import find_copy_place, make_copy, open_former_source
+from sowctl.spark.reading.positions import (
+    MOVED_CODE,
+    PlannedState,
+    open_planned_source,
+    plan_position,
+    read_range,
+)
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import (
     MORE_SAMPLES_HINT,
@@ -42,7 +47,6 @@ from sowctl.spark.schema import (
     build_arrow_schema,
     is_inferred,
 )
-from sowctl.spark.writing.staging import find_staging
 from sowctl.store.codec import (
     CORRELATION_FLAG,
     HEADER_DTYPE,
@@ -59,19 +63,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from sowctl.arrow.struct_decoder import StructDecoder
-    from sowctl.spark.origin import Origin
+    from sowctl.spark.writing.staging import Staging
 
 BATCH_RECORDS = 4096
 
 
 class StoreQuery(DescribedStruct, frozen=True):
-    """Query for records: the state ``at`` an instant (None: now), the filter's text, the number of partitions."""
+    """Query for records: the state ``at`` an instant (None: now), the filter's text, the number of partitions.
+
+    ``pinned``: tasks read a copy of the state, which is made where the query is planned.
+    """
 
     origin: Origin
     at: int | None = None
     filter: str | None = None
     partitions: int | None = None
     malformed: MalformedRule = MalformedRule()
+    pinned: bool = False
 
 
 class KeyRange(InputPartition):
@@ -99,7 +107,7 @@ class StoreReader(SameCode, DataSourceReader):
                 # A faulty filter is reported once here and not by every task.
                 build_filter(self.query.origin, self.query.filter)
             # The plan fixes one state for all tasks: each opens the store by itself, at another moment.
-            plan = plan_store(self.query.origin, self.query.at, self.query.partitions)
+            plan = plan_store(self.query.origin, self.query.at, self.query.partitions, pinned=self.query.pinned)
             if plan is None:
                 return []
             return [KeyRange(edges, plan) for edges in compute_part_bounds(plan.count)]
@@ -110,7 +118,7 @@ class StoreReader(SameCode, DataSourceReader):
             plan = partition.plan
             with carry_errors():
                 with translate_missing():
-                    opened = open_planned_source(plan.origin, plan.planned, plan.at)
+                    opened = _open_partition(plan)
                 with closing(opened) as source:
                     yield from self._batches(source, partition)
 
@@ -245,25 +253,34 @@ def sample_records(query: StoreQuery, count: int | None) -> Iterator[SampledView
 
 
 class StorePlan(DescribedStruct, frozen=True):
-    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``)."""
+    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``).
+
+    ``copies`` is where the first task that finds that the store has moved on makes that state for all; None: each for
+    itself.
+    """
 
     origin: Origin
     at: int | None
     planned: PlannedState | None
     count: int
+    copies: Staging | None = None
 
 
-def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StorePlan | None:
+def plan_store(origin: Origin, at: int | None, partitions: int | None, *, pinned: bool = False) -> StorePlan | None:
     """The plan for the state ``at`` an instant (microseconds UTC; None: now), in so many partitions if that is said
     (sowctl-spark(7), PARTITIONS). Made where Spark plans. None for a topic to which nothing was published.
 
     A state that has to be built first is built here and once, as a file that all tasks read, unless it is so small that
-    one of them may build it. Raises what reading raises.
+    one of them may build it; so is the present one if it is to be ``pinned``. Raises what reading raises.
     """
     planned = plan_position(origin)
     if planned is None:
         return None if _is_unpublished(origin) else _plan_copy(origin, at, partitions, _count_entries(origin))
     count = partitions or planned.records // PARTITION_LIMITS.records_per_partition + 1
+    if at is None and pinned:
+        return _plan_pinned(origin, planned, count)
+    if at is None and planned.until is not None and count > 1:
+        return StorePlan(origin, at, planned, count, find_copy_place(origin, f"after {_name_state(planned)}"))
     if origin.topic is None or at is None or count == 1:
         return StorePlan(origin, at, planned, count)
     with ExitStack() as held:
@@ -279,18 +296,39 @@ def plan_store(origin: Origin, at: int | None, partitions: int | None) -> StoreP
     return _plan_copy(origin, at, partitions, planned.records)
 
 
+def _plan_pinned(origin: Origin, planned: PlannedState, count: int) -> StorePlan:
+    """A copy of the present state, which every partition reads. Raises StorageError where nothing can be written."""
+    copy = make_copy(origin, None, find_copy_place(origin, f"pinned {_name_state(planned)}"))
+    return StorePlan(copy, None, plan_position(copy), count)
+
+
 def _plan_copy(origin: Origin, at: int | None, partitions: int | None, records: int) -> StorePlan:
-    """A copy of the state in the staging place, which goes when the driver has ended; the same one for every reading of
+    """A copy of the state, which goes with the session or when the driver has ended; the same one for every reading of
     this state by this driver."""
     count = partitions or records // PARTITION_LIMITS.records_per_partition + 1
     if count > 1 and origin.topic is not None:
-        name = f"state of {origin.topic.label} at {at} of {_read_last_txid(origin) if at is None else 0}"
+        name = f"as of {at}, {_read_last_txid(origin) if at is None else 0}"
         # Where nothing may be written, one task builds the state for itself.
         with suppress(StorageError):
-            directory = require_local(find_staging(origin, name, None).open())
-            copy = pin_state(origin, at, directory / "state.sow")
+            copy = make_copy(origin, at, find_copy_place(origin, name))
             return StorePlan(copy, None, plan_position(copy), count)
     return StorePlan(origin, at, None, 1)
+
+
+def _open_partition(plan: StorePlan) -> Source:
+    """The state that was planned, also where the store has moved on since and the journal has that state."""
+    try:
+        return open_planned_source(plan.origin, plan.planned, plan.at)
+    except LockedError as error:
+        if error.code != MOVED_CODE or plan.planned is None:
+            raise
+        return open_former_source(plan.origin, plan.planned, plan.copies, error)
+
+
+def _name_state(planned: PlannedState) -> str:
+    """Name the state, and no other one of the topic."""
+    position = f"{planned.applied} {planned.digest:x} {planned.removal_mark} {planned.until}"
+    return f"{planned.lineage.hex()} {planned.log_lineage.hex()} {position}"
 
 
 def _is_unpublished(origin: Origin) -> bool:

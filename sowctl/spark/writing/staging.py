@@ -88,17 +88,24 @@ def find_staging(origin: Origin, name: str | None, place: Place | None) -> Stagi
 
     ``place`` is where instead of beside the instance's files. What drivers left that have ended is removed.
     """
-    assert origin.topic is not None
-    root = place if place is not None else find_staging_path(origin.build_instance(), origin.topic)
+    root = place if place is not None else _find_root(origin)
     owner = find_driver_machine()
     with suppress(OSError, SowError):
         remove_stale_directories(root)
-    topic = f"{origin.topic.message_type}\0{origin.topic.name}"
+    topic = str(origin.path) if origin.topic is None else f"{origin.topic.message_type}\0{origin.topic.name}"
     # A stream opens its directory anew for each batch and must find the same one, on the driver and in the tasks.
     # Ports come and go, so they are no part of its name.
     who = json.dumps({fact: value for fact, value in owner.items() if fact != "ports"})
     mark = os.urandom(8).hex() if name is None else sha256(f"{who}\0{topic}\0{name}".encode()).hexdigest()[:16]
     return Staging(root / f"{_PREFIX}{mark}", json.dumps(owner))
+
+
+def _find_root(origin: Origin) -> Place:
+    """The staging place of an instance, or of a bare store."""
+    if origin.topic is not None:
+        return find_staging_path(origin.build_instance(), origin.topic)
+    assert isinstance(origin.path, Path)
+    return origin.path.with_name(f"{origin.path.name}.staging")
 
 
 def remove_stale_directories(root: Place) -> None:
