@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -143,8 +143,19 @@ def _open_file(path: str) -> Any:
     return RemoteStream(parse_url(path))
 
 
-def read_lines(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
-    """The messages of a split with their offsets, blank lines, and lines that are none."""
+class SplitLines(NamedTuple):
+    """Lines of a split: messages with their offsets in the file and their lines, counted from 1 in the split; the
+    number of blank lines; and lines that are no messages."""
+
+    payloads: list[bytes]
+    offsets: list[int]
+    lines: list[int]
+    blank: int
+    refused: list[Rejected]
+
+
+def read_lines(split: InputSplit) -> Iterator[SplitLines]:
+    """The lines of a split."""
     from sowctl.messages.framing.frames import FrameReader
 
     with _open_file(split.path) as file:
@@ -164,21 +175,26 @@ def read_lines(split: InputSplit) -> Iterator[tuple[list[bytes], list[int], int,
         yield from _lines(reader, split.path, start, extra)
 
 
-def _lines(
-    reader: FrameReader, path: str, start: int, extra: int
-) -> Iterator[tuple[list[bytes], list[int], int, list[Rejected]]]:
+def _lines(reader: FrameReader, path: str, start: int, extra: int) -> Iterator[SplitLines]:
     """Read lines from ``start``; ``extra`` blank lines belong to the split before it."""
+    before = extra
     for chunk in reader:
-        positions = [start + offset for offset in chunk.places[1]]
+        lines, offsets = chunk.places
         refused = [
-            Rejected(format_path(path), 0, start + one.offset, one.code, one.message, one.payload)
+            Rejected(format_path(path), one.line - before, start + one.offset, one.code, one.message, one.payload)
             for one in chunk.refused
         ]
         blank = chunk.blank
         if extra and blank:
             # The line break in front of the split ended a line of the split before it.
             blank, extra = blank - 1, 0
-        yield chunk.payloads, positions, blank, refused
+        yield SplitLines(
+            chunk.payloads,
+            [start + offset for offset in offsets],
+            [line - before for line in lines],
+            blank,
+            refused,
+        )
 
 
 def _line_break(file: Any, at: int) -> int:

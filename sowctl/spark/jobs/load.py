@@ -10,6 +10,7 @@ their paths. Partition columns come from the paths, not from Spark, so that thei
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from sowctl.arrow.inputs.partitions import (
     PartitionValues,
@@ -49,6 +50,7 @@ from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import collect_frame, describe_stages, format_attempt_name, run_tasks
 from sowctl.spark.jobs.visibility import require_visibility
 from sowctl.spark.paths import is_remote, parse_local_path
+from sowctl.values.jsonline import format_json_line
 
 if TYPE_CHECKING:
     import pyarrow
@@ -117,6 +119,7 @@ def load(
     with hold_staging_area(instance, topic, directory=staging_directory) as area:
         require_visibility(spark, instance, area.place)
         plan = area.build_plan(options.publish, operation=options.operation, keep_rejects=options.rejects is not None)
+        before: Mapping[str, int] = {}
         # Local lines are cut and read by our own tasks, which know the offset of each; Spark reads all else.
         if kind == "ndjson" and (ours or not any(is_remote(file) for file in files)):
             splits = list(split_files(files, options.split_bytes))
@@ -125,6 +128,8 @@ def load(
             if whole:
                 report.details["uncut"] = whole
             done = run_tasks(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
+            before = count_lines_before(splits, done)
+            done = [number_samples(one, before[one.attempt]) for one in done]
         else:
             # Directories at URLs become their files: in them Spark finds no partition columns of its own types.
             files = files if ours else _list_spark_files(spark, files)
@@ -145,7 +150,7 @@ def load(
         finally:
             # In ``finally``: the refused messages are kept also where the commit fails because of them.
             if options.rejects is not None:
-                _keep_rejects(Path(options.rejects), area.directory, done, late)
+                _keep_rejects(Path(options.rejects), area.directory, done, late, before)
     return _fill_report(report, made, len(done), monotonic() - started)
 
 
@@ -181,11 +186,11 @@ def _kind_of(files: Sequence[str]) -> str:
 def stage_lines(plan: StagePlan, split: InputSplit) -> StagedAttempt:
     """Stage the lines of one split (on an executor)."""
     with StageTask(plan, format_attempt_name()) as task:
-        for payloads, positions, blank, refused in read_lines(split):
-            task.count_blank(blank)
-            for one in refused:
+        for part in read_lines(split):
+            task.count_blank(part.blank)
+            for one in part.refused:
                 task.note_rejected(one, split.number)
-            task.add_messages(payloads, split.number, positions, source=split.path)
+            task.add_messages(part.payloads, split.number, part.offsets, source=split.path, lines=part.lines)
         return task.finish()
 
 
@@ -354,11 +359,46 @@ def _runs(batch: pyarrow.RecordBatch) -> Iterator[tuple[str, int, pyarrow.Record
             yield files.dictionary[int(codes[start])].as_py(), int(blocks[start]), rest.slice(start, stop - start)
 
 
-def _keep_rejects(path: Path, directory: Path, done: Sequence[StagedAttempt], late: Sequence[Rejected]) -> None:
+def count_lines_before(splits: Sequence[InputSplit], done: Sequence[StagedAttempt]) -> dict[str, int]:
+    """The lines of its file before the split of each attempt, by the names of attempts.
+
+    A task counts the lines of its split only until it stops at a refused message: what comes behind is not known then,
+    nor asked for, as the run ends with that message.
+    """
+    lines: dict[str, int] = {}
+    found = {}
+    for split, attempt in zip(splits, done, strict=True):
+        found[attempt.attempt] = lines.get(split.path, 0)
+        lines[split.path] = found[attempt.attempt] + attempt.messages + attempt.blank
+    return found
+
+
+def number_samples(attempt: StagedAttempt, before: int) -> StagedAttempt:
+    """The attempt with the lines of its refused messages counted in their file, of which so many are ``before``."""
+    return replace(attempt, samples=tuple(replace(one, line=one.line + before) for one in attempt.samples))
+
+
+def _keep_rejects(
+    path: Path,
+    directory: Path,
+    done: Sequence[StagedAttempt],
+    late: Sequence[Rejected],
+    before: Mapping[str, int],
+) -> None:
     """Append what the winning attempts refused, in the order of the input, and what the commit did."""
     # Attempts that did not win may have left files of refused messages, too; only the names that came back are read.
-    names = [one.rejects for one in sorted(done, key=lambda one: one.first) if one.rejects is not None]
     with path.open("ab") as file:
-        for name in names:
-            file.write((directory / name).read_bytes())
+        for attempt in sorted(done, key=lambda one: one.first):
+            if attempt.rejects is not None:
+                for line in (directory / attempt.rejects).read_bytes().splitlines(keepends=True):
+                    file.write(_move_line(line, before.get(attempt.attempt, 0)))
         file.write(b"".join(map(format_reject_line, late)))
+
+
+def _move_line(line: bytes, before: int) -> bytes:
+    """A line of a rejects file with the number of its line in the file."""
+    if not before:
+        return line
+    row = json.loads(line)
+    row["line"] += before
+    return format_json_line(row).encode() + b"\n"

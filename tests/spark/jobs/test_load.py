@@ -57,11 +57,19 @@ def test_every_line_belongs_to_one_split(tmp_path: Path) -> None:
     for data in (b"", b"\n", b"{}", b"a\nbb\n\nccc\r\n\n", b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", b"long" * 10 + b"\nx\n"):
         path.write_bytes(data)
         whole = [found for split in split_files([str(path)], 1 << 20) for found in read_lines(split)]
-        wanted = [message for part in whole for message in zip(part[0], part[1], strict=True)]
+        wanted = [message for part in whole for message in zip(part.payloads, part.offsets, strict=True)]
+        at = [line for part in whole for line in part.lines]
         for size in range(1, len(data) + 2):
             parts = [found for split in split_files([str(path)], size) for found in read_lines(split)]
-            assert [m for part in parts for m in zip(part[0], part[1], strict=True)] == wanted, (data, size)
-            assert sum(part[2] for part in parts) == sum(part[2] for part in whole)
+            found = [m for part in parts for m in zip(part.payloads, part.offsets, strict=True)]
+            assert found == wanted, (data, size)
+            assert sum(part.blank for part in parts) == sum(part.blank for part in whole)
+            lines, before = [], 0
+            for split in split_files([str(path)], size):
+                for part in read_lines(split):
+                    lines += [before + line for line in part.lines]
+                before += sum(len(part.payloads) + part.blank + len(part.refused) for part in read_lines(split))
+            assert lines == at, (data, size)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "orc"])
@@ -114,7 +122,7 @@ def test_bad_lines(spark: SparkSession, tmp_path: Path) -> None:
     with verified(Lab(tmp_path / "lab", XML)) as lab:
         with pytest.raises(InputError, match="Nothing was published") as caught:
             report(spark, lab, "log", tmp_path / "in.ndjson")
-        assert caught.value.place == f"{tmp_path}/in.ndjson:byte {len(lines[0]) + 1}"
+        assert caught.value.place == f"{tmp_path}/in.ndjson:2"
         assert not lab.journals()
         rejects = tmp_path / "bad.ndjson"
         told = report(
@@ -122,7 +130,10 @@ def test_bad_lines(spark: SparkSession, tmp_path: Path) -> None:
         )
         assert (told.records, told.rejected) == (2, 2)
         kept = [json.loads(line) for line in rejects.read_text().splitlines()]
-        assert [row["input"] for row in kept] == [lines[1], lines[3]]
+        assert [(row["line"], row["byte"], row["input"]) for row in kept] == [
+            (2, 9, lines[1]),
+            (4, 23, lines[3]),
+        ]
         assert not list(lab.directory.rglob("*.staging*"))
 
 
