@@ -191,6 +191,9 @@ def open_job_session(
         _show_progress(telling, spark),
         translate_spark_errors(),
     ):
+        # None unless a setting turns the web interface on.
+        if (url := spark.sparkContext.uiWebUrl) is not None:
+            invocation.note(f"Spark web interface: {url}")
         yield spark
 
 
