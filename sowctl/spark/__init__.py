@@ -3,12 +3,14 @@
 The only package that imports pyspark; it calls the engine and reads stores and journals with their own
 codecs. ``with sowctl.spark.session() as spark:`` opens a session that knows the data sources;
 ``sowctl.spark.register(spark)`` makes them known to another one, ``sowctl.spark.activate_session(spark)`` to a thread
-that writes. :mod:`sowctl.arrow` makes structs of payloads.
+that writes. ``sowctl.spark.table(spark, topic)`` reads the fields of a topic that a query needs. :mod:`sowctl.arrow`
+makes structs of payloads.
 
 * ``sessions``: opening and ending Spark sessions.
 * ``jvm``: the Java virtual machine of a session.
 * ``submit``: running jobs with spark-submit.
 * ``sources``: the two data sources.
+* ``pruning``: topics as tables of the fields that a query needs.
 * ``options``: the options of readers and writers.
 * ``paths``: paths as Spark users write them.
 * ``origin``: the instance, topic or files of a data source.
@@ -29,14 +31,14 @@ from os import environ
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from sowctl.spark.sessions import Session
 
-__all__ = ["activate_session", "register", "session"]
+__all__ = ["activate_session", "register", "session", "table"]
 
 
 def session(
@@ -93,6 +95,33 @@ def activate_session(spark: SparkSession) -> None:
         # Of Python's API, no function sets it in a thread.
         virtual_machine: Any = spark._jvm
         virtual_machine.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def table(
+    spark: SparkSession,
+    topic: str,
+    query: Callable[[DataFrame], DataFrame] | None = None,
+    *,
+    config: str | Path | None = None,
+    select: Sequence[str] | None = None,
+    where: str | None = None,
+    source: str = "sow",
+    **options: object,
+) -> DataFrame:
+    """The records of a topic as a table: a column for each field of its messages, then the columns of the source.
+
+    ``select`` names columns and fields, such as ``["qty", "trader.id", "_txid"]``: no others are decoded. ``query`` is
+    a function from the table to a DataFrame, which is the result: of the table, the columns are decoded that Spark
+    needs for it. It is called twice. ``where`` is the option ``filter``, in the language of sowctl-expressions(7);
+    ``source`` may be ``sow-journal``; ``options`` are the others of the source. Without ``payloadSchema``, the fields
+    are inferred. Raises UsageError ``SOW-SPK-015`` for a column that does not exist, TypeError where ``query`` returns
+    something else, and what reading raises.
+    """
+    from sowctl.spark.pruning import read_table
+
+    given = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    given |= {name: str(value) for name, value in (("config", config), ("filter", where)) if value is not None}
+    return read_table(spark, topic, query, source, select, given)
 
 
 @contextmanager
