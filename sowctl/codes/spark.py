@@ -415,6 +415,13 @@ CODES: dict[str, str] = {
         checkpoint under a new name publishes everything again.
         See: sowctl-spark(7)
         """,
+    "SOW-SPK-172": """2 instants that cannot be read together
+
+        Why: ``at`` has several times. They are read by one fold of the journal, which must have all entries of the
+        topic, or from the versions of a topic with History.
+        Do: Give one instant. Each is then read by itself.
+        See: sowctl-spark(7)
+        """,
     "SOW-SPK-158": """5 missing staged file
 
         Why: A task wrote a file to the ``--staging`` directory, but it was not found when it was read: another program

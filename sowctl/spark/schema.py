@@ -33,6 +33,9 @@ STORE_COLUMNS: Mapping[str, str] = {
     "_user_key": "STRING",
     "_correlation_id": "STRING",
 }
+INSTANT_COLUMN = "_at"
+INSTANTS_COLUMNS: Mapping[str, str] = {PAYLOAD_COLUMN: "BINARY", INSTANT_COLUMN: "TIMESTAMP", **STORE_COLUMNS}
+"""Those of a store that is read as of several instants."""
 JOURNAL_COLUMNS: Mapping[str, str] = {
     PAYLOAD_COLUMN: "BINARY",
     "_operation": "STRING",
@@ -52,7 +55,7 @@ JOURNAL_COLUMNS: Mapping[str, str] = {
 CHANGE_TYPE_COLUMN = "_change_type"
 CHANGE_COLUMNS: Mapping[str, str] = {PAYLOAD_COLUMN: "BINARY", CHANGE_TYPE_COLUMN: "STRING", **JOURNAL_COLUMNS}
 """Those of a journal that is read as a feed of changes."""
-METADATA_COLUMNS = frozenset((*STORE_COLUMNS, *CHANGE_COLUMNS)) - {PAYLOAD_COLUMN}
+METADATA_COLUMNS = frozenset((*INSTANTS_COLUMNS, *CHANGE_COLUMNS)) - {PAYLOAD_COLUMN}
 """Columns of what was read that are no fields of a message: when rows are written they are passed over."""
 OPTIONAL_COLUMNS = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
 """Columns that are there only where they are named."""
@@ -277,6 +280,8 @@ def _types() -> dict[str, Any]:
 def _unknown(name: str, columns: Mapping[str, str]) -> UsageError:
     if name == CHANGE_TYPE_COLUMN:
         hint = "option changes=true of sow-journal reads the change feed, which has this column"
+    elif name == INSTANT_COLUMN:
+        hint = "option at with several times, separated by commas, has this column"
     else:
         hint = "columns: " + ", ".join(columns)
     return UsageError("SOW-SPK-015", f"unknown column {name!r}", hint=hint)

@@ -28,6 +28,7 @@ from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import (
     CHANGE_COLUMNS,
     INFERRED_COMMENT,
+    INSTANTS_COLUMNS,
     JOURNAL_COLUMNS,
     MERGED_COMMENT,
     STORE_COLUMNS,
@@ -299,6 +300,8 @@ def _schema(
         query(options)
     if "changes" in known[0] and options.read_flag("changes"):
         columns = CHANGE_COLUMNS
+    if "at" in known[0] and len(options.read_words("at") or ()) > 1:
+        columns = INSTANTS_COLUMNS
     return build_ddl(_columns(options, columns), options.read_words("columns"), payload, comment=comment, table=table)
 
 
@@ -317,6 +320,7 @@ def _samples(options: Options) -> int | None:
 
 
 def _store_query(options: Options) -> StoreQuery:
+    from sowctl.spark.reading.instants import require_instants
     from sowctl.spark.reading.pinned_state import pin_state
     from sowctl.spark.reading.storereader import StoreQuery
 
@@ -324,18 +328,46 @@ def _store_query(options: Options) -> StoreQuery:
         origin = find_origin(options)
     except SowError as error:
         raise add_reading_hint(error) from None
+    instants = _read_instants(options)
+    if instants:
+        require_instants(origin, instants)
     query = StoreQuery(
         origin,
-        parse_moment(options.read_text("at"), options.build_clock()).resolve_time(origin.build_instance()),
+        None
+        if instants
+        else parse_moment(options.read_text("at"), options.build_clock()).resolve_time(origin.build_instance()),
         options.read_text("filter"),
         options.read_number("numPartitions", None, 1),
         parse_malformed_rule(options),
+        instants=instants,
     )
     if (options.read_text("pin") or "").lower() == AUTOMATIC_PIN:
         return replace(query, pinned=True)
+    if instants and options.read_text("pin") is not None:
+        raise UsageError(
+            "SOW-SPK-172", "several instants cannot be pinned in a file", hint="use pin=auto, or remove pin"
+        )
     pin = options.read_path("pin")
     # ``at`` is dropped because the pinned file is the state at that instant already.
     return query if pin is None else replace(query, origin=pin_state(query.origin, query.at, pin), at=None)
+
+
+def _read_instants(options: Options) -> tuple[int, ...]:
+    """The times of option ``at`` where it has several, in order. Raises UsageError ``SOW-SPK-172`` for an entry."""
+    texts = options.read_words("at") or ()
+    if len(texts) < 2:
+        return ()
+    clock, times = options.build_clock(), set()
+    for text in texts:
+        moment = parse_moment(text, clock)
+        if moment.time is None:
+            raise UsageError(
+                "SOW-SPK-172",
+                f"several instants cannot be read together: {text!r} is an entry and not a time",
+                hint="give times, or one entry",
+            )
+        times.add(moment.time)
+    return tuple(sorted(times))
 
 
 def _write_request(options: Options, *, overwrite: bool, client: str | None = None) -> WriteRequest:

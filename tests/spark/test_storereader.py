@@ -221,6 +221,55 @@ def test_a_state_after_an_entry_is_read_in_many_partitions(
         assert plain(read(one, spark)) == engine(stocked, topic, at=EntryInstant(entry.timestamp, entry.txid))
 
 
+INSTANTS = tuple(START + seconds * SECOND for seconds in (30, 61, 200, 333, 420, 500))
+
+
+@pytest.mark.parametrize("filter", [None, "/step > 2"])
+@pytest.mark.parametrize("topic", ["orders", "past", "chosen"])
+def test_several_instants_are_the_states_at_each(
+    stocked: Lab, spark: SparkSession, tmp_path: Path, topic: str, filter: str | None
+) -> None:
+    shutil.copytree(stocked.directory, tmp_path / "copy")
+    lab = Lab(tmp_path / "copy", stocked.xml, clock=stocked.clock)
+    at = ", ".join(map(format_time, reversed(INSTANTS)))
+    found = read(source(lab, topic=topic, at=at, filter=filter, numPartitions=3), spark)
+    by_instant = {instant: [row for row in found if micros(row["_at"]) == instant] for instant in INSTANTS}
+    assert sum(map(len, by_instant.values())) == len(found)
+    for instant in INSTANTS:
+        assert plain(by_instant[instant]) == engine(lab, topic, filter, at=instant)
+    # One fold for all of them, and none where the store has the versions.
+    assert len(list(lab.directory.rglob("versions.sow"))) == (topic != "past")
+
+
+def test_several_instants_through_spark(stocked: Lab, spark: SparkSession) -> None:
+    given = {"config": str(stocked.config), "topic": "past", "at": ",".join(map(format_time, INSTANTS))}
+    given |= {"now": format_time(stocked.clock.at), "payloadSchema": "id BIGINT", "columns": "_at,payload"}
+    frame = spark.read.format("sow").options(**given).load()
+    counted = frame.selectExpr("unix_micros(_at) AS at").groupBy("at").count()
+    counts = {row["at"]: row["count"] for row in counted.collect()}
+    assert counts == {instant: len(engine(stocked, "past", at=instant)) for instant in INSTANTS}
+    kept = read(source(stocked, topic="past", at=given["at"], payloadSchema="id STRING", mode="DROPMALFORMED"), spark)
+    assert len(kept) == sum(counts.values())
+
+
+def test_instants_that_cannot_be_read_together(lab: Lab, spark: SparkSession, tmp_path: Path) -> None:
+    lab.publish("orders", message(id=1))
+    lab.publish("loose", message(id=1))
+    lab.clock.tick(60)
+    early, late = format_time(START), format_time(START + SECOND)
+    cases: list[dict[str, object]] = [
+        {"topic": "loose"},
+        {"config": None, "path": lab.store("orders")},
+        {"topic": "orders", "at": f"{early}, 1"},
+        {"topic": "orders", "at": f"{early}, {format_time(START + 90 * SECOND)}"},
+        {"topic": "orders", "pin": tmp_path / "pin.sow"},
+    ]
+    for options in cases:
+        with pytest.raises(CarriedError) as caught:
+            read(source(lab, **{"at": f"{early}, {late}", **options}), spark)
+        assert refused(caught.value) == "SOW-SPK-172", options
+
+
 def test_a_pinned_state_of_the_past_is_read_in_parts(stocked: Lab, spark: SparkSession, tmp_path: Any) -> None:
     at = START + 200 * SECOND
     one = source(stocked, topic="orders", at=format_time(at), pin=tmp_path / "then.sow", numPartitions=5)

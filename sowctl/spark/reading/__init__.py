@@ -4,7 +4,8 @@ Stores:
 
 * ``positions``: one state of a topic, the same for all tasks.
 * ``storereader``: ranges of keys, read by tasks.
-* ``pinned_state``: the option ``pin``: a copy of a state that many reads share.
+* ``pinned_state``: copies of a state that many tasks read; the option ``pin``.
+* ``instants``: many past states in one reading.
 
 Journals:
 

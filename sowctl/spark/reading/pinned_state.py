@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from sowctl.engine.sources.opener import open_present_source, open_source
@@ -54,21 +55,29 @@ def find_copy_place(origin: Origin, state: str) -> Staging:
     return find_staging(origin, f"state {state}", None if states is None else Path(states))
 
 
-def make_copy(origin: Origin, at: int | None, place: Staging) -> Origin:
-    """The state ``at`` an instant as a file in ``place``. Raises StorageError where nothing may be written there."""
+@contextmanager
+def hold_copy_directory(place: Staging) -> Iterator[Path]:
+    """The directory of a copy, while no other process makes one there. Raises StorageError where nothing may be written
+    there."""
     directory = require_local(place.open())
     try:
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     except OSError as problem:
-        raise StorageError(
-            "SOW-ENG-044", f"cannot create a copy: {problem.strerror}", place=str(directory)
-        ) from problem
+        words = f"cannot create a copy of the state: {problem.strerror}"
+        raise StorageError("SOW-ENG-044", words, place=str(directory)) from problem
     try:
         # One of many tasks makes it; without locks on a file system, each of those that came first.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return pin_state(origin, at, directory / "state.sow")
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield directory
     finally:
         os.close(lock)
+
+
+def make_copy(origin: Origin, at: int | None, place: Staging) -> Origin:
+    """The state ``at`` an instant as a file in ``place``. Raises as :func:`hold_copy_directory`."""
+    with hold_copy_directory(place) as directory:
+        return pin_state(origin, at, directory / "state.sow")
 
 
 def open_former_source(origin: Origin, planned: PlannedState, place: Staging | None, moved: LockedError) -> Source:

@@ -6,7 +6,7 @@ closed there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from sowctl.identity.keyspace import KeyBounds, compute_part_bounds
 from sowctl.spark.catalog import is_mark_column
 from sowctl.spark.errors import carry_errors
 from sowctl.spark.origin import Origin, build_filter
+from sowctl.spark.reading.instants import InstantsRange, plan_instants, read_spans
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.malformed_messages import JudgedBatch, MalformedRule, MessageJudge
 from sowctl.spark.reading.missing_files import translate_missing
@@ -40,6 +41,8 @@ from sowctl.spark.reading.positions import (
 )
 from sowctl.spark.samecode import SameCode
 from sowctl.spark.schema import (
+    INSTANT_COLUMN,
+    INSTANTS_COLUMNS,
     MORE_SAMPLES_HINT,
     PAYLOAD_COLUMN,
     STORE_COLUMNS,
@@ -66,12 +69,15 @@ if TYPE_CHECKING:
     from sowctl.spark.writing.staging import Staging
 
 BATCH_RECORDS = 4096
+MAX_REPEATED_ROWS = 16_384
+"""Rows of a batch that repeats records for instants."""
 
 
 class StoreQuery(DescribedStruct, frozen=True):
     """Query for records: the state ``at`` an instant (None: now), the filter's text, the number of partitions.
 
-    ``pinned``: tasks read a copy of the state, which is made where the query is planned.
+    ``pinned``: tasks read a copy of the state, which is made where the query is planned. ``instants``: several, which
+    ascend, instead of ``at``.
     """
 
     origin: Origin
@@ -80,6 +86,13 @@ class StoreQuery(DescribedStruct, frozen=True):
     partitions: int | None = None
     malformed: MalformedRule = MalformedRule()
     pinned: bool = False
+    instants: tuple[int, ...] = ()
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The columns that there are."""
+        known = INSTANTS_COLUMNS if self.instants else STORE_COLUMNS
+        return add_corrupt_column(known, self.malformed.column)
 
 
 class KeyRange(InputPartition):
@@ -96,7 +109,7 @@ class StoreReader(SameCode, DataSourceReader):
     def __init__(self, query: StoreQuery, schema: StructType) -> None:
         self.query = query
         with carry_errors():
-            self._schema = build_arrow_schema(schema, add_corrupt_column(STORE_COLUMNS, query.malformed.column))
+            self._schema = build_arrow_schema(schema, query.columns)
             # What does not go together is said here and not by every task.
             MessageJudge(query.malformed, self._schema)
 
@@ -106,6 +119,10 @@ class StoreReader(SameCode, DataSourceReader):
             if self.query.filter is not None:
                 # A faulty filter is reported once here and not by every task.
                 build_filter(self.query.origin, self.query.filter)
+            if self.query.instants:
+                found = plan_instants(self.query.origin, self.query.instants, self.query.partitions)
+                edges = () if found is None else compute_part_bounds(found.count)
+                return [InstantsRange(one, found) for one in edges if found is not None]
             # The plan fixes one state for all tasks: each opens the store by itself, at another moment.
             plan = plan_store(self.query.origin, self.query.at, self.query.partitions, pinned=self.query.pinned)
             if plan is None:
@@ -121,12 +138,15 @@ class StoreReader(SameCode, DataSourceReader):
                     opened = _open_partition(plan)
                 with closing(opened) as source:
                     yield from self._batches(source, partition)
+        elif isinstance(partition, InstantsRange):
+            with carry_errors(), translate_missing():
+                yield from self._instants_batches(partition)
 
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
         arrays.keep_memory()
         matcher = build_matcher(self.query, source)
         judging = MessageJudge(self.query.malformed, self._schema)
-        made = _Batches(self._schema, matcher, source, judging)
+        made = _Batches(self._schema, matcher, source.topic, judging)
         for keys, values in read_range(source, partition.plan.origin, BATCH_RECORDS, *partition.bounds):
             places = matcher.find_matches(keys, values)
             if len(places) < len(keys):
@@ -136,19 +156,40 @@ class StoreReader(SameCode, DataSourceReader):
                 yield made.build_batch(keys, values)
         judging.close()
 
+    def _instants_batches(self, partition: InstantsRange) -> Iterator[pyarrow.RecordBatch]:
+        """Each version is matched and decoded once, and its row repeated for the instants that it was current at."""
+        arrays.keep_memory()
+        topic = partition.plan.origin.topic
+        assert topic is not None
+        matcher = build_topic_matcher(self.query, topic.name, topic.message_type, topic.key_mode)
+        judging = MessageJudge(self.query.malformed, self._schema)
+        made = _Batches(self._schema, matcher, topic.name, judging, partition.plan.instants)
+        spans = read_spans(partition)
+        while some := list(islice(spans, BATCH_RECORDS)):
+            places = matcher.find_matches([one[0] for one in some], [one[1] for one in some])
+            if places:
+                yield from made.build_instant_batches([some[place] for place in places])
+        judging.close()
+
 
 def build_matcher(query: StoreQuery, source: Source) -> Matcher:
     """The engine's own evaluator of the filter over one source. Raises what compiling a filter raises."""
-    instance = query.origin.build_instance()
     topic = query.origin.topic
-    kind = instance.find_message_type(source.message_type)
+    mode = topic.key_mode if topic is not None else source.definition.key_mode
+    return build_topic_matcher(query, source.topic, source.message_type, mode)
+
+
+def build_topic_matcher(query: StoreQuery, topic: str, message_type: str, key_mode: str) -> Matcher:
+    """As :func:`build_matcher`, over the records of a topic."""
+    instance = query.origin.build_instance()
     # Key fields were taken out of every message when it was published, so all of them can be read; messages with keys
     # of their publishers were stored unseen.
-    seen = (topic.key_mode if topic is not None else source.definition.key_mode) == "fields"
+    seen = key_mode == "fields"
     wanted = query.filter is not None and bool(query.filter.strip())
     environment = build_environment(instance) if wanted else None
     functions = load_functions(instance) if wanted else None
-    return Matcher(query.filter, kind, source.topic, environment, seen=seen, functions=functions)
+    kind = instance.find_message_type(message_type)
+    return Matcher(query.filter, kind, topic, environment, seen=seen, functions=functions)
 
 
 _TEXTS = {
@@ -162,14 +203,22 @@ _TEXTS = {
 class _Batches:
     """Makes record batches of stored values."""
 
-    def __init__(self, schema: pyarrow.Schema, matcher: Matcher, source: Source, judging: MessageJudge) -> None:
+    def __init__(
+        self,
+        schema: pyarrow.Schema,
+        matcher: Matcher,
+        topic: str,
+        judging: MessageJudge,
+        instants: Sequence[int] = (),
+    ) -> None:
         import pyarrow.types as t
 
         self._judging = judging
 
         self._schema = schema
         self._kind = matcher.type
-        self._topic = source.topic
+        self._topic = topic
+        self._instants = instants
         self._decoder: StructDecoder | None = None
         if not judging.needed and PAYLOAD_COLUMN in schema.names and t.is_struct(schema.field(PAYLOAD_COLUMN).type):
             from sowctl.arrow.struct_decoder import StructDecoder
@@ -178,6 +227,13 @@ class _Batches:
 
     def build_batch(self, keys: list[bytes], values: list[bytes]) -> pyarrow.RecordBatch:
         """The batch of these records."""
+        import pyarrow as pa
+
+        batch, kept = self._build_all(keys, values)
+        return batch if kept is None else batch.filter(pa.array(kept))
+
+    def _build_all(self, keys: list[bytes], values: list[bytes]) -> tuple[pyarrow.RecordBatch, arrays.Numbers | None]:
+        """The batch of these records, and which of them are kept; None for all."""
         import numpy as np
         import pyarrow as pa
 
@@ -201,13 +257,38 @@ class _Batches:
                 columns.append(arrays.build_expirations(heads["expiration"]))
             elif name == "_topic":
                 columns.append(arrays.build_constant(self._topic, len(keys)))
+            elif name == INSTANT_COLUMN:
+                # Of a version, not of a row: each has the instants put in where its rows are made.
+                columns.append(arrays.build_timestamps(np.zeros(len(keys), "u8")))
             elif is_mark_column(name):
                 columns.append(pa.nulls(len(keys), pa.string()))
             else:
                 flag, part = _TEXTS[name]
                 columns.append(arrays.build_texts(_parts(keys, values, heads["flags"] & flag, part), len(keys)))
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
-        return batch if judged is None or judged.kept is None else batch.filter(pa.array(judged.kept))
+        return batch, None if judged is None else judged.kept
+
+    def build_instant_batches(self, spans: Sequence[tuple[bytes, bytes, int, int]]) -> Iterator[pyarrow.RecordBatch]:
+        """Batches of keys, values and ranges of instants: a row for each of these."""
+        import numpy as np
+        import pyarrow as pa
+
+        batch, kept = self._build_all([one[0] for one in spans], [one[1] for one in spans])
+        starts = np.array([one[2] for one in spans])
+        counts = np.array([one[3] for one in spans]) - starts
+        if kept is not None:
+            counts[~kept] = 0
+        rows = np.repeat(np.arange(len(spans)), counts)
+        # The first row of a span has its first instant, the next one the instant behind it.
+        instants = np.arange(len(rows)) + np.repeat(starts - counts.cumsum() + counts, counts)
+        times = np.array(self._instants)[instants]
+        for start in range(0, len(rows), MAX_REPEATED_ROWS):
+            part = slice(start, start + MAX_REPEATED_ROWS)
+            made = batch.take(pa.array(rows[part]))
+            if INSTANT_COLUMN in self._schema.names:
+                place = self._schema.get_field_index(INSTANT_COLUMN)
+                made = made.set_column(place, self._schema.field(place), arrays.build_timestamps(times[part]))
+            yield made
 
     def _messages(self, keys: list[bytes], messages: list[bytes]) -> pyarrow.Array:
         import pyarrow as pa
