@@ -36,11 +36,11 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def found(path: Path, size: int) -> list[object]:
-    """Messages with their places, blank lines, what is refused."""
+    """Messages with their offsets and lines, blank lines, what is refused."""
     parts = [part for split in split_files([str(path)], size) for part in read_lines(split)]
-    messages = [row for part in parts for row in zip(part[0], part[1], strict=True)]
-    refused = [(one.offset, one.code) for part in parts for one in part[3]]
-    return [messages, sum(part[2] for part in parts), refused]
+    messages = [row for part in parts for row in zip(part.payloads, part.offsets, part.lines, strict=True)]
+    refused = [(one.line, one.offset, one.code) for part in parts for one in part.refused]
+    return [messages, sum(part.blank for part in parts), refused]
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
