@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
-from sowctl.messages.base import find_exact_view, is_own_view, select_all
+from sowctl.messages.base import find_exact_view, is_own_view, replaces_bytes, select_all
 from sowctl.store.codec import (
     CORRELATION_FLAG,
     CRC_SIZE,
@@ -172,6 +172,11 @@ class RecordBatch:
     def is_own_view(self) -> bool:
         """True if payloads are their own JSON views."""
         return is_own_view(self._kind)
+
+    @property
+    def replaces_bytes(self) -> bool:
+        """True if views may have U+FFFD in the place of bytes that are not UTF-8."""
+        return replaces_bytes(self._kind)
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:

@@ -302,6 +302,7 @@ class SearchReport(Struct):
 class ExportReport(Struct):
     """A file that an export wrote: records in it, its size, and notes on values that the format holds otherwise.
 
+    ``warnings`` are about bytes that are not UTF-8, which no column has.
     Of changes, ``next_txid`` and ``next_bookmark`` are the position behind them, at which the next export continues.
     """
 
@@ -311,6 +312,7 @@ class ExportReport(Struct):
     notes: tuple[str, ...] = ()
     next_txid: int | None = None
     next_bookmark: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 class ReindexReport(Struct):

@@ -292,6 +292,14 @@ def is_own_view(kind: MessageType) -> bool:
     return kind.json_text and getattr(kind, "first_wins", True)
 
 
+def replaces_bytes(kind: MessageType) -> bool:
+    """Return True if views may have U+FFFD in the place of bytes that are not UTF-8.
+
+    If so, payloads hold a U+FFFD of their own as its three bytes.
+    """
+    return getattr(kind, "replaces_bytes", False)
+
+
 def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:
     """The payloads of more than ``max_message`` bytes."""
     return [

@@ -16,6 +16,7 @@ from sowctl.errors import UsageError
 from sowctl.output.formats import Renderer, RenderResult
 from sowctl.output.options import Column, OutputOptions
 from sowctl.output.records import CHANGE_NAMES, Batch, is_own_view
+from sowctl.output.replaced_bytes import ReplacementWatch
 from sowctl.values.paths import Path, Step
 
 
@@ -92,6 +93,7 @@ def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None)
 
 
 _ENVELOPE_FORMATS = frozenset({"ndjson", "json"})
+_WHOLE_MESSAGE_FORMATS = _ENVELOPE_FORMATS | {"msgpack"}
 
 
 class FileFormat(Struct, frozen=True):
@@ -185,14 +187,19 @@ class Export:
 
     def write(self, result: RepeatableRecords, out: BinaryIO) -> RenderResult:
         """Write all records."""
-        batches: Iterable[Batch] = result
+        # With metadata, these formats hold the messages themselves.
+        is_exact = self._options.meta and self._ending.format in _WHOLE_MESSAGE_FORMATS
+        watch = None if is_exact else ReplacementWatch(result)
+        records: RepeatableRecords = result if watch is None else watch
+        batches: Iterable[Batch] = records
         options = self._options
         if self._ending.module == "delimited":
             # The heading comes first, so all members are looked for before.
-            options = replace(options, columns=_collect_columns(result, options))
-            batches = result.iterate_again()
+            options = replace(options, columns=_collect_columns(records, options))
+            batches = records.iterate_again()
         with open_compressed(out, self.packing) as stream:
-            return self._make_renderer(options).write(batches, stream)
+            written = self._make_renderer(options).write(batches, stream)
+        return written if watch is None else replace(written, warnings=watch.format_warnings())
 
     def _make_renderer(self, options: OutputOptions) -> Renderer:
         return self._format.make_renderer(options, self._table)

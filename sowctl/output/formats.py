@@ -14,10 +14,11 @@ from sowctl.output.records import Batch
 
 
 class RenderResult(Struct, frozen=True):
-    """The number of records written, and notes for the user."""
+    """The number of records written, and notes for the user; ``warnings``: values that are not what they were."""
 
     records: int
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Renderer(Protocol):

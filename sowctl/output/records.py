@@ -104,6 +104,14 @@ def is_own_view(batch: Batch) -> bool:
     return getattr(batch, "is_own_view", False)
 
 
+def replaces_bytes(batch: Batch) -> bool:
+    """Return True if views of payloads may have U+FFFD in the place of bytes that are not UTF-8.
+
+    Optional, and asked for in this one place.
+    """
+    return getattr(batch, "replaces_bytes", False)
+
+
 class OutputRecord(Struct, frozen=True):
     """A :class:`ShownRecord` as a plain class."""
 

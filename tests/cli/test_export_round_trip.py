@@ -239,3 +239,45 @@ def test_repeated_fields_come_back(
     expected = exchange.list_fields("t")
     found = exchange.read_back(exchange.write(format), format, choose_types(get_type(kind), format, expected))
     assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["nvfix", "fix"])
+def test_bytes_that_are_no_text_are_told_of(cli: Cli, kind: str, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == kind))
+    tag = "1" if kind == "fix" else "a"
+    exchange = Exchange(cli, get_type(kind))
+    exchange.publish([f"{tag}=".encode() + value + b"\x01" for value in (b"\xff", b"\xfe", "\ufffd".encode(), b"x")])
+    exchange.run("export", "t", "meta.ndjson", "--meta")
+    exchange.run("publish", "u", "--framing", "envelope", "meta.ndjson")
+    exchange.run("diff", "t", "u")
+    for ending in FORMATS:
+        if ending == "query":
+            continue
+        done = cli("export", "t", f"t.{ending}")
+        assert done.status == 3 and "[SOW-OUT-014]" in done.err and "in 2 records, the first" in done.err, ending
+        assert len(exchange.read_back(f"t.{ending}", ending)) < 4, "no warning is needed"
+    for ending in ("json", "msgpack"):
+        exchange.run("export", "t", f"meta.{ending}", "--meta")
+    done = cli("export", "t", "dir/", "--format", "csv")
+    assert done.status == 3 and "[SOW-OUT-014]" in done.err
+    exchange.run("delete", "t", "--filter", f"/{tag} != 'x'", "--yes")
+    exchange.run("export", "t", "exact.csv")
+
+
+@pytest.mark.parametrize("kind", ["bson", "msgpack", "bflat"])
+def test_bytes_of_binary_types_are_base64_in_all_formats(cli: Cli, kind: str, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == kind))
+    exchange = Exchange(cli, get_type(kind))
+    builders: dict[str, Callable[[bytes], bytes]] = {
+        "bson": lambda value: bson.encode({"a": value}),
+        "msgpack": lambda value: msgpack.packb({"a": value}),
+        "bflat": lambda value: b"\x11a\x01" + value,
+    }
+    exchange.publish([builders[kind](value) for value in (b"\xff", b"\xfe")])
+    expected = [{"a": "/g=="}, {"a": "/w=="}]
+    assert exchange.list_fields("t") == expected
+    for ending in FORMATS:
+        name = exchange.write(ending)
+        if kind == "msgpack" and ending == "msgpack":
+            continue
+        assert exchange.read_back(name, ending) == expected, ending

@@ -15,7 +15,7 @@ from sowctl.cli.parsing.place_options import PlaceOptions
 from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.engine.options import QueryOptions, SubscribeOptions
 from sowctl.engine.reports import ExportReport
-from sowctl.errors import UsageError
+from sowctl.errors import InputError, UsageError
 from sowctl.output.display import escape_line
 
 EXAMPLES = (
@@ -190,7 +190,8 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
             open_whole_file(path, force=arguments.overwrite, seam=invocation.seam) as stream,
         ):
             written = writer.write(result, stream)
-    report = ExportReport(arguments.file, written.records, path.stat().st_size, written.notes)
+    size = path.stat().st_size
+    report = ExportReport(arguments.file, written.records, size, written.notes, warnings=written.warnings)
     return _print_reports(invocation, arguments, labels, [report], time.monotonic() - started)
 
 
@@ -199,10 +200,14 @@ def _print_reports(
 ) -> int:
     """Print what was written: a line for each file, and of several a total."""
     from sowctl.cli.io.report_output import show_words
+    from sowctl.output.replaced_bytes import REPLACED_CODE, REPLACED_HINT
     from sowctl.values.display import format_bytes, format_count, format_duration
 
     for note in dict.fromkeys(note for report in reports for note in report.notes):
         invocation.note(note)
+    warnings = [warning for report in reports for warning in report.warnings]
+    for warning in warnings:
+        invocation.warn(warning, code=REPLACED_CODE, hint=REPLACED_HINT)
     records, size = sum(one.records for one in reports), sum(one.file_bytes for one in reports)
     lines = [
         f"{escape_line(one.path)}: {format_count(one.records, 'record')}, {format_bytes(one.file_bytes)}"
@@ -213,7 +218,7 @@ def _print_reports(
         lines.append(f"{format_count(len(reports), 'file')}: {total}")
     row = {"file": arguments.file, "topics": labels, "records": records, "bytes": size, "seconds": round(seconds, 6)}
     show_words(invocation, "\n".join(lines) + f" in {format_duration(seconds)}", row, arguments.summary)
-    return 0
+    return InputError.exit_status if warnings else 0
 
 
 def _check_position_options(arguments: ExportArguments) -> None:

@@ -26,7 +26,11 @@ EXIT_STATUSES: tuple[tuple[int, str], ...] = (
     (0, "Done."),
     (1, "The condition is false: findings, differences, no such key."),
     (2, "Wrong usage: an unknown option, a value out of range, an invalid filter."),
-    (3, "Done, but some input messages were rejected, or some entries were not restored."),
+    (
+        3,
+        "Done, but some input messages were rejected, some entries were not restored, or some exported values are not"
+        " exact.",
+    ),
     (4, "The configuration is invalid or unsuitable."),
     (5, "Stored data is damaged."),
     (6, "The operating system reported an error: full disk, permission, input/output error."),

@@ -94,7 +94,7 @@ def _stage_records(
     writer = Export(str(path), name, meta=writing.meta)
     with closing(start_query(instance, [target], options)) as result, files.open(path) as stream:
         written = writer.write(result, stream)
-    return ExportReport(str(path), written.records, 0, written.notes)
+    return ExportReport(str(path), written.records, 0, written.notes, warnings=written.warnings)
 
 
 def is_database(path: Path) -> bool:
@@ -263,6 +263,7 @@ def _stage_database(
         # Asked now, and again when they are added: the queries may take long.
         database.refuse_tables(path, names)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     records = 0
     form = "parquet" if by_duckdb else "sqlite"
     # All names are checked before the first topic is read.
@@ -275,6 +276,7 @@ def _stage_database(
                 written = writer.write(result, stream)
             records += written.records
             notes += written.notes
+            warnings += written.warnings
             parts.append((name, part))
         made = directory / f"whole{path.suffix}"
         database.build_database(made, parts)
@@ -283,7 +285,7 @@ def _stage_database(
         else:
             with made.open("rb") as whole, files.open(path) as stream:
                 copyfileobj(whole, stream, 1 << 20)
-    return ExportReport(str(path), records, 0, notes)
+    return ExportReport(str(path), records, 0, notes, warnings=warnings)
 
 
 def _load_duckdb_file() -> Any:

@@ -27,7 +27,7 @@ from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.topics.positions import has_log, open_log
 from sowctl.errors import UsageError
 from sowctl.identity.bookmarks import Bookmark, build_bookmark
-from sowctl.messages.base import find_exact_view, select_all
+from sowctl.messages.base import find_exact_view, replaces_bytes, select_all
 from sowctl.structs import DescribedStruct
 
 if TYPE_CHECKING:
@@ -149,6 +149,11 @@ class ChangeBatch(DescribedStruct, frozen=True):
     def repeatable(self) -> bool:
         """True if a field with one value may be a list of one (:attr:`MessageType.repeatable`)."""
         return self.kind.repeatable
+
+    @property
+    def replaces_bytes(self) -> bool:
+        """True if views may have U+FFFD in the place of bytes that are not UTF-8."""
+        return replaces_bytes(self.kind)
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:

@@ -22,6 +22,7 @@ from sowctl.messages.base import (
     Tree,
     build_input_error,
     read_each,
+    replaces_bytes,
     require_size,
 )
 from sowctl.messages.definition import TypeDefinition
@@ -52,6 +53,7 @@ class CompositeType(ABC):
             raise ConfigError(BAD_DEFINITION, words, place=definition.place or None, hint=hint)
         self.parts = tuple(parts)
         self.typed = all(part.typed for part in parts)
+        self.replaces_bytes = any(map(replaces_bytes, parts))
 
     @abstractmethod
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:

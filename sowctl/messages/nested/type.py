@@ -41,7 +41,7 @@ class TreeType(ABC):
     kind: str
     filterable = selectable = mergeable = constructible = True
     line_framed = json_text = rooted = False
-    typed = nested = True
+    typed = nested = replaces_bytes = True
     repeatable = False
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:

@@ -1,8 +1,8 @@
 """Decoded messages as one line of JSON, for output (``sowctl-messages(7)``, JSON VIEW).
 
-Bytes that are not UTF-8 become U+FFFD, NaN and infinities ``null``, other kinds what they are as slot values. In an
-exact view, which is for formats with such numbers, they are the words NaN, Infinity and -Infinity, and bytes that are
-not UTF-8 have their Base64 form. Imported where a message is shown, since :mod:`json` is not free.
+Bytes that are not UTF-8 have their Base64 form, NaN and infinities are ``null``, other kinds what they are as slot
+values. In an exact view, which is for formats with such numbers, they are the words NaN, Infinity and -Infinity.
+Imported where a message is shown, since :mod:`json` is not free.
 """
 
 from __future__ import annotations
@@ -30,18 +30,10 @@ def format_json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
 
 
 def format_exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
-    """As :func:`format_json_line`, with words for numbers that JSON does not have, and Base64 for bytes that are no
-    text.
-    """
+    """As :func:`format_json_line`, with words for numbers that JSON does not have."""
 
     def default(item: object) -> object:
-        value = convert(item)
-        if isinstance(value, bytes):
-            try:
-                return value.decode()
-            except UnicodeDecodeError:
-                return b64encode(value).decode()
-        return convert_for_json(value)
+        return convert_for_json(convert(item))
 
     try:
         return _dump_tree(tree, default, allow_nan=True)
@@ -52,8 +44,17 @@ def format_exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
 def convert_for_json(value: Scalar) -> object:
     """A slot value as JSON shows it."""
     if isinstance(value, bytes):
-        return value.decode(errors="replace")
+        return format_bytes(value)
     return value.value if isinstance(value, Number) else value
+
+
+def format_bytes(value: bytes) -> str:
+    """The text of bytes that are UTF-8, the Base64 form of others."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        # Not U+FFFD: two identifiers of bytes would become one in what is exported.
+        return b64encode(value).decode()
 
 
 def format_base64_line(payload: bytes) -> bytes:

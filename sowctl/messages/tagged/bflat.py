@@ -45,7 +45,7 @@ class BflatType:
     kind = "bflat"
     filterable = selectable = mergeable = constructible = True
     line_framed = json_text = rooted = nested = False
-    typed = repeatable = True
+    typed = repeatable = replaces_bytes = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = "bflat" if definition is None else definition.name
@@ -114,8 +114,10 @@ class BflatType:
         return _join_fields(made)
 
     def view(self, payload: bytes) -> bytes:
-        """One JSON object, arrays for several values; a string with Base64 where the bytes cannot be read."""
+        """One JSON object, arrays for several values; Base64 for bytes that are no text, and for a whole message that
+        cannot be read."""
         from sowctl.messages.json.text import format_json, quote_string
+        from sowctl.messages.nested.view import format_bytes
 
         try:
             fields = scan_fields(payload)
@@ -131,7 +133,7 @@ class BflatType:
             values.setdefault(field.tag, []).extend(field.values)
         members = []
         for tag, items in values.items():
-            texts = [format_json(item) for item in items]
+            texts = [format_json(format_bytes(item) if isinstance(item, bytes) else item) for item in items]
             single = len(texts) == 1 and tag not in listed
             text = texts[0] if single else b"[" + b",".join(texts) + b"]"
             members.append(quote_string(tag.decode("utf-8", "replace")) + b":" + text)

@@ -51,7 +51,7 @@ class TagValueType:
     filterable = selectable = mergeable = constructible = True
     line_framed = True
     json_text = rooted = typed = nested = False
-    repeatable = True
+    repeatable = replaces_bytes = True
 
     def __init__(self, max_message: int = MAX_MESSAGE_BYTES, *, definition: TypeDefinition | None = None) -> None:
         self.name = self.kind if definition is None else definition.name

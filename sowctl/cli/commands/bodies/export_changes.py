@@ -12,9 +12,10 @@ from sowctl.engine.topics.patterns import has_records
 from sowctl.engine.topics.targets import resolve_targets
 from sowctl.engine.verbs.changes import NO_FEED_CODE, start_changes
 from sowctl.engine.verbs.query import report_unknown_fields
-from sowctl.errors import UsageError
+from sowctl.errors import InputError, UsageError
 from sowctl.output.display import escape_line
 from sowctl.output.exports import Export
+from sowctl.output.replaced_bytes import REPLACED_CODE, REPLACED_HINT
 from sowctl.output_file import open_whole_file
 from sowctl.values.display import format_bytes, format_count, format_duration
 
@@ -70,6 +71,8 @@ def export_changes(
         invocation.note("the position is not stored: add --commit, so that the next run continues here")
     for note in written.notes:
         invocation.note(note)
+    for warning in written.warnings:
+        invocation.warn(warning, code=REPLACED_CODE, hint=REPLACED_HINT)
     seconds, size = time.monotonic() - started, path.stat().st_size
     counts = {name: result.counts.get(name, 0) for name in ("insert", "update_postimage", "delete")}
     told = f"{counts['insert']:,} inserted, {counts['update_postimage']:,} updated, {counts['delete']:,} deleted"
@@ -79,4 +82,4 @@ def export_changes(
     row |= {"next_txid": result.txid, "next_bookmark": result.bookmark, "seconds": round(seconds, 6)}
     words += f" in {format_duration(seconds)}; next: --since {result.txid}"
     show_words(invocation, words, row, summary)
-    return 0
+    return InputError.exit_status if written.warnings else 0

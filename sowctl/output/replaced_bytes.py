@@ -1,0 +1,109 @@
+"""Bytes that are not UTF-8 in records that are exported: fix and nvfix have text only, so that U+FFFD replaces them.
+
+The views of records are compared with their messages where an export makes them, so nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from sowctl.output.records import Batch, View, find_exact_view, replaces_bytes
+from sowctl.values.display import format_count
+
+REPLACED_CODE = "SOW-OUT-014"
+REPLACED_HINT = "add --meta to an export as .ndjson, .json or .msgpack: it keeps the bytes of every message"
+_REPLACEMENT_CHARACTER = "\ufffd".encode()
+
+
+class ReplacementWatch:
+    """The batches of a result, as they are read for the first time; afterwards, how many records had bytes replaced."""
+
+    def __init__(self, result: Any) -> None:
+        self._result = result
+        self._count = 0
+        self._first: str | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch in self._result:
+            if not replaces_bytes(batch):
+                yield batch
+                continue
+            watched = _WatchedBatch(batch)
+            yield watched
+            if watched.replaced:
+                self._count_records(batch, watched.replaced)
+
+    def iterate_again(self) -> Iterator[Batch]:
+        """All of them once more, without counting."""
+        again: Iterator[Batch] = self._result.iterate_again()
+        return again
+
+    def format_warnings(self) -> tuple[str, ...]:
+        """Format the warning about records in which bytes were replaced."""
+        if self._first is None:
+            return ()
+        words = f"U+FFFD replaces bytes that are not UTF-8 in {format_count(self._count, 'record')}"
+        return (f"{words}, the first with {self._first}",)
+
+    def _count_records(self, batch: Batch, replaced: Iterable[bytes]) -> None:
+        for record in batch.records:
+            if record.payload in replaced:
+                self._count += 1
+                if self._first is None:
+                    self._first = f"SOW key {record.sow_key} in {batch.topic}"
+
+
+class _WatchedBatch:
+    """A batch whose views note the payloads of which they show some bytes as U+FFFD."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self.replaced: set[bytes] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        # What a batch may have, and what it has not, is asked for by name.
+        return getattr(self._batch, name)
+
+    @property
+    def topic(self) -> str:
+        return self._batch.topic
+
+    @property
+    def message_type(self) -> str:
+        return self._batch.message_type
+
+    @property
+    def records(self) -> Any:
+        return self._batch.records
+
+    @property
+    def payloads(self) -> Any:
+        return self._batch.payloads
+
+    @property
+    def shown(self) -> Any:
+        return self._batch.shown
+
+    @property
+    def view(self) -> View:
+        return partial(self._watch, self._batch.view)
+
+    @property
+    def members_view(self) -> View:
+        return partial(self._watch, self._batch.members_view)
+
+    @property
+    def exact_view(self) -> View | None:
+        view = find_exact_view(self._batch)
+        return None if view is None else partial(self._watch, view)
+
+    def _watch(self, view: View, payload: bytes) -> bytes:
+        line = view(payload)
+        # A message may hold the character itself.
+        if _REPLACEMENT_CHARACTER in line and line.count(_REPLACEMENT_CHARACTER) > payload.count(
+            _REPLACEMENT_CHARACTER
+        ):
+            self.replaced.add(payload)
+        return line
