@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from sowctl.arrow.jsoncolumns import format_non_finite
 from sowctl.errors import SowError, UsageError
 from sowctl.messages.native_values import (
@@ -55,8 +57,7 @@ class MessageEncoder:
         self._above: tuple[str, ...] = ()
         if kind.rooted and (around := find_wrapping_root(names, root)) is not None:
             self._above = (around,)
-        form = choose_form(kind)
-        self.form = Form(form.binary, form.decimal, format_non_finite)
+        self.form = replace(choose_form(kind), odd=format_non_finite)
 
     def encode(self, members: dict[str, Any]) -> bytes:
         """Return one message. Raises what :meth:`MessageType.build_message` raises, UsageError ``SOW-SPK-030``; the

@@ -21,7 +21,7 @@ from sowctl.errors import InputError, SowError
 from sowctl.messages.base import UNWRITABLE_CODE, ListRefused
 from sowctl.messages.nested.type import TreeType
 from sowctl.values.fields import Number
-from sowctl.values.scalars import to_plain_scalar
+from sowctl.values.scalars import I64_MIN, U64_MAX, to_plain_scalar
 from sowctl.values.times import format_time, to_micros
 
 if TYPE_CHECKING:
@@ -36,20 +36,29 @@ def _null_cell(value: Any) -> None:
 
 
 class Form(Struct, frozen=True):
-    """The forms of a format: of bytes and of decimals; ``odd`` is what NaN and infinities are."""
+    """The forms of a format: of bytes and of decimals; ``odd`` is what NaN and infinities are.
+
+    ``number`` is that of the text of a number with a fraction or an exponent; None, also as its result, for that of the
+    decimal.
+    """
 
     binary: Cell
     decimal: Cell
     odd: Cell = _null_cell
+    number: Callable[[str], Any] | None = None
 
 
 def choose_form(kind: MessageType) -> Form:
     """JSON has numbers of any length and no bytes; the tree formats have bytes of their own; the others have texts."""
     if kind.json_text:
         return JSON_FORM
+    if kind.kind == "composite-local":
+        # Each part makes its own number of the text.
+        return Form(_encode_base64, _keep_digits, number=_keep_spelling)
+    number = _parse_double if kind.typed else None
     if isinstance(kind, TreeType):
-        return Form(lambda value: value, lambda value: to_plain_scalar(_parse_number(value)))
-    return Form(_encode_base64, _parse_number)
+        return Form(lambda value: value, lambda value: to_plain_scalar(_parse_number(value)), number=number)
+    return Form(_encode_base64, _parse_number, number=number)
 
 
 def build_message(fields: Mapping[str, Any], kind: MessageType) -> bytes:
@@ -192,6 +201,23 @@ def _parse_number(value: Decimal) -> Number | str:
     if value == value.to_integral_value() and abs(value) < 1 << 63:
         return Number(int(value), text.encode())
     return Number(float(value), text.encode()) if Decimal(repr(float(value))) == value else text
+
+
+def _parse_double(text: str) -> float | None:
+    """The double that a text spells, 1.0 and -0.0 too, if it is exactly this number."""
+    nearest = float(text)
+    return nearest if isfinite(nearest) and Decimal(repr(nearest)) == Decimal(text) else None
+
+
+def _keep_spelling(text: str) -> Number:
+    """A number with its text."""
+    return Number(float(text), text.encode())
+
+
+def _keep_digits(value: Decimal) -> Number:
+    """A number with its digits; an integer of 64 bits, or the nearest double."""
+    is_integer = value == value.to_integral_value() and I64_MIN <= value <= U64_MAX
+    return Number(int(value) if is_integer else float(value), f"{value:f}".encode())
 
 
 JSON_FORM = Form(_encode_base64, _json_number)

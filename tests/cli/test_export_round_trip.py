@@ -8,6 +8,7 @@ nvfix and xml by their texts; 1 and 1.0 are equal, as a column of doubles has bo
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -281,3 +282,35 @@ def test_bytes_of_binary_types_are_base64_in_all_formats(cli: Cli, kind: str, tm
         if kind == "msgpack" and ending == "msgpack":
             continue
         assert exchange.read_back(name, ending) == expected, ending
+
+
+SPELLED = ("1.0", "-0.0", "0.0", "1e2", "2.5", "7", "18446744073709551615", "0.1000000000000000000001", "1e400")
+
+
+@pytest.mark.parametrize("format", ["ndjson", "json", "csv", "query"])
+def test_numbers_of_json_parts_keep_their_text(cli: Cli, format: str, tmp_path: Path) -> None:
+    sample = next(one for one in SAMPLES if one.type().kind == "composite-local")
+    write_config(tmp_path, sample)
+    exchange = Exchange(cli, sample.type())
+    part = b'{"a":1,"n":[%b],"y":18446744073709551616}' % ",".join(SPELLED).encode()
+    exchange.publish([framed(part) + framed(b"\x00")])
+    exchange.read_back(exchange.write(format), format)
+    exchange.run("diff", "t", "u")
+    assert part.decode() in exchange.run("query", "u")
+
+
+@pytest.mark.parametrize("format", ["ndjson", "json", "query"])
+@pytest.mark.parametrize("kind", ["bson", "msgpack", "bflat"])
+def test_doubles_come_back_as_doubles(cli: Cli, kind: str, format: str, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == kind))
+    exchange = Exchange(cli, get_type(kind))
+    values = [1.0, -0.0, 2.5, 1e300, 7, 0]
+    builders: dict[str, Callable[[], bytes]] = {
+        "bson": lambda: bson.encode({"a": 1, "n": values, "d": 1.0}),
+        "msgpack": lambda: msgpack.packb({"a": 1, "n": values, "d": 1.0}),
+        "bflat": lambda: b"\x19a\x01" + b"\x39d" + struct.pack("<d", -0.0) + b"\x39e" + struct.pack("<d", 3.0),
+    }
+    exchange.publish([builders[kind]()])
+    exchange.read_back(exchange.write(format), format)
+    exchange.run("diff", "t", "u")
+    assert exchange.run("query", "u", "--format", "raw") == exchange.run("query", "t", "--format", "raw")

@@ -77,7 +77,7 @@ def convert_structure(cell: str, form: Form, *, typed: bool) -> Any:
     if cell[:1] in ("{", "["):
         return parse_json_value(cell, form)
     kinds = ("integer", "number", "boolean") if typed else ()
-    return build_converter(next((one for one in kinds if fits_type(one, (cell,))), "text"), form.decimal)(cell)
+    return build_converter(next((one for one in kinds if fits_type(one, (cell,))), "text"), form)(cell)
 
 
 class TypeDetector:

@@ -300,7 +300,7 @@ class _BlockEncoder:
         self._cells = [
             partial(convert_structure, form=form, typed=target.kind.typed)
             if one.type == "json" and not target.kind.json_text
-            else build_converter(one.type, form.decimal)
+            else build_converter(one.type, form)
             for one in columns
         ]
         self._names = [f",{msgspec.json.encode(one.name).decode()}:" for one in columns]

@@ -403,14 +403,14 @@ def _build_cell_cutter(dialect: Dialect) -> Callable[[str], tuple[list[Cell], li
     return cut if dialect.quotes else cut_escaped
 
 
-def build_converter(kind: str, decimal: Callable[[Decimal], Any]) -> Callable[[str], Any]:
-    """Return the converter of a cell to a value of a message; it raises ValueError. ``decimal``: how a format has
+def build_converter(kind: str, form: Form) -> Callable[[str], Any]:
+    """Return the converter of a cell to a value of a message; it raises ValueError. ``form``: how a format has
     numbers.
     """
     made: dict[str, Callable[[str], Any]] = {
         "text": str,
-        "integer": lambda cell: parse_integer(cell, decimal),
-        "number": lambda cell: decimal(parse_number(cell)),
+        "integer": lambda cell: parse_integer(cell, form.decimal),
+        "number": lambda cell: convert_number(cell, form),
         "boolean": _parse_truth,
         "json": parse_json,
     }
@@ -434,6 +434,14 @@ def parse_number(cell: str) -> Decimal:
     if not found.is_finite() or abs(found.adjusted()) > MAX_EXPONENT or not cell.isascii() or "_" in cell:
         raise ValueError("is not a number that a message can have")
     return found
+
+
+def convert_number(text: str, form: Form) -> Any:
+    """A text that is a number as a value of a message. Raises ValueError."""
+    value = parse_number(text)
+    is_integer = not text.strip("-0123456789")
+    made = form.number(text) if form.number is not None and not is_integer else None
+    return form.decimal(value) if made is None else made
 
 
 def _parse_truth(cell: str) -> bool:
@@ -464,10 +472,10 @@ def parse_json_value(text: str, form: Form) -> Any:
 
 
 def convert_json_value(value: Any, form: Form) -> Any:
-    """A value of JSON as a member of a message: numbers as decimals, unless they are 64-bit integers."""
+    """A value of JSON as a member of a message: 64-bit integers, or what :func:`convert_number` makes of others."""
     if isinstance(value, jsontree.NumberText):
         is_integer = not value.strip("-0123456789")
-        return parse_integer(value, form.decimal) if is_integer else form.decimal(parse_number(value))
+        return parse_integer(value, form.decimal) if is_integer else convert_number(value, form)
     if isinstance(value, dict):
         return {name: convert_json_value(inner, form) for name, inner in value.items()}
     return [convert_json_value(inner, form) for inner in value] if isinstance(value, list) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from sowctl.errors import InputError, UsageError
@@ -254,7 +255,7 @@ def _build_part(kind: MessageType, name: str, value: Any) -> bytes:
         value = number_parts(value)
     if not isinstance(value, dict):
         raise InputError(UNWRITABLE_CODE, f"part {name} is no object, but a message of type {kind.name}")
-    return kind.build_from_tree(_convert_numbers(value) if kind.typed else value)
+    return kind.build_from_tree(value if kind.kind == CompositeLocalType.kind else _convert_numbers(value, kind.typed))
 
 
 def _decode_base64(name: str, text: str) -> bytes:
@@ -264,13 +265,21 @@ def _decode_base64(name: str, text: str) -> bytes:
         raise InputError(UNWRITABLE_CODE, f"part {name} is neither an object nor Base64") from None
 
 
-def _convert_numbers(value: Any) -> Any:
-    """A tree with numbers of Python, for formats that have numbers of their own."""
+def _convert_numbers(value: Any, typed: bool) -> Any:
+    """A tree with numbers as a part that is no JSON has them: if it is ``typed`` numbers of Python, and texts for those
+    that are none; otherwise their digits."""
     if isinstance(value, dict):
-        return {name: _convert_numbers(inner) for name, inner in value.items()}
+        return {name: _convert_numbers(inner, typed) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_convert_numbers(inner) for inner in value]
-    return value.value if isinstance(value, Number) else value
+        return [_convert_numbers(inner, typed) for inner in value]
+    if not isinstance(value, Number):
+        return value
+    exact = Decimal(value.text.decode())
+    digits = f"{exact:f}"
+    if not typed:
+        return digits
+    # Infinity, the nearest double of 1e400, is not equal to it.
+    return value.value if Decimal(repr(value.value)) == exact else digits
 
 
 def _strip_part_step(path: Path) -> bool:

@@ -170,9 +170,7 @@ def test_messages_made_by_columns_are_those_made_one_by_one(rows: list[tuple[str
     for row, message in zip(rows, found, strict=True):
         try:
             members = {
-                kind: build_converter(kind, encoder.form.decimal)(cell)
-                for kind, cell in zip(kinds, row, strict=True)
-                if cell
+                kind: build_converter(kind, encoder.form)(cell) for kind, cell in zip(kinds, row, strict=True) if cell
             }
         except ValueError:
             assert message is None
