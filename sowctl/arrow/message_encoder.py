@@ -57,11 +57,15 @@ class MessageEncoder:
         self._above: tuple[str, ...] = ()
         if kind.rooted and (around := find_wrapping_root(names, root)) is not None:
             self._above = (around,)
+        self._single_root = names[0] if kind.rooted and not self._above and len(names) == 1 else None
         self.form = replace(choose_form(kind), odd=format_non_finite)
 
     def encode(self, members: dict[str, Any]) -> bytes:
         """Return one message. Raises what :meth:`MessageType.build_message` raises, UsageError ``SOW-SPK-030``; the
         error names the member that the type cannot hold."""
+        if self._single_root is not None and not members:
+            # A column does not tell an empty root element from none, but a message has one.
+            members = {self._single_root: None}
         try:
             return encode_message(members, self._kind, self._above, _list_error)
         except UNWRITABLE_ERRORS as problem:

@@ -314,3 +314,49 @@ def test_doubles_come_back_as_doubles(cli: Cli, kind: str, format: str, tmp_path
     exchange.read_back(exchange.write(format), format)
     exchange.run("diff", "t", "u")
     assert exchange.run("query", "u", "--format", "raw") == exchange.run("query", "t", "--format", "raw")
+
+
+EMPTY_FIELDS = {
+    "nvfix": [b"a=1\x01v=\x01", b"a=2\x01=x\x01w=1\x01", b"a=3\x01=\x01"],
+    "fix": [b"1=1\x0155=\x0144=x\x01", b"1=2\x0155=\x0155=\x01"],
+    "bflat": [b"\x19a\x01\x01v", b"\x19a\x02\x19v\x03"],
+    "xml": [b'<m><a>1</a><b x="" y="1"/><c/></m>', b"<m><a>2</a><c><d/><d>1</d></c></m>"],
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY_FIELDS)
+def test_fields_without_a_value_come_back(cli: Cli, kind: str, tmp_path: Path) -> None:
+    sample = next(one for one in SAMPLES if str(one) == kind)
+    write_config(tmp_path, sample)
+    exchange = Exchange(cli, sample.type())
+    exchange.publish(EMPTY_FIELDS[kind])
+    messages = exchange.run("query", "t")
+    fields = exchange.list_fields("t")
+    for ending in ("ndjson", "json", "msgpack", "query", "parquet", "arrow", "sqlite"):
+        found = exchange.read_back(exchange.write(ending), ending)
+        # Columns do not tell a field without a value from none.
+        if ending in ("ndjson", "json", "msgpack", "query"):
+            assert sorted(exchange.run("query", "u").splitlines()) == sorted(messages.splitlines()), ending
+        elif kind != "xml":
+            assert found == fields, ending
+
+
+def test_an_empty_root_element_is_no_reason_to_refuse_a_row(cli: Cli, tmp_path: Path) -> None:
+    entries = "".join(
+        f"<Topic><Name>{name}</Name><MessageType>{kind}</MessageType><Key>{key}</Key>"
+        f"<FileName>sow/%n.sow</FileName></Topic>"
+        for name, kind, key in [("t", "two", "/0/a"), ("u", "two", "/0/a")]
+    )
+    types = "<MessageType>json</MessageType><MessageType>xml</MessageType>"
+    (tmp_path / "sowctl.xml").write_text(
+        "<AMPSConfig><Name>n</Name><MessageTypes><MessageType><Name>two</Name><Module>composite-local</Module>"
+        f"{types}</MessageType></MessageTypes><SOW>{entries}</SOW></AMPSConfig>"
+    )
+    exchange = Exchange(cli, get_type("xml"))
+    roots = (b"<r></r>", b"<r/>", b"<r><b>1</b></r>", b"")
+    exchange.publish([framed(b'{"a":%d}' % number) + framed(root) for number, root in enumerate(roots)])
+    for ending in ("ndjson", "json", "msgpack", "csv", "parquet", "arrow", "sqlite"):
+        assert len(exchange.read_back(exchange.write(ending), ending)) == 4, ending
+        assert '{"r":{"b":1}}' in exchange.run("query", "u")
+        if ending not in ("parquet", "arrow", "sqlite"):
+            assert exchange.run("query", "u").count('{"r":null}') == 2, ending

@@ -255,6 +255,9 @@ def _build_part(kind: MessageType, name: str, value: Any) -> bytes:
         value = number_parts(value)
     if not isinstance(value, dict):
         raise InputError(UNWRITABLE_CODE, f"part {name} is no object, but a message of type {kind.name}")
+    if kind.rooted and not value:
+        # Columns do not tell an empty root element from none.
+        return b""
     return kind.build_from_tree(value if kind.kind == CompositeLocalType.kind else _convert_numbers(value, kind.typed))
 
 

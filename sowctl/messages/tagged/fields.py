@@ -84,7 +84,8 @@ def select_fields(
 
 
 def collect_repeated(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Sequence[Scalar]]]:
-    """Yield the path and the values of each field of a tree: those of a list in its order, none of None.
+    """Yield the path and the values of each field of a tree: those of a list in its order; None is a field without a
+    value, and nothing in an object.
 
     Raises ListRefused for a list in a list, and for a list with objects.
     """
@@ -96,7 +97,7 @@ def collect_repeated(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[tuple[
             if any(isinstance(one, dict | list) for one in value):
                 raise ListRefused(path)
             yield path, value
-        elif value is not None:
+        elif value is not None or not above:
             yield path, (value,)
 
 

@@ -134,6 +134,13 @@ class TagValueType:
         """
         made = []
         for names, values in collect_repeated(tree):
+            if (
+                values == (None,)
+                and self.find_named_tag(names[0]) is None
+                and not self.can_write_tag(names[0].encode())
+            ):
+                # A member without a value, such as one of many that JSON of another program has, is no field.
+                continue
             tag = (self.find_named_tag(names[0]) if len(names) == 1 else None) or self._tag_of_path(names)
             made += [self._make_tag_field(tag, to_untyped_scalar(value)) for value in values]
         return self._join_fields(made, self.separator)
@@ -170,7 +177,7 @@ class TagValueType:
 
     def can_write_tag(self, tag: bytes) -> bool:
         """Return True if a field of this tag can be written."""
-        return bool(tag) and b"=" not in tag and self.separator not in tag
+        return b"=" not in tag and self.separator not in tag
 
     def _blank_large_payloads(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
         """The payloads with nothing in the place of those that are too large, and why they are."""

@@ -100,8 +100,8 @@ def build_document(fields: Members) -> bytes:
 def build_tree_document(tree: Tree) -> bytes:
     """A document of a tree, whose one member is the root element.
 
-    Members that begin with ``@`` are attributes, ``#text`` is the text of an element, a list is several elements, of
-    which None is an empty one. Other members that are None or objects without members are left out.
+    Members that begin with ``@`` are attributes, ``#text`` is the text of an element, a list is several elements. None
+    is an empty element or attribute, as in the JSON view. Objects without members are left out.
     """
     root = _find_root({*tree})
     part = _build_element(root, tree[root], (root,))
@@ -128,7 +128,7 @@ def _build_element(name: str, value: Any, path: tuple[str, ...]) -> XmlPart:
         return part
     for below, inner in value.items():
         own = (*path, below)
-        if inner is None or inner == {}:
+        if inner == {} or (inner is None and below == TEXT_MEMBER):
             continue
         if isinstance(inner, list) and not below.startswith(("@", "#")):
             part.items += [_build_element(below, one, own) for one in inner]

@@ -199,7 +199,7 @@ def test_plain_fields_are_written_at_once_as_all_others_are(fields: dict[str, An
         ("msgpack", {"id": 1, "v": {"w": [b"\x01"]}}, b"\x82\xa2id\x01\xa1v\x81\xa1w\x91\xc4\x01\x01"),
         ("fix", {"1": "A", "38": 5}, b"1=A\x0138=5\x01"),
         ("nvfix", {"id": "A", "v": Decimal("1.50")}, b"id=A\x01v=1.50\x01"),
-        ("xml", {"order": {"id": 1, "v": None}}, b"<order><id>1</id></order>"),
+        ("xml", {"order": {"id": 1, "v": None}}, b"<order><id>1</id><v/></order>"),
     ],
 )
 def test_a_dict_becomes_a_message_of_the_type(kind: str, message: dict[str, Any], payload: bytes) -> None:
