@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct
 
 from sowctl.arrow.inference import Inference
-from sowctl.arrow.metadata import find_column_type
+from sowctl.arrow.metadata import MARK_KEY, build_mark, find_column_type
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,7 +48,10 @@ class _ArrangedWriter:
         kinds = [
             schema.field(one.source).type if one.source in schema.names else _find_missing_type(one) for one in columns
         ]
-        self._schema = pa.schema([(one.name, kind) for one, kind in zip(columns, kinds, strict=True)])
+        # Chosen metadata may have any name, under which it is read back as a field.
+        mark = build_mark([one.name for one in columns if not one.is_metadata], ())
+        fields = [(one.name, kind) for one, kind in zip(columns, kinds, strict=True)]
+        self._schema = pa.schema(fields, {MARK_KEY: mark})
         self._writer = make(out, self._schema)
 
     def write(self, batch: pyarrow.RecordBatch) -> None:

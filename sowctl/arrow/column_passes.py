@@ -117,7 +117,8 @@ class _PassColumns:
 
         self.names = [field.name for field in self._fields.struct]
         facts = [(name, metadata.find_column_type(name)) for name in self._more if name not in self.names]
-        return pa.schema([*self._fields.struct, *facts])
+        mark = metadata.build_mark(self.names, [name for name, _ in facts])
+        return pa.schema([*self._fields.struct, *facts], {metadata.MARK_KEY: mark})
 
     def list_hidden(self) -> tuple[str, ...]:
         return tuple(name for name in self._more if name in self.names)

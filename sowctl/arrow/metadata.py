@@ -1,9 +1,16 @@
-"""Metadata of records as columns: names and types are those of the data source ``sow``."""
+"""Metadata of records as columns: names and types are those of the data source ``sow``.
+
+A table that is written has a mark: which of its columns are metadata, and which members of messages only have a name
+that looks so. Readers follow it; of tables without a mark they know metadata by names alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
 
 from sowctl.arrow import arrays
 
@@ -24,6 +31,16 @@ DEFAULT_COLUMNS = (
 """The columns that are always there. Others follow where a record has them: ``_bookmark``, ``_operation``, ..."""
 INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority", "_exit_status", "length")
 TIME_COLUMNS = ("_timestamp", "_expiration")
+METADATA_COLUMNS = frozenset((*DEFAULT_COLUMNS, "_operation", "_client", "_sequence", "_bookmark"))
+"""Names of metadata in tables without a mark that have one of :data:`MARKER_COLUMNS`."""
+MARKER_COLUMNS = frozenset(("_sow_key", "_user_key"))
+"""Every table with metadata has one of these, unless members of messages have both names."""
+CHANGE_TYPE_COLUMN = "_change_type"
+"""Metadata that only change feeds have."""
+PAYLOAD_COLUMN = "payload"
+"""Name of a column with complete messages."""
+MARK_KEY = b"sowctl:columns"
+"""Key of the mark in the metadata of an Arrow schema."""
 
 Facts = Mapping[str, Any]
 """Of one record: numbers, texts, truth values; times in microseconds UTC, ``_sow_key`` as a number."""
@@ -64,3 +81,41 @@ def _metadata_column(name: str, values: list[Any]) -> pyarrow.Array:
         # A text that came as bytes that are no UTF-8 has half surrogates, which no column holds.
         return pa.array([None if one is None else one.encode("utf-8", "replace").decode() for one in values], kind)
     return pa.array(values, kind)
+
+
+class ColumnMark(Struct, frozen=True):
+    """Which columns of a table are ``metadata``; and ``members`` of messages whose names look like metadata.
+
+    A column in neither, which somebody added later, is judged by its name.
+    """
+
+    metadata: frozenset[str]
+    members: frozenset[str]
+
+
+_decode_mark = msgspec.json.Decoder(ColumnMark).decode
+
+
+def build_mark(members: Collection[str], metadata: Collection[str]) -> bytes:
+    """Return the mark of a table as JSON text."""
+    # Every name that a reader gives a meaning to begins so.
+    odd = [name for name in members if name.startswith("_") or name == PAYLOAD_COLUMN]
+    return msgspec.json.encode({"metadata": list(metadata), "members": odd})
+
+
+def parse_mark(text: bytes | str | None) -> ColumnMark | None:
+    """Return the mark of a table; None where it has none that can be read."""
+    try:
+        return None if text is None else _decode_mark(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def find_metadata(names: Collection[str], mark: ColumnMark | None) -> frozenset[str]:
+    """Return the columns that are metadata."""
+    if mark is None:
+        marked, rest = frozenset[str](), frozenset(names)
+    else:
+        marked = mark.metadata.intersection(names)
+        rest = frozenset(names) - mark.metadata - mark.members
+    return marked if MARKER_COLUMNS.isdisjoint(rest) else marked | (METADATA_COLUMNS & rest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ import msgspec
 
 from sowctl.arrow.jsoncolumns import format_non_finite
 from sowctl.arrow.message_encoder import build_json_encoder, format_timestamp
+from sowctl.arrow.metadata import MARK_KEY, ColumnMark, parse_mark
 from sowctl.errors import InputError
 from sowctl.values.paths import fold_case
 from sowctl.work_directories import create_work_directory
@@ -35,6 +37,7 @@ MAX_COLUMNS = 2_000
 """Columns of a table, as SQLite is built unless told otherwise."""
 JSON_COLUMN_TYPE = "JSON"
 """Declared type of columns with JSON: readers tell it from texts by that. SQLite stores it as text."""
+_MARK_PATTERN = re.compile(r'CREATE TABLE "(?:[^"]|"")*" \(/\* sowctl (\{.*?\}) \*/', re.DOTALL)
 _PROBE_BYTES = 4096
 """Size of a page: what SQLite writes at once."""
 
@@ -54,12 +57,14 @@ class SqliteTable:
         self._held = ExitStack()
         self._path = self._held.enter_context(create_work_directory()) / "export.sqlite"
         try:
-            self._create_table(table, columns)
+            self._create_table(table, columns, (schema.metadata or {}).get(MARK_KEY))
         except BaseException:
             self.abandon()
             raise
 
-    def _create_table(self, table: str, columns: Sequence[str]) -> None:
+    def _create_table(self, table: str, columns: Sequence[str], mark: bytes | None) -> None:
+        # SQLite keeps the statement with its comments, also when a table is copied by it.
+        comment = "" if mark is None else f"/* sowctl {_escape_comment(mark)} */ "
         with convert_errors(self._path):
             self._database = sqlite3.connect(self._path, isolation_level=None)
             self._held.callback(_close_database, self._database)
@@ -67,7 +72,7 @@ class SqliteTable:
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA synchronous = OFF")
             self._database.execute(
-                f"CREATE TABLE {quote_identifier(table)} ({', '.join(columns) or quote_identifier('nothing')})"
+                f"CREATE TABLE {quote_identifier(table)} ({comment}{', '.join(columns) or quote_identifier('nothing')})"
             )
             self._database.execute("BEGIN")
 
@@ -135,6 +140,17 @@ def build_sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], Sqli
 def quote_identifier(name: str) -> str:
     """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _escape_comment(mark: bytes) -> str:
+    """JSON without the end of a comment."""
+    return mark.decode().replace("/", "\\/")
+
+
+def read_table_mark(statement: str | None) -> ColumnMark | None:
+    """Return the mark in the statement that made a table; None where export did not make it."""
+    found = _MARK_PATTERN.match(statement or "")
+    return None if found is None else parse_mark(found[1])
 
 
 def _refuse_names(names: Sequence[str]) -> None:

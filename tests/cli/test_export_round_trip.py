@@ -175,6 +175,30 @@ def test_a_text_that_looks_like_a_list_stays_a_text(cli: Cli, tmp_path: Path) ->
         assert exchange.read_back(exchange.write(ending), ending) == expected, ending
 
 
+@pytest.mark.parametrize("format", ["parquet", "arrow", "arrows", "sqlite"])
+def test_members_called_like_metadata_come_back(cli: Cli, format: str, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "json"))
+    exchange = Exchange(cli, get_type("json"))
+    odd = {"_sow_key": 5, "_txid": 6, "_topic": "x", "_correlation_id": "c", "__index_level_0__": 7, "payload": "p"}
+    exchange.publish([json.dumps({"a": "x", **odd}).encode(), b'{"a":"y"}'])
+    expected = exchange.list_fields("t")
+    assert exchange.read_back(exchange.write(format), format) == expected
+    # With --meta the columns of metadata that are no members are left out.
+    exchange.run("export", "t", f"t.{format}", "--overwrite", "--meta")
+    assert exchange.read_back(f"t.{format}", format) == expected
+
+
+def test_texts_of_sqlite_that_look_like_json_stay_texts(cli: Cli, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "json"))
+    exchange = Exchange(cli, get_type("json"))
+    exchange.publish([b'{"a":"x","t":"[7]","/*":1}', b'{"a":"y","t":"{}","*/":2}'])
+    expected = exchange.list_fields("t")
+    assert exchange.read_back(exchange.write("sqlite"), "sqlite") == expected
+    # A table of several, which is copied, is known, too.
+    exchange.run("export", ".*", "all.sqlite")
+    assert exchange.read_back("all.sqlite", "sqlite") == expected
+
+
 def test_names_of_tags_come_back_as_tags(cli: Cli, tmp_path: Path) -> None:
     write_config(tmp_path, next(one for one in SAMPLES if str(one) == "fix"))
     exchange = Exchange(cli, get_type("fix"))

@@ -230,8 +230,12 @@ def test_columns_from_a_pipe(form: str, shop: Cli) -> None:
 def test_the_index_of_a_pandas_frame_is_no_field(shop: Cli) -> None:
     schema = pa.schema([("id", pa.int64()), ("__index_level_0__", pa.int64())])
     parquet.write_table(pa.table([[1], [7]], schema=schema), "x.parquet")
-    assert shop("publish", "t", "x.parquet").status == 0
-    assert messages(shop) == [{"id": 1}]
+    described = {"pandas": json.dumps({"index_columns": ["__index_level_0__"]})}
+    parquet.write_table(pa.table([[2], [7]], schema=schema.with_metadata(described)), "y.parquet")
+    for name in ("x.parquet", "y.parquet"):
+        assert shop("publish", "t", name).status == 0
+    # Only pandas knows which column is its index.
+    assert messages(shop) == [{"id": 1, "__index_level_0__": 7}, {"id": 2}]
 
 
 def test_tables_of_a_database(shop: Cli) -> None:

@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import msgspec
 from msgspec import Struct
 
 from sowctl.arrow.inputs.input_formats import ARROW_FILE_MAGIC
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 BATCH_ROWS = 1000
-PANDAS_INDEX_PATTERN = re.compile(r"__index_level_\d+__")
-"""The name of a column that is an index of pandas without a name: a frame that was filtered has one."""
+_PANDAS_INDEX_PATTERN = re.compile(r"__index_level_\d+__")
 
 
 class ColumnFile(Struct, frozen=True):
@@ -54,6 +54,17 @@ def open_frame(frame: object) -> ColumnFile:
         what = type(frame).__name__
         raise TypeError(f"rows come from a data frame or table, and {what} has no columns: {problem}") from problem
     return ColumnFile(_check_schema_names(reader.schema), (), _slice_batches(map(check_batch, reader)))
+
+
+def find_unnamed_indexes(schema: pyarrow.Schema) -> frozenset[str]:
+    """Return the columns that are an index of pandas without a name, which a frame that was filtered has: those that
+    the metadata of pandas names."""
+    try:
+        described = msgspec.json.decode((schema.metadata or {}).get(b"pandas", b"{}"))
+        indexes = described.get("index_columns", ())
+        return frozenset(one for one in indexes if isinstance(one, str) and _PANDAS_INDEX_PATTERN.fullmatch(one))
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, TypeError):
+        return frozenset()
 
 
 def _slice_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:

@@ -14,9 +14,10 @@ from urllib.parse import quote
 from sowctl.arrow.inputs.columntypes import are_json
 from sowctl.arrow.inputs.delimited_source import RowTarget
 from sowctl.arrow.inputs.rows import parse_json, parse_json_value
-from sowctl.arrow.inputs.table_source import CHUNK_ROWS, MARKER_COLUMNS, METADATA_COLUMNS, chunk_messages
+from sowctl.arrow.inputs.table_source import CHUNK_ROWS, chunk_messages
 from sowctl.arrow.message_encoder import MessageEncoder
-from sowctl.arrow.sqlite import JSON_COLUMN_TYPE
+from sowctl.arrow.metadata import find_metadata
+from sowctl.arrow.sqlite import JSON_COLUMN_TYPE, read_table_mark
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.chunks import Chunk
 from sowctl.messages.framing.envelope import Envelope
@@ -31,8 +32,8 @@ _LIST_TABLES = (
 def iterate_sqlite_chunks(name: str, path: Path, target: RowTarget, table: str | None) -> Iterator[Chunk]:
     """The messages of one table: ``table``, or the one with the topic's name, or the only one.
 
-    Texts of columns that are declared as JSON are that; in json, if no column is, those of columns whose texts are all
-    JSON objects or arrays. Raises InputError ``SOW-EXC-012`` for what is no
+    Texts of columns that are declared as JSON are that; in json, if no column is, and export did not make the table,
+    those of columns whose texts are all JSON objects or arrays. Raises InputError ``SOW-EXC-012`` for what is no
     database, UsageError ``SOW-EXC-010`` where no table, or more than one, is meant.
     """
     try:
@@ -49,16 +50,17 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
     names = [one[0] for one in cursor.description]
     declared = _read_types(database, chosen)
     booleans = frozenset(at for at, one in enumerate(names) if declared.get(one) in ("BOOLEAN", "BOOL"))
-    is_ours = not MARKER_COLUMNS.isdisjoint(names)
-    fields = [at for at, one in enumerate(names) if not (is_ours and one in METADATA_COLUMNS)]
+    mark = read_table_mark(_read_statement(database, chosen))
+    metadata = find_metadata(names, mark)
+    fields = [at for at, one in enumerate(names) if one not in metadata]
     structured = frozenset(at for at in fields if declared.get(names[at]) == JSON_COLUMN_TYPE)
     # Where the table does not say what is JSON, its texts do, but only where messages are JSON, too: one value of a
-    # flat message may be such a text.
-    if target.kind.json_text and not structured:
+    # flat message may be such a text, and export declares all columns that have JSON.
+    if target.kind.json_text and not structured and mark is None:
         structured = _find_json_columns(database.execute(query), fields)
     encoder = MessageEncoder(target.kind, [names[at] for at in fields], target.root)
     form = encoder.form if target.kind.typed else Form(encoder.form.binary, partial(_drop_zeros, encoder.form.decimal))
-    keys = [names.index(one) for one in ("_user_key", "_sow_key") if one in names] if target.by_user else []
+    keys = [names.index(one) for one in ("_user_key", "_sow_key") if one in metadata] if target.by_user else []
 
     def message(row: Sequence[Any]) -> tuple[bytes, Envelope | None]:
         members: dict[str, Any] = {}
@@ -101,6 +103,11 @@ def _choose_table(name: str, found: Sequence[str], topic: str, table: str | None
         words = f"{name} has {len(found)} tables, none of them called {topic!r}"
     hint = f"choose one with --table: {', '.join(found)}" if found else None
     raise UsageError("SOW-EXC-010", words, hint=hint)
+
+
+def _read_statement(database: sqlite3.Connection, table: str) -> str | None:
+    row = database.execute("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).fetchone()
+    return None if row is None else row[0]
 
 
 def _read_types(database: sqlite3.Connection, table: str) -> dict[str, str]:

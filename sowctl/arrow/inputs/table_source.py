@@ -1,8 +1,8 @@
 """Rows of a file as a source of messages: what ``publish --from`` reads.
 
 A row that makes no message is refused with its line, or its row number in files of columns, and the column; the others
-pass. Columns of our own exports that are no fields are passed over: in files of columns what begins with an underscore
-as in :mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts in front.
+pass. Columns of our own exports that are no fields are passed over: in files of columns those of
+:mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts in front.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
-from sowctl.arrow.inputs.columnfiles import PANDAS_INDEX_PATTERN, ColumnFile, open_columns, open_frame
+from sowctl.arrow.inputs.columnfiles import ColumnFile, find_unnamed_indexes, open_columns, open_frame
 from sowctl.arrow.inputs.columnvalues import ReaderContext, build_value_reader, group_leaves, is_nested, is_text
 from sowctl.arrow.inputs.delimited_source import RowTarget, build_refused_frame
 from sowctl.arrow.inputs.partitions import append_partitions, build_partition_fields
@@ -23,7 +23,7 @@ from sowctl.arrow.inputs.rowmessages import (
     refuse_repeated_names,
 )
 from sowctl.arrow.inputs.rows import RowRefused
-from sowctl.arrow.metadata import DEFAULT_COLUMNS
+from sowctl.arrow.metadata import MARK_KEY, PAYLOAD_COLUMN, find_metadata, parse_mark
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from sowctl.arrow.inputs.partitions import PartitionValues
 
 CHUNK_ROWS = 1000
-PAYLOAD_COLUMN = "payload"
-METADATA_COLUMNS = frozenset((*DEFAULT_COLUMNS, "_operation", "_client", "_sequence", "_bookmark"))
-"""Columns of our own files that are no fields of a message."""
-MARKER_COLUMNS = frozenset(("_sow_key", "_user_key"))
-"""Those by which a file of ours is known: each with metadata has one of them."""
 
 
 class TableSource:
@@ -76,7 +71,7 @@ def _add_partitions(file: ColumnFile, partitions: PartitionValues) -> ColumnFile
     names = file.schema.names
     more = {name: value for name, value in partitions.items() if name not in names}
     # A complete message gets no further fields.
-    if not more or [name for name in names if name not in METADATA_COLUMNS] == [PAYLOAD_COLUMN]:
+    if not more or _InputColumns(file.schema).is_payload:
         return file
     schema = file.schema
     for field in build_partition_fields(more):
@@ -108,6 +103,20 @@ def _column_chunks(name: str, file: ColumnFile, made: RowTarget) -> Iterator[Chu
         start += len(batch)
 
 
+class _InputColumns:
+    """The columns of a file: ``metadata``, and the ``fields`` of messages with their ``names``."""
+
+    def __init__(self, schema: pyarrow.Schema) -> None:
+        mark = parse_mark((schema.metadata or {}).get(MARK_KEY))
+        self.metadata = find_metadata(schema.names, mark)
+        # Somebody may write a table of ours by way of pandas, which describes its index; a member is none.
+        passed = self.metadata | (find_unnamed_indexes(schema) - (frozenset() if mark is None else mark.members))
+        self.fields = [field for field in schema if field.name not in passed]
+        self.names = [field.name for field in self.fields]
+        self.is_payload = self.names == [PAYLOAD_COLUMN] and (mark is None or PAYLOAD_COLUMN not in mark.members)
+        """True if the only field has complete messages."""
+
+
 ColumnRows: TypeAlias = "tuple[Sequence[bytes | Exception | None], list[Envelope] | None]"
 
 
@@ -132,28 +141,21 @@ def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Env
 def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.RecordBatch], ColumnRows]:
     """Return the function that makes messages and their envelopes of a batch."""
     schema = file.schema
-    # Every file with --meta has keys. Without them a column of such a name is a field of whoever made the file.
-    is_ours = not MARKER_COLUMNS.isdisjoint(schema.names)
-    fields = [
-        field
-        for field in schema
-        if not (is_ours and field.name in METADATA_COLUMNS) and PANDAS_INDEX_PATTERN.fullmatch(field.name) is None
-    ]
-    names = [field.name for field in fields]
+    columns = _InputColumns(schema)
     leaves = group_leaves(schema, file.leaves)
-    payloads = _build_payload_reader(fields, made, list(chain.from_iterable(leaves[name] for name in names)))
+    payloads = _build_payload_reader(columns, made, list(chain.from_iterable(leaves[name] for name in columns.names)))
     texts: dict[str, Callable[[pyarrow.Array], list[TextCell]]] = {}
-    for name in [*(("_user_key", "_sow_key") if made.by_user else ()), *(("_correlation_id",) if is_ours else ())]:
-        if name in schema.names:
+    for name in (*(("_user_key", "_sow_key") if made.by_user else ()), "_correlation_id"):
+        if name in columns.metadata:
             texts[name] = build_text_reader(schema.field(name), leaves[name])
 
     def rows(batch: pyarrow.RecordBatch) -> ColumnRows:
         messages = payloads(batch)
         if not texts:
             return messages, None
-        columns = {name: read(batch.column(name)) for name, read in texts.items()}
+        found = {name: read(batch.column(name)) for name, read in texts.items()}
         nothing: list[TextCell] = [None] * len(batch)
-        keys = [columns.get(name, nothing) for name in ("_user_key", "_sow_key", "_correlation_id")]
+        keys = [found.get(name, nothing) for name in ("_user_key", "_sow_key", "_correlation_id")]
         pairs = list(map(wrap_message, messages, *keys))
         return [message for message, _ in pairs], [envelope for _, envelope in pairs]
 
@@ -161,11 +163,11 @@ def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.Re
 
 
 def _build_payload_reader(
-    fields: Sequence[pyarrow.Field], made: RowTarget, leaves: Sequence[str | None]
+    columns: _InputColumns, made: RowTarget, leaves: Sequence[str | None]
 ) -> Callable[[pyarrow.RecordBatch], Sequence[bytes | Exception | None]]:
     """Return the function that makes the message of each row of a batch. Raises UsageError ``SOW-EXC-010``."""
-    names = [field.name for field in fields]
-    if names != [PAYLOAD_COLUMN] or is_nested(fields[0].type):
+    fields, names = columns.fields, columns.names
+    if not columns.is_payload or is_nested(fields[0].type):
         maker = MessageMaker(fields, made.kind, made.root, leaves=leaves)
         return lambda batch: maker.encode_rows(build_struct_array(batch, names))
     if not is_text(fields[0].type):

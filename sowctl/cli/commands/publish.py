@@ -159,7 +159,7 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     inputs with --from or --format; with --from, the format of standard input and of pipes is detected. Parquet and
     Arrow require the extra arrow. Each column becomes a field; empty cells and nulls are omitted; a single column named
     payload, of Parquet and Arrow, is the message itself. Columns added by export --meta, and the unnamed index of
-    pandas, are ignored. A row that cannot be converted is rejected with its line and column. Parquet, SQLite and Arrow
+    pandas, are ignored; members of these names in files that export wrote are not. A row that cannot be converted is rejected with its line and column. Parquet, SQLite and Arrow
     files from a pipe are copied to a temporary file first. Files compressed with gzip or Zstandard are decompressed.
     For the conversion of each type, see sowctl-types(7).
 
