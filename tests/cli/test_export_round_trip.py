@@ -46,7 +46,11 @@ XML = (
     b"<m><a>z</a><l>u</l><l/><l>[8]</l><g k='2'><h>3</h><h>4</h></g><g><h>5</h></g></m>",
 )
 TAGGED = (b"a=x;n=1;", b"a=y;n=2.5;l=u;", b"a=z;l=u;l=;l=[8];e=;")
-BFLAT = (b"\x09a\x01x\x19n\x01", b"\x09a\x01y\x19l\x07", b"\x09a\x01z\x19l\x07\x19l\x08\x99m\x02\x01\x02\x01e")
+BFLAT = (
+    b"\x09a\x01x\x19n\x01\x99m\x01\x07",
+    b"\x09a\x01y\x19l\x07",
+    b"\x09a\x01z\x19l\x07\x19l\x08\x99m\x02\x01\x02\x01e",
+)
 
 
 def build_messages(sample: Sample) -> list[bytes]:
@@ -197,6 +201,17 @@ def test_texts_of_sqlite_that_look_like_json_stay_texts(cli: Cli, tmp_path: Path
     # A table of several, which is copied, is known, too.
     exchange.run("export", ".*", "all.sqlite")
     assert exchange.read_back("all.sqlite", "sqlite") == expected
+
+
+def test_texts_in_columns_with_repeated_fields_come_back(cli: Cli, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "nvfix"))
+    exchange = Exchange(cli, get_type("nvfix"))
+    texts = ["{}", "[]", "[7]", '["a"]', "[1,2", "[", '{"a":1}', "[[]]", "[[1],[2]]", '["a",{}]', "[1e999999,2]", "7"]
+    messages = [f"a={number}\x01v={text}\x01".encode() for number, text in enumerate(texts)]
+    exchange.publish([*messages, b"a=x\x01v=7\x01v=u\x01", b"a=y\x01v=\x01v=\x01"])
+    expected = exchange.list_fields("t")
+    for ending in TEXT_TABLES:
+        assert exchange.read_back(exchange.write(ending), ending, ("--type", "v=json")) == expected, ending
 
 
 def test_names_of_tags_come_back_as_tags(cli: Cli, tmp_path: Path) -> None:

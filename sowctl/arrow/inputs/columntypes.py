@@ -68,16 +68,31 @@ def fits_type(kind: str, values: Sequence[str]) -> bool:
     return CHECKS[kind](joined, values)
 
 
-def convert_structure(cell: str, form: Form, *, typed: bool) -> Any:
-    """A cell of type json as a value of a message that is no JSON. Raises ValueError for what begins like JSON only.
+def convert_structure(cell: str, form: Form, *, typed: bool, nested: bool) -> Any:
+    """A cell of type json as a value of a message that is no JSON. Raises ValueError for what begins like JSON only, if
+    the format is ``nested``.
 
     In a column with repeated fields one value stands as it is, and several as an array: so other cells have the type
     that is detected of them alone, and are texts where the format is not ``typed``.
     """
-    if cell[:1] in ("{", "["):
+    if nested and cell[:1] in ("{", "["):
         return parse_json_value(cell, form)
+    # A field with one value is written as that value, but bflat has arrays of one value, which are written as such.
+    if cell[:1] == "[" and (values := _parse_scalars(cell, form, min_values=1 if typed else 2)) is not None:
+        return values
     kinds = ("integer", "number", "boolean") if typed else ()
     return build_converter(next((one for one in kinds if fits_type(one, (cell,))), "text"), form)(cell)
+
+
+def _parse_scalars(cell: str, form: Form, *, min_values: int) -> list[Any] | None:
+    """The values of a repeated field; None for any text that is no array of scalars."""
+    try:
+        values = parse_json_value(cell, form)
+    except ValueError:
+        return None
+    if not isinstance(values, list) or len(values) < min_values:
+        return None
+    return None if any(isinstance(one, (dict, list)) for one in values) else values
 
 
 class TypeDetector:

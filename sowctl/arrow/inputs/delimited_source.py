@@ -298,7 +298,7 @@ class _BlockEncoder:
         self._by_columns = target.kind.json_text
         form = self._encoder.form
         self._cells = [
-            partial(convert_structure, form=form, typed=target.kind.typed)
+            partial(convert_structure, form=form, typed=target.kind.typed, nested=target.kind.nested)
             if one.type == "json" and not target.kind.json_text
             else build_converter(one.type, form)
             for one in columns

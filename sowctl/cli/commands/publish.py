@@ -159,9 +159,9 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     inputs with --from or --format; with --from, the format of standard input and of pipes is detected. Parquet and
     Arrow require the extra arrow. Each column becomes a field; empty cells and nulls are omitted; a single column named
     payload, of Parquet and Arrow, is the message itself. Columns added by export --meta, and the unnamed index of
-    pandas, are ignored; members of these names in files that export wrote are not. A row that cannot be converted is rejected with its line and column. Parquet, SQLite and Arrow
-    files from a pipe are copied to a temporary file first. Files compressed with gzip or Zstandard are decompressed.
-    For the conversion of each type, see sowctl-types(7).
+    pandas, are ignored; members of these names in files that export wrote are not. A row that cannot be converted is
+    rejected with its line and column. Parquet, SQLite and Arrow files from a pipe are copied to a temporary file first.
+    Files compressed with gzip or Zstandard are decompressed. For the conversion of each type, see sowctl-types(7).
 
     The types of columns of csv and tsv are detected from all values, and printed after the report: integer, number,
     boolean, json, otherwise text. A type is detected only if it keeps every character: leading zeros, +1, 1e5, integers
@@ -169,7 +169,8 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     quotes are text, unless the header is in quotes, too. From a pipe, types are detected from the first MiB, which is
     read before the first row is published; later values of another type become text, with a warning. --type sets the
     type of a column, which not every file needs to have; rows with other values are rejected. For fix, nvfix and bflat,
-    lists are detected in no column: with --type NAME=json, an array becomes repeated fields, other cells one field.
+    lists are detected in no column: with --type NAME=json, an array of several scalars becomes repeated fields, and
+    any other cell, such as [] or {}, is the text of one field.
 
     Lists in rows become repeated fields of fix, nvfix, xml and bflat, in their order; an empty list has none.
 
