@@ -31,12 +31,14 @@ DEFAULT_COLUMNS = (
 """The columns that are always there. Others follow where a record has them: ``_bookmark``, ``_operation``, ..."""
 INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority", "_exit_status", "length")
 TIME_COLUMNS = ("_timestamp", "_expiration")
-METADATA_COLUMNS = frozenset((*DEFAULT_COLUMNS, "_operation", "_client", "_sequence", "_bookmark"))
+CHANGE_TYPE_COLUMN = "_change_type"
+"""Metadata that only change feeds have."""
+METADATA_COLUMNS = frozenset(
+    (*DEFAULT_COLUMNS, "_operation", "_client", "_sequence", "_bookmark", CHANGE_TYPE_COLUMN, "_reason")
+)
 """Names of metadata in tables without a mark that have one of :data:`MARKER_COLUMNS`."""
 MARKER_COLUMNS = frozenset(("_sow_key", "_user_key"))
 """Every table with metadata has one of these, unless members of messages have both names."""
-CHANGE_TYPE_COLUMN = "_change_type"
-"""Metadata that only change feeds have."""
 PAYLOAD_COLUMN = "payload"
 """Name of a column with complete messages."""
 MARK_KEY = b"sowctl:columns"

@@ -36,7 +36,8 @@ CODES: dict[str, str] = {
 
         Why: The file does not have the format that its name or ``--format`` says, is damaged, has a missing header or a
         duplicate column name, a struct with duplicate fields, or a column of a type that messages do not support. Or a
-        partition directory NAME=VALUE above the file has no value, or its name is not UTF-8.
+        partition directory NAME=VALUE above the file has no value, or its name is not UTF-8. Or the file has changes,
+        as ``export --changes`` writes them, instead of records.
         Do: Correct the file, rename its columns, or give its format with ``--format``; ``--columns`` names the columns
         of a file without a header. Rename the directory.
         See: sowctl-types(7)

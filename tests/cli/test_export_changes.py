@@ -99,6 +99,15 @@ def test_changes_of_removed_journals_are_missing_with_a_note(shop: Cli) -> None:
     assert "changes before txid 6 are missing" in done.err
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "json", "msgpack", "parquet", "arrow", "sqlite"])
+def test_changes_are_not_published_as_records(shop: Cli, ending: str) -> None:
+    assert shop("export", "t", f"c.{ending}", "--changes").status == 0
+    done = shop("publish", "u", "--from", f"c.{ending}")
+    assert done.status == 3 and "without --changes" in done.err, done
+    assert "SOW-EXC-01" in done.err or ending.endswith("json")
+    assert not shop("query", "u").out
+
+
 def test_refused(shop: Cli) -> None:
     for words, code in (
         (("t", "x.csv", "--since", "1"), "SOW-CLI-033"),

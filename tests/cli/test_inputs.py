@@ -238,6 +238,40 @@ def test_the_index_of_a_pandas_frame_is_no_field(shop: Cli) -> None:
     assert messages(shop) == [{"id": 1, "__index_level_0__": 7}, {"id": 2}]
 
 
+def test_a_truncated_database_is_refused(shop: Cli) -> None:
+    with sqlite3.connect("x.sqlite") as database:
+        database.execute("CREATE TABLE t (id INTEGER)")
+        database.execute("INSERT INTO t VALUES (1)")
+    database.close()
+    data = Path("x.sqlite").read_bytes()
+    for length in (len(data) - 7, len(data) - 4096):
+        Path("y.sqlite").write_bytes(data[:length])
+        done = shop("publish", "t", "--from", "y.sqlite")
+        assert done.status == 3 and "SOW-EXC-012" in done.err, done
+        assert f"it has {length:,} of {len(data):,} bytes" in done.err
+    # What is in the write-ahead log alone is read.
+    with sqlite3.connect("w.sqlite") as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE t (id INTEGER)")
+        database.execute("INSERT INTO t VALUES (2)")
+        database.commit()
+        assert shop("publish", "t", "--from", "w.sqlite").status == 0
+    database.close()
+    assert messages(shop) == [{"id": 2}]
+
+
+def test_envelopes_of_a_file_of_rows_get_a_hint(cli: Cli) -> None:
+    keyed = topic_xml("k").replace("<Key>/id</Key>", "")
+    Path("sowctl.xml").write_text(config_xml(keyed, ("k",)))
+    assert cli("publish", "k", "--sow-key", "abc", stdin=b'{"x":1}\n').status == 0
+    for name in ("k.ndjson", "k.json"):
+        assert cli("export", "k", name, "--meta").status == 0
+        done = cli("publish", "k", "--from", name)
+        assert "SOW-PUB-003" in done.err and f"--framing envelope < {name}" in done.err, done
+        done = cli("publish", "--from", name)
+        assert done.status == 2 and f"publish --framing envelope {name}" in done.err, done
+
+
 def test_tables_of_a_database(shop: Cli) -> None:
     with sqlite3.connect("x.sqlite") as database:
         database.execute('CREATE TABLE "a b" (id INTEGER, f BOOLEAN, j TEXT, r REAL, b BLOB, s TEXT)')

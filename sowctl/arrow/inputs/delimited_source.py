@@ -28,6 +28,7 @@ from sowctl.arrow.inputs.rows import (
     build_converter,
     cut_cells,
     find_separator,
+    make_changes_error,
 )
 from sowctl.arrow.message_encoder import UNWRITABLE_ERRORS, MessageEncoder
 from sowctl.errors import InputError, SowError, UsageError
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 REFUSED_ROW_CODE = "SOW-EXC-011"
 FRONT_COLUMNS = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
 """The columns that CSV and TSV have in front with --meta."""
+_CHANGE_COLUMNS = ("change_type", "reason", *FRONT_COLUMNS)
+"""The columns that those of export --changes have in front."""
 SAMPLE_BYTES = 1 << 20
 """Bytes of an input that can be read only once from which the types of its columns are detected."""
 _CONTROLS_PATTERN = re.compile(rb"[\x00-\x08\x0e-\x1f]")
@@ -244,6 +247,8 @@ def _detect_separator(name: str, heading: bytes, reader: DelimitedReader) -> Non
 
 def _find_fields(name: str, names: Sequence[str], options: DelimitedOptions, target: RowTarget) -> list[str]:
     """The members that the columns become, without those of metadata in front, once all options fit them."""
+    if tuple(names[: len(_CHANGE_COLUMNS)]) == _CHANGE_COLUMNS:
+        raise make_changes_error(name)
     fields = _list_fields(names)
     twice = next((one for one, count in Counter(fields).items() if count > 1), None)
     if twice is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any, BinaryIO
 
 from sowctl.arrow.inputs.delimited_source import RowTarget
+from sowctl.arrow.inputs.rows import make_changes_error
 from sowctl.arrow.inputs.table_source import chunk_messages
 from sowctl.arrow.message_encoder import MessageEncoder
 from sowctl.errors import InputError
@@ -17,6 +19,8 @@ from sowctl.messages.native_values import convert_untyped
 _READ_BYTES = 1 << 18
 _ENVELOPE_MEMBERS = frozenset({"topic", "message_type", "timestamp", "data"})
 """Members that every map with --meta has."""
+_CHANGE_MEMBERS = _ENVELOPE_MEMBERS | {"change_type"}
+"""Members that every map of export --changes has."""
 
 
 def iterate_msgpack_chunks(name: str, stream: BinaryIO, target: RowTarget) -> Iterator[Chunk]:
@@ -45,7 +49,22 @@ def iterate_msgpack_chunks(name: str, stream: BinaryIO, target: RowTarget) -> It
             {str(key): convert_untyped(one, encoder.form) for key, one in members.items()}
         ), Envelope()
 
-    yield from chunk_messages(_iterate_values(name, stream), message)
+    values = _iterate_values(name, stream)
+    first = list(islice(values, 1))
+    if first and _is_change(first[0]):
+        raise make_changes_error(name)
+    yield from chunk_messages(chain(first, values), message)
+
+
+def _is_change(raw: bytes) -> bool:
+    """Return whether a map is one of a change feed, which has nothing else."""
+    import msgpack
+
+    try:
+        members: Any = msgpack.unpackb(raw, unicode_errors="surrogateescape")
+    except (ValueError, msgpack.UnpackException):
+        return False
+    return isinstance(members, dict) and members.keys() >= _CHANGE_MEMBERS
 
 
 def _iterate_values(name: str, stream: BinaryIO) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sowctl.errors import StorageError
+from sowctl.errors import InputError, StorageError
 from sowctl.messages.framing.encodings import HEAD_BYTES, UTF8_BOM, refuse_encoding
 from sowctl.messages.framing.frames import UNREADABLE_CODE
 from sowctl.messages.native_values import Form
@@ -51,6 +51,16 @@ Cell: TypeAlias = "str | None"
 
 class RowRefused(ValueError):
     """Why a row makes no message."""
+
+
+def make_changes_error(name: str) -> InputError:
+    """Return the error for a file of changes: as records, preimages and deleted records would be published."""
+    return InputError(
+        "SOW-EXC-012",
+        "the rows are changes, as export --changes writes them, not records",
+        place=name,
+        hint="export the records, without --changes",
+    )
 
 
 class Row(Struct, frozen=True):

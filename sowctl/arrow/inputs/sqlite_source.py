@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from decimal import Decimal
@@ -13,10 +15,10 @@ from urllib.parse import quote
 
 from sowctl.arrow.inputs.columntypes import are_json
 from sowctl.arrow.inputs.delimited_source import RowTarget
-from sowctl.arrow.inputs.rows import parse_json, parse_json_value
+from sowctl.arrow.inputs.rows import make_changes_error, parse_json, parse_json_value
 from sowctl.arrow.inputs.table_source import CHUNK_ROWS, chunk_messages
 from sowctl.arrow.message_encoder import MessageEncoder
-from sowctl.arrow.metadata import find_metadata
+from sowctl.arrow.metadata import CHANGE_TYPE_COLUMN, find_metadata
 from sowctl.arrow.sqlite import JSON_COLUMN_TYPE, read_table_mark
 from sowctl.errors import InputError, UsageError
 from sowctl.messages.framing.chunks import Chunk
@@ -29,18 +31,41 @@ _LIST_TABLES = (
 )
 
 
+_HEADER_BYTES = 100
+_MAX_PAGE_BYTES = 1 << 16
+
+
 def iterate_sqlite_chunks(name: str, path: Path, target: RowTarget, table: str | None) -> Iterator[Chunk]:
     """The messages of one table: ``table``, or the one with the topic's name, or the only one.
 
     Texts of columns that are declared as JSON are that; in json, if no column is, and export did not make the table,
     those of columns whose texts are all JSON objects or arrays. Raises InputError ``SOW-EXC-012`` for what is no
-    database, UsageError ``SOW-EXC-010`` where no table, or more than one, is meant.
+    database or is truncated, UsageError ``SOW-EXC-010`` where no table, or more than one, is meant.
     """
+    _refuse_truncated(name, path)
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
             yield from _iterate_table(name, database, target, table)
     except sqlite3.Error as problem:
         raise InputError("SOW-EXC-012", f"cannot read the file as SQLite: {problem}", place=name) from None
+
+
+def _refuse_truncated(name: str, path: Path) -> None:
+    """Refuse a database that is shorter than its header says: SQLite reads the missing bytes as zeros."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    log = Path(f"{path}-wal")
+    # A write-ahead log may hold pages that are not in the file yet.
+    if len(header) < _HEADER_BYTES or (log.exists() and log.stat().st_size):
+        return
+    (page_size,) = struct.unpack_from(">H", header, 16)
+    changes, pages = struct.unpack_from(">II", header, 24)
+    (valid_for,) = struct.unpack_from(">I", header, 92)
+    # Versions of SQLite before 3.7 changed a file without the number of its pages.
+    if changes == valid_for and size < (expected := pages * (_MAX_PAGE_BYTES if page_size == 1 else page_size)):
+        words = f"the database is truncated: it has {size:,} of {expected:,} bytes"
+        raise InputError("SOW-EXC-012", words, place=name)
 
 
 def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, table: str | None) -> Iterator[Chunk]:
@@ -52,6 +77,8 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
     booleans = frozenset(at for at, one in enumerate(names) if declared.get(one) in ("BOOLEAN", "BOOL"))
     mark = read_table_mark(_read_statement(database, chosen))
     metadata = find_metadata(names, mark)
+    if CHANGE_TYPE_COLUMN in metadata:
+        raise make_changes_error(name)
     fields = [at for at, one in enumerate(names) if one not in metadata]
     structured = frozenset(at for at in fields if declared.get(names[at]) == JSON_COLUMN_TYPE)
     # Where the table does not say what is JSON, its texts do, but only where messages are JSON, too: one value of a

@@ -22,8 +22,8 @@ from sowctl.arrow.inputs.rowmessages import (
     build_text_reader,
     refuse_repeated_names,
 )
-from sowctl.arrow.inputs.rows import RowRefused
-from sowctl.arrow.metadata import MARK_KEY, PAYLOAD_COLUMN, find_metadata, parse_mark
+from sowctl.arrow.inputs.rows import RowRefused, make_changes_error
+from sowctl.arrow.metadata import CHANGE_TYPE_COLUMN, MARK_KEY, PAYLOAD_COLUMN, find_metadata, parse_mark
 from sowctl.errors import InputError, SowError, UsageError
 from sowctl.messages.framing.chunks import Chunk, RefusedFrame
 from sowctl.messages.framing.envelope import Envelope
@@ -91,6 +91,8 @@ def open_frame_source(name: str, frame: object, made: RowTarget) -> TableSource:
 
 def _column_chunks(name: str, file: ColumnFile, made: RowTarget) -> Iterator[Chunk]:
     refuse_repeated_names(file.schema, name)
+    if CHANGE_TYPE_COLUMN in _InputColumns(file.schema).metadata:
+        raise make_changes_error(name)
     try:
         rows_of = _build_row_reader(file, made)
     except InputError as problem:

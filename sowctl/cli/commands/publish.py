@@ -174,8 +174,9 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
 
     Lists in rows become repeated fields of fix, nvfix, xml and bflat, in their order; an empty list has none.
 
-    The first row of csv and tsv names the columns. A header without a comma is split at semicolons, tabs or bars; one
-    with commas and more of these is rejected unless --delimiter is given. Quoted cells are never null, regardless of
+    The first row of csv and tsv names the columns. Without --delimiter, a header of csv that has no comma is split at
+    semicolons, tabs or bars, whichever is most frequent. A header that has commas is split at commas; if it has more
+    semicolons, tabs or bars than commas, the file is rejected. Quoted cells are never null, regardless of
     --null-text. Lines may end in a carriage return alone.
 
     The files of a directory are read recursively, in the order of their paths, in which numbers in names count as
@@ -354,7 +355,10 @@ def _refuse_options(
     from sowctl.cli.io.row_files import refuse_foreign_options
 
     if rows and topic is None:
-        raise UsageError("SOW-EXC-010", "rows require a topic", hint="give TOPIC")
+        from sowctl.cli.commands.bodies.publish import build_envelope_hint
+
+        hint = next(filter(None, map(build_envelope_hint, sorted(rows))), "give TOPIC")
+        raise UsageError("SOW-EXC-010", "rows require a topic", hint=hint)
     delimited = "csv tsv"
     refuse_foreign_options(
         reading,

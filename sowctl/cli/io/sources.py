@@ -142,6 +142,8 @@ def suggest_conversion(refused: Rejected, kind: str | None, command: str, form: 
         return f"this looks like JSON: sowctl publish TOPIC --format {'json' if text[:1] == b'[' else 'ndjson'}"
     import shlex
 
+    if refused.code in _ENVELOPE_REFUSALS and is_change(text):
+        return "these look like changes, as export --changes writes them; export the records, without --changes"
     if refused.code in _ENVELOPE_REFUSALS and (guess := guess_form(text)) not in (None, form):
         source = "" if refused.source == STDIN_NAME else f" < {shlex.quote(refused.source)}"
         return f"{_FORM_WORDS[guess]}: sowctl {command} {FORM_OPTIONS[guess]}{source}"
@@ -152,7 +154,7 @@ def suggest_conversion(refused: Rejected, kind: str | None, command: str, form: 
     return None
 
 
-_ENVELOPE_REFUSALS = ("SOW-PUB-002", "SOW-INP-011", "SOW-INP-014")
+_ENVELOPE_REFUSALS = ("SOW-PUB-002", "SOW-PUB-003", "SOW-INP-011", "SOW-INP-014")
 """Codes of lines that may be envelopes of another form."""
 _FORM_WORDS = {
     "sowctl": "these look like envelopes, as printed by --meta",
@@ -164,13 +166,26 @@ FORM_OPTIONS = {"sowctl": "--framing envelope", "kafka": "--envelope kafka", "de
 _MAX_FIRST_LINE_BYTES = 1 << 20
 
 
-def read_first_line(name: str) -> bytes:
-    """The first line of a file, for hints; empty where it cannot be read."""
+def guess_file_form(name: str) -> str | None:
+    """The form of the envelopes that a file has, alone in their lines, as lines or as the elements of an array; None
+    for other files, and for standard input."""
     try:
+        if name == "-" or not Path(name).is_file():
+            return None
         with open_input(name) as stream:
-            return stream.readline(_MAX_FIRST_LINE_BYTES)
+            first = stream.readline(_MAX_FIRST_LINE_BYTES)
+            if first.strip() == b"[":
+                first = stream.readline(_MAX_FIRST_LINE_BYTES)
     except (OSError, SowError):
-        return b""
+        return None
+    return guess_form(first.strip().removeprefix(b"[").removesuffix(b"]").removesuffix(b","))
+
+
+def is_change(text: bytes) -> bool:
+    """Return whether a line is an envelope of a change feed."""
+    from sowctl.messages.framing.foreign_envelope import has_change_type
+
+    return has_change_type(text)
 
 
 def guess_form(text: bytes) -> str | None:

@@ -304,3 +304,12 @@ def guess_envelope_form(data: bytes) -> str | None:
         return "kafka"
     own = {"sow_key", "command", "operation", "message_type"}
     return "sowctl" if {"topic", "data"} <= members and not own.isdisjoint(members) else None
+
+
+def has_change_type(data: bytes) -> bool:
+    """Return whether a line is an envelope of a change, as a change feed writes it. For hints, by the names alone."""
+    try:
+        found = msgspec.json.decode(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and {"topic", "message_type", "sow_key", "change_type"} <= found.keys()

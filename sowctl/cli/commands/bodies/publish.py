@@ -19,10 +19,9 @@ from sowctl.cli.io.sources import (
     explain_refusal,
     find_framing,
     find_kind,
-    guess_form,
+    guess_file_form,
     open_frame_readers,
     open_inputs,
-    read_first_line,
     refuse_unreadable,
     suggest_conversion,
 )
@@ -171,13 +170,21 @@ def _share_types(names: Sequence[str], options: InputOptions) -> InputOptions:
     return replace(options, delimited=replace(options.delimited, shares_types=True))
 
 
+def build_envelope_hint(name: str) -> str | None:
+    """The command that publishes the envelopes of a file; None for a file without them."""
+    from shlex import quote
+
+    form = guess_file_form(name)
+    return None if form is None else f"the file has envelopes: sowctl publish {FORM_OPTIONS[form]} {quote(name)}"
+
+
 def _build_file_hint(name: str) -> str:
     """The command that publishes a file whose name was given in the place of the topic."""
     from shlex import quote
 
-    form = guess_form(read_first_line(name))
-    if form is not None:
-        return f"the file has envelopes: sowctl publish {FORM_OPTIONS[form]} {quote(name)}"
+    hint = build_envelope_hint(name)
+    if hint is not None:
+        return hint
     if name.endswith(".zip"):
         return f"unpack the file: unzip -p {quote(name)} | sowctl publish TOPIC"
     return f"the topic comes before the file: sowctl publish TOPIC {quote(name)}"
