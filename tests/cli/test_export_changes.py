@@ -99,6 +99,20 @@ def test_changes_of_removed_journals_are_missing_with_a_note(shop: Cli) -> None:
     assert "changes before txid 6 are missing" in done.err
 
 
+def test_a_position_that_is_not_in_the_journals_is_an_error(shop: Cli) -> None:
+    for position in ("99999", "123456789|5|"):
+        done = shop("export", "t", "x.ndjson", "--changes", "--since", position)
+        assert (done.status, "SOW-ENG-070" in done.err) == (10, True), done
+        assert not Path("x.ndjson").exists()
+        done = shop("export", "t", "x.ndjson", "--changes", "--since", position, "--bookmark-not-found", "epoch")
+        assert done.status == 0 and len(Path("x.ndjson").read_text().splitlines()) == len(EXPECTED)
+        done = shop(
+            "export", "t", "x.ndjson", "--changes", "--since", position, "--bookmark-not-found", "now", "--force"
+        )
+        assert done.status == 0 and not Path("x.ndjson").read_text()
+        Path("x.ndjson").unlink()
+
+
 @pytest.mark.parametrize("ending", ["csv", "tsv", "ndjson", "json", "msgpack", "parquet", "arrow", "sqlite"])
 def test_changes_are_not_published_as_records(shop: Cli, ending: str) -> None:
     assert shop("export", "t", f"c.{ending}", "--changes").status == 0
@@ -106,6 +120,15 @@ def test_changes_are_not_published_as_records(shop: Cli, ending: str) -> None:
     assert done.status == 3 and "without --changes" in done.err, done
     assert "SOW-EXC-01" in done.err or ending.endswith("json")
     assert not shop("query", "u").out
+
+
+def test_a_change_without_a_sequence_number_has_none(shop: Cli) -> None:
+    head = '{"topic":"t","client":"c",'
+    lines = head + '"operation":"publish","data":{"id":3}}\n' + head + '"sequence":7,"data":{"id":4}}\n'
+    assert shop("publish", "--framing", "envelope", stdin=lines.encode()).status == 0
+    assert shop("export", "t", "c.ndjson", "--changes", "--since", "4").status == 0
+    found = [json.loads(line) for line in Path("c.ndjson").read_text().splitlines()]
+    assert [(one.get("client"), one.get("sequence")) for one in found] == [("c", None), ("c", 7)]
 
 
 def test_refused(shop: Cli) -> None:

@@ -113,9 +113,11 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     message, and the reason deleted or expired; an expiration has no entry, so no txid and no bookmark. Applied to the
     records at the position, the rows give the records of now. A filter applies to the record of each row: a preimage
     without a postimage has left the result. If older journals were removed, their changes are missing, with a note; a
-    record before a change may be unknown: its row is written without a message, whatever the filter. The report names
-    the position for the next --since; --store with --commit keeps it in a bookmark store, once the file is complete.
-    Expirations since the last entry of the topic before the position may be in the file of the last run, too.
+    record before a change may be unknown: its row is written without a message, whatever the filter. A position that is
+    not in the journals is an error, so that no changes are skipped; --bookmark-not-found epoch starts at the oldest
+    entry instead, and now at the end. The report names the position for the next --since; --store with --commit keeps
+    it in a bookmark store, once the file is complete. publish does not read files of changes. Expirations since the
+    last entry of the topic before the position may be in the file of the last run, too.
     """
     from contextlib import closing
 

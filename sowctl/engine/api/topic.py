@@ -636,7 +636,7 @@ class TopicHandle:
 
         * filter: condition that the record of a row meets; see sowctl-expressions(7)
         * since: a bookmark, a txid, a time, a datetime or a range
-        * bookmark_not_found: if the position is gone: ``fail``, ``epoch`` or ``now``
+        * bookmark_not_found: if the position is not in the journals: ``fail`` (the default), ``epoch`` or ``now``
         * sow_keys, keys: only these records, as for ``query``
         * select: fields to keep of each message
         """

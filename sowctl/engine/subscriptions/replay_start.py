@@ -63,8 +63,10 @@ def find_replay_start(
     not_found: NotFoundPolicy | None,
     *,
     states: bool,
+    requires_start: bool = False,
 ) -> ReplayStart:
-    """Resolve a bookmark for a subscription to ``topics``; ``states``: records at that place are asked for, too.
+    """Resolve a bookmark for a subscription to ``topics``; ``states``: records at that place are asked for, too;
+    ``requires_start``: as :func:`~sowctl.engine.subscriptions.spans.resolve_bookmark_range` has it.
 
     Raises RefusedError ``SOW-FOL-021`` for a topic that the journal does not record, and as
     :func:`~sowctl.engine.subscriptions.spans.resolve_bookmark_range` does.
@@ -86,7 +88,7 @@ def find_replay_start(
     if not has_log(instance):
         return ReplayStart(resolve_without_journal(instance, wanted, not_found), 0, {})
     with open_log(instance) as log:
-        span = resolve_bookmark_range(instance, log, wanted, refs, not_found)
+        span = resolve_bookmark_range(instance, log, wanted, refs, not_found, requires_start=requires_start)
         kept = frozenset(topic.ref for topic in topics if topic.history is not None)
         if not states or not kept:
             return ReplayStart(span, log.read_last_txid(), {})

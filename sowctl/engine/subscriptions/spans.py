@@ -93,12 +93,15 @@ def resolve_bookmark_range(
     wanted: BookmarkRange,
     refs: frozenset[TopicRef] | None = None,
     not_found: NotFoundPolicy | None = None,
+    *,
+    requires_start: bool = False,
 ) -> TxidSpan:
     """The entries of ``log`` that ``wanted`` means; None for ``refs`` stands for all of them.
 
     A start that the journals do not hold follows ``not_found``. Without one, what was never there begins now, and
-    ``instance.notify`` is told; what was there and is gone with older files is an error, because going on from
-    elsewhere would lose entries without a word. Of a list, the members that are there count.
+    ``instance.notify`` is told, or, with ``requires_start``, is an error; what was there and is gone with older files
+    is an error, because going on from elsewhere would lose entries without a word. Of a list, the members that are
+    there count.
 
     Raises MissingError ``SOW-ENG-070`` (no such entry; of an end always), ``SOW-ENG-071`` (older than what is
     retained; it names the first entry there is) and ``SOW-ENG-072`` (a restore has undone it; it names both histories),
@@ -107,7 +110,7 @@ def resolve_bookmark_range(
     if wanted.is_recent:
         raise ValueError("'recent' must be resolved in a bookmark store first")
     places = _MarkResolver(instance, log, refs)
-    start = places.resolve_start(wanted.start, not_found)
+    start = places.resolve_start(wanted.start, not_found, requires_start=requires_start)
     return start if wanted.end is None else places.resolve_end(start, wanted.end)
 
 
@@ -154,7 +157,7 @@ class _MarkResolver:
         self._last = log.read_last_txid()
         self._first = log.first_txid
 
-    def resolve_start(self, side: RangeBound, not_found: NotFoundPolicy | None) -> TxidSpan:
+    def resolve_start(self, side: RangeBound, not_found: NotFoundPolicy | None, *, requires_start: bool) -> TxidSpan:
         """The span from a start on, without an end."""
         found = self._find_marks(side)
         known: list[TxidSpan] = []
@@ -176,7 +179,7 @@ class _MarkResolver:
             return earliest if only_times else TxidSpan(earliest.after)
         if not_found is None and (undone := self._make_undone_error(side)) is not None:
             raise undone
-        if not_found is NotFoundPolicy.FAIL:
+        if not_found is NotFoundPolicy.FAIL or (not_found is None and requires_start):
             raise self._make_unknown_error(side)
         if not_found is NotFoundPolicy.EPOCH:
             return TxidSpan(self._first - 1)

@@ -115,7 +115,7 @@ class ChangeRecord:
         if self._record is not None:
             found |= self._record.extra or {}
         if row.client is not None:
-            found |= {"client": row.client[1], "sequence": row.sequence}
+            found |= {"client": row.client[1], "sequence": row.sequence or None}
         return found
 
 
@@ -272,7 +272,8 @@ def start_changes(
 
     Of ``options`` counts what chooses records and fields: filter, SOW keys, keys, select. Raises UsageError
     ``SOW-EXC-019`` for a target without records in the journal, ``SOW-FOL-022`` for ``recent``, RefusedError
-    ``SOW-FOL-021`` for a topic without a journal, and as positions do.
+    ``SOW-FOL-021`` for a topic without a journal, MissingError ``SOW-ENG-070`` for a position that the journals do not
+    hold, unless ``not_found`` says where to start, and as positions do.
     """
     topic = target.topic
     if topic is None:
@@ -288,7 +289,8 @@ def start_changes(
             "SOW-FOL-022", "'recent' is the position in a bookmark store, but no store is given", hint="add --store"
         )
     policy = parse_not_found_policy(not_found)
-    start = find_replay_start(instance, [topic], wanted, policy, states=False)
+    # A feed that began now would have skipped changes of which no later run knows.
+    start = find_replay_start(instance, [topic], wanted, policy, states=False, requires_start=True)
     if has_log(instance):
         _note_removed_changes(instance, topic.whole_topic.ref, wanted, start.span, policy)
     return ChangesResult(instance, target, options, start.span, start.caught_up)
