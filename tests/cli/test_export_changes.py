@@ -99,6 +99,16 @@ def test_changes_of_removed_journals_are_missing_with_a_note(shop: Cli) -> None:
     assert "changes before txid 6 are missing" in done.err
 
 
+@pytest.mark.parametrize("ending", ["csv", "msgpack", "parquet", "sqlite"])
+def test_records_with_members_like_those_of_changes_are_published(shop: Cli, ending: str) -> None:
+    names = ("change_type", "reason", "topic", "message_type", "sow_key", "timestamp", "txid", "data", "_change_type")
+    record = dict.fromkeys(names, "x") | {"id": 9, "_sow_key": "y"}
+    shop("publish", "t", stdin=json.dumps(record).encode())
+    assert shop("export", "t", f"c.{ending}", "/id = 9").status == 0
+    assert shop("publish", "u", "--from", f"c.{ending}", *(("--table", "t") if ending == "sqlite" else ())).status == 0
+    assert json.loads(shop("query", "u").out) == record
+
+
 def test_a_position_that_is_not_in_the_journals_is_an_error(shop: Cli) -> None:
     for position in ("99999", "123456789|5|"):
         done = shop("export", "t", "x.ndjson", "--changes", "--since", position)

@@ -64,7 +64,8 @@ def _is_change(raw: bytes) -> bool:
         members: Any = msgpack.unpackb(raw, unicode_errors="surrogateescape")
     except (ValueError, msgpack.UnpackException):
         return False
-    return isinstance(members, dict) and members.keys() >= _CHANGE_MEMBERS
+    # A record may have members of these names, but as a member of a record, data are no bytes of a message.
+    return isinstance(members, dict) and members.keys() >= _CHANGE_MEMBERS and isinstance(members["data"], bytes)
 
 
 def _iterate_values(name: str, stream: BinaryIO) -> Iterator[bytes]:
