@@ -57,7 +57,11 @@ def choose_form(kind: MessageType) -> Form:
         return Form(_encode_base64, _keep_digits, number=_keep_spelling)
     number = _parse_double if kind.typed else None
     if isinstance(kind, TreeType):
-        return Form(lambda value: value, lambda value: to_plain_scalar(_parse_number(value)), number=number)
+        # BSON has no unsigned integers.
+        max_integer = (1 << 63) - 1 if kind.kind == "bson" else U64_MAX
+        return Form(
+            lambda value: value, lambda value: to_plain_scalar(_parse_number(value, max_integer)), number=number
+        )
     return Form(_encode_base64, _parse_number, number=number)
 
 
@@ -193,12 +197,12 @@ def _json_number(value: Decimal) -> Any:
     return Raw(f"{value:f}".encode())
 
 
-def _parse_number(value: Decimal) -> Number | str:
+def _parse_number(value: Decimal, max_integer: int = U64_MAX) -> Number | str:
     """A number with its digits; the digits alone where neither 64 bits nor a double hold it."""
     text = f"{value:f}"
     # Formats with numbers of their own hold 64 bits or a double; a number that either would change is written as its
     # digits.
-    if value == value.to_integral_value() and abs(value) < 1 << 63:
+    if value == value.to_integral_value() and I64_MIN <= value <= max_integer:
         return Number(int(value), text.encode())
     return Number(float(value), text.encode()) if Decimal(repr(float(value))) == value else text
 

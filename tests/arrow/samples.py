@@ -112,10 +112,10 @@ def decimals() -> Iterator[Sample]:
     yield Sample("decimal wide", over, [more, Number("9" * 38), more, NULL], [more, "9" * 38, more, NULL])
 
 
-def held(text: str) -> Any:
+def held(text: str, integer_limit: int = 2**64) -> Any:
     """A number as the binary formats have it: 64 bits or a double where these hold it, else its digits."""
     value = Fraction(text)
-    if value.denominator == 1 and abs(value) < 2**63:
+    if value.denominator == 1 and -(2**63) <= value < integer_limit:
         return int(value)
     return float(text) if Fraction(repr(float(text))) == value else text
 

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sowctl.messages.base import MessageType
+from sowctl.messages.tagged.bflatcodec import encode_field
 from sowctl.messages.types import UNCONSTRUCTIBLE_TYPES, get_type
 from sowctl.output.exports import ENDINGS
 from tests.cli.conftest import Cli
@@ -31,6 +32,8 @@ FORMATS = [*(ending.names[0] for ending in ENDINGS), "csv.gz", "ndjson.zst", "qu
 """Endings of the files of ``export``; ``query`` stands for ``query --format json``."""
 UNREADABLE_FORMATS = {"duckdb": "SOW-EXC-002"}
 """Formats of ``export`` that ``publish`` does not read, because a database of DuckDB has one reader, ``sowctl sql``."""
+NULL_FORMATS = ("ndjson", "json", "msgpack", "query")
+"""Formats that tell a field without a value from none."""
 TEXT_TABLES = ("csv", "tsv", "csv.gz")
 LISTS_AS_TEXT = ("fix", "nvfix", "bflat")
 """Flat types: a cell of csv and tsv may be a list or one value that looks like a list, which --type json decides."""
@@ -279,6 +282,8 @@ def test_repeated_fields_come_back(
     expected = exchange.list_fields("t")
     found = exchange.read_back(exchange.write(format), format, choose_types(get_type(kind), format, expected))
     assert found == expected
+    if format in NULL_FORMATS:
+        assert sorted(exchange.run("query", "u").splitlines()) == sorted(exchange.run("query", "t").splitlines())
 
 
 @pytest.mark.parametrize("kind", ["nvfix", "fix"])
@@ -374,7 +379,7 @@ def test_fields_without_a_value_come_back(cli: Cli, kind: str, tmp_path: Path) -
     for ending in ("ndjson", "json", "msgpack", "query", "parquet", "arrow", "sqlite"):
         found = exchange.read_back(exchange.write(ending), ending)
         # Columns do not tell a field without a value from none.
-        if ending in ("ndjson", "json", "msgpack", "query"):
+        if ending in NULL_FORMATS:
             assert sorted(exchange.run("query", "u").splitlines()) == sorted(messages.splitlines()), ending
         elif kind != "xml":
             assert found == fields, ending
@@ -399,3 +404,21 @@ def test_an_empty_root_element_is_no_reason_to_refuse_a_row(cli: Cli, tmp_path: 
         assert '{"r":{"b":1}}' in exchange.run("query", "u")
         if ending not in ("parquet", "arrow", "sqlite"):
             assert exchange.run("query", "u").count('{"r":null}') == 2, ending
+
+
+@pytest.mark.parametrize("format", ["ndjson", "msgpack", "parquet", "arrow"])
+@pytest.mark.parametrize("kind", ["msgpack", "bflat"])
+def test_integers_of_64_bits_stay_integers(cli: Cli, kind: str, format: str, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == kind))
+    exchange = Exchange(cli, get_type(kind))
+    values = [(1 << 64) - 1, 1 << 63, -(1 << 63), 7]
+    exchange.publish(
+        [
+            msgpack.packb({"a": at, "n": value})
+            if kind == "msgpack"
+            else encode_field(b"a", at) + encode_field(b"n", value)
+            for at, value in enumerate(values)
+        ]
+    )
+    exchange.read_back(exchange.write(format), format)
+    exchange.run("diff", "t", "u")
