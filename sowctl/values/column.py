@@ -19,7 +19,7 @@ import numpy as np
 
 from sowctl.values.fields import Number, Scalar, SlotValue, ValueList
 from sowctl.values.scalars import MAX_EXACT_INTEGER, to_scalar
-from sowctl.values.textspans import LazyNumbers
+from sowctl.values.textspans import LazyNumbers, TextSpans, list_numbers
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _NONE_TYPE = type(None)
@@ -42,6 +42,7 @@ FLOAT_KINDS = frozenset((Kind.DOUBLE, Kind.NUMBER))
 INTEGER_KINDS = frozenset((Kind.BOOL, Kind.I64, Kind.U64))
 NUMERIC_KINDS = FLOAT_KINDS | INTEGER_KINDS
 _SCALAR_NUMBERS = frozenset((Kind.I64, Kind.DOUBLE, Kind.NUMBER))
+_TEXT_NUMBERS = _SCALAR_NUMBERS | {Kind.U64}
 
 
 class Column:
@@ -149,13 +150,7 @@ class Column:
             return [None] * self.size
         if self.kind is Kind.STRING:
             return list(map([*self.words, None].__getitem__, self.data.tolist()))
-        found: list[Any] = self.data.tolist()
-        if self.ints is not None:
-            # ``ints`` is False in NULL places, whose NaN has no Integer.
-            found = [int(v) if whole else v for v, whole in zip(found, self.ints.tolist(), strict=True)]
-        if self.nulls is not None:
-            found = [None if null else value for value, null in zip(found, self.nulls.tolist(), strict=True)]
-        return found
+        return list_numbers(self.data, self.nulls, self.ints)
 
     def expand_constant(self, size: int) -> Column:
         """The column with one place per row: of a constant, its value ``size`` times."""
@@ -345,12 +340,16 @@ def concatenate_columns(columns: Sequence[Column]) -> Column:
     """Columns of one slot, none of them a constant, one behind the other."""
     if len(columns) == 1:
         return columns[0]
+    # NULLs go with every kind. Values without an array, those with texts outside a buffer, and numbers of two kinds of
+    # which no Double holds all are put together value by value, by the rules for a column of all of them.
+    if any(isinstance(column.source, LazyNumbers) for column in columns):
+        columns = list(map(pack_numbers, columns))
+    typed = {column.source.typed for column in columns if isinstance(column.source, LazyNumbers)}
+    plain = len(typed) <= 1 and all(
+        column.source is None or isinstance(column.source, LazyNumbers) for column in columns
+    )
     kinds = {column.kind for column in columns} - {Kind.NULL}
-    # NULLs go with every kind. Values without an array, those with texts, and numbers of two kinds of which no Double
-    # holds all are put together value by value, by the rules for a column of all of them.
-    spelled = [column.source for column in columns if isinstance(column.source, LazyNumbers)]
-    plain = len(spelled) == len(columns) or all(column.source is None for column in columns)
-    if len(kinds) > 1 and kinds <= _SCALAR_NUMBERS and plain and not spelled:
+    if len(kinds) > 1 and kinds <= _SCALAR_NUMBERS and plain:
         columns = _unify_numbers(columns)
         kinds = {column.kind for column in columns} - {Kind.NULL}
     if len(kinds) > 1 or Kind.ROWS in kinds or not plain:
@@ -367,15 +366,43 @@ def concatenate_columns(columns: Sequence[Column]) -> Column:
     nulls = [np.zeros(column.size, np.bool_) if column.nulls is None else column.nulls for column in columns]
     ints = [np.zeros(column.size, np.bool_) if column.ints is None else column.ints for column in columns]
     missing = np.concatenate(nulls)
-    return Column(
+    found = Column(
         kind,
         size,
         np.concatenate(data),
         missing if missing.any() else None,
         ints=np.concatenate(ints) if kind is Kind.NUMBER else None,
-        source=LazyNumbers.concatenate(spelled) if spelled else None,
-        texts=bool(spelled),
     )
+    if typed:
+        texts = TextSpans.concatenate(list(map(_read_texts, columns)))
+        found.source, found.texts = LazyNumbers(found.data, texts, found.nulls, found.ints, typed.pop()), True
+    return found
+
+
+def _read_texts(column: Column) -> TextSpans:
+    """The original texts of numbers, empty ones where they have none."""
+    if isinstance(column.source, LazyNumbers):
+        return column.source.texts
+    nowhere = np.zeros(column.size, np.int64)
+    return TextSpans(b"", nowhere, nowhere)
+
+
+def pack_numbers(column: Column) -> Column:
+    """The same column; of numbers with original texts, these in one buffer, if that can hold all that they tell."""
+    source = column.source
+    if source is None or column.listed or column.kind not in _TEXT_NUMBERS or isinstance(source, LazyNumbers):
+        return column
+    typed = {value.typed for value in source if type(value) is Number}
+    if len(typed) != 1:
+        return column
+    raw = [value.text if type(value) is Number else b"" for value in source]
+    ends = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)))
+    texts = TextSpans(b"".join(raw), np.append(0, ends[:-1]), ends)
+    numbers = LazyNumbers(column.data, texts, column.nulls, column.ints, typed.pop())
+    return Column(
+        column.kind, column.size, column.data, column.nulls, ints=column.ints, source=numbers, texts=True,
+        constant=column.constant,
+    )  # fmt: skip
 
 
 def _unify_numbers(columns: Sequence[Column]) -> Sequence[Column]:
@@ -394,7 +421,7 @@ def _convert_to_number(column: Column) -> Column:
         ints = np.ones(column.size, np.bool_) if nulls is None else ~nulls
         if nulls is not None:
             data[nulls] = np.nan
-    return Column(Kind.NUMBER, column.size, data, nulls, ints=ints)
+    return Column(Kind.NUMBER, column.size, data, nulls, ints=ints, source=column.source, texts=column.texts)
 
 
 def _concatenate_texts(columns: Sequence[Column], size: int) -> Column:

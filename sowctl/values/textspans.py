@@ -58,38 +58,55 @@ class TextSpans(Sequence[bytes]):
         )
 
 
-class LazyNumbers(Sequence[Number]):
-    """The numbers of ``data`` with their ``texts``."""
+def list_numbers(data: Array, nulls: Array | None, ints: Array | None) -> list[Any]:
+    """The numbers of an array as values: None where ``nulls``, of Doubles Integers where ``ints``."""
+    found: list[Any] = data.tolist()
+    if ints is not None:
+        # ``ints`` is False in NULL places, whose NaN has no Integer.
+        found = [int(value) if whole else value for value, whole in zip(found, ints.tolist(), strict=True)]
+    if nulls is not None:
+        found = [None if null else value for value, null in zip(found, nulls.tolist(), strict=True)]
+    return found
 
-    __slots__ = ("data", "texts")
 
-    def __init__(self, data: Array, texts: TextSpans) -> None:
-        self.data, self.texts = data, texts
+class LazyNumbers(Sequence["Number | int | float | None"]):
+    """The numbers of ``data`` with their ``texts``; with an empty text, a number alone, or NULL.
+
+    ``nulls`` and ``ints`` as of :class:`~sowctl.values.column.Column`; ``typed`` as of each :class:`Number`.
+    """
+
+    __slots__ = ("data", "ints", "nulls", "texts", "typed")
+
+    def __init__(
+        self,
+        data: Array,
+        texts: TextSpans,
+        nulls: Array | None = None,
+        ints: Array | None = None,
+        typed: bool = True,
+    ) -> None:
+        self.data, self.texts, self.nulls, self.ints, self.typed = data, texts, nulls, ints, typed
 
     def __len__(self) -> int:
         return len(self.data)
 
     @overload
-    def __getitem__(self, place: int) -> Number: ...
+    def __getitem__(self, place: int) -> Number | int | float | None: ...
     @overload
     def __getitem__(self, place: slice) -> LazyNumbers: ...
-    def __getitem__(self, place: int | slice) -> Number | LazyNumbers:
-        if isinstance(place, slice):
-            return self.take(place)
-        return Number(self.data[place].item(), self.texts[place])
+    def __getitem__(self, place: int | slice) -> Number | int | float | LazyNumbers | None:
+        return self.take(place) if isinstance(place, slice) else next(iter(self.take(np.array([place]))))
 
-    def __iter__(self) -> Iterator[Number]:
-        return map(Number, self.data.tolist(), self.texts)
+    def __iter__(self) -> Iterator[Number | int | float | None]:
+        values, typed = list_numbers(self.data, self.nulls, self.ints), self.typed
+        if typed and (self.texts.begins < self.texts.ends).all():
+            return map(Number, values, self.texts)
+        return (Number(value, text, typed) if text else value for value, text in zip(values, self.texts, strict=True))
 
     def take(self, places: Array | slice) -> LazyNumbers:
         """Some of them: an array of places in their order, or a slice."""
-        return LazyNumbers(self.data[places], self.texts.take(places))
+        nulls, ints = (None if some is None else some[places] for some in (self.nulls, self.ints))
+        return LazyNumbers(self.data[places], self.texts.take(places), nulls, ints, self.typed)
 
-    def __reduce__(self) -> tuple[type[LazyNumbers], tuple[Array, TextSpans]]:
-        return LazyNumbers, (self.data, self.texts)
-
-    @classmethod
-    def concatenate(cls, several: Sequence[LazyNumbers]) -> LazyNumbers:
-        """The numbers of several, one behind the other."""
-        texts = TextSpans.concatenate([one.texts for one in several])
-        return cls(np.concatenate([one.data for one in several]), texts)
+    def __reduce__(self) -> tuple[type[LazyNumbers], tuple[Any, ...]]:
+        return LazyNumbers, (self.data, self.texts, self.nulls, self.ints, self.typed)

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.values.column import Column, Kind, build_column, concatenate_columns
+from sowctl.values.column import Column, Kind, build_column, concatenate_columns, pack_numbers
 from sowctl.values.fields import Number, SlotValue, ValueList
 from sowctl.values.textspans import LazyNumbers, TextSpans
 from tests.support.examples import examples
@@ -86,6 +86,30 @@ def test_numbers_keep_their_texts(several: list[list[bytes]]) -> None:
     # Beside others they are numbers of their own.
     mixed = concatenate_columns([column, build_column([None, b"x"])])
     assert list(mixed.read_values()) == [*wanted, None, b"x"]
+
+
+SPELLED = st.lists(st.one_of(st.none(), NUMBERS, DOUBLES, INTEGERS), max_size=5)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(several=st.lists(SPELLED, min_size=1, max_size=4), typed=st.booleans())
+def test_packed_numbers_are_like_lists(several: list[list[SlotValue]], typed: bool) -> None:
+    several = [
+        [Number(value.value, value.text, typed) if isinstance(value, Number) else value for value in values]
+        for values in several
+    ]
+    whole = [value for values in several for value in values]
+    column = concatenate_columns([pack_numbers(build_column(values)) for values in several])
+    assert told(column.read_values()) == told(whole)
+    assert told([column.read_values()[place] for place in range(-len(whole), 0)]) == told(whole)
+    other = build_column(whole)
+    assert (column.kind, column.texts) == (other.kind, other.texts)
+    if column.array is not None:
+        assert np.array_equal(column.data, other.data, equal_nan=column.ints is not None or column.kind is Kind.DOUBLE)
+        assert isinstance(column.source, LazyNumbers) == any(isinstance(value, Number) for value in whole)
+        assert told(column.strip_source().read_values()) == told(other.strip_source().read_values())
+    assert told(pickle.loads(pickle.dumps(column)).read_values()) == told(whole)
+    assert told(column.take(slice(1, None)).read_values()) == told(whole[1:])
 
 
 def test_a_few_numbers_in_a_file_take_their_own_texts_along_alone() -> None:

@@ -25,8 +25,7 @@ from sowctl.seam import Seam
 from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.ordered_entries import inconsistent_store_error
 from sowctl.values.batch import ColumnBatch
-from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type
-from sowctl.values.fields import Number
+from sowctl.values.column import Array, Column, Kind, build_column, choose_code_type, pack_numbers
 from sowctl.values.textspans import LazyNumbers, TextSpans
 
 MAGIC = b"SOWCOLS\0"
@@ -57,8 +56,9 @@ class StoredColumn(Struct, array_like=True, frozen=True):
     """A column by the numbers of its sections, -1 for none.
 
     ``kind`` is a name of :class:`Kind`, or ``VALUES`` for slot values one by one (``bounds`` and ``text``: msgpack).
-    ``bounds`` and ``text``: the words of a dictionary, or the original texts of numbers; of n texts, n + 1 bounds.
-    ``hashes``: of the words, and of NULL behind them.
+    ``bounds`` and ``text``: the words of a dictionary, or the original texts of numbers, empty for those without one;
+    of n texts, n + 1 bounds. ``hashes``: of the words, and of NULL behind them. ``typed``: whether the message type
+    says that the numbers with texts are numbers.
     """
 
     kind: str
@@ -68,6 +68,7 @@ class StoredColumn(Struct, array_like=True, frozen=True):
     bounds: int = -1
     text: int = -1
     hashes: int = -1
+    typed: bool = True
 
 
 class StoredPart(Struct, array_like=True, frozen=True):
@@ -149,7 +150,9 @@ class ColumnWriter:
             return number if number < 0 else self._add_section(other.read_array(number))
 
         def column(one: StoredColumn) -> StoredColumn:
-            return StoredColumn(one.kind, *map(copied, msgspec.structs.astuple(one)[1:]))
+            data, nulls, ints = copied(one.data), copied(one.nulls), copied(one.ints)
+            bounds, text, hashes = copied(one.bounds), copied(one.text), copied(one.hashes)
+            return StoredColumn(one.kind, data, nulls, ints, bounds, text, hashes, one.typed)
 
         columns, texts = [column(one) for one in part.columns], [column(one) for one in part.texts]
         keys, txids, times = copied(part.keys), copied(part.txids), copied(part.times)
@@ -180,6 +183,7 @@ class ColumnWriter:
         self._put(_TRAILER_LAYOUT.pack(len(raw), crc32(raw), _END_MARK))
 
     def _add_column(self, column: Column, known: Array | None = None) -> StoredColumn:
+        column = pack_numbers(column)
         source, hashes = column.source, -1 if known is None else self._add_section(known)
         if source is not None and not isinstance(source, LazyNumbers):
             # Without the mark of an array of one: those of several, end to end, are the items of an array.
@@ -196,7 +200,7 @@ class ColumnWriter:
             bounds, text = self._add_spans(pack_spans(source.texts))
         nulls = -1 if column.nulls is None or column.kind is Kind.STRING else self._add_section(column.nulls)
         ints = -1 if column.ints is None else self._add_section(column.ints)
-        return StoredColumn(column.kind.name, data, nulls, ints, bounds, text, hashes)
+        return StoredColumn(column.kind.name, data, nulls, ints, bounds, text, hashes, source is None or source.typed)
 
     def _add_texts(self, texts: Sequence[bytes]) -> tuple[int, int]:
         bounds = np.zeros(len(texts) + 1, np.int64)
@@ -219,9 +223,10 @@ def pack_spans(spans: TextSpans) -> TextSpans:
 
 def detach_column(column: Column) -> Column:
     """The same column without the block of messages that its texts lie in."""
+    column = pack_numbers(column)
     source, dictionary = column.source, column.dictionary
     if isinstance(source, LazyNumbers):
-        source = LazyNumbers(source.data, pack_spans(source.texts))
+        source = LazyNumbers(source.data, pack_spans(source.texts), source.nulls, source.ints, source.typed)
     elif not isinstance(dictionary, TextSpans):
         return column
     nulls = None if column.kind in (Kind.STRING, Kind.NULL) else column.nulls
@@ -334,8 +339,8 @@ class ColumnFile:
         data = self.read_array(one.data)
         if kind is Kind.STRING:
             return _take_texts(data, self._read_spans(one), places)
-        source = None if one.bounds < 0 else LazyNumbers(data, self._read_spans(one))
         nulls, ints = (None if number < 0 else self.read_array(number) for number in (one.nulls, one.ints))
+        source = None if one.bounds < 0 else LazyNumbers(data, self._read_spans(one), nulls, ints, one.typed)
         column = Column(kind, rows, data, nulls, ints=ints, source=source, texts=source is not None)
         return column if places is None else column.take(places)
 
@@ -364,25 +369,6 @@ def _take_texts(data: Array, words: TextSpans, places: Array | None) -> Column:
     table = np.full(known + 1, len(numbers), choose_code_type(len(numbers)))
     table[numbers] = np.arange(len(numbers))
     return Column(Kind.STRING, len(data), table[data], dictionary=list(words.take(numbers)))
-
-
-def pack_numbers(column: Column) -> Column:
-    """The same column, of numbers with original texts in the form that templates give, where it has that."""
-    source = column.source
-    if (
-        not column.texts
-        or column.listed
-        or isinstance(source, LazyNumbers)
-        or source is None
-        or column.kind not in (Kind.I64, Kind.U64, Kind.DOUBLE)
-        or not all(type(value) is Number and value.typed for value in source)
-    ):
-        return column
-    raw = [value.text for value in source]  # type: ignore[union-attr]  # they are numbers
-    ends = np.cumsum(np.fromiter(map(len, raw), np.int64, len(raw)))
-    begins = np.append(0, ends[:-1]) if len(raw) else ends
-    spelled = LazyNumbers(column.data, TextSpans(b"".join(raw), begins, ends))
-    return Column(column.kind, column.size, column.array, source=spelled, texts=True)
 
 
 class OutputFile:

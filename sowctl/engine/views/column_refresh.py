@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sowctl.engine.views.column_file import pack_numbers
+from sowctl.engine.views.column_file import detach_column
 from sowctl.engine.views.column_groups import ColumnGroups, iterate_parts
 from sowctl.engine.views.computation import compute_column_messages
 from sowctl.engine.views.definition import Program
@@ -106,9 +106,8 @@ def _read_records(program: Program, number: int, source: Source, keys: set[bytes
     if not parts:
         return None
     whole = ColumnBatch.concatenate(parts)
-    # Few messages are read one by one; those of the file mostly by templates, whose form they are given.
     return ColumnBatch(
-        list(map(pack_numbers, whole.columns)),
+        list(map(detach_column, whole.columns)),
         whole.size,
         txids=whole.txids,
         times=whole.times,

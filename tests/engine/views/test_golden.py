@@ -31,7 +31,7 @@ VIEW = """
 <UnderlyingTopic><Join>[orders]./client = [clients]./id</Join></UnderlyingTopic>
 <Projection><Field>[clients]./name AS /name</Field><Field>SUM([orders]./qty) AS /total</Field>
 <Field>MIN([orders]./qty) AS /least</Field><Field>GROUP_CONCAT([orders]./note) AS /notes</Field>
-<Field>MAX([orders]./price) AS /dearest</Field></Projection>
+<Field>MAX([orders]./price) AS /dearest</Field><Field>MAX([orders]./fee) AS /fee</Field></Projection>
 <Grouping><Field>[clients]./name</Field></Grouping></View>
 """
 XML = config_xml(topic_xml("orders", "<Expiration>1h</Expiration>") + topic_xml("clients") + VIEW, ("orders",))
@@ -43,10 +43,9 @@ def write_sample(place: Path) -> Path:
     for number in range(9):
         lab.clock.tick(1)
         quantity: Any = [number, number * 0.1, "7", None][number % 4]
-        price = number + 0.25
-        lab.publish(
-            "orders", message(id=number, client=f"c{number % 4}", qty=quantity, note=f"é{number % 2}", price=price)
-        )
+        price, fee = number + 0.25, [number, number * 0.5, None][number % 3]
+        client, note = f"c{number % 4}", f"é{number % 2}"
+        lab.publish("orders", message(id=number, client=client, qty=quantity, note=note, price=price, fee=fee))
     lab.publish("clients", *(message(id=f"c{number}", name=f"name {number // 2}") for number in range(3)))
     with patch.multiple(VIEW_LIMITS, min_column_records=0, max_stale_divisor=0):
         lab.query("é/named")
