@@ -19,7 +19,14 @@ from sowctl.engine.views.column_groups import ColumnGroups, iterate_parts
 from sowctl.engine.views.computation import compute_column_messages
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.limits import VIEW_LIMITS
-from sowctl.engine.views.stored_columns import ALL_RECORDS, GroupKeys, Selection, SourceColumns, ViewColumns
+from sowctl.engine.views.stored_columns import (
+    ALL_RECORDS,
+    GroupKeys,
+    Selection,
+    SourceColumns,
+    ViewColumns,
+    sort_distinct,
+)
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Array
@@ -76,7 +83,7 @@ def refresh_columns(
     selected = Selection(np.zeros(0, np.int64), fresh[0].changes.find(stale)[1])
     roots, found = _find_row_groups(program, view, selected)
     fresh[0].add_rows(roots, found)
-    affected = np.union1d(before, found)
+    affected = sort_distinct([before, found])
     chosen = fresh[0].find_roots(affected)
     every = chosen.records * VIEW_LIMITS.max_affected_divisor > fresh[0].records
     if every and groups > VIEW_LIMITS.max_replaced_messages:
