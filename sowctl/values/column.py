@@ -426,11 +426,20 @@ def _convert_to_number(column: Column) -> Column:
 
 def _concatenate_texts(columns: Sequence[Column], size: int) -> Column:
     codes: dict[bytes, int] = {}
-    numbers = [[codes.setdefault(word, len(codes)) for word in column.words] for column in columns]
+    tables: dict[int, Array] = {}
+    for column in columns:
+        # Parts of one column share its dictionary.
+        if (identity := id(column.dictionary)) not in tables:
+            numbers = [codes.setdefault(word, len(codes)) for word in column.words]
+            tables[identity] = np.array([*numbers, -1], np.int64)
     # The code behind the last word stands for NULL, in each of the columns and in that of all of them.
     nothing, kind = len(codes), choose_code_type(len(codes))
+    for table in tables.values():
+        table[-1] = nothing
     data = [
-        np.full(column.size, nothing, kind) if column.array is None else np.array([*own, nothing], kind)[column.array]
-        for column, own in zip(columns, numbers, strict=True)
+        np.full(column.size, nothing, kind)
+        if column.array is None
+        else tables[id(column.dictionary)].astype(kind)[column.array]
+        for column in columns
     ]
     return Column(Kind.STRING, size, np.concatenate(data), dictionary=list(codes))

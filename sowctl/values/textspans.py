@@ -12,6 +12,10 @@ from sowctl.values.fields import Number
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
+_MIN_TEXT_SHARE = 512
+"""Bytes of a buffer for each text above which some of its texts are copied out: that takes as long as copying these."""
+
+
 class TextSpans(Sequence[bytes]):
     """Texts that lie from ``begins`` to ``ends`` in ``raw``."""
 
@@ -38,13 +42,25 @@ class TextSpans(Sequence[bytes]):
 
     def take(self, places: Array | slice) -> TextSpans:
         """Some of them: an array of places in their order, or a slice."""
-        return TextSpans(self.raw, self.begins[places], self.ends[places])
+        found = TextSpans(self.raw, self.begins[places], self.ends[places])
+        # The buffer is copied wherever texts are put together.
+        return found.pack() if len(found) * _MIN_TEXT_SHARE < len(self.raw) else found
 
-    def __reduce__(self) -> tuple[type[TextSpans], tuple[bytes, Array, Array]]:
+    def pack(self) -> TextSpans:
+        """The same texts, end to end in a buffer of their own."""
+        begins, ends = self.begins, self.ends
+        if len(self) and begins[0] == 0 and ends[-1] == len(self.raw) and (begins[1:] == ends[:-1]).all():
+            return self
+        sizes = ends.astype(np.int64) - begins
+        stops = np.cumsum(sizes)
+        starts = stops - sizes
+        places = np.repeat(begins - starts, sizes) + np.arange(int(stops[-1]) if len(stops) else 0)
+        return TextSpans(np.frombuffer(self.raw, np.uint8)[places].tobytes(), starts, stops)
+
+    def __reduce__(self) -> tuple[type[TextSpans], tuple[bytes | memoryview, Array, Array]]:
         # A few texts out of a long buffer go to files: they take their own bytes along, and no others.
-        sizes = self.ends - self.begins
-        ends = np.cumsum(sizes)
-        return TextSpans, (b"".join(self), ends - sizes, ends)
+        packed = self.pack()
+        return TextSpans, (bytes(packed.raw), packed.begins, packed.ends)
 
     @classmethod
     def concatenate(cls, several: Sequence[TextSpans]) -> TextSpans:

@@ -197,7 +197,7 @@ class ColumnWriter:
         if column.kind is Kind.STRING:
             bounds, text = self._add_texts(column.words)
         elif source is not None:
-            bounds, text = self._add_spans(pack_spans(source.texts))
+            bounds, text = self._add_spans(source.texts.pack())
         nulls = -1 if column.nulls is None or column.kind is Kind.STRING else self._add_section(column.nulls)
         ints = -1 if column.ints is None else self._add_section(column.ints)
         return StoredColumn(column.kind.name, data, nulls, ints, bounds, text, hashes, source is None or source.typed)
@@ -212,21 +212,12 @@ class ColumnWriter:
         return self._add_section(bounds), self._add_section(np.frombuffer(spans.raw, np.uint8))
 
 
-def pack_spans(spans: TextSpans) -> TextSpans:
-    """The same texts, end to end in a buffer of their own."""
-    sizes = spans.ends.astype(np.int64) - spans.begins
-    ends = np.cumsum(sizes)
-    begins = ends - sizes
-    places = np.repeat(spans.begins - begins, sizes) + np.arange(int(ends[-1]) if len(ends) else 0)
-    return TextSpans(np.frombuffer(spans.raw, np.uint8)[places].tobytes(), begins, ends)
-
-
 def detach_column(column: Column) -> Column:
     """The same column without the block of messages that its texts lie in."""
     column = pack_numbers(column)
     source, dictionary = column.source, column.dictionary
     if isinstance(source, LazyNumbers):
-        source = LazyNumbers(source.data, pack_spans(source.texts), source.nulls, source.ints, source.typed)
+        source = LazyNumbers(source.data, source.texts.pack(), source.nulls, source.ints, source.typed)
     elif not isinstance(dictionary, TextSpans):
         return column
     nulls = None if column.kind in (Kind.STRING, Kind.NULL) else column.nulls
@@ -346,7 +337,8 @@ class ColumnFile:
 
     def _read_spans(self, one: StoredColumn) -> TextSpans:
         bounds, text = self.read_array(one.bounds), self.read_array(one.text)
-        return TextSpans(text.data, bounds[:-1], bounds[1:])
+        # A copy, since texts are made of bytes in half the time that a view of bytes takes.
+        return TextSpans(text.tobytes(), bounds[:-1], bounds[1:])
 
     def read_rows(self, rows: StoredRows) -> tuple[Array | None, Array, Array]:
         """Roots (None: they follow each other), codes and groups of some rows."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -107,15 +107,16 @@ class AttachedRecords:
         codes, tuples = number_distinct(keys, none)
         # Stable, so that the partners of a row stand in key order.
         self._order = np.append(np.argsort(codes, kind="stable"), none)
-        counts = np.bincount(codes, minlength=len(tuples))
-        starts = np.cumsum(counts) - counts
+        # Of each combination of texts, where its records begin in this order, and how many they are; behind all, of the
+        # rows without a partner.
+        self._counts = np.append(np.bincount(codes, minlength=len(tuples)), 1)
+        self._starts = np.cumsum(self._counts) - self._counts
         self._met = {
-            texts: (start, count)
-            for texts, start, count in zip(tuples, starts.tolist(), counts.tolist(), strict=True)
+            texts: number
+            for number, (texts, count) in enumerate(zip(tuples, self._counts.tolist(), strict=False))
             # NULL meets nothing, unless NULLs match; and a combination that no record has is none.
             if count and (program.query.nulls_match or None not in texts)
         }
-        self._none = (none, 1)
 
     def find_partners(self, sought: Sequence[Column], size: int, most: int | None) -> tuple[Array | None, Array]:
         """The records that rows meet by their texts: which row each one is for (None: one for every row, in their
@@ -124,8 +125,8 @@ class AttachedRecords:
         Raises _Crowded where these are more than ``most``.
         """
         codes, tuples = number_distinct(sought, size)
-        found = np.array([self._met.get(texts, self._none) for texts in tuples], np.int64)
-        starts, counts = found[codes].T
+        found = np.array(list(map(self._met.get, tuples, repeat(len(self._counts) - 1))))[codes]
+        starts, counts = self._starts[found], self._counts[found]
         if int(counts.max()) == 1:
             return None, self._order[starts]
         if most is not None and (rows_met := int(counts.sum())) > most:
