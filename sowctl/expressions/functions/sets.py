@@ -13,7 +13,7 @@ from itertools import chain
 from operator import mul
 from typing import Any, TypeAlias
 
-from sowctl.values.fields import Scalar
+from sowctl.values.fields import Number, Scalar
 from sowctl.values.order import SortComponent, build_components, has_numbers
 from sowctl.values.scalars import I64_MIN, MAX_EXACT_INTEGER, NAN, U64_MAX, to_number
 
@@ -181,6 +181,10 @@ def find_extreme(values: Sequence[Scalar], greatest: bool, stamps: Stamps | None
     """
     if not values:
         return None
+    # Of columns there is one value mostly, the extreme of its group.
+    if len(values) == 1 and isinstance(value := values[0], int | float | Number):
+        number = to_number(value)
+        return value if number == number else NAN
     keys = build_sort_components(values)
     # NULLs have left already, so a key of one part is that of NaN.
     if any(len(key) == 1 for key in keys):
