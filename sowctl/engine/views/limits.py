@@ -33,7 +33,7 @@ class ViewLimits(Struct):
     """Records beside a file of columns above which it is written anew: so many, and more than one in N of those in the
     file. A refresh writes all that are beside the file."""
 
-    column_part_records: int = 1 << 16
+    column_part_records: int = 1 << 17
     """Records of a part of a file of columns. A bound of memory while it is written; the larger the parts, the less
     their number costs a refresh."""
 
