@@ -26,9 +26,14 @@ def append_messages(builder: StoreBuilder, found: Iterable[Pairs]) -> None:
     builder.flush()
 
 
+def name_columns(number: int, identity: str) -> str:
+    """The name that the columns of a source have in their file, and at the end of its name."""
+    return f"{number}-{identity}"
+
+
 def find_column_path(cache: Path, number: int, identity: str) -> Path:
     """The file of the columns of a source, by its number."""
-    return cache.with_name(f"{cache.name}{COLUMNS_MARK}{number}-{identity}")
+    return cache.with_name(f"{cache.name}{COLUMNS_MARK}{name_columns(number, identity)}")
 
 
 @contextmanager
@@ -42,7 +47,7 @@ def record_columns(program: Program, cache: Path, identity: str, mode: int, seam
             stack.enter_context(OutputFile(find_column_path(cache, number, identity), mode, seam))
             for number in range(len(program.query.sources))
         ]
-        writers = [ColumnWriter(file.write) for file in files]
+        writers = [ColumnWriter(file.write, name_columns(number, identity)) for number, file in enumerate(files)]
         yield ColumnRecorder(program, writers)
         for file, writer in zip(files, writers, strict=True):
             writer.finish()
@@ -56,6 +61,16 @@ def remove_columns(cache: Path, kept: Iterable[str]) -> None:
         for path in cache.parent.iterdir():
             if path.name.startswith(f"{cache.name}{COLUMNS_MARK}") and path.name not in names:
                 path.unlink(missing_ok=True)
+
+
+@contextmanager
+def remove_columns_on_error(cache: Path) -> Iterator[None]:
+    """Remove all column files of a cache if the block raises."""
+    try:
+        yield
+    except BaseException:
+        remove_columns(cache, ())
+        raise
 
 
 def count_column_bytes(cache: Path, identities: Iterable[str]) -> int:

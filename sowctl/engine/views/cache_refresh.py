@@ -33,7 +33,14 @@ from sowctl.engine.views.cache import (
     read_state,
     write_state,
 )
-from sowctl.engine.views.cache_build import append_messages, find_column_path, record_columns, remove_columns
+from sowctl.engine.views.cache_build import (
+    append_messages,
+    find_column_path,
+    name_columns,
+    record_columns,
+    remove_columns,
+    remove_columns_on_error,
+)
 from sowctl.engine.views.computation import compute_column_messages, compute_messages, groups_columns
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.gc_pause import pause_collection
@@ -307,12 +314,13 @@ class Refresh:
         identities = list(state.columns)
         with ExitStack() as stack:
             for number, source in enumerate(found.columns):
-                if not source.exceeds_changes:
+                # Of an unchanged source, the table has no changes to go with a new file.
+                if source is columns[number] or not source.exceeds_changes:
                     continue
                 identities[number] = self._identify_columns()
                 path = find_column_path(self._path, number, identities[number])
                 file = stack.enter_context(OutputFile(path, find_cache_mode(instance, self._entry), instance.seam))
-                writer = ColumnWriter(file.write)
+                writer = ColumnWriter(file.write, name_columns(number, identities[number]))
                 source.write(writer)
                 writer.finish()
                 file.install()
@@ -332,8 +340,8 @@ class Refresh:
 
         store.open_tables((STATE_TABLE, CHANGES_TABLE))
         store.write(change, pending=sum(map(len, found.messages.values())) + sum(len(data or b"") for _, data in pairs))
-        if tuple(identities) != state.columns:
-            remove_columns(self._path, identities)
+        # Also what refreshes left that were killed before their transaction.
+        remove_columns(self._path, identities)
 
     def _replace(self, store: Store, state: CacheState, changed: int) -> None:
         """Compute all messages of a small view, and write those that changed."""
@@ -365,7 +373,7 @@ class Refresh:
         table = snapshot.open_table(CHANGES_TABLE)
         found = []
         for number, identity in enumerate(state.columns):
-            base = ColumnFile.open(find_column_path(self._path, number, identity))
+            base = ColumnFile.open(find_column_path(self._path, number, identity), name_columns(number, identity))
             data = None if table is None else table.get(bytes((number,)))
             found.append(SourceColumns(base, None if data is None else Changes.decode(data, self._path)))
         return found
@@ -382,6 +390,9 @@ class Refresh:
         mode, directory = find_cache_mode(instance, self._entry), self._path.parent
         identities: tuple[str, ...] = ()
         with (
+            # A build that fails, as on a full disk, leaves no columns behind. Those of the cache that stays go, too:
+            # it is to be made anew in any case.
+            remove_columns_on_error(self._path),
             build_store(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder,
             pause_collection(),
         ):

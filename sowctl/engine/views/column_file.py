@@ -98,21 +98,25 @@ class StoredRows(Struct, array_like=True, frozen=True):
 
 
 class ColumnIndex(Struct, frozen=True):
-    """The index of a file. ``hidden``: the section of the records of the base file that these replace; -1 for none."""
+    """The index of a file. ``hidden``: the section of the records of the base file that these replace; -1 for none.
+
+    ``name``: the source and the ID for which the file was written; empty for changes, which are in the cache.
+    """
 
     sections: list[Section] = []
     parts: list[StoredPart] = []
     rows: list[StoredRows] = []
     hidden: int = -1
+    name: str = ""
 
 
 class ColumnWriter:
-    """Writes a column file by ``write``, section by section; :meth:`finish` writes the index."""
+    """Writes a column file by ``write``, section by section; :meth:`finish` writes the index, with ``name``."""
 
-    def __init__(self, write: Callable[[bytes | memoryview], Any]) -> None:
+    def __init__(self, write: Callable[[bytes | memoryview], Any], name: str = "") -> None:
         self._write = write
         self._at = 0
-        self._index = ColumnIndex([], [], [])
+        self._index = ColumnIndex([], [], [], name=name)
         self.records = 0
         head = _HEADER_LAYOUT.pack(MAGIC, FORMAT_VERSION, 1, 0)[:-4]
         self._put(head + crc32(head).to_bytes(4, "little"))
@@ -256,13 +260,17 @@ class ColumnFile:
             self.records += part.rows
 
     @classmethod
-    def open(cls, path: Path) -> ColumnFile:
-        """Map the file at ``path``. Raises OSError, DamageError."""
+    def open(cls, path: Path, name: str) -> ColumnFile:
+        """Map the file at ``path``, which was written with ``name``. Raises OSError, DamageError."""
         with path.open("rb") as stream:
             if os.fstat(stream.fileno()).st_size < _HEADER_LAYOUT.size:
                 raise inconsistent_store_error("a file of columns is cut", path)
             # The file is never cut, only replaced: no page goes away under the map.
-            return cls(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), path)
+            file = cls(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), path)
+        # A copy of another file is sound in itself, but holds other records, or an earlier state.
+        if file.index.name != name:
+            raise file._damage("the file was written under another name")
+        return file
 
     def _damage(self, what: str) -> Exception:
         return inconsistent_store_error(f"columns of the view: {what}", self._place)

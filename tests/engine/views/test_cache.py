@@ -15,6 +15,7 @@ from sowctl.engine.views.cache import CacheState, read_state
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import SEAM
+from sowctl.store.builder import StoreBuilder
 from sowctl.store.env import Store
 from sowctl.store.opening.locks import StoreFiles, WriterLock
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -145,6 +146,47 @@ def test_columns_that_cannot_be_used_are_made_anew(lab: Lab, columns: bool, dama
     lab.publish("orders", message(id=1, client="c0", qty=2))
     with patch.object(cache_refresh, "build_store", side_effect=AssertionError):
         assert totals(lab) == {"c0": 137, "c1": 144, "c2": 155}
+
+
+def test_copies_of_other_columns_are_not_used(lab: Lab, columns: bool) -> None:
+    if not columns:
+        pytest.skip("there are no columns")
+    totals(lab)
+    totals(lab, "named")
+    (own,), others = column_files(lab), column_files(lab, "named")
+    earlier = own.read_bytes()
+    wanted = {"c0": 135, "c1": 145, "c2": 155}
+    for number, data in enumerate((others[0].read_bytes(), others[1].read_bytes(), earlier)):
+        with patch.object(VIEW_LIMITS, "min_kept_changes", 0):
+            # A file of today, in the place of which that of another view or of an earlier state is put.
+            lab.publish("orders", message(id=200 + number, client="c0", qty=100))
+            wanted["c0"] += 100
+            assert totals(lab) == wanted
+        (own,) = column_files(lab)
+        own.write_bytes(data)
+        lab.publish("orders", message(id=300 + number, client="c1", qty=10))
+        wanted["c1"] += 10
+        assert totals(lab) == wanted
+
+
+def test_refreshes_that_fail_or_are_killed_leave_no_columns(lab: Lab, columns: bool) -> None:
+    if not columns:
+        pytest.skip("there are no columns")
+    totals(lab)
+    lab.publish("orders", message(id=1, client="c0", qty=1))
+    full = StorageError("SOW-STO-021", "no space left on device")
+    with (
+        patch.object(StoreBuilder, "install", side_effect=full),
+        patch.object(VIEW_LIMITS, "max_refresh_changes", 0),
+        pytest.raises(StorageError),
+    ):
+        totals(lab)
+    assert column_files(lab) == []
+    stray = place(lab).with_name(f"{place(lab).name}+columns-0-0123456789abcdef")
+    stray.write_bytes(b"of a refresh that was killed")
+    assert totals(lab)["c0"] == 136
+    assert len(column_files(lab)) == 1
+    assert not stray.exists()
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "gone", "empty"])

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from sowctl.engine.views.cache import CHANGES_TABLE, read_state
-from sowctl.engine.views.cache_build import find_column_path
+from sowctl.engine.views.cache_build import find_column_path, name_columns
 from sowctl.engine.views.column_file import ColumnFile
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.stored_columns import Changes
@@ -86,8 +86,9 @@ def content(path: Path, columns: list[Path]) -> dict[str, Any]:
             "columns": [],
             "changes": {},
         }
-        for place in columns or [find_column_path(path, *one) for one in enumerate(state.columns)]:
-            file = ColumnFile.open(place)
+        places = columns or [find_column_path(path, *one) for one in enumerate(state.columns)]
+        for one, place in zip(enumerate(state.columns), places, strict=True):
+            file = ColumnFile.open(place, name_columns(*one))
             rows = [[one.first, *(None if some is None else plain(some) for some in file.read_rows(one))]
                     for one in file.index.rows]  # fmt: skip
             parts = [part_content(file.read_part(number)) for number in range(len(file.index.parts))]
