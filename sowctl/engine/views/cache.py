@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 CACHE_VERSION = 2
-"""Of the tables and column files; a cache of another one is made anew."""
+"""Version of the tables and column files; a cache of another version is rebuilt."""
 UNUSABLE_ERRORS = (DamageError, VersionError, MissingError, RefusedError)
 """What a derived store may be instead of one: it is made anew."""
 UNWRITABLE_ERRORS = (StorageError, LockedError, RefusedError, OSError)

@@ -189,7 +189,7 @@ class Refresh:
         return replace(found, changed=count, way="catch up", why=why)
 
     def _explain_build(self, state: CacheState, changed: int) -> str:
-        """Say why the cache is made anew though what changed is known; empty where it is not."""
+        """Give the reason to rebuild the cache although the changed records are known; empty if there is none."""
         records = self._records
         if not state.columns:
             if groups_columns(self._moment, self._program):
@@ -200,7 +200,7 @@ class Refresh:
         if not all(find_column_path(self._path, *one).exists() for one in enumerate(state.columns)):
             return "its columns are missing"
         if changed > VIEW_LIMITS.max_refresh_changes or changed * VIEW_LIMITS.max_changed_divisor > records:
-            return "so many changes cost more than computing everything"
+            return "applying this many changes costs more than computing everything"
         return ""
 
     def is_current(self, state: CacheState | None) -> bool:
@@ -383,15 +383,15 @@ class Refresh:
         return xxh3_64_hexdigest(repr((self._definition_digest, self._positions, self._moment.now)).encode())
 
     def _build(self, lock: WriterLock, columns: ViewColumns | None) -> None:
-        """Make the cache anew: from ``columns`` that are up to date, or from the records of the sources."""
+        """Rebuild the cache: from ``columns`` that are up to date, or from the records of the sources."""
         begin = self._timer()
         instance, moment, program = self._moment.instance, self._moment, self._program
         self.way, self.changed = "computed", 0
         mode, directory = find_cache_mode(instance, self._entry), self._path.parent
         identities: tuple[str, ...] = ()
         with (
-            # A build that fails, as on a full disk, leaves no columns behind. Those of the cache that stays go, too:
-            # it is to be made anew in any case.
+            # A build that fails, for example on a full disk, leaves no columns behind. Those of the cache that stays
+            # are removed, too: its next refresh rebuilds it.
             remove_columns_on_error(self._path),
             build_store(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder,
             pause_collection(),

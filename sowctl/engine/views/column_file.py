@@ -383,7 +383,7 @@ class OutputFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         with translate_errors(path, _ACTION):
             self._stream = os.fdopen(seam.call("file.open", os.open, self._temporary, flags, mode), "wb")
-            # The umask may have taken from it; whoever may refresh the cache must be able to read its columns.
+            # The umask may have removed permissions; all users who may refresh the cache must be able to read it.
             os.fchmod(self._stream.fileno(), mode)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -392,7 +392,7 @@ class OutputFile:
             self._seam.call("file.write", self._stream.write, data)
 
     def install(self) -> None:
-        """Give the file its name. Nothing is synced: checksums tell what a crash has lost, and all can be made anew."""
+        """Give the file its name. It is not synced: checksums detect a loss by a crash, and the cache is rebuilt."""
         with translate_errors(self._path, _ACTION):
             self._stream.close()
             self._seam.call("file.rename", os.rename, self._temporary, self._path)

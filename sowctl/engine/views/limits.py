@@ -30,8 +30,8 @@ class ViewLimits(Struct):
     """Messages of a cache above which all of them are written into a new one, in bounded memory."""
     min_kept_changes: int = 4_096
     max_kept_divisor: int = 8
-    """Records beside a file of columns above which it is written anew: so many, and more than one in N of those in the
-    file. A refresh writes all that are beside the file."""
+    """Changed records beside a file of columns above which it is rewritten: more than this number, and more than one in
+    N of the records in the file. Every refresh writes all of them."""
 
     column_part_records: int = 1 << 17
     """Records of a part of a file of columns. A bound of memory while it is written; the larger the parts, the less

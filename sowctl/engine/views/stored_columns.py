@@ -1,7 +1,7 @@
 """The columns of a view's sources as its cache keeps them: a file, and the records that changed since it was written.
 
 The file (*base*) has all records in key order; the changes replace some of its records, remove some, and add others. So
-a refresh writes what changed, and the file is written anew when the changes are many. The first source also has the
+a refresh writes only the changes, and the file is rewritten when there are many of them. The first source also has the
 group of each row that begins with one of its records. Loads numpy.
 """
 
@@ -117,7 +117,7 @@ class Changes:
 
 
 def find_sorted(known: Array, wanted: Array) -> tuple[Array, Array]:
-    """Which of ``wanted``, by their places, are among ``known``, and where; both ascend."""
+    """Which of ``wanted``, by their places, are among ``known``, which ascend, and at which places there."""
     if not len(known) or not len(wanted):
         return _NO_ROWS, _NO_ROWS
     places = np.searchsorted(known, wanted)
@@ -147,7 +147,7 @@ class SourceColumns:
 
     @property
     def exceeds_changes(self) -> bool:
-        """Return whether the changes are so many that the file is to be written anew."""
+        """Return whether there are enough changes to rewrite the file."""
         kept = max(len(self.changes.keys), len(self.changes.hidden))
         return kept > max(VIEW_LIMITS.min_kept_changes, self.base.records // VIEW_LIMITS.max_kept_divisor)
 
@@ -274,7 +274,7 @@ class SourceColumns:
         for rows in self.base.index.rows:
             roots, codes, known = self.base.read_rows(rows)
             flags = np.zeros(len(known), np.bool_)
-            flags[_find_members(known, groups)] = True
+            flags[find_sorted(groups, known)[0]] = True
             mask = flags[codes]
             places = np.flatnonzero(mask) + rows.first if roots is None else roots[mask]
             found.append(places)
@@ -283,12 +283,8 @@ class SourceColumns:
         if len(base) and not (base[1:] > base[:-1]).all():
             # A record that makes several rows.
             base = sort_distinct([base])
-        changed = self.changes.roots[_find_members(self.changes.groups, groups)]
+        changed = self.changes.roots[find_sorted(groups, self.changes.groups)[0]]
         return Selection(base, sort_distinct([changed]))
-
-    def count_rows(self) -> int:
-        """The number of rows, about: those of records that were replaced count twice."""
-        return sum(rows.rows for rows in self.base.index.rows) - len(self.changes.hidden) + len(self.changes.roots)
 
     # changes ----------------------------------------------------------------------------------------------------
 
@@ -407,15 +403,6 @@ def _match_hashes(texts: Sequence[tuple[tuple[Array, Array], Array]]) -> Array |
 def _require_rows(rows: Array | None) -> Array:
     assert rows is not None
     return rows
-
-
-def _find_members(values: Array, wanted: Array) -> Array:
-    """The places of the values that are among ``wanted``, which ascend."""
-    if not len(values) or not len(wanted):
-        return _NO_ROWS
-    places = np.searchsorted(wanted, values)
-    places[places == len(wanted)] = 0
-    return np.flatnonzero(wanted[places] == values)
 
 
 def _merge_by_key(parts: Sequence[ColumnBatch]) -> ColumnBatch:
