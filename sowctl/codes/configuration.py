@@ -50,7 +50,8 @@ CODES: dict[str, str] = {
     "SOW-CFG-065": """2 ambiguous keys
 
         Why: ``--key`` of ``config init`` applies to every topic without its own keys. With several topics and
-        several keys, it is ambiguous whether each topic has all keys or one.
+        several keys, it is ambiguous whether each topic has all keys or one. If all topics have keys, it applies to
+        none.
         Do: Write the keys after the topic: ``--topic orders=/orderId --topic prices=/symbol``.
         See: sowctl-config-init(1)
         """,

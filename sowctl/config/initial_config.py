@@ -99,10 +99,16 @@ def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ())
 def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -> tuple[InitialTopic, ...]:
     """The topics of options, in their order; ``keys`` are those of topics that name none.
 
-    Raises UsageError ``SOW-CFG-065`` where several keys might be meant for one of several topics each, and as
-    :func:`parse_topic` does.
+    Raises UsageError ``SOW-CFG-065`` where several keys might be meant for one of several topics each, or keys for no
+    topic, and as :func:`parse_topic` does.
     """
     without = [text for text in texts if not split_topic(text).keys]
+    if keys and texts and not without:
+        raise UsageError(
+            "SOW-CFG-065",
+            f"--key applies to topics without keys, and all topics have keys: {', '.join(texts)}",
+            hint="omit --key, or add the key to a topic, as in --topic lines=/orderId,/line",
+        )
     if len(set(keys)) > 1 and len(without) > 1:
         raise UsageError(
             "SOW-CFG-065",

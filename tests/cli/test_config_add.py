@@ -34,6 +34,9 @@ def test_init_says_which_topic_has_which_key(cli: Cli) -> None:
     wrong = cli("config", "init", "b.xml", "--topic", "a=b", "--key", "/x", "--topic", "prices", "--key", "/symbol")
     assert (wrong.status, Path("b.xml").exists()) == (2, False)
     assert "SOW-CFG-065" in wrong.err
+    unused = cli("config", "init", "b.xml", "--topic", "a=/x", "--key", "/y")
+    assert (unused.status, Path("b.xml").exists()) == (2, False)
+    assert "SOW-CFG-065" in unused.err
 
 
 @pytest.mark.parametrize(
