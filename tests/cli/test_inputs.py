@@ -342,6 +342,7 @@ def test_a_copy_of_a_pipe_has_a_limit(shop: Cli, monkeypatch: pytest.MonkeyPatch
         (["--format", "json", "--delimiter", ";"], "SOW-EXC-010"),
         (["--format", "csv", "--table", "x"], "SOW-EXC-010"),
         (["--from", "x.txt"], "SOW-EXC-002"),
+        (["--from", "csv"], "--format csv"),
         (["--format", "xlsx"], "SOW-CLI"),
     ],
 )

@@ -107,6 +107,9 @@ def choose_format(name: str, given: str | None = None) -> str | None:
     """
     found = given or find_format(name)
     if found is None and not (name == "-" or name.startswith("/dev/") or Path(name).is_fifo()):
+        if name in INPUT_FORMATS and not Path(name).exists():
+            words = f"there is no file {name!r}, and a format is given with --format"
+            raise UsageError("SOW-EXC-002", words, hint=f"to read {name} from standard input: --format {name}")
         hint = f"add --format, one of {', '.join(INPUT_FORMATS)}; names end in .csv, .parquet, ..., .csv.gz, .csv.zst"
         raise UsageError("SOW-EXC-002", f"unsupported file name extension of {name!r}", hint=hint)
     return found
