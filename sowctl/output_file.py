@@ -38,6 +38,8 @@ class FileStage:
         self._hint = hint
         self._staged: list[tuple[Path, Path]] = []
         """The temporary name and the final name of each file that is complete."""
+        self._found: dict[Path, list[str]] = {}
+        """The temporary files that each directory had when the first file was opened there."""
 
     @contextmanager
     def open(self, path: Path) -> Iterator[BinaryIO]:
@@ -67,7 +69,7 @@ class FileStage:
             path = _find_target(path)
         # In the directory of the file, because a rename cannot go from one file system to another.
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        _remove_abandoned_files(path)
+        self._remove_abandoned_files(path)
         with _name_errors(path, temporary):
             descriptor = self._seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
             try:
@@ -85,6 +87,24 @@ class FileStage:
                 temporary.unlink(missing_ok=True)
                 raise
         self._staged.append((temporary, path))
+
+    def _remove_abandoned_files(self, path: Path) -> None:
+        """Remove temporary files for ``path`` whose processes were killed, such as ``.orders.csv.4711.tmp``.
+
+        In a container every run may have the same process id: a file under our own name would end each later run.
+        """
+        if path.parent not in self._found:
+            self._found[path.parent] = _list_temporary_files(path.parent)
+        front, end = f".{path.name}.", ".tmp"
+        for name in self._found[path.parent]:
+            pid = name[len(front) : -len(end)]
+            if not (name.startswith(front) and pid.isdecimal()):
+                continue
+            # In doubt a file stays. A process id alone proves nothing, because another container has its own; a lock
+            # alone neither, because a file that is complete and waits for the others of its run is closed.
+            with suppress(OSError):
+                if int(pid) == os.getpid() or not Path("/proc", pid).exists():
+                    _unlink_unlocked(path.with_name(name))
 
     def install(self) -> None:
         """Give all files their names, and sync the directories; where one cannot get its name, new ones go again."""
@@ -162,22 +182,12 @@ def _find_target(link: Path) -> Path:
     return target
 
 
-def _remove_abandoned_files(path: Path) -> None:
-    """Remove temporary files for ``path`` whose processes were killed, such as ``.orders.csv.4711.tmp``.
-
-    In a container every run may have the same process id: a file under our own name would end each later run.
-    """
-    front, end = f".{path.name}.", ".tmp"
-    with suppress(OSError), os.scandir(path.parent) as entries:
-        for entry in entries:
-            pid = entry.name[len(front) : -len(end)]
-            if not (entry.name.startswith(front) and entry.name.endswith(end) and pid.isdecimal()):
-                continue
-            # In doubt a file stays. A process id alone proves nothing, because another container has its own; a lock
-            # alone neither, because a file that is complete and waits for the others of its run is closed.
-            with suppress(OSError):
-                if int(pid) == os.getpid() or not Path("/proc", pid).exists():
-                    _unlink_unlocked(Path(entry))
+def _list_temporary_files(directory: Path) -> list[str]:
+    try:
+        return [one.name for one in directory.iterdir() if one.name.startswith(".") and one.suffix == ".tmp"]
+    except OSError:
+        # Opening the file in it says why.
+        return []
 
 
 def _unlink_unlocked(path: Path) -> None:
