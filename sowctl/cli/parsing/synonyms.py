@@ -74,7 +74,13 @@ COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "journal dump": {"-n": "--limit", "--top-n": "--limit"},
     "stats": {"--by": "--by-topic"},
     "get": {"--field": "--columns"},
-    "config add topic": {"--retention": "--history", "--window": "--history", "--id": "--key", "--pk": "--key"},
+    "config add topic": {
+        "--retention": "--history",
+        "--window": "--history",
+        "--id": "--key",
+        "--pk": "--key",
+        "--type": "--message-type",
+    },
     "config add view": {
         "--topic": "--source",
         "--from": "--source",
@@ -112,7 +118,7 @@ OPTION_ADVICE: Mapping[str, str] = {
     "--until": "give a filter on a field with the time, such as \"/time < '2026-01-05T10:00:00Z'\"",
     "--limit": "reverse and cut the output, such as | tail -n 5",
     "--key": _KEY_WORDS.format("get"),
-    "--keys": "get, history and blame take keys as operands: sowctl get TOPIC KEY KEY",
+    "--keys": _KEY_WORDS.format("get"),
     "--store": _STORE_WORDS.format("bookmark list"),
     "--pk": "the configuration has the key fields: sowctl config add topic NAME=/key",
     "--detect-types": "rows of files are read with --from FILE",
