@@ -63,8 +63,8 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
 
     With --to, each topic that TARGET matches is written to a store of its own, all as of the same instant. In
     their names, / and % are written as %2F and %25. Of several topics, views and other derived topics are left out:
-    they follow from the others. Existing files are replaced only with --force; if one topic cannot be written, no new
-    file is left. For other formats, see sowctl-export(1).
+    they follow from the others. Existing files are replaced only with --force; if one topic cannot be written, no
+    new file is left and none is replaced. For other formats, see sowctl-export(1).
     """
     from contextlib import closing
     from pathlib import Path

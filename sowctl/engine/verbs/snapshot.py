@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from sowctl.engine.topics.positions import build_definition
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.openers import open_filtered_target
 from sowctl.errors import RefusedError
-from sowctl.store.builder import build_store
+from sowctl.store.builder import StoreBuilder, build_store
 from sowctl.store.codec import read_stamps
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import Definition
@@ -47,33 +47,7 @@ def write_snapshot(
 
     Raises RefusedError ``SOW-SNP-001`` where ``path`` exists (unless ``force``), and what reading the past raises.
     """
-    then = instance.now if at is None else at
-    _refuse_existing(path, force=force)
-    source = open_filtered_target(instance, target, at, filter)
-    with (
-        closing(source),
-        build_store(path, _build_definition(instance, target, source), seam=instance.seam, now=instance.now) as builder,
-    ):
-        last_time = last_txid = 0
-        for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
-            builder.append_records(keys, values)
-            for value in values:
-                txid, time = read_stamps(value)
-                last_txid, last_time = max(last_txid, txid), max(last_time, time)
-
-        def position(txn: WriteTxn) -> None:
-            # Without a lineage: the file follows no journal, and none is asked to explain it.
-            txn.set_applied_position(bytes(16), last_txid)
-            txn.raise_last_time(last_time)
-
-        builder.flush()
-        builder.run_transaction(position)
-        # The file gets its name only when it is complete.
-        builder.install(wait=instance.lock_wait)
-        meta = builder.meta
-    return SnapshotReport(
-        source.topic, source.message_type, str(path), meta.records, meta.payload_bytes, then, f"{meta.digest:032x}"
-    )
+    return _write_stores(instance, [(target, path)], at, filter=filter, force=force)[0]
 
 
 def write_snapshots(
@@ -87,25 +61,79 @@ def write_snapshots(
 ) -> list[SnapshotReport]:
     """Write the states of several targets as of one instant into new store files ``NAME.TYPE.sow`` in ``directory``.
 
-    The directory is made if it does not exist. If one of the files cannot be written, those that are new are removed.
-    Raises as :func:`write_snapshot`, before anything is written where one of the files exists.
+    The directory is made if it does not exist. If one of the files cannot be written, none is: those that ``force``
+    would replace stay. Raises as :func:`write_snapshot`, before anything is written where one of the files exists.
     """
     then = instance.now if at is None else at
     paths = [directory / _name_file(target) for target in targets]
-    for path in paths:
+    return _write_stores(instance, list(zip(targets, paths, strict=True)), then, filter=filter, force=force)
+
+
+def _write_stores(
+    instance: Instance, stores: Sequence[tuple[Target, Path]], at: int | None, *, filter: str | None, force: bool
+) -> list[SnapshotReport]:
+    then = instance.now if at is None else at
+    for _, path in stores:
         _refuse_existing(path, force=force)
-    present = {path for path in paths if path.exists()}
-    directory.mkdir(parents=True, exist_ok=True)
+    reports: list[SnapshotReport] = []
+    with ExitStack() as stack:
+        builders: list[StoreBuilder] = []
+        for target, path in stores:
+            with closing(open_filtered_target(instance, target, at, filter)) as source:
+                definition = _build_definition(instance, target, source)
+                builder = stack.enter_context(build_store(path, definition, seam=instance.seam, now=instance.now))
+                _copy_records(source, builder)
+            builders.append(builder)
+            meta = builder.meta
+            reports.append(
+                SnapshotReport(
+                    source.topic,
+                    source.message_type,
+                    str(path),
+                    meta.records,
+                    meta.payload_bytes,
+                    then,
+                    f"{meta.digest:032x}",
+                )
+            )
+        _install_stores(builders, instance.lock_wait)
+    return reports
+
+
+def _copy_records(source: Source, builder: StoreBuilder) -> None:
+    """Write the records of a source into a store under construction and close its file."""
+    last_time = last_txid = 0
+    for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
+        builder.append_records(keys, values)
+        for value in values:
+            txid, time = read_stamps(value)
+            last_txid, last_time = max(last_txid, txid), max(last_time, time)
+
+    def position(txn: WriteTxn) -> None:
+        # Without a lineage: the file follows no journal, and none is asked to explain it.
+        txn.set_applied_position(bytes(16), last_txid)
+        txn.raise_last_time(last_time)
+
+    builder.flush()
+    builder.run_transaction(position)
+    # Of many topics only a descriptor each stays open until all are complete.
+    builder.finish()
+
+
+def _install_stores(builders: Sequence[StoreBuilder], wait: float) -> None:
+    """Give all stores their names, when all are complete; where one cannot get its name, new ones go again."""
+    made: list[Path] = []
     try:
-        return [
-            write_snapshot(instance, target, then, path, filter=filter, force=force)
-            for target, path in zip(targets, paths, strict=True)
-        ]
+        for builder in builders:
+            path = builder.files.path
+            if not path.exists():
+                made.append(path)
+            builder.install(wait=wait)
     except BaseException:
-        for path in paths:
+        for path in made:
             # With the files that a store has beside it.
-            for made in () if path in present else directory.glob(f"{escape(path.name)}*"):
-                made.unlink(missing_ok=True)
+            for file in path.parent.glob(f"{escape(path.name)}*"):
+                file.unlink(missing_ok=True)
         raise
 
 

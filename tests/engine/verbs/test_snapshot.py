@@ -10,7 +10,7 @@ from sowctl.engine.topics.positions import read_meta
 from sowctl.engine.topics.targets import Target, resolve_targets
 from sowctl.engine.verbs.check import check_instance
 from sowctl.engine.verbs.get import get_records
-from sowctl.engine.verbs.snapshot import SnapshotReport, write_snapshot
+from sowctl.engine.verbs.snapshot import SnapshotReport, write_snapshot, write_snapshots
 from sowctl.errors import MissingError, RefusedError
 from tests.support.instances import SECOND, Lab, message, numbered
 
@@ -64,6 +64,20 @@ def test_a_file_that_is_there_is_kept_unless_forced(lab: Lab, tmp_path: Path) ->
         _snapshot(lab, path)
     assert (caught.value.code, caught.value.exit_status, path.read_bytes()) == ("SOW-SNP-001", 8, b"mine")
     assert _snapshot(lab, path, force=True).records == 1
+
+
+def test_files_of_several_topics_are_replaced_together_or_not_at_all(lab: Lab, tmp_path: Path) -> None:
+    numbered(lab, "t", 1, 1)
+    targets = [*resolve_targets(lab.open(), "t"), Target(path=tmp_path / "missing.sow")]
+    into = tmp_path / "into"
+    [first] = write_snapshots(lab.open(), targets[:1], None, into)
+    before = Path(first.path).read_bytes()
+    numbered(lab, "t", 2, 3)
+    with pytest.raises(MissingError):
+        write_snapshots(lab.open(), targets, None, into, force=True)
+    assert Path(first.path).read_bytes() == before
+    assert [report.records for report in write_snapshots(lab.open(), targets[:1], None, into, force=True)] == [3]
+    assert [file.name for file in into.iterdir() if "new" in file.name] == []
 
 
 def test_nothing_is_left_where_there_is_nothing_to_read(lab: Lab, tmp_path: Path) -> None:
