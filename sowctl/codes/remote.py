@@ -6,9 +6,10 @@ CODES = {
     "SOW-RMT-001": """2 invalid or unsupported URL
 
         Why: The scheme of the URL is unknown, an option after the question mark is unknown, or a library for the scheme
-        is missing on this machine, such as Hadoop's native library for ``hdfs``. Also invalid: a ``file`` URL with a
-        host, such as ``file://data/log``, where ``data`` would be the host and ``/log`` the path; and a ``file`` URL
-        with a question mark or number sign, which end the path.
+        is missing on this machine, such as Hadoop's native library for ``hdfs``. Also invalid: a URL where only a local
+        path can be given, such as the directory of a backup; a ``file`` URL with a host, such as ``file://data/log``,
+        where ``data`` would be the host and ``/log`` the path; and a ``file`` URL with a question mark or number sign,
+        which end the path.
         Do: Correct the URL. The message ends with the text of the library. A path follows three slashes:
         ``file:///data/log``. In a path, write ``%3F`` and ``%23`` for question mark and number sign.
         """,

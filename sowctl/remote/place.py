@@ -105,6 +105,22 @@ def parse_local_path(text: str) -> Path:
     return Path(unquote(found.path))
 
 
+def parse_local_directory(text: str) -> Path:
+    """The local path of what only a directory or file of this machine can be: a backup, a store, a configuration.
+
+    Raises UsageError ``SOW-RMT-001`` for a URL of another file system, and as :func:`parse_local_path`.
+    """
+    # As a path, s3://lake/backups would be a new directory "s3:" here, and nobody would look for a backup in it.
+    if is_url(text):
+        raise UsageError(
+            "SOW-RMT-001",
+            "a local path is required, not a URL",
+            place=text,
+            hint="give a local directory, and copy files to and from the store with its own tools",
+        )
+    return parse_local_path(text)
+
+
 def is_file_url(text: str) -> bool:
     """True where a text is a URL of the scheme ``file``, which means a path of this machine."""
     return text[:5].lower() == "file:"

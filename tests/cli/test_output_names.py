@@ -254,3 +254,21 @@ def test_a_link_to_a_pipe_is_written_to(shop: Cli) -> None:
             os.close(writing)
         assert (done.status, done.err) == (0, "")
         assert rest.read().decode() == shop("query", "t").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "backup s3://lake/x",
+        "restore s3://lake/x --to new",
+        "restore old --to s3://lake/x",
+        "snapshot t --at now --to s3://lake/x",
+        "config init s3://lake/x --topic a=/id",
+        "demo s3://lake/x",
+    ],
+)
+def test_a_url_is_no_directory_of_this_machine(shop: Cli, words: str) -> None:
+    before = sorted(Path().iterdir())
+    result = shop(*words.split())
+    assert result.status == 2 and "SOW-RMT-001" in result.err and "s3://lake/x" in result.err
+    assert sorted(Path().iterdir()) == before

@@ -70,16 +70,16 @@ def run(invocation: Invocation, arguments: RestoreArguments) -> int:
     nothing.
     """
     import os
-    from pathlib import Path
 
     from sowctl.cli.io.report_output import show_report
     from sowctl.engine.verbs.upkeep.restore import describe_choices, describe_left_out, restore_backup
+    from sowctl.remote.place import parse_local_directory
 
     if arguments.at is not None and arguments.txid is not None:
         raise UsageError("SOW-CLI-012", "--at and --txid exclude each other", hint="give one of them")
     report = restore_backup(
-        Path(arguments.directory),
-        Path(arguments.to),
+        parse_local_directory(arguments.directory),
+        parse_local_directory(arguments.to),
         invocation.open_other_instance,
         name=arguments.name,
         txid=arguments.txid,

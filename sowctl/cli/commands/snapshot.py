@@ -123,12 +123,11 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
 
 def _write_directory(invocation: Invocation, arguments: SnapshotArguments, directory: str) -> int:
     """Write a store for each topic. Raises UsageError ``SOW-CLI-012`` for options that only a single output has."""
-    from pathlib import Path
-
     from sowctl.cli.io.report_output import show_reports
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.snapshot import write_snapshots
+    from sowctl.remote.place import parse_local_directory
 
     as_json = arguments.records.format == "json"
     if (
@@ -150,7 +149,7 @@ def _write_directory(invocation: Invocation, arguments: SnapshotArguments, direc
             instance,
             targets,
             when.resolve_time(instance),
-            Path(directory),
+            parse_local_directory(directory),
             filter=arguments.filter,
             force=arguments.force,
         )
