@@ -394,10 +394,10 @@ CODES: dict[str, str] = {
     "SOW-OUT-014": """3 bytes are not UTF-8
 
         Why: Fields of fix and nvfix, and names of fields of bflat and msgpack, may have bytes that are not UTF-8. The
-        exported file has U+FFFD instead, so different values may have become equal: published again, it is not the
-        same data.
-        Do: Add ``--meta`` and export to .ndjson, .json or .msgpack, which keep the bytes of every message; or correct
-        the program that wrote them.
+        output has U+FFFD instead, so different values may have become equal: published again, it is not the same data.
+        Only export has this exit status; other commands print a warning.
+        Do: Add ``--meta`` and write NDJSON, JSON or MessagePack, which keep the bytes of every message; or correct the
+        program that wrote them.
         See: sowctl-types(7)
         """,
     "SOW-OUT-020": """2 missing template

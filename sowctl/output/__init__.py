@@ -18,7 +18,7 @@
 * ``onerecord``: one record for people.
 * ``events``: events of a subscription.
 * ``exports``: the format of a file by its extension.
-* ``replaced_bytes``: bytes that are not UTF-8 in records that are exported.
+* ``replaced_bytes``: bytes that are not UTF-8 in records that are written.
 * ``charts``: bars and sparklines, and the statistics of fields drawn with them.
 * ``reports``: reports of verbs.
 * ``outline``: names and values, indented.

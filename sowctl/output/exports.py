@@ -131,6 +131,11 @@ def can_publish(format: str, *, meta: bool) -> bool:
     return meta and format in _ENVELOPE_FORMATS
 
 
+def holds_whole_messages(format: str, *, meta: bool) -> bool:
+    """Return whether records in this format hold the bytes of their messages, whatever they are."""
+    return meta and format in _WHOLE_MESSAGE_FORMATS
+
+
 def find_file_format(name: str) -> FileFormat:
     """The format of a file by its name."""
     parts = name.lower().rsplit("/", 1)[-1].split(".")
@@ -187,8 +192,7 @@ class Export:
 
     def write(self, result: RepeatableRecords, out: BinaryIO) -> RenderResult:
         """Write all records."""
-        # With metadata, these formats hold the messages themselves.
-        is_exact = self._options.meta and self._ending.format in _WHOLE_MESSAGE_FORMATS
+        is_exact = holds_whole_messages(self._ending.format, meta=self._options.meta)
         watch = None if is_exact else ReplacementWatch(result)
         records: RepeatableRecords = result if watch is None else watch
         batches: Iterable[Batch] = records

@@ -1,4 +1,4 @@
-"""Bytes that are not UTF-8 in records that are exported: fix and nvfix have text only, so that U+FFFD replaces them.
+"""Bytes that are not UTF-8 in records that are written: fix and nvfix have text only, so that U+FFFD replaces them.
 
 The views of records are compared with their messages where an export makes them, so nothing is read twice.
 """
@@ -13,7 +13,7 @@ from sowctl.output.records import Batch, View, find_exact_view, replaces_bytes
 from sowctl.values.display import format_count
 
 REPLACED_CODE = "SOW-OUT-014"
-REPLACED_HINT = "add --meta to an export as .ndjson, .json or .msgpack: it keeps the bytes of every message"
+REPLACED_HINT = "add --meta to NDJSON, JSON or MessagePack: it keeps the bytes of every message"
 _REPLACEMENT_CHARACTER = "\ufffd".encode()
 
 

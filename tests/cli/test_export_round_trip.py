@@ -301,6 +301,11 @@ def test_bytes_that_are_no_text_are_told_of(cli: Cli, kind: str, tmp_path: Path)
         done = cli("export", "t", f"t.{ending}")
         assert done.status == 3 and "[SOW-OUT-014]" in done.err and "in 2 records, the first" in done.err, ending
         assert len(exchange.read_back(f"t.{ending}", ending)) < 4, "no warning is needed"
+    for shape in ("json", "ndjson", "csv", "msgpack"):
+        asked = cli("query", "t", "--format", shape)
+        assert asked.status == 0 and "[SOW-OUT-014]" in asked.err and "in 2 records, the first" in asked.err, shape
+    for words in (("--format", "raw"), ("--format", "ndjson", "--meta"), ("--filter", f"/{tag} = 'x'")):
+        assert "SOW-OUT-014" not in cli("query", "t", *words).err
     for ending in ("json", "msgpack"):
         exchange.run("export", "t", f"meta.{ending}", "--meta")
     done = cli("export", "t", "dir/", "--format", "csv")

@@ -20,12 +20,14 @@ from sowctl.output.exports import (
     FileFormat,
     can_publish,
     find_file_format,
+    holds_whole_messages,
     open_compressed,
     refuse_compressed,
     refuse_mixed_topics,
 )
 from sowctl.output.options import NO_FIT, OutputOptions, TableFit, Terminal, parse_columns, parse_delimiter
-from sowctl.output.records import Batch, OutputBatch, OutputRecord
+from sowctl.output.records import Batch, OutputBatch, OutputRecord, find_repeat
+from sowctl.output.replaced_bytes import REPLACED_CODE, REPLACED_HINT, ReplacementWatch
 from sowctl.output_file import open_whole_file, refuse_existing
 from sowctl.values.paths import Path as FieldPath
 from sowctl.values.paths import Step
@@ -164,6 +166,10 @@ class Sink:
             self.renderer = self.make_renderer(replace(self.options, fit=fit))
         if self.format == "sqlite" and len(targets) == 1 and targets[0].topic is not None:
             self.renderer = self.make_renderer(self.options, targets[0].topic.label)
+        watch = None
+        if self.format != "table" and not holds_whole_messages(self.format, meta=self.options.meta):
+            watch = ReplacementWatch(batches)
+            batches = watch if find_repeat(batches) is not None else iter(watch)
         if self.path is None:
             if self.options.terminal is not None:
                 batches = self._end_progress(batches)
@@ -178,6 +184,9 @@ class Sink:
                 rendered = self.renderer.write(batches, stream)
         for note in rendered.notes:
             self.invocation.note(note)
+        # A status of its own would end scripts that only look at such records; what export writes is to be kept.
+        for warning in () if watch is None else watch.format_warnings():
+            self.invocation.warn(warning, code=REPLACED_CODE, hint=REPLACED_HINT)
         return rendered.records
 
     def note_file(self, count: int, noun: str = "record") -> None:
