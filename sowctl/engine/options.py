@@ -16,6 +16,8 @@ from sowctl.values.units import MAX_U64
 OnError = Literal["stop", "skip", "abort"]
 DeltaNull = Literal["ignore", "set"]
 UnknownFieldPolicy = Literal["ignore", "note", "error"]
+EnvelopeName = Literal["sowctl", "kafka", "debezium"]
+TimestampUnit = Literal["s", "ms", "us", "ns"]
 INDEX_MIN_RECORDS = 20_000
 """Records from which on a memo index is built: fewer are read faster than one is opened."""
 POSITION_PANEL = "Position options"

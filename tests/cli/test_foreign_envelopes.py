@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import sowctl
 from sowctl.cli.main import main
+from sowctl.engine.options import PublishOptions
 from tests.support.instances import config_xml, topic_xml
 
 AT = 1_767_607_200_000
@@ -220,3 +223,31 @@ def test_hints_do_not_name_the_form_that_is_read(shop: Shop, event: dict[str, An
 )
 def test_options_that_do_not_fit(shop: Shop, words: tuple[str, ...], code: str) -> None:
     assert code in shop.run("publish", "t", *words, rows=[], status=2)[1]
+
+
+def test_a_program_publishes_files_of_envelopes(shop: Shop, tmp_path: Path) -> None:
+    rows = [record("t", "1", {"id": 1, "n": 1}), record("t", "2", {"id": 2}, offset=1)]
+    file = tmp_path / "t.ndjson.gz"
+    file.write_bytes(gzip.compress(b"".join(json.dumps(row).encode() + b"\n" for row in rows)))
+    own = tmp_path / "own.ndjson"
+    own.write_text('{"data":{"id":3},"timestamp":1767607200,"extra":1}\n')
+    with sowctl.open(shop.config) as instance:
+        topic = instance.topic("t")
+        options = PublishOptions(client="kcat")
+        assert topic.publish_file(file, options, envelope="kafka").inserted == 2
+        assert topic.publish_file(file, options, envelope="kafka").duplicates == 2
+        with pytest.raises(sowctl.InputError):
+            topic.publish_file(own, envelope="sowctl")
+        report = topic.publish_file(own, envelope="sowctl", ignore_unknown_members=True, timestamp_unit="s")
+        assert report.inserted == 1
+        assert [one.timestamp for one in topic.query(keys=["3"]).records()] == [AT * 1000]
+        wrong: list[tuple[dict[str, Any], str]] = [
+            ({"ignore_unknown_members": True}, "SOW-INP-017"),
+            ({"envelope": "kafka", "timestamp_unit": "s"}, "SOW-INP-017"),
+            ({"envelope": "kafka", "headers": False}, "SOW-EXC-010"),
+            ({"envelope": "avro"}, "SOW-CLI-006"),
+        ]
+        for keywords, code in wrong:
+            with pytest.raises(sowctl.UsageError) as caught:
+                topic.publish_file(own, **keywords)
+            assert caught.value.code == code

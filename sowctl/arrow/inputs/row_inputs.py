@@ -27,7 +27,7 @@ from sowctl.arrow.inputs.table_source import TableSource, iterate_column_chunks
 from sowctl.arrow.requirements import require_packages
 from sowctl.errors import UsageError
 from sowctl.messages.framing.frames import FrameReader
-from sowctl.messages.framing.input_files import copy_to_path, copy_unseekable, open_input, peek_input
+from sowctl.messages.framing.input_files import copy_to_path, copy_unseekable, find_descriptor, open_input, peek_input
 
 if TYPE_CHECKING:
     from sowctl.arrow.inputs.partitions import PartitionValues
@@ -71,7 +71,7 @@ def open_row_input(
         if chosen in ("json", "ndjson"):
             framing = "json" if chosen == "json" else "lines"
             arrays = target.kind.kind == "composite-local"
-            reader = FrameReader(_find_descriptor(opened), framing, name=shown, kind="json", arrays=arrays)
+            reader = FrameReader(find_descriptor(opened), framing, name=shown, kind="json", arrays=arrays)
             if target.kind.json_text:
                 yield RowInput(shown, reader, facts)
             else:
@@ -84,14 +84,6 @@ def open_row_input(
         chunks = _iterate_chunks(facts, opened, target, options, reopen, partitions)
         stack.callback(chunks.close)
         yield RowInput(shown, TableSource(chunks), facts)
-
-
-def _find_descriptor(stream: BinaryIO) -> int | BinaryIO:
-    """The descriptor of a real file, which can be waited for."""
-    try:
-        return stream.fileno()
-    except OSError:
-        return stream
 
 
 def _iterate_chunks(

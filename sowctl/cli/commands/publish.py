@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 from msgspec import Struct
 
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import INPUT_FORMATS, Framing, MessageType, NullFraming, Summary
 from sowctl.declarations import Argument, declare_option
-from sowctl.engine.options import PublishOptions
+from sowctl.engine.options import EnvelopeName, PublishOptions
 from sowctl.errors import UsageError
 from sowctl.values.times import EPOCH_UNITS
-
-ENVELOPE_FORMS = ("sowctl", "kafka", "debezium")
 
 if TYPE_CHECKING:
     from sowctl.arrow.inputs.input_formats import InputOptions
@@ -117,7 +115,7 @@ class PublishArguments(Struct, frozen=True, kw_only=True):
         declare_option(
             "--envelope",
             help="Read envelopes: those of sowctl, records of kafka, or change events of debezium.",
-            choices=ENVELOPE_FORMS,
+            choices=get_args(EnvelopeName),
         ),
     ] = None
     ignore_unknown_members: Annotated[

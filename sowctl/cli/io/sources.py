@@ -11,7 +11,7 @@ from sowctl.cli.streams import ClosedInput, is_terminal
 from sowctl.errors import InputError, SowError
 from sowctl.messages.framing.chunks import RETURNS_ALONE_CODE
 from sowctl.messages.framing.frames import FrameReader
-from sowctl.messages.framing.input_files import COMPRESSION_TOOLS, open_file, open_input
+from sowctl.messages.framing.input_files import COMPRESSION_TOOLS, find_descriptor, open_file, open_input
 from sowctl.messages.types import UNCONSTRUCTIBLE_TYPES, choose_framing
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def open_frame_readers(
     ``kind`` is that of the messages' type, None where it is not known; ``form`` that of envelopes.
     """
     for name, stream in open_inputs(invocation, names):
-        yield name, FrameReader(_find_descriptor(stream), framing, name=name, kind=kind, form=form)
+        yield name, FrameReader(find_descriptor(stream), framing, name=name, kind=kind, form=form)
 
 
 def read_messages(invocation: Invocation, name: str, framing: str, kind: str | None) -> tuple[bytes, ...]:
@@ -202,10 +202,3 @@ def _format_pipeline(refused: Rejected, tool: str, command: str, operator: str =
     if refused.source == STDIN_NAME:
         return f"... | {tool} | sowctl {command} ..."
     return f"{tool} {operator}{quote(refused.source)} | sowctl {command} ..."
-
-
-def _find_descriptor(stream: BinaryIO) -> int | BinaryIO:
-    try:
-        return stream.fileno()
-    except OSError:
-        return stream

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_args
 
 from sowctl.engine.api.arguments import require_choice, require_count
-from sowctl.engine.options import DeltaNull, OnError, UnknownFieldPolicy
+from sowctl.engine.options import DeltaNull, EnvelopeName, OnError, TimestampUnit, UnknownFieldPolicy
 from sowctl.errors import UsageError
 from sowctl.values.units import MAX_COUNT, MAX_U64
 
@@ -26,6 +26,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "OnError": get_args(OnError),
     "DeltaNull": get_args(DeltaNull),
     "UnknownFieldPolicy": get_args(UnknownFieldPolicy),
+    "EnvelopeName": get_args(EnvelopeName),
+    "TimestampUnit": get_args(TimestampUnit),
 }
 _KEYWORD_ALIASES = {
     "sow_key": "sow_keys",

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from sowctl.engine.api.differences import Differences
     from sowctl.engine.instance import Instance
     from sowctl.engine.maintenance.store_repair import StoreRepair
-    from sowctl.engine.options import DeltaNull, OnError, UnknownFieldPolicy
+    from sowctl.engine.options import DeltaNull, EnvelopeName, OnError, TimestampUnit, UnknownFieldPolicy
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import (
         CompactReport,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.subscribe import Subscription
     from sowctl.engine.writing.batches import MessageSource
     from sowctl.errors import SowError
+    from sowctl.messages.framing.envelope import EnvelopeFormat
 
 
 @convert_memory_errors
@@ -211,8 +212,13 @@ class TopicHandle:
         headers: bool = True,
         columns: Collection[str] = (),
         table: str | None = None,
+        envelope: EnvelopeName | None = None,
+        ignore_unknown_members: bool = False,
+        timestamp_unit: TimestampUnit | None = None,
     ) -> PublishReport:
-        """Publish the rows of a file; they are durable when this returns. ``options`` are those of :meth:`publish`.
+        """Publish the rows of a file, or the messages of a file of envelopes; they are durable when this returns.
+
+        ``options`` are those of :meth:`publish`.
 
         * input_format: csv, tsv, json, ndjson, parquet, arrow, msgpack or sqlite; default: by the end of the file name
         * types: types of columns of csv and tsv: text, integer, number, boolean or json; default: detected
@@ -222,23 +228,38 @@ class TopicHandle:
         * headers: the first row of csv and tsv has the names of the columns
         * columns: names of the columns of csv and tsv without a header
         * table: table of an SQLite database; default: the one with the name of the topic, or the only one
+        * envelope: sowctl, kafka or debezium: each line is an envelope with a message and its metadata
+        * ignore_unknown_members: ignore members of envelopes that are unknown
+        * timestamp_unit: unit of timestamps of envelopes that are numbers: s, ms, us or ns; default: ms
 
-        ``inputs`` of the report has the types that columns were read as. Raises as :meth:`publish`, InputError
-        ``SOW-EXC-012`` for a file that cannot be read as its format, UsageError for an unknown format or column.
+        ``inputs`` of the report has the types that columns were read as; it is empty for envelopes. Raises as
+        :meth:`publish`, InputError ``SOW-EXC-012`` for a file that cannot be read as its format, UsageError for an
+        unknown format or column, or options of envelopes without ``envelope``.
         """
         from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputOptions
 
         delimited = DelimitedOptions(
-            types or {}, all_text, delimiter, [*null_texts], headers and not columns, [*columns]
+            types or {}, all_text, delimiter, (*null_texts,), headers and not columns, (*columns,)
         )
-        return publish_file_to_topic(
-            self.instance,
-            self.name,
-            self.config.message_type,
-            os.fspath(file),
-            InputOptions(input_format, delimited, table),
-            options or PublishOptions(),
-        )
+        reading = InputOptions(input_format, delimited, table)
+        chosen = options or PublishOptions()
+        name = os.fspath(file)
+        form = _choose_envelope_format(envelope, ignore_unknown_members, timestamp_unit, reading, chosen)
+        if form is None:
+            return publish_file_to_topic(self.instance, self.name, self.config.message_type, name, reading, chosen)
+        return self._publish_envelopes(name, form, chosen)
+
+    def _publish_envelopes(self, name: str, form: EnvelopeFormat, options: PublishOptions) -> PublishReport:
+        from sowctl.messages.framing.frames import FrameReader
+        from sowctl.messages.framing.input_files import find_descriptor, open_input
+
+        if form.client is not None:
+            # Each partition is a publisher of its own, so that the run has no single client.
+            options = replace(options, client=None)
+        kind = self.instance.find_message_type(self.config.message_type).kind
+        with open_input(name) as stream:
+            reader = FrameReader(find_descriptor(stream), "envelope", name=name, kind=kind, form=form)
+            return _publish_source(self.instance, self.name, self.config.message_type, name, reader, options)
 
     @check_keywords
     def query(
@@ -978,6 +999,33 @@ def publish_file_to_topic(
         report = _publish_source(instance, topic, message_type, name, found.source, chosen)
         report.inputs = [found.facts]
     return report
+
+
+def _choose_envelope_format(
+    name: EnvelopeName | None,
+    ignores_unknown: bool,
+    time_unit: TimestampUnit | None,
+    reading: InputOptions,
+    options: PublishOptions,
+) -> EnvelopeFormat | None:
+    """Return the form of a file of envelopes; None for a file of rows.
+
+    Raises UsageError ``SOW-INP-017`` for options without envelopes, ``SOW-EXC-010`` for options of rows with them.
+    """
+    from sowctl.arrow.inputs.input_formats import InputOptions
+    from sowctl.messages.framing.envelope import EnvelopeFormat
+
+    if name is None:
+        if ignores_unknown or time_unit is not None:
+            told = "ignore_unknown_members" if ignores_unknown else "timestamp_unit"
+            raise UsageError("SOW-INP-017", f"{told} requires envelopes", hint='add envelope="sowctl"')
+        return None
+    if name != "sowctl" and time_unit is not None:
+        raise UsageError("SOW-INP-017", f"timestamp_unit has no effect on {name} envelopes", hint="omit it")
+    if reading != InputOptions():
+        raise UsageError("SOW-EXC-010", "envelope cannot be combined with options of rows", hint="omit these options")
+    client = options.client if name != "sowctl" and options.sequence is None else None
+    return EnvelopeFormat(name, ignores_unknown, time_unit or "ms", client)
 
 
 def _reindex_if_needed(instance: Instance, report: PublishReport) -> None:

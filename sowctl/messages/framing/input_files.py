@@ -49,6 +49,14 @@ def open_input(name: str) -> Iterator[BinaryIO]:
         yield stream if unpacked is None else unpacked
 
 
+def find_descriptor(stream: BinaryIO) -> int | BinaryIO:
+    """Return the descriptor of a real file, which can be waited for; any other stream as it is."""
+    try:
+        return stream.fileno()
+    except OSError:
+        return stream
+
+
 def is_compressed(name: str) -> bool:
     """True where :func:`open_input` decompresses a file."""
     try:
