@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sowctl.engine.verbs.conflate import advance_conflated
+from tests.support.conflation import conflate, find_state
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 CONFLATED = """
@@ -30,33 +31,6 @@ CONFLATED = """
 LIFE = 7
 EXPIRES = f"<Expiration>{LIFE}s</Expiration>"
 Events = dict[int, list[tuple[int, int | None]]]
-
-
-def conflated(events: Events, interval: int, until: int) -> Events:
-    """The outputs of each key: interval after interval, written down as the rule says it."""
-    found: Events = {}
-    for key, some in events.items():
-        shown, place = None, 0
-        while place < len(some):
-            opened, value = some[place]
-            if value is None and shown is None:
-                place += 1
-                continue
-            end = opened + interval * SECOND
-            if end > until:
-                break
-            while place < len(some) and some[place][0] <= end:
-                value = some[place][1]
-                place += 1
-            if (value, shown) != (None, None):
-                found.setdefault(key, []).append((end, value))
-            shown = value
-    return found
-
-
-def state(events: Events, until: int) -> dict[int, int]:
-    last = {key: [value for time, value in some if time <= until][-1:] for key, some in events.items()}
-    return {key: value[0] for key, value in last.items() if value and value[0] is not None}
 
 
 def with_expiry(events: Events, life: int, until: int) -> Events:
@@ -91,7 +65,7 @@ def sums(events: Events) -> Events:
 
 
 def most(events: Events, until: int) -> Events:
-    there = state(events, until)
+    there = find_state(events, until)
     return {1: [(until, max(there.values()))]} if there else {}
 
 
@@ -151,12 +125,12 @@ def test_ticked_is_computed(seed: int, lives: bool, tmp_path: Path) -> None:
         source_events = with_expiry(events, LIFE, now) if lives else events
         kept = {k: [(t, v if v is not None and v < 6 else None) for t, v in some] for k, some in source_events.items()}
         wanted = {
-            "c": lambda now=now, some=source_events: conflated(some, 5, now),
-            "f": lambda now=now, some=kept: conflated(some, 3, now),
-            "cv": lambda now=now, some=source_events: conflated(sums(some), 4, now),
-            "most": lambda now=now, some=source_events: most(conflated(sums(some), 4, now), now),
-            "cc": lambda now=now, some=kept: conflated(conflated(some, 3, now), 2, now),
+            "c": lambda now=now, some=source_events: conflate(some, 5, now),
+            "f": lambda now=now, some=kept: conflate(some, 3, now),
+            "cv": lambda now=now, some=source_events: conflate(sums(some), 4, now),
+            "most": lambda now=now, some=source_events: most(conflate(sums(some), 4, now), now),
+            "cc": lambda now=now, some=kept: conflate(conflate(some, 3, now), 2, now),
         }[name]()
-        assert state(wanted, now) == found, (name, now - START)
+        assert find_state(wanted, now) == found, (name, now - START)
     assert len(ticked) > 3
     assert end > START

@@ -41,7 +41,7 @@ def iterate_row_changes(instance: Instance, view: View, sources: Sequence[Iterab
     assert instance.config is not None
     program = Program(instance, build_query(instance, view))
     readers = [RecordReader(program, number) for number in range(len(program.query.sources))]
-    numbered = [((change.time, number, change) for change in found) for number, found in enumerate(sources)]
+    numbered = [_number_changes(number, found) for number, found in enumerate(sources)]
     # Of one instant, the sources in their order.
     merged = heapq.merge(*numbered, key=itemgetter(0, 1))
     with open_temporary_topic(build_derived_topic(instance.config, view), "rows") as topic:
@@ -59,6 +59,12 @@ def iterate_row_changes(instance: Instance, view: View, sources: Sequence[Iterab
                     ]
 
                 yield from store.write(take, pending=1000 * len(some))
+
+
+def _number_changes(number: int, found: Iterable[KeyChange]) -> Iterator[tuple[int, int, KeyChange]]:
+    # A function, because a generator expression would read the number when the last source has set it.
+    for change in found:
+        yield change.time, number, change
 
 
 def _apply_change(
