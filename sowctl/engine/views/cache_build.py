@@ -58,9 +58,11 @@ def remove_columns(cache: Path, kept: Iterable[str]) -> None:
     """Remove the column files of a cache but for those of the identities ``kept``, by the number of the source."""
     names = {find_column_path(cache, number, identity).name for number, identity in enumerate(kept)}
     with suppress(OSError):
-        for path in cache.parent.iterdir():
+        for path in list(cache.parent.iterdir()):
             if path.name.startswith(f"{cache.name}{COLUMNS_MARK}") and path.name not in names:
-                path.unlink(missing_ok=True)
+                # A directory of such a name stays, and must not keep the files behind it from being removed.
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
 
 
 @contextmanager

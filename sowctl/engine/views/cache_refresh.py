@@ -197,7 +197,7 @@ class Refresh:
             if records < VIEW_LIMITS.min_column_records:
                 return ""
             return "its fields depend on metadata of records, so the cache has no columns"
-        if not all(find_column_path(self._path, *one).exists() for one in enumerate(state.columns)):
+        if not all(find_column_path(self._path, *one).is_file() for one in enumerate(state.columns)):
             return "its columns are missing"
         if changed > VIEW_LIMITS.max_refresh_changes or changed * VIEW_LIMITS.max_changed_divisor > records:
             return "applying this many changes costs more than computing everything"

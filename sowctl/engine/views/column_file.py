@@ -6,8 +6,10 @@ bounded memory. Each section has a checksum and is verified when it is first rea
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -240,6 +242,22 @@ def hash_words(words: Sequence[bytes]) -> Array:
     return found
 
 
+def _open_regular_file(path: Path) -> int:
+    """Open a file for reading. Raises OSError: FileNotFoundError if another kind of file is in its place."""
+    try:
+        # O_NONBLOCK: opening a pipe of this name must not wait.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as problem:
+        # A socket cannot be opened.
+        if problem.errno != errno.ENXIO:
+            raise
+    else:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+    raise FileNotFoundError(errno.ENOENT, "not a regular file", str(path))
+
+
 class ColumnFile:
     """A column file in memory or mapped. Raises DamageError where it is not what was written."""
 
@@ -261,12 +279,18 @@ class ColumnFile:
 
     @classmethod
     def open(cls, path: Path, name: str) -> ColumnFile:
-        """Map the file at ``path``, which was written with ``name``. Raises OSError, DamageError."""
-        with path.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size < _HEADER_LAYOUT.size:
+        """Map the file at ``path``, which was written with ``name``.
+
+        Raises OSError, DamageError; FileNotFoundError also if another kind of file is in its place.
+        """
+        descriptor = _open_regular_file(path)
+        try:
+            if os.fstat(descriptor).st_size < _HEADER_LAYOUT.size:
                 raise inconsistent_store_error("a file of columns is cut", path)
             # The file is never cut, only replaced: no page goes away under the map.
-            file = cls(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), path)
+            file = cls(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ), path)
+        finally:
+            os.close(descriptor)
         # A copy of another file is sound in itself, but holds other records, or an earlier state.
         if file.index.name != name:
             raise file._damage("the file was written under another name")

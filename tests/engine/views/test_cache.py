@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
@@ -12,12 +13,15 @@ import pytest
 
 from sowctl.engine.views import cache_refresh, column_refresh
 from sowctl.engine.views.cache import CacheState, read_state
+from sowctl.engine.views.instant import find_entry
 from sowctl.engine.views.limits import VIEW_LIMITS
+from sowctl.engine.views.view import plan_refresh
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import SEAM
 from sowctl.store.builder import StoreBuilder
 from sowctl.store.env import Store
 from sowctl.store.opening.locks import StoreFiles, WriterLock
+from sowctl.values.topicref import TopicRef
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
@@ -143,6 +147,43 @@ def test_columns_that_cannot_be_used_are_made_anew(lab: Lab, columns: bool, dama
     assert totals(lab) == {"c0": 136, "c1": 144, "c2": 155}
     assert [note for note in lab.notes if "rebuilding" in note] == lab.notes
     assert bool(lab.notes) == (damage != "gone")
+    lab.publish("orders", message(id=1, client="c0", qty=2))
+    with patch.object(cache_refresh, "build_store", side_effect=AssertionError):
+        assert totals(lab) == {"c0": 137, "c1": 144, "c2": 155}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "directory", "device"])
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_no_file_in_the_place_of_columns_is_no_columns(
+    lab: Lab, columns: bool, kind: str, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not columns:
+        pytest.skip("there are no columns")
+    totals(lab)
+    (path,) = column_files(lab)
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        # Its address may have fewer characters than the path.
+        monkeypatch.chdir(path.parent)
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to(os.devnull)
+    lab.publish("orders", message(id=1, client="c0", qty=1))
+    if late:
+        # It came there after the look at the files.
+        monkeypatch.setattr(cache_refresh.Refresh, "_explain_build", lambda *_: "")
+    else:
+        plan = plan_refresh(lab.open(), find_entry(lab.open(), TopicRef("totals", "json")))
+        assert (plan.way, plan.why) == ("compute", "its columns are missing")
+    assert totals(lab) == {"c0": 136, "c1": 144, "c2": 155}
+    assert lab.notes == []
+    # Columns are kept again, and what lay there is gone unless it is a directory.
+    assert len(column_files(lab)) == 1 + (kind == "directory")
     lab.publish("orders", message(id=1, client="c0", qty=2))
     with patch.object(cache_refresh, "build_store", side_effect=AssertionError):
         assert totals(lab) == {"c0": 137, "c1": 144, "c2": 155}
