@@ -417,7 +417,8 @@ class ColumnRecorder:
     def __init__(self, program: Program, writers: Sequence[ColumnWriter]) -> None:
         self._writers = writers
         self._digest = GroupKeys(program)
-        self._window: Array = _NO_KEYS
+        # Keys of the records whose rows may still come, in parts, and the number of the first of these records.
+        self._waiting: list[Array] = []
         self._start = 0
 
     def record_parts(self, number: int, parts: Iterable[ColumnBatch]) -> Iterator[ColumnBatch]:
@@ -427,7 +428,7 @@ class ColumnRecorder:
         for part in parts:
             keys = part.keys.astype(np.uint64)
             if number == 0:
-                self._window = np.concatenate([self._window, keys])
+                self._waiting.append(keys)
             columns, texts = ([detach_column(column) for column in some] for some in (part.columns, part.texts))
             held.append(ColumnBatch(columns, part.size, txids=part.txids, times=part.times, keys=keys, texts=texts))
             size += len(keys)
@@ -441,7 +442,8 @@ class ColumnRecorder:
     def record_rows(self, batch: GroupedBatch) -> None:
         """Write the groups of the next rows."""
         keys = batch.messages.keys.astype(np.uint64)
-        window = self._window
+        # Here and not part by part: a filter may leave no rows of many parts.
+        window = np.concatenate(self._waiting)
         first = int(np.searchsorted(window, keys[0]))
         if len(keys) <= len(window) - first and (window[first : first + len(keys)] == keys).all():
             roots = np.arange(first, first + len(keys))
@@ -450,7 +452,7 @@ class ColumnRecorder:
         self._writers[0].add_rows(roots + self._start, batch.codes, self._digest.compute(batch))
         # A record with many rows may go on in the next batch.
         passed = int(roots[-1])
-        self._window, self._start = window[passed:], self._start + passed
+        self._waiting, self._start = [window[passed:]], self._start + passed
 
 
 class GroupKeys:
