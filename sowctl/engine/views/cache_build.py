@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,12 +66,12 @@ def remove_columns(cache: Path, kept: Iterable[str]) -> None:
 
 
 @contextmanager
-def remove_columns_on_error(cache: Path) -> Iterator[None]:
-    """Remove all column files of a cache if the block raises."""
+def remove_columns_on_error(cache: Path, kept: Sequence[str]) -> Iterator[None]:
+    """If the block raises, remove the column files of a cache but for those of the identities ``kept``."""
     try:
         yield
     except BaseException:
-        remove_columns(cache, ())
+        remove_columns(cache, kept)
         raise
 
 

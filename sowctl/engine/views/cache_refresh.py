@@ -137,7 +137,7 @@ class Refresh:
                 # Another process may have made it while this one waited; it is opened for writing without this lock.
                 made = self._open_cache(write=False) if not looked else None
                 if made is None:
-                    self._build(lock, None)
+                    self._build(lock, None, None)
                     return
                 made.close()
                 looked = True
@@ -150,7 +150,7 @@ class Refresh:
                 return
             changes = None if self._fresh else self._changes(state)
             if changes is None or state is None or self._explain_build(state, _count(changes)):
-                self._build(store.lock, None)
+                self._build(store.lock, state, None)
                 return
             try:
                 if state.columns:
@@ -160,10 +160,10 @@ class Refresh:
             except DamageError as problem:
                 # What is kept does not fit the sources, or was damaged: it is derived, and made anew.
                 notify_rebuild(self._moment.instance, self._entry, problem)
-                self._build(store.lock, None)
+                self._build(store.lock, state, None)
             except FileNotFoundError:
                 # Columns may be lost at any time.
-                self._build(store.lock, None)
+                self._build(store.lock, state, None)
 
     def plan(self) -> RefreshPlan:
         """Return what :meth:`run` would do, found out without a lock."""
@@ -308,7 +308,7 @@ class Refresh:
                 program, columns, self._sources, changes, self._path.parent, moment.memory, snapshot.meta.records
             )
         if not isinstance(found, ColumnRefresh):
-            self._build(store.lock, ViewColumns(program, found))
+            self._build(store.lock, state, ViewColumns(program, found))
             return
         self.way, self.changed = "caught up", _count(changes)
         identities = list(state.columns)
@@ -382,17 +382,19 @@ class Refresh:
         """A name for column files that are written now."""
         return xxh3_64_hexdigest(repr((self._definition_digest, self._positions, self._moment.now)).encode())
 
-    def _build(self, lock: WriterLock, columns: ViewColumns | None) -> None:
-        """Rebuild the cache: from ``columns`` that are up to date, or from the records of the sources."""
+    def _build(self, lock: WriterLock, state: CacheState | None, columns: ViewColumns | None) -> None:
+        """Rebuild the cache: from ``columns`` that are up to date, or from the records of the sources.
+
+        ``state``: that of the cache before, which stays if this fails.
+        """
         begin = self._timer()
         instance, moment, program = self._moment.instance, self._moment, self._program
         self.way, self.changed = "computed", 0
         mode, directory = find_cache_mode(instance, self._entry), self._path.parent
         identities: tuple[str, ...] = ()
         with (
-            # A build that fails, for example on a full disk, leaves no columns behind. Those of the cache that stays
-            # are removed, too: its next refresh rebuilds it.
-            remove_columns_on_error(self._path),
+            # A build that fails, for example on a full disk, leaves only the columns of the cache that stays.
+            remove_columns_on_error(self._path, () if state is None else state.columns),
             build_store(self._path, self._store_definition, seam=instance.seam, now=moment.now) as builder,
             pause_collection(),
         ):

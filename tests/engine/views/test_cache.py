@@ -210,21 +210,33 @@ def test_copies_of_other_columns_are_not_used(lab: Lab, columns: bool) -> None:
         assert totals(lab) == wanted
 
 
-def test_refreshes_that_fail_or_are_killed_leave_no_columns(lab: Lab, columns: bool) -> None:
+@pytest.mark.parametrize("fresh", [False, True])
+def test_builds_that_fail_leave_the_columns_of_the_cache_that_stays(lab: Lab, columns: bool, fresh: bool) -> None:
     if not columns:
         pytest.skip("there are no columns")
     totals(lab)
+    before = column_files(lab)
     lab.publish("orders", message(id=1, client="c0", qty=1))
     full = StorageError("SOW-STO-021", "no space left on device")
     with (
-        patch.object(StoreBuilder, "install", side_effect=full),
-        patch.object(VIEW_LIMITS, "max_refresh_changes", 0),
+        patch.object(StoreBuilder, "install", side_effect=full) as install,
+        patch.object(VIEW_LIMITS, "max_refresh_changes", 10 if fresh else 0),
         pytest.raises(StorageError),
     ):
-        totals(lab)
-    assert column_files(lab) == []
+        lab.query("totals", fresh=fresh)
+    assert install.called
+    assert column_files(lab) == before
+    with patch.object(cache_refresh, "build_store", side_effect=AssertionError):
+        assert totals(lab) == {"c0": 136, "c1": 144, "c2": 155}
+
+
+def test_columns_of_refreshes_that_were_killed_are_removed(lab: Lab, columns: bool) -> None:
+    if not columns:
+        pytest.skip("there are no columns")
+    totals(lab)
     stray = place(lab).with_name(f"{place(lab).name}+columns-0-0123456789abcdef")
     stray.write_bytes(b"of a refresh that was killed")
+    lab.publish("orders", message(id=1, client="c0", qty=1))
     assert totals(lab)["c0"] == 136
     assert len(column_files(lab)) == 1
     assert not stray.exists()
