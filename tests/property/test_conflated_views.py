@@ -1,7 +1,9 @@
-"""A law of conflated topics over views: they show what a plain model shows at every instant.
+"""Laws of conflated topics over views: they show what a plain model shows at every instant.
 
-The model applies one change after the other to dictionaries, joins and groups all records in loops, and notes which
-groups have another message than before: an update that another one of the same instant reverts is a change, too.
+The first model applies one change after the other to dictionaries, joins and groups all records in loops, and notes
+which groups have another message than before: an update that another one of the same instant reverts is a change, too.
+The second one computes the view, of any definition over topics, as of the instant of each change. (In a view over a
+view, one change may be several: of the inner view, each group that changes is an update of its own.)
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.verbs.conflate import advance_conflated
 from sowctl.errors import MissingError
+from tests.property.test_views import BODY, NAME, TOPICS, done, joined, single
 from tests.support.conflation import conflate, find_state
 from tests.support.examples import examples
 from tests.support.instances import SECOND, START, Lab, config_xml, topic_xml
@@ -199,3 +202,44 @@ def test_a_conflated_view_shows_what_a_model_shows(life: int | None, steps: Sequ
         for now in instants:
             for name in NAMES:
                 assert shown(lab, name, now) == wanted(model, name, now), (name, now - START)
+
+
+SLOW = (
+    "<ConflatedTopic><Name>slow-view</Name><MessageType>json</MessageType><UnderlyingTopic>view</UnderlyingTopic>"
+    f"<Interval>{INTERVAL}s</Interval></ConflatedTopic>"
+)
+VIEW_LIFE = 20
+ONE_CHANGE = st.one_of(
+    st.tuples(st.sampled_from(["publish", "publish", "delta"]), NAME, st.tuples(st.integers(1, 6), BODY)),
+    st.tuples(st.just("delete"), NAME, st.integers(1, 6)),
+)
+
+
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    xml=st.one_of(single(), joined(), joined()),
+    steps=st.lists(st.tuples(st.sampled_from([1, 7, SECOND, 3 * SECOND]), ONE_CHANGE), min_size=6, max_size=20),
+)
+def test_a_conflated_view_shows_the_view_of_earlier_instants(xml: str, steps: Sequence[tuple[int, Any]]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        lab = Lab(Path(place) / "lab", config_xml(TOPICS + xml + SLOW, ("A", "B", "C")))
+        instants = []
+        for pause, (what, name, value) in steps:
+            # One change at each instant, so that no state between two of them is missed.
+            lab.clock.at += pause
+            instants.append(lab.clock.at)
+            done(lab, (what, name, value if what == "delete" else [value]))
+        instants = sorted([*instants, *(now + VIEW_LIFE * SECOND for now in instants)])
+        lab.clock.at = instants[-1] + INTERVAL * SECOND + 1
+        changes: dict[bytes, list[tuple[int, str | None]]] = {}
+        before: dict[bytes, bytes] = {}
+        for now in instants:
+            records = {record.key: record for record in lab.records("view", at=now)}
+            after = {key: record.payload for key, record in records.items()}
+            for key in before.keys() | after.keys():
+                if before.get(key) != after.get(key):
+                    value = f"{records[key].txid} {after[key].decode()}" if key in after else None
+                    changes.setdefault(key, []).append((now, value))
+            before = after
+        for now in [*instants, *(one + INTERVAL * SECOND for one in instants)]:
+            assert shown(lab, "view", now) == sorted(find_state(conflate(changes, INTERVAL, now), now).values())
