@@ -1,9 +1,16 @@
-"""Arguments that are not UTF-8: every option and operand that takes a text, of every command; none is a bug of ours."""
+"""Arguments that are not UTF-8: every option and operand that takes a text, of every command; none is a bug of ours.
+
+Each is tried with some of the texts and topics, and options that all commands share with some of the commands, others
+in every run; ``--deep`` has all.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import io
+import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +49,10 @@ ENDING = {"subscribe": ["--until-now"], "tail": ["--until-now"]}
 """What brings commands to an end that otherwise go on until they are ended."""
 FILES = ["\udcff", "a\udcffb.sow"]
 BAD = ["\udcff", "[/\udcff]", "1\udcff", "t=/\udcff", "[json].[\udcff]=/id"]
+TRIES = 3
+"""Command lines that are tried of an option or an operand, of up to 14."""
+SHARING = 8
+"""Commands with which an option is tried that all of them have."""
 PATHS = ["/\udcff", "/a\udcffb"]
 """Only for what is read as the path of a field: as the name of a file they would lead out of the test's directory."""
 
@@ -53,6 +64,12 @@ def _places() -> Iterator[tuple[Command, Parameter]]:
         for parameter in load_command(command).parameters:
             if parameter.shape in ("text", "texts") and not parameter.declared.choices:
                 yield command, parameter
+
+
+PLACES = list(_places())
+COUNTS = Counter(parameter.name for _, parameter in PLACES)
+SHARED = sorted(name for name, count in COUNTS.items() if count == len({command.name for command, _ in PLACES}))
+"""The options that all commands have."""
 
 
 def _name(value: object) -> str:
@@ -72,15 +89,34 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize(("command", "parameter"), list(_places()), ids=_name)
+@pytest.mark.parametrize(
+    ("command", "parameter"), [place for place in PLACES if place[1].name not in SHARED], ids=_name
+)
 def test_bytes_that_are_not_utf8(
-    command: Command, parameter: Parameter, cli: Cli, published: Path, tmp_path: Path
+    command: Command, parameter: Parameter, cli: Cli, published: Path, tmp_path: Path, seed: int, deep: bool
 ) -> None:
     shutil.copytree(published, tmp_path, dirs_exist_ok=True)
+    _try_lines(_list_lines(command, parameter), cli, None if deep else random.Random(seed))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_bytes_in_options_of_all_commands(
+    name: str, cli: Cli, published: Path, tmp_path: Path, seed: int, deep: bool
+) -> None:
+    chance = random.Random(seed)
+    places = [place for place in PLACES if place[1].name == name]
+    for number, (command, parameter) in enumerate(places if deep else chance.sample(places, SHARING)):
+        here = shutil.copytree(published, tmp_path / str(number))
+        with contextlib.chdir(here):
+            _try_lines(_list_lines(command, parameter), cli, None if deep else chance)
+
+
+def _list_lines(command: Command, parameter: Parameter) -> list[list[str]]:
+    """The command lines with which an option or an operand of a command is tried."""
     # What names a file stays in the directory of the test.
     fields = parameter.declared.metavar in ("PATH", "EXPR", "LIST", "FIELDS")
     files = parameter.declared.complete or parameter.declared.metavar in ("FILE", "DIR")
-    tried: list[list[str]] = []
+    lines: list[list[str]] = []
     for bad in FILES if files else BAD + PATHS if fields else BAD:
         for topic in ("t", "own"):
             words = list(command.words)
@@ -92,9 +128,14 @@ def test_bytes_that_are_not_utf8(
                     usual = OPERANDS.get(other.declared.metavar, ["t"])
                     words += [bad] if other == parameter else [topic] if usual == ["t"] else usual
             words += ENDING.get(command.name, [])
-            if words in tried:  # a command that names no topic
-                continue
-            tried.append(words)
-            result = cli(*words, stdin=b'{"id":3}', environ={"LINES": "20"})
-            assert result.status != 70, (words, result.err)
-            assert "bug" not in result.err
+            if words not in lines:  # a command that names no topic
+                lines.append(words)
+    return lines
+
+
+def _try_lines(lines: list[list[str]], cli: Cli, chance: random.Random | None) -> None:
+    """Run all command lines, or those that ``chance`` draws; none of them meets a bug."""
+    for words in lines if chance is None else chance.sample(lines, min(len(lines), TRIES)):
+        result = cli(*words, stdin=b'{"id":3}', environ={"LINES": "20"})
+        assert result.status != 70, (words, result.err)
+        assert "bug" not in result.err
