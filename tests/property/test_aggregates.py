@@ -18,6 +18,7 @@ from sowctl.engine.verbs.query import start_query
 from sowctl.messages.json import columns
 from sowctl.messages.json.limits import JSON_LIMITS
 from tests.support.aggregates import GROUPING, PROJECTION, drawn_history, expected, spelled
+from tests.support.examples import choose_cases
 from tests.support.instances import Lab, config_xml, topic_xml
 
 
@@ -39,7 +40,7 @@ def _answer(lab: Lab, options: QueryOptions) -> dict[str, str]:
     return spelled({row["g"]: row for row in rows})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", choose_cases(range(12), 4))
 def test_like_a_model_in_plain_python(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QUERY_LIMITS, "index_max_share", 1.0)
     monkeypatch.setattr(QUERY_LIMITS, "index_batch_min_rows", 2)
@@ -100,7 +101,7 @@ POOLS: tuple[tuple[Any, ...], ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", choose_cases(range(8), 3))
 def test_all_ways_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random histories with deltas and deletes: rows, columns and files of either, with and without indexes."""
     source = random.Random(seed)
@@ -150,7 +151,7 @@ def _message(source: random.Random, names: list[str], kinds: dict[str, tuple[str
     return "{" + ",".join(f'"{name}":{value}' for name, value in [("id", str(number)), *members]) + "}"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", choose_cases(range(4), 2))
 def test_columns_of_shapes_give_the_same_bytes(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a scan reads by shapes, what it decodes beside them, and rows: groups, filters and parts of files."""
     source = random.Random(seed)

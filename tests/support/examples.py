@@ -1,14 +1,24 @@
-"""How many examples a law is tried on: all of them in the long form (``--deep``), a share of them at every other time.
+"""How many examples and cases a law is tried on: all in the long form (``--deep``), a share of them otherwise.
 
 Every run draws other examples, so that many short runs see what one long run sees.
 """
 
 from __future__ import annotations
 
+import os
+import random
+from collections.abc import Iterable
+from typing import TypeVar
+
 from hypothesis import settings
+
+T = TypeVar("T")
 
 LONG = "sowctl-deep"
 SHORT = "sowctl"
+RUN = os.environ.get("SOWCTL_SEED") or os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(random.SystemRandom().random())
+"""A name of this run. The processes that share its tests have it in common, since all have to collect the same; the
+gate names runs by the state of the code."""
 
 
 def register() -> None:
@@ -20,3 +30,12 @@ def register() -> None:
 def examples(count: int) -> int:
     """How many examples of ``count`` a law is tried on in the form that runs now, which conftest.py chose."""
     return count if settings.get_current_profile_name() == LONG else max(min(count, 8), count // 8)
+
+
+def choose_cases(cases: Iterable[T], count: int) -> list[T]:
+    """``count`` of the cases of a parametrised test, in their order and others in every run; all in the long form."""
+    found = list(cases)
+    if settings.get_current_profile_name() == LONG or len(found) <= count:
+        return found
+    chosen = random.Random(f"{RUN} {len(found)} {count}").sample(range(len(found)), count)
+    return [found[number] for number in sorted(chosen)]
