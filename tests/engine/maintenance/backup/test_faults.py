@@ -23,8 +23,8 @@ from tests.support.instances import config_xml, topic_xml
 __all__ = ["checks_here"]
 
 SMALL = config_xml(topic_xml("t") + topic_xml("alone"), ("t",))
-SHORT_STEP = 4
-"""In the short form every fourth call goes wrong, other ones in every run."""
+SHORT_STEP = 9
+"""In the short form every ninth call goes wrong, other ones in every run."""
 SHARED = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -184,17 +184,20 @@ def test_a_restore_with_a_failing_call_at_every_place(lab: SmallLab, deep: bool,
     assert whole_or_nothing(lab, to, expected)
 
 
-def test_the_instance_of_every_kind_of_file_survives_a_kill_in_between(tmp_path: Path, checks_here: None) -> None:
-    """One kill at every tenth call over queues, history and expiration too: every call of them takes long."""
+def test_the_instance_of_every_kind_of_file_survives_a_kill_in_between(
+    tmp_path: Path, checks_here: None, seed: int, deep: bool
+) -> None:
+    """A kill at some calls over queues, history and expiration too: every call of them takes long."""
     lab = BackupLab(tmp_path / "lab", XML, journal_size=2000)
     for number in range(3):
         lab.round(number)
     lab.lease(1)
     expected = lab.digests()
-    n = 1
+    step = 10 if deep else 23
+    n = 1 + seed % step
     while died_at_call(n, lambda seam: lab.take(seam), after=False):
         sound(lab)
-        n += 10
+        n += step
     sound(lab)
     restored, _ = lab.bring_back()
     assert restored.digests() == expected

@@ -63,7 +63,7 @@ def test_kills_at_random_moments(lab: BackupLab, deep: bool) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    for turn in range(200 if deep else 8):
+    for turn in range(200 if deep else 5):
         children = [
             Child(lambda child, work=work: work(lab, child))  # type: ignore[misc]
             for work in (publishing, backing_up, restoring)

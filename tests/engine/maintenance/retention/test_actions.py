@@ -227,11 +227,12 @@ def test_a_schedule_that_is_none_stops_the_command(tmp_path: Path) -> None:
         ran(lab)
 
 
-def test_killed_at_every_call_everything_is_read_and_the_rest_runs_again(tmp_path: Path, deep: bool) -> None:
+def test_killed_at_every_call_everything_is_read_and_the_rest_runs_again(tmp_path: Path, deep: bool, seed: int) -> None:
     lab = lab_of(tmp_path, ARCHIVE, REMOVE.replace("2d", "30s"))
     fill(lab, 7)
     records, files = lab.query("t"), read_files(lab.directory)
-    n, step_ = 1, 1 if deep else 7
+    step_ = 1 if deep else 11
+    n = 1 + seed % step_
     while died_at_call(n, lambda seam: ran(lab, seam=seam), after=bool(n % 2)):
         with verified(lab):
             assert lab.query("t") == records, f"killed at call {n}"

@@ -127,12 +127,17 @@ def test_one_at_a_time(lab: Lab) -> None:
         assert json.loads(lab.query("t")[0])["id"] is not None
 
 
+SHORT_STEP = 11
+"""In the short form every so many-th call fails or kills, from a random one on."""
+
+
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_killed_at_every_call(lab: Lab, way: Way, deep: bool) -> None:
+def test_killed_at_every_call(lab: Lab, way: Way, deep: bool, seed: int) -> None:
     records, digest, files = lab.query("t"), lab.digest("u"), read_files(lab.directory)
     finished = len(lab.journals()) - 1
+    step = 1 if deep else SHORT_STEP
     for after in (False, True):
-        n = 1
+        n = 1 + (seed + after) % step
         while died_at_call(n, lambda seam: list(archive_files(lab.open(way(seam)))), after=after):
             problem = f"killed at call {n}, {after=}"
             with verified(lab):
@@ -143,7 +148,7 @@ def test_killed_at_every_call(lab: Lab, way: Way, deep: bool) -> None:
             assert lab.query("t") == records, problem
             shutil.rmtree(lab.directory / "old")
             put_files(lab.directory, files)
-            n += 1 if deep else 9
+            n += step
         assert n > 30
         shutil.rmtree(lab.directory / "old")
         put_files(lab.directory, files)
@@ -151,11 +156,12 @@ def test_killed_at_every_call(lab: Lab, way: Way, deep: bool) -> None:
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_an_error_at_every_call(lab: Lab, way: Way, code: int, deep: bool) -> None:
+def test_an_error_at_every_call(lab: Lab, way: Way, code: int, deep: bool, seed: int) -> None:
     records, files = lab.query("t"), read_files(lab.directory)
     finished, counting = len(lab.journals()) - 1, CountingSeam()
     list(archive_files(lab.open(way(counting))))
-    for n in range(1, counting.count + 1, 1 if deep else 3):
+    step = 1 if deep else SHORT_STEP
+    for n in range(1 + (seed + code) % step, counting.count + 1, step):
         shutil.rmtree(lab.directory / "old")
         put_files(lab.directory, files)
         problem = f"call {n} of {counting.count} ({counting.points[n - 1]})"

@@ -358,7 +358,7 @@ def test_a_publisher_that_was_idle_meanwhile_goes_on(lab: Lab) -> None:
 
 # faults --------------------------------------------------------------------------------------------------------------
 
-SHORT_STEP = 7
+SHORT_STEP = 11
 """In the short form every so many-th call fails or kills, from a random one on."""
 
 
