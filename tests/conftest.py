@@ -8,7 +8,7 @@ import random
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """
     from xdist.scheduler import LoadScopeScheduling
 
+    class Collection(list[str]):
+        """The tests of a process; the place of each is looked up, not searched for."""
+
+        def __init__(self, names: Sequence[str]) -> None:
+            super().__init__(names)
+            self._places = {name: place for place, name in enumerate(names)}
+
+        def index(self, name: str, *_: Any) -> int:
+            return self._places[name]
+
     class Parts(LoadScopeScheduling):
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            super().add_node_collection(node, collection)
+            if node in self.registered_collections:
+                self.registered_collections[node] = Collection(collection)
+
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             if "/spark/" in file and not file.startswith(APART):
@@ -88,6 +103,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if "spark" in self.workqueue:
                 self.workqueue.move_to_end("spark", last=False)
             super()._assign_work_unit(node)
+
+        def _pending_of(self, workload: dict[str, dict[str, bool]]) -> int:
+            # Asked at the end of every test: parts that are done are counted once more and no further.
+            for part in [part for part, tests in workload.items() if all(tests.values())]:
+                del workload[part]
+            return super()._pending_of(workload)
 
     return Parts(config, log)
 
