@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from hypothesis import settings
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 LONG = "sowctl-deep"
@@ -39,3 +40,16 @@ def choose_cases(cases: Iterable[T], count: int) -> list[T]:
         return found
     chosen = random.Random(f"{RUN} {len(found)} {count}").sample(range(len(found)), count)
     return [found[number] for number in sorted(chosen)]
+
+
+def choose_pairs(ones: Iterable[S], others: Iterable[T], count: int) -> list[tuple[S, T]]:
+    """Every one with ``count`` of the others, in turn and from another one on in every run; all in the long form."""
+    first, second = list(ones), list(others)
+    if settings.get_current_profile_name() == LONG or len(second) <= count:
+        return [(one, other) for one in first for other in second]
+    turn = random.Random(f"{RUN} {len(first)} {len(second)}").randrange(len(second))
+    return [
+        (one, second[(turn + number * count + step) % len(second)])
+        for number, one in enumerate(first)
+        for step in range(count)
+    ]

@@ -26,6 +26,7 @@ from sowctl.engine.api import InstanceHandle
 from sowctl.engine.tables.database import Database
 from sowctl.engine.tables.results import NESTED_CELLS, RESULT_TYPES
 from sowctl.errors import InputError
+from tests.support.examples import choose_pairs
 from tests.support.instances import config_xml, topic_xml
 
 ALL = "test_all_types(use_large_enum = false)"
@@ -168,8 +169,7 @@ def test_formats_of_text_have_every_value(database: Database, plain: duckdb.Duck
     assert [*map(type, found)] == [*map(type, expected)]
 
 
-@pytest.mark.parametrize("column", columns())
-@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(("column", "wrapper"), choose_pairs(columns(), WRAPPERS, 2))
 def test_values_within_others_are_the_same(database: Database, column: str, wrapper: str) -> None:
     sql, wrap = WRAPPERS[wrapper]
     kind = next(iter(duckdb.sql(f'SELECT "{column}" FROM {ALL}').types))
@@ -178,6 +178,10 @@ def test_values_within_others_are_the_same(database: Database, column: str, wrap
     values = rows(database, f'SELECT "{column}" AS v FROM {ALL}')
     wrapped = rows(database, f"SELECT {sql.format(chr(34) + column + chr(34), kind)} AS v FROM {ALL}")
     assert [row["v"] for row in wrapped] == [wrap(row["v"]) for row in values]
+
+
+FORMS = [(wrapper, name) for wrapper in ("{}", "[{}]", "{{'a': {}}}") for name in ("arrow", "parquet")]
+"""What stands around a value, and the format of the file."""
 
 
 def written(database: Database, text: str, name: str) -> pa.Table:
@@ -194,13 +198,12 @@ def written(database: Database, text: str, name: str) -> pa.Table:
     return parquet.read_table(BytesIO(out.getvalue()))
 
 
-@pytest.mark.parametrize("name", ["arrow", "parquet"])
-@pytest.mark.parametrize("wrapper", ["{}", "[{}]", "{{'a': {}}}"])
-@pytest.mark.parametrize("column", columns())
+@pytest.mark.parametrize(("column", "form"), choose_pairs(columns(), FORMS, 2))
 def test_formats_of_columns_have_every_value_or_refuse(
-    request: pytest.FixtureRequest, plain: duckdb.DuckDBPyConnection, column: str, wrapper: str, name: str
+    request: pytest.FixtureRequest, plain: duckdb.DuckDBPyConnection, column: str, form: tuple[str, str]
 ) -> None:
     """What DuckDB reads from the file is for it what it has written."""
+    wrapper, name = form
     value = wrapper.format(f'"{column}"')
     statement = f"SELECT {value} AS v FROM {ALL}"
     database = request.getfixturevalue("refusing" if column in REFUSED else "database")

@@ -46,6 +46,7 @@ from sowctl.spark.jobs.view_groups import count_buckets
 from sowctl.spark.jobs.visibility import FileVisibility
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.store.codec import extract_payloads
+from tests.support.examples import choose_cases
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
 from tests.support.rdds import Session, numbers
 from tests.support.staged import run
@@ -110,7 +111,7 @@ def digest_of(lab: Lab, path: Path) -> tuple[str, int, int]:
     return found.digest, found.records, found.txid
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", choose_cases(range(60), 20))
 def test_a_fold_is_a_replay_however_it_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deep: bool, seed: int
 ) -> None:
