@@ -143,7 +143,7 @@ def test_nothing_acknowledged_is_lost(memory: Path, name: str, seed: int, deep: 
     work = Recorded(plot, verb)
     assert len(work.promised) > 1 or verb.__name__ in SILENT
     started = time.monotonic()
-    count, wrong = examine(plot, work, verb, 1 << 30 if deep else 16, seed)
+    count, wrong = examine(plot, work, verb, 1 << 30 if deep else 8, seed)
     print(f"{name}: {count} states in {time.monotonic() - started:.1f} s")
     assert wrong == []
     assert count > 20

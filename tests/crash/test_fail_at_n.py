@@ -27,6 +27,8 @@ FAILURES = [
 
 STRIDE = 131
 """In the short form every so many-th call fails, from a random one on, with one of the failures in turn."""
+STRIDE_WRITES = 6
+"""The same of writes, of writes of meta pages and of commits."""
 LEAST = 3
 """So many calls are tried at least, however few a verb makes."""
 
@@ -137,7 +139,7 @@ def test_the_nth_call_fails(memory: Path, template: Template, verb: Verb, seed: 
 def test_the_nth_write_is_short(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
     plot = prepared(memory, template)
     points = calls(plot, verb, CountingSeam(("file.write", "file.pwrite")))
-    for n in chosen(len(points), seed, 1 if deep else 3):
+    for n in chosen(len(points), seed, 1 if deep else STRIDE_WRITES):
         for keep, then in [(None, errno.ENOSPC), (0, None), (1, None), (None, None), (1, errno.ENOSPC)]:
             if not deep and (n + seed + (keep or 0) + (then or 0)) % 5:
                 continue
@@ -153,14 +155,15 @@ def test_the_nth_write_is_short(memory: Path, template: Template, verb: Verb, se
 def test_the_nth_write_of_a_meta_page_fails(
     memory: Path, template: Template, verb: Verb, seed: int, deep: bool
 ) -> None:
-    """In LMDB itself, in topics with a journal and without: every write in turn; all ways to fail with ``--deep``."""
+    """In LMDB itself, in topics with a journal and without; every write and all ways to fail with ``--deep``."""
     plot = prepared(memory, template)
     plot.restore()
     with LmdbWrites().in_place() as counted:
         verb(plot, SEAM)
-    for n in range(1, counted.count + 1):
+    tries = chosen(counted.count, seed, 1 if deep else STRIDE_WRITES)
+    for n in tries:
         for number, (name, faults) in enumerate(FAULTS.items()):
-            if not deep and (n + seed + number) % len(FAULTS):
+            if not deep and (n // tries.step + seed + number) % len(FAULTS):
                 continue
             problem = f"write {n} of {counted.count} of a meta page: {name}"
             with LmdbWrites(n, faults).in_place():
@@ -177,7 +180,7 @@ def test_the_meta_page_of_the_nth_commit_is_left_mixed(
     """The same by hand: the page as LMDB leaves it, after every commit in turn; after some in the short form."""
     plot = prepared(memory, template)
     commits = len(calls(plot, verb, CountingSeam(("lmdb.commit",))))
-    for n in chosen(commits, seed, 1 if deep else 3):
+    for n in chosen(commits, seed, 1 if deep else STRIDE_WRITES):
         error = attempt(plot, verb, FailsAtMeta(n, plot.root))
         if error is not None:
             check_report(plot, error, f"commit {n} of {commits}")

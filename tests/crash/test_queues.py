@@ -31,7 +31,7 @@ from tests.support.queues import QueueLab, id_of, lab_xml, queue_xml
 
 PERIOD = "<LeasePeriod>1h</LeasePeriod>"
 ONCE = "<Semantics>at-most-once</Semantics>"
-STRIDE = 7
+STRIDE = 11
 """In the short form a process is killed at every so many-th call, from a random one on."""
 WORKERS = 4
 
@@ -274,7 +274,7 @@ class Crew:
 
 @pytest.mark.parametrize("parts", [(), (ONCE,), ("<FileBackedMetadata>enabled</FileBackedMetadata>",)])
 def test_four_workers_that_are_killed(memory: Path, parts: tuple[str, ...], seed: int, deep: bool) -> None:
-    kills = 2000 if deep else 24
+    kills = 2000 if deep else 15
     lab = QueueLab(memory / "lab", lab_xml(queue_xml(*parts)), clock=system_clock)  # type: ignore[arg-type]
     count = 30 * kills
     for first in range(0, count, 1000):

@@ -59,7 +59,7 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("repair", spoiled, repairing),
 ]
 every = pytest.mark.parametrize(("template", "verb"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-STRIDE = 19
+STRIDE = 37
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +150,7 @@ def _survived(plot: Plot, verb: Verb, work: Recorded, seed: int, limit: int) -> 
 @every
 def test_the_power_goes(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
     plot = prepared(memory, template)
-    count = _survived(plot, verb, Recorded(plot, verb), seed, 1 << 30 if deep else 12)
+    count = _survived(plot, verb, Recorded(plot, verb), seed, 1 << 30 if deep else 6)
     print(f"{count} states")
     assert count > 20
 
