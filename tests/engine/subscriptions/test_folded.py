@@ -234,7 +234,7 @@ def test_a_fold_of_events_is_a_query(make_lab: MakeLab, group: str, form: str, s
         return  # of a Pattern topic the limit is of all its logical topics together
     if form == "page":
         targets = [target for target in targets if len(TARGETS[target]) == 1]
-    for number in range(12 if deep else 2):
+    for number in range(12 if deep else 1):
         lab = make_lab(XML, f"lab{number}")
         clock = lab.clock = TickingClock()
         for topic in "tusqz":
@@ -272,7 +272,7 @@ def test_pages_move_as_the_paging_query_says(make_lab: MakeLab, topic: str, seed
     """At every change by itself: a record leaves, or enters, exactly if the query lost it, or found it."""
     chance, numbers = random.Random(f"{seed} {topic}"), counted()
     checks = 0
-    for number in range(40 if deep else 6):
+    for number in range(40 if deep else 3):
         lab = make_lab(XML, f"lab{number}")
         lab.publish(topic, *(message(id=number, v=chance.randrange(5), n=next(numbers)) for number in range(6)))
         watched = Watched(lab, chance, topic, oof=True, page=True)
