@@ -22,7 +22,7 @@ from sowctl.config.validate import inspect_config, validate_config
 from sowctl.findings import Level
 
 ROOT = Path(__file__).parents[2]
-SHORT, LONG = 250, 5_000
+SHORT, LONG = 100, 5_000
 TAGS = sorted(
     {row.tag for _, row in walk_rows(INSTANCE)}
     | {"Options", "Age", "Every", "Pattern", "BatchSize", "Password", "Include", "Lost"}

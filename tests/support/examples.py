@@ -25,12 +25,12 @@ gate names runs by the state of the code."""
 def register() -> None:
     """Make both forms known, without a deadline: how long one example takes depends on what else the machine does."""
     settings.register_profile(LONG, deadline=None)
-    settings.register_profile(SHORT, deadline=None, max_examples=16)
+    settings.register_profile(SHORT, deadline=None, max_examples=12)
 
 
 def examples(count: int) -> int:
     """How many examples of ``count`` a law is tried on in the form that runs now, which conftest.py chose."""
-    return count if settings.get_current_profile_name() == LONG else max(min(count, 8), count // 8)
+    return count if settings.get_current_profile_name() == LONG else max(min(count, 6), count // 12)
 
 
 def choose_cases(cases: Iterable[T], count: int) -> list[T]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sowctl.engine.subscriptions.events import Event
 from sowctl.errors import UsageError
+from tests.support.examples import examples
 from tests.support.instances import SECOND, Lab, message
 from tests.support.plainrecords import LIFETIMES, STEPS, PlainRecords, Step, apply_step, make_lab
 
@@ -146,7 +147,7 @@ def test_what_does_not_go_together(tmp_path: Path, options: dict[str, object]) -
 
 
 @pytest.mark.parametrize("filter", [None, "/a = 1"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=25))
 def test_applied_to_the_old_records_the_events_make_the_new_ones(filter: str | None, steps: list[Step]) -> None:
     with TemporaryDirectory() as directory:

@@ -15,6 +15,7 @@ from sowctl.engine.subscriptions.spans import TxidSpan
 from sowctl.engine.topics.positions import open_log
 from sowctl.errors import MissingError, RefusedError
 from sowctl.values.times import format_time
+from tests.support.examples import examples
 from tests.support.instances import SECOND, START, Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
@@ -157,7 +158,7 @@ def test_messages_alone_need_no_state(make_lab: MakeLab) -> None:
     assert found == ReplayStart(TxidSpan(0, since=START - MINUTE), 1, {})
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30))
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4), st.booleans()), min_size=1, max_size=12),
     st.integers(0, 5),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.verbs.changes import ChangeRecord
 from sowctl.errors import RefusedError, SowError, UsageError
+from tests.support.examples import examples
 from tests.support.instances import SECOND, Lab, message
 from tests.support.plainrecords import LIFETIMES, STEPS, PlainRecords, Step, apply_step, make_lab
 
@@ -161,7 +162,7 @@ def apply_rows(state: dict[int, dict[str, int]], found: list[ChangeRecord]) -> N
 
 
 @pytest.mark.parametrize("size", [1, 16 << 20])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(STEPS, max_size=30))
 def test_applied_to_the_old_records_the_changes_give_the_new_ones(
     size: int, steps: list[Step], monkeypatch: pytest.MonkeyPatch

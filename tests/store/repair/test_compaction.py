@@ -21,6 +21,7 @@ from sowctl.store.repair.compaction import CopyResult, compact_file
 from sowctl.store.repair.leftovers import list_leftovers, remove_leftovers
 from sowctl.store.repair.space import measure_space_at
 from sowctl.store.write import WriteTxn
+from tests.support.examples import examples
 from tests.support.faults import CountingSeam, FailAt, KillAt, choose_kills
 from tests.support.stores import (
     STEPS,
@@ -250,7 +251,7 @@ def test_damage_stops_it_and_changes_nothing(tmp_path: Path, how: str) -> None:
 
 
 @given(st.lists(STEPS, min_size=1, max_size=6), st.lists(STEPS, max_size=3), st.integers(1, 12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_against_a_model(
     tmp_path_factory: pytest.TempPathFactory, before: list[Step], meanwhile: list[Step], at: int
 ) -> None:
