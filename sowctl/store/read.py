@@ -36,7 +36,7 @@ Version = tuple[int, int, bytes]
 """Time, txid, value."""
 RecordLines: TypeAlias = "PageLines"
 """Records in the order of their keys, with their payloads as lines of text."""
-LineBatch: TypeAlias = "tuple[PageLines | None, Batch]"
+LineBatch: TypeAlias = "tuple[PageLines | None, Found]"
 """Records as lines; or, where these are None, as keys and values."""
 AllRecords: TypeAlias = "RecordOffsets"
 """All records of a state by their places, to be read without LMDB."""
@@ -162,6 +162,15 @@ class Reader:
         from sowctl.store.raw.offset_read import read_records_at
 
         return read_records_at(self._get_data_file(), keys, offsets, self.read_values)
+
+    def read_many_values(self, keys: Sequence[bytes]) -> Found:
+        """As :meth:`read_values`, for many ``keys`` in order: all pages of a level of the tree are searched at once.
+
+        Loads numpy. Not for a transaction that has written.
+        """
+        from sowctl.store.raw.offset_read import read_records_by_key
+
+        return read_records_by_key(self._get_data_file(), self._txn.id(), keys, self.read_values)
 
     def locate_values(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """Return offset, size and last four bytes of all values in the file; None where that is not known.

@@ -138,6 +138,10 @@ class Snapshot(Reader):
         """See :class:`Reader`."""
         return self._read_steady(super().read_values_at, keys, offsets)
 
+    def read_many_values(self, keys: Sequence[bytes]) -> Found:
+        """See :class:`Reader`."""
+        return self._read_steady(super().read_many_values, keys)
+
     def locate_values(self, keys: bytes) -> tuple[Any, Any, Any] | None:
         """See :class:`Reader`."""
         return self._read_steady(super().locate_values, keys)

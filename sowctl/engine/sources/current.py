@@ -34,7 +34,7 @@ from sowctl.journal.reader import MAX_REREADS
 from sowctl.store.codec import KEY_SIZE, compute_next_key
 from sowctl.store.integrity import require_full_length
 from sowctl.store.meta import Definition, StoreMeta
-from sowctl.store.ordered_entries import inconsistent_store_error
+from sowctl.store.ordered_entries import Found, inconsistent_store_error
 from sowctl.store.read import LineBatch, Run
 from sowctl.store.snapshot import Snapshot
 from sowctl.values.display import format_count
@@ -269,25 +269,36 @@ class CurrentSource(StoredSource):
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
         """The visible records of ``keys``, in key order."""
-        wanted = sorted(set(keys))
+        present, values = self._find_visible(sorted(set(keys)), _read_pairs)
+        return present, list(values)
+
+    def find_many_records(self, keys: Sequence[bytes]) -> MatchedPairs:
+        """See :class:`~sowctl.engine.sources.source.Source`."""
+        return self._find_visible(keys, lambda snapshot, some: snapshot.read_many_values(some))
+
+    def _find_visible(
+        self, wanted: Sequence[bytes], read: Callable[[Snapshot, Sequence[bytes]], Found]
+    ) -> MatchedPairs:
+        """The visible records of keys in order, those of the store by ``read``."""
         with add_replay_hint(self.config):
             if self.memtable is None or not len(self.memtable):
-                found = self._read_or_rebuild(lambda snapshot: snapshot.read_values(wanted))
-                return self._filter_visible(list(found), list(found.values()))
+                return self._filter_found(*self._read_or_rebuild(lambda snapshot: read(snapshot, wanted)))
             # A key that the memtable has deleted must not be found in the store.
             changed = self.memtable.find_values(wanted)
             rest = [key for key in wanted if key not in changed]
-            found = self._read_or_rebuild(lambda snapshot: snapshot.read_values(rest))
+            found = dict(zip(*self._read_or_rebuild(lambda snapshot: read(snapshot, rest)), strict=True))
         found.update((key, value) for key, value in changed.items() if value is not None)
         chosen = [key for key in wanted if key in found]
-        return self._filter_visible(chosen, [found[key] for key in chosen])
+        return self._filter_found(chosen, [found[key] for key in chosen])
 
     def read_at_offsets(self, keys: Sequence[bytes], locations: Offsets) -> MatchedPairs:
         """As :meth:`find_records`, for keys in order that no memtable holds and whose values lay at ``locations``."""
         with add_replay_hint(self.config):
-            present, values = self._read_or_rebuild(lambda snapshot: snapshot.read_values_at(keys, locations))
+            return self._filter_found(*self._read_or_rebuild(lambda snapshot: snapshot.read_values_at(keys, locations)))
+
+    def _filter_found(self, keys: list[bytes], values: Sequence[bytes]) -> MatchedPairs:
         # Where nothing expires, values stay uncut: a caller that wants payloads alone cuts nothing else out.
-        return self._filter_visible(present, list(values)) if self.hides else (present, values)
+        return self._filter_visible(keys, list(values)) if self.hides else (keys, values)
 
     def _filter_visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
         if not self.hides:
@@ -313,6 +324,11 @@ class CurrentSource(StoredSource):
 
 MetaCheck = Callable[[StoreMeta], None]
 """Looks at the meta record of a snapshot before anything is read of it, and raises where it is not to be read."""
+
+
+def _read_pairs(snapshot: Snapshot, keys: Sequence[bytes]) -> Found:
+    found = snapshot.read_values(keys)
+    return list(found), list(found.values())
 
 
 def open_current_source(

@@ -71,6 +71,10 @@ class Source(Protocol):
         """The visible records of ``keys``, in key order."""
         ...
 
+    def find_many_records(self, keys: Sequence[bytes]) -> MatchedPairs:
+        """As :meth:`find_records`, for many keys in order, where numpy is loaded."""
+        return self.find_records(keys)
+
     def close(self) -> None:
         """Let go of the snapshot."""
         ...

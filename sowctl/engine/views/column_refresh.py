@@ -27,7 +27,6 @@ from sowctl.engine.views.stored_columns import (
     ViewColumns,
     sort_distinct,
 )
-from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Array
 
@@ -36,6 +35,10 @@ if TYPE_CHECKING:
 
     from sowctl.engine.sources.source import Source
     from sowctl.store.read import LineBatch
+
+
+_LOOKUP_BATCH_KEYS = 4096
+"""Keys that are looked up together, by one walk of the tree. A bound of memory: their records are held."""
 
 
 class ColumnRefresh(NamedTuple):
@@ -106,8 +109,8 @@ def _read_records(program: Program, number: int, source: Source, keys: set[bytes
     wanted = sorted(keys)
 
     def found() -> Iterator[LineBatch]:
-        for start in range(0, len(wanted), STORE_LIMITS.read_batch_records):
-            yield None, source.find_records(wanted[start : start + STORE_LIMITS.read_batch_records])
+        for start in range(0, len(wanted), _LOOKUP_BATCH_KEYS):
+            yield None, source.find_many_records(wanted[start : start + _LOOKUP_BATCH_KEYS])
 
     parts = [part for part in iterate_parts(program, number, found(), ordered=True) if len(part.keys)]
     if not parts:

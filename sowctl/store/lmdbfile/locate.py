@@ -1,7 +1,8 @@
 """The places of many nodes at once, in columns, and of the records of a state by them (``sow-memo(5)``, "Kind 5").
 
 LMDB never writes to a page that a state in use holds, so a process that has a snapshot open may follow that state's
-tree. Loads numpy; called where memo indexes are built or used, and by the check of many leaves.
+tree. Loads numpy; called where memo indexes are built or used, where many keys are looked up together, and by the check
+of many leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sowctl.store.lmdbfile.layout import (
     PAGE_LAYOUT,
     PAGE_NUMBER_LAYOUT,
 )
-from sowctl.store.lmdbfile.meta_page import MetaPage, find_meta_in_use
+from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo, find_meta_in_use
 from sowctl.store.lmdbfile.walk import read_named_trees
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -153,15 +154,23 @@ def find_leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage,
     Raises :class:`StaleTree`.
     """
     try:
-        meta = _find_state_page(data, txnid)
-        # Every step may meet pages that were written again: whatever does not parse ends as StaleTree, and the caller
-        # asks LMDB.
-        tree = (read_named_trees(_MappedPages(data, meta.page_size), meta) or {}).get(name)
-        if tree is None:
-            raise StaleTree("there is no such sub-database")
+        meta, tree = _find_tree(data, txnid, name)
         return meta, _list_leaf_pages(data, meta, tree.root, tree.depth)
     except _PAGE_READ_ERRORS as problem:
         raise StaleTree(str(problem)) from problem
+
+
+def _find_tree(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, TreeInfo]:
+    """The meta page and a sub-database of a state.
+
+    Every step may meet pages that were written again: whatever does not parse ends as StaleTree, and the caller asks
+    LMDB.
+    """
+    meta = _find_state_page(data, txnid)
+    tree = (read_named_trees(_MappedPages(data, meta.page_size), meta) or {}).get(name)
+    if tree is None:
+        raise StaleTree("there is no such sub-database")
+    return meta, tree
 
 
 def read_page_entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
@@ -183,6 +192,53 @@ def locate_values(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tupl
     if found.keys != keys:
         raise StaleTree("the keys are others")
     return found.starts.astype(np.uint64), found.sizes.astype(np.uint32), found.sums
+
+
+def find_values(data: mmap.mmap, txnid: int, name: bytes, keys: Array) -> tuple[Array, Array, Array, Array]:
+    """Return which of ``keys`` a search in sub-database ``name`` finds, by their places, and where their values are.
+
+    ``keys`` are numbers of 64 bits, one at least, which ascend. Of each value that is found: offset, size (i64, i64)
+    and last four bytes (u32). A value proves itself by its checksum; that a key is not there is not proven. The state
+    is that of LMDB transaction ``txnid``. Raises :class:`StaleTree` where the file shows another state.
+    """
+    try:
+        meta, tree = _find_tree(data, txnid, name)
+        if tree.root == NO_PAGE or tree.depth > MAX_TREE_DEPTH:
+            raise StaleTree("the tree is empty")
+        pages, lows = np.array([tree.root], np.int64), np.zeros(1, np.uint64)
+        # Level by level, all pages in which the search for one of the keys goes on.
+        for _ in range(tree.depth - 1):
+            nodes = _read_all_nodes(data, meta, pages, BRANCH_FLAG)
+            # The first node of a branch has no key: its keys begin where those of the branch do.
+            starts = _read_node_keys(data, nodes, np.delete(np.arange(len(nodes.heads)), nodes.begins))
+            starts[nodes.begins] = lows
+            chosen = np.searchsorted(starts, keys, side="right") - 1
+            chosen = chosen[np.append(True, chosen[1:] != chosen[:-1])]
+            pages, lows = (nodes.heads[chosen] & _LOW_BITS).astype(np.int64), starts[chosen]
+            if int(pages.max()) > meta.last_page:
+                raise StaleTree("the tree has more pages than the file")
+        nodes = _read_all_nodes(data, meta, pages, LEAF_FLAG)
+        there = _read_node_keys(data, nodes, np.arange(len(nodes.heads)))
+        at = np.searchsorted(there, keys)
+        at[at == len(there)] = 0
+        found = np.flatnonzero(there[at] == keys)
+        at = at[found]
+        heads = nodes.heads[at]
+        return found, *_locate_node_values(data, meta, nodes.rows[at] + nodes.places[at] + _NODE_SIZE, heads)
+    except _PAGE_READ_ERRORS as problem:
+        raise StaleTree(str(problem)) from problem
+
+
+def _read_node_keys(data: mmap.mmap, nodes: Nodes, chosen: Array) -> Array:
+    """The keys of some nodes as numbers, 0 in the places of the others. Raises StaleTree unless all keys ascend."""
+    if (nodes.heads[chosen] >> np.uint64(48) != KEY_SIZE).any():
+        raise StaleTree("the keys are others")
+    keys = np.zeros(len(nodes.heads), np.uint64)
+    known = view_longs(data)[nodes.rows[chosen] + nodes.places[chosen] + _NODE_SIZE].view(">u8").astype(np.uint64)
+    if (known[1:] <= known[:-1]).any():
+        raise StaleTree("keys do not ascend")
+    keys[chosen] = known
+    return keys
 
 
 def _find_state_page(data: mmap.mmap, txnid: int) -> MetaPage:
@@ -218,6 +274,11 @@ def _locate_leaf_values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves
     if (heads >> np.uint64(48) != KEY_SIZE).any():
         raise StaleTree("the keys are others")
     keys = view_longs(data)[bodies].tobytes()
+    return Leaves(keys, *_locate_node_values(data, meta, bodies, heads))
+
+
+def _locate_node_values(data: mmap.mmap, meta: MetaPage, bodies: Array, heads: Array) -> tuple[Array, Array, Array]:
+    """Where the value of each of some nodes begins, its size, and its last bytes; keys are at ``bodies``."""
     starts, sizes = bodies + KEY_SIZE, (heads & _SIZE_BITS).astype(np.int64)
     # A large value has pages of its own; the node holds the number of the first one.
     for place in np.flatnonzero(heads >> np.uint64(32) & np.uint64(BIG_DATA_FLAG)).tolist():
@@ -227,7 +288,7 @@ def _locate_leaf_values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves
     if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
         raise StaleTree("a record extends beyond the end of the file")
     words = np.ndarray((max(len(data) - CRC_SIZE + 1, 0),), "=u4", data, 0, (1,))
-    return Leaves(keys, starts, sizes, words[ends - CRC_SIZE])
+    return starts, sizes, words[ends - CRC_SIZE]
 
 
 __all__ = [
@@ -236,6 +297,7 @@ __all__ = [
     "Nodes",
     "StaleTree",
     "find_leaf_pages",
+    "find_values",
     "locate_values",
     "read_leaves",
     "read_nodes",

@@ -2,7 +2,8 @@
 
 LMDB finds a record by its key on one page for each level of its tree; a known offset needs none of them
 (``sow-memo(5)``, "Kind 5"). What is read may be anything, since a page that no state in use holds is written again: it
-counts only if its checksum is right and is the one that was expected. Everything else is looked up by its key.
+counts only if its checksum is right and is the one that was expected. Everything else is looked up by its key. Many
+keys get their offsets together, from the pages of the tree (:func:`read_records_by_key`).
 
 A few plain reads cost less than mapping the pages around each of them, and many cost more; so a file is mapped once
 there were many, and stays so from one query of the process to the next. The reads do not go through the seam one by
@@ -188,6 +189,39 @@ def read_records_at(file: DataFile | None, keys: Sequence[bytes], offsets: Offse
     return present, [found[key] for key in present]
 
 
+def read_records_by_key(file: DataFile | None, txnid: int, keys: Sequence[bytes], look_up: LookUp) -> Found:
+    """The records of ``keys``, which ascend: those that are found on the pages of a state are read there."""
+    located = _find_records(file, txnid, keys) if keys else None
+    if located is None:
+        found = look_up(keys)
+    else:
+        places, offsets = located
+        if len(places) == len(keys):
+            return read_records_at(file, keys, offsets, look_up)
+        some = [keys[place] for place in places]
+        found = dict(zip(*read_records_at(file, some, offsets, look_up), strict=True))
+        # Their absence is proven, or they are found all the same.
+        found |= look_up(sorted(set(keys).difference(some)))
+    present = [key for key in keys if key in found]
+    return present, [found[key] for key in present]
+
+
+def _find_records(file: DataFile | None, txnid: int, keys: Sequence[bytes]) -> tuple[list[int], Offsets] | None:
+    """The indexes of those ``keys`` that are found, and the places of their values; None if that cannot be told."""
+    import numpy as np
+
+    from sowctl.store.lmdbfile.locate import StaleTree, find_values
+
+    wanted = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
+    try:
+        if file is None:
+            return None
+        places, starts, sizes, sums = find_values(file.map_file(), txnid, RECORDS_DATABASE, wanted)
+    except (StaleTree, OSError, ValueError):
+        return None
+    return places.tolist(), Offsets(starts, sizes, sums.tobytes())
+
+
 def locate_records(file: DataFile | None, txnid: int, keys: bytes) -> tuple[Any, Any, Any] | None:
     """Find the places of the values of all records; ``keys`` are theirs, end to end; None if unknown. None: it is
     not known.
@@ -200,4 +234,12 @@ def locate_records(file: DataFile | None, txnid: int, keys: bytes) -> tuple[Any,
         return None
 
 
-__all__ = ["DataFile", "close_open_files", "locate_records", "open_data_file", "read_records_at", "read_values_at"]
+__all__ = [
+    "DataFile",
+    "close_open_files",
+    "locate_records",
+    "open_data_file",
+    "read_records_at",
+    "read_records_by_key",
+    "read_values_at",
+]

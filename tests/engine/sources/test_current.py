@@ -67,6 +67,7 @@ def test_a_tail_counts_as_if_it_were_applied(lab: Lab, tmp_path: Path, topic: st
         for keys in (known, known[::3], changed, [b"\0" * 8]):
             wanted = [(key, stored[key]) for key in keys if key in stored]
             assert list(zip(*source.find_records(keys[::-1] + keys), strict=True)) == wanted
+            assert list(zip(*source.find_many_records(keys), strict=True)) == wanted
     lab.open().topic(topic).replay()
 
 

@@ -18,7 +18,7 @@ from sowctl.store.env import Store
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.lmdbfile.locate import StaleTree, locate_values
 from sowctl.store.raw import offset_read as store_offsets
-from sowctl.store.raw.offset_read import DataFile, open_data_file, read_values_at
+from sowctl.store.raw.offset_read import DataFile, open_data_file, read_records_by_key, read_values_at
 from sowctl.store.snapshot import Snapshot
 from tests.support.examples import examples
 from tests.support.stores import STEPS, apply_steps, key_of, new_store
@@ -87,6 +87,51 @@ def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
             wrong = Offsets(locations.starts, locations.sizes, bytes(byte ^ 1 for byte in locations.sums))
             present = [key for key in keys if key in found]
             assert snapshot.read_values_at(keys, wrong) == (present, [found[key] for key in present])
+
+
+@given(st.integers(0, 900), _STEPS, st.sets(st.integers(0, 1100), max_size=80))
+@settings(max_examples=examples(40), deadline=None)
+def test_many_keys_read_by_their_pages_are_looked_up(records: int, steps: Any, numbers: set[int]) -> None:
+    """Large values, keys that are gone, and keys outside of the tree are among them."""
+    with TemporaryDirectory() as place:
+        path = new_store(Path(place) / "t.sow", records)
+        apply_steps(path, steps, 2)
+        keys = sorted({*map(key_of, numbers), bytes(8), b"\xff" * 8})
+        with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+            wanted = snapshot.read_values(keys)
+            with pytest.MonkeyPatch.context() as patch:
+                missed = _misses(snapshot, patch)
+                present, values = snapshot.read_many_values(keys)
+            assert list(zip(present, values, strict=True)) == sorted(wanted.items())
+            # Absence alone is left to the search that proves it.
+            assert sum(missed) == len(keys) - len(wanted)
+            assert snapshot.read_many_values([]) == ([], [])
+
+
+def test_many_keys_of_a_damaged_file_are_those_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = new_store(tmp_path / "t.sow", 400)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        keys, txnid = _keys(snapshot)[::3], snapshot._txn.id()
+        wanted = snapshot.read_values(keys)
+    raw = path.read_bytes()
+    for at in range(0, len(raw), 131):
+        damaged = bytearray(raw)
+        damaged[at] ^= 0xFF
+        file = DataFile(path, SEAM)
+        monkeypatch.setattr(file, "map_file", lambda: damaged)  # noqa: B023  # called in this round alone
+        present, values = read_records_by_key(file, txnid, keys, lambda some: {key: wanted[key] for key in some})
+        assert list(zip(present, values, strict=True)) == list(wanted.items())
+        file.close()
+
+
+def test_many_keys_of_a_state_that_is_not_the_last_one(tmp_path: Path) -> None:
+    path = new_store(tmp_path / "t.sow", 300)
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        keys = _keys(snapshot)
+        wanted = snapshot.read_values(keys)
+        file = open_data_file(path, path.stat().st_ino, SEAM)
+        found = read_records_by_key(file, snapshot._txn.id() + 1, keys, snapshot.read_values)
+        assert found == (keys, list(wanted.values()))
 
 
 def test_spots_that_lead_nowhere(tmp_path: Path) -> None:

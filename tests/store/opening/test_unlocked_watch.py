@@ -148,7 +148,7 @@ def test_states_are_not_mixed(tmp_path: Path, commits: int) -> None:
 
 
 WAYS = (
-    "read_values read_values_at locate_values scan_runs scan_history read_versions"
+    "read_values read_many_values read_values_at locate_values scan_runs scan_history read_versions"
     " iter_expired_keys find_changed_keys read_sequence"
 )
 
@@ -158,6 +158,7 @@ def test_every_way_to_read_asks(tmp_path: Path) -> None:
     for name in WAYS.split():
         arguments = {
             "read_values": ([key_of(1)],),
+            "read_many_values": ([key_of(1)],),
             "read_values_at": ([], None),
             "locate_values": (b"",),
             "read_versions": (key_of(1),),
