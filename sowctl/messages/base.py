@@ -284,6 +284,17 @@ def select_all(kind: MessageType, payloads: Sequence[bytes], select_list: Select
     return own(payloads, select_list) if own is not None else [kind.select_fields(one, select_list) for one in payloads]
 
 
+def build_messages(
+    kind: MessageType, destinations: Sequence[tuple[str, ...]], rows: Sequence[Sequence[SlotValue]]
+) -> list[bytes]:
+    """:meth:`MessageType.build_message` for each of ``rows``, whose values are the fields at ``destinations``, by the
+    type's way to do that at once where it has one."""
+    own: Callable[..., list[bytes]] | None = getattr(kind, "build_messages", None)
+    if own is not None:
+        return own(destinations, rows)
+    return [kind.build_message(list(zip(destinations, row, strict=True))) for row in rows]
+
+
 def is_own_view(kind: MessageType) -> bool:
     """Return True if a payload is its own JSON view, so that readers of JSON text may look at its bytes.
 

@@ -6,7 +6,7 @@ the value of the record of its group that was updated last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,7 @@ from sowctl.engine.search.group_accumulator import GroupAccumulator
 from sowctl.engine.search.matcher import build_headers, evaluate_records
 from sowctl.engine.search.plan import is_faster_by_columns
 from sowctl.errors import InputError, SowError, UsageError
-from sowctl.identity.keys import digest_check, digest_key
-from sowctl.store.codec import encode_record, extract_payloads, read_all_stamps
+from sowctl.store.codec import extract_payloads, read_all_stamps
 
 if TYPE_CHECKING:
     from sowctl.engine.reports import QueryStatistics
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
     from sowctl.store.read import LineBatch
     from sowctl.values.batch import ColumnBatch
-    from sowctl.values.fields import Refusal, Slot, SlotValue
+    from sowctl.values.fields import Refusal, Slot
 
     LineReader = Callable[[], Iterator[LineBatch] | None]
 
@@ -128,7 +127,7 @@ class Aggregation:
             self.program,
             self._environment,
             self._topic,
-            self._encode_group,
+            self._kind,
             limit=memory,
             records=records,
             locate=locate,
@@ -207,7 +206,3 @@ class Aggregation:
             place=self._topic,
             sow_key=str(number),
         )
-
-    def _encode_group(self, digest: bytes, fields: Sequence[SlotValue], stamp: Sequence[int]) -> bytes:
-        payload = self._kind.build_message(list(zip(self.program.destinations, fields, strict=True)))
-        return encode_record(digest_key(digest), digest_check(digest), stamp[0], stamp[1], 0, 0, payload)

@@ -13,27 +13,67 @@ come. Called by :mod:`~sowctl.engine.search.aggregate`. Views and Spark group by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sowctl.engine.fold.spill import PartFiles
 from sowctl.engine.search.figures import QUERY_LIMITS
 from sowctl.errors import SowError
-from sowctl.identity.keys import build_batch_digester, digest_key
+from sowctl.identity.keys import BatchDigester, Digest, build_batch_digester, digest_check, digest_key
 from sowctl.identity.keyspace import find_part, iterate_parts
+from sowctl.messages.base import build_messages
+from sowctl.store.codec import encode_plain_records
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
     from sowctl.expressions.columns.grouping import GroupedBatch, Grouper, RecordLocator
     from sowctl.expressions.environment import Environment, Header
     from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+    from sowctl.messages.base import MessageType
     from sowctl.values.batch import ColumnBatch
-    from sowctl.values.fields import Row
+    from sowctl.values.fields import Row, SlotValue
 
-GroupWriter = Callable[[bytes, "Sequence[Any]", "Sequence[Any]"], bytes]
-"""The stored value of a group's message, from the digest of its key, its fields and its stamp."""
+
+def iterate_group_messages(
+    projection: Projection,
+    environment: Environment,
+    kind: MessageType,
+    digester: BatchDigester,
+    groups: Mapping[GroupKey, GroupState],
+) -> Iterator[Pairs]:
+    """Keys and stored values of the messages of groups, of type ``kind``, in the order of their keys.
+
+    Txid and time are those of a group's latest message. Raises what evaluating the fields raises.
+    """
+    # By key as records come: the order depends on the groups alone, not on the way that they were found.
+    digests, states = digester(list(groups), null=True), list(groups.values())
+    order = sorted(range(len(digests)), key=digests.__getitem__)
+    for start in range(0, len(order), QUERY_LIMITS.write_batch_groups):
+        places = order[start : start + QUERY_LIMITS.write_batch_groups]
+        some = [states[place] for place in places]
+        fields = projection.compute_all_fields(some, environment)
+        # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest update
+        # (decision 50).
+        stamps = [state.stamp or (0, 0) for state in some]
+        yield encode_groups(kind, projection.destinations, [digests[place] for place in places], fields, stamps)
+
+
+def encode_groups(
+    kind: MessageType,
+    destinations: Sequence[tuple[str, ...]],
+    digests: Sequence[Digest],
+    fields: Sequence[Sequence[SlotValue]],
+    stamps: Sequence[Sequence[Any]],
+) -> Pairs:
+    """Keys and stored values of the messages of groups, one at least; each of ``stamps`` begins with txid and time."""
+    keys = list(map(digest_key, digests))
+    payloads = build_messages(kind, destinations, fields)
+    txids, times = map(itemgetter(0), stamps), map(itemgetter(1), stamps)
+    return keys, encode_plain_records(keys, map(digest_check, digests), txids, times, repeat(0), payloads)
 
 
 def find_first_failure(error: SowError, rest: Iterator[ColumnBatch], grouper: Grouper) -> SowError:
@@ -52,7 +92,8 @@ def find_first_failure(error: SowError, rest: Iterator[ColumnBatch], grouper: Gr
 
 
 class GroupAccumulator:
-    """The groups of one projection; ``domain`` is that of their keys, ``write`` makes their messages.
+    """The groups of one projection; ``domain`` is that of their keys, ``kind`` the type of their
+    messages.
 
     ``limit``: bytes that groups take before messages go to files in ``directory`` (None: that of temporary files);
     ``records``: how many messages come at most, None where that is not known; ``locate`` as of
@@ -64,7 +105,7 @@ class GroupAccumulator:
         projection: Projection,
         environment: Environment,
         domain: str,
-        write: GroupWriter,
+        kind: MessageType,
         *,
         limit: int,
         records: int | None = None,
@@ -74,7 +115,7 @@ class GroupAccumulator:
         self.groups: dict[GroupKey, GroupState] = {}
         self._projection, self._environment = projection, environment
         self._digester = build_batch_digester(domain, 0)
-        self._write = write
+        self._kind = kind
         self._limit, self._records, self._directory, self._locate = limit, records, directory, locate
         self._input_bytes = QUERY_LIMITS.group_input_bytes + (
             QUERY_LIMITS.group_stamp_bytes if any(projection.ordered) else 0
@@ -178,17 +219,4 @@ class GroupAccumulator:
             yield from self._write_groups(groups)
 
     def _write_groups(self, groups: Mapping[GroupKey, GroupState]) -> Iterator[Pairs]:
-        # By key as records come: the order depends on the groups alone, not on the way that they were found.
-        digests, states = self._digester(list(groups), null=True), list(groups.values())
-        order = sorted(range(len(digests)), key=digests.__getitem__)
-        for start in range(0, len(order), QUERY_LIMITS.write_batch_groups):
-            places = order[start : start + QUERY_LIMITS.write_batch_groups]
-            some = [states[place] for place in places]
-            keys, values = [], []
-            made = zip(places, some, self._projection.compute_all_fields(some, self._environment), strict=True)
-            for place, state, fields in made:
-                # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest
-                # update (decision 50).
-                keys.append(digest_key(digests[place]))
-                values.append(self._write(digests[place], fields, state.stamp or (0, 0)))
-            yield keys, values
+        return iterate_group_messages(self._projection, self._environment, self._kind, self._digester, groups)

@@ -7,9 +7,9 @@ the view's key domain, its txid and time are those of the latest row (``behaviou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from sowctl.engine.search.group_accumulator import iterate_group_messages
 from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import JoinedRow
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from sowctl.expressions.environment import Header
     from sowctl.expressions.rows.projection import GroupKey, GroupState
     from sowctl.values.fields import SlotValue
-
-BATCH_MESSAGES = 1000
-"""Messages that are made at once."""
 
 
 class ViewGroups:
@@ -40,19 +37,10 @@ class ViewGroups:
 
     def iterate_messages(self) -> Iterator[Pairs]:
         """Keys and stored values of the messages of the groups, in key order."""
-        digests = self._digester(list(self.groups), null=True)
-        order = sorted(zip(digests, self.groups.values(), strict=True), key=itemgetter(0))
-        for start in range(0, len(order), BATCH_MESSAGES):
-            part = order[start : start + BATCH_MESSAGES]
-            states = [state for _, state in part]
-            made = self._program.projection.compute_all_fields(states, self._program.environment)
-            yield (
-                [digest_key(digest) for digest, _ in part],
-                [
-                    encode_message(self._program, digest, fields, state.stamp or (0, 0))
-                    for (digest, state), fields in zip(part, made, strict=True)
-                ],
-            )
+        program = self._program
+        return iterate_group_messages(
+            program.projection, program.environment, program.kind, self._digester, self.groups
+        )
 
 
 def add_rows(

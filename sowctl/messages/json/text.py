@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 
 from sowctl.values.fields import Number, SlotValue
@@ -30,6 +31,16 @@ def format_json(value: SlotValue) -> bytes:
         return format_double(scalar).encode() if scalar - scalar == 0 else b"null"
     text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
     return _encode_string(text).encode()
+
+
+def format_json_column(values: Sequence[SlotValue]) -> list[bytes]:
+    """:func:`format_json` of many values: those of one kind in one pass."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return list(map(b"%d".__mod__, values))
+    if kinds == {float}:
+        return [repr(value).encode() if value - value == 0 else b"null" for value in values]  # type: ignore[operator]
+    return list(map(format_json, values))
 
 
 def quote_string(text: str) -> bytes:

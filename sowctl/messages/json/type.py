@@ -39,7 +39,7 @@ from sowctl.messages.json.exact_reader import (
 )
 from sowctl.messages.json.paths import build_key_text, build_slot_value, resolve_path
 from sowctl.values.depth import MAX_DEPTH
-from sowctl.values.fields import FieldWrite, Number, Refusal, Row, Slot
+from sowctl.values.fields import FieldWrite, Number, Refusal, Row, Slot, SlotValue
 from sowctl.values.paths import Path
 
 if TYPE_CHECKING:
@@ -220,6 +220,14 @@ class JsonType:
         from sowctl.messages.json.write import build_object
 
         return build_object(fields)
+
+    def build_messages(
+        self, destinations: Sequence[tuple[str, ...]], rows: Sequence[Sequence[SlotValue]]
+    ) -> list[bytes]:
+        """See :func:`sowctl.messages.base.build_messages`."""
+        from sowctl.messages.json.write import build_objects
+
+        return build_objects(destinations, rows)
 
     def build_from_tree(self, tree: Tree) -> bytes:
         """An object of this tree."""

@@ -13,8 +13,8 @@ from typing import TypeAlias
 from sowctl.messages.base import Members, SelectList
 from sowctl.messages.directives import PathDirective, build_directives
 from sowctl.messages.json.exact_reader import SpannedValue
-from sowctl.messages.json.text import format_json, format_member_start, quote_string
-from sowctl.values.fields import FieldWrite
+from sowctl.messages.json.text import format_json, format_json_column, format_member_start, quote_string
+from sowctl.values.fields import FieldWrite, SlotValue
 
 Node: TypeAlias = "SpannedValue | bytes | dict[str, Node]"
 """A value as it stands in the payload, as new text, or an object that is being rewritten."""
@@ -78,6 +78,17 @@ def build_object(fields: Members) -> bytes:
     for names, value in fields:
         _put_text(tree, names, format_json(value))
     return _node_text(tree, b"")
+
+
+def build_objects(destinations: Sequence[tuple[str, ...]], rows: Sequence[Sequence[SlotValue]]) -> list[bytes]:
+    """An object for each of ``rows``, of whose values each is the field at one of ``destinations``."""
+    names = [names[0] for names in destinations]
+    if not names or len(set(names)) < len(names) or any(len(names) > 1 for names in destinations):
+        return [build_object(list(zip(destinations, row, strict=True))) for row in rows]
+    # Messages of groups are mostly flat, and made by the million: field by field, and then put together.
+    texts = map(format_json_column, zip(*rows, strict=True))
+    template = b",".join([format_member_start(name).replace(b"%", b"%%") + b"%b" for name in names])
+    return list(map((b"{" + template + b"}").__mod__, zip(*texts, strict=True)))
 
 
 def _select_node(payload: bytes, node: SpannedValue, directive: PathDirective | None, include: bool) -> bytes | None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import InputError
+from sowctl.messages.base import build_messages
 from sowctl.messages.definition import TypeDefinition
 from sowctl.messages.types import get_type
 from sowctl.values.fields import FieldWrite, Number, Slot, ValueList
@@ -149,6 +150,27 @@ def test_values_are_written_as_they_were_where_json_allows() -> None:
     made = JSON.build_message([((str(at),), value) for at, value in enumerate(values)])
     expected = '{"0":"007","1":90.50,"2":null,"3":-0.0,"4":18446744073709551615,"5":"\ufffd","6":null,"7":true}'
     assert made == expected.encode()
+
+
+_VALUES = st.one_of(
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(),
+    st.sampled_from(
+        [None, True, False, "", "é\n", b"", b"\xff%b", ValueList(()), ValueList((None, 1)), ValueList(("x",))]
+    ),
+    st.builds(Number, st.integers(-9, 9), st.sampled_from([b"007", b" 7 ", b"7.0"]), st.booleans()),
+)
+_COLUMNS = st.sampled_from([st.integers(-9, 9), st.floats(), _VALUES])
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(NAMES | st.just("%b%%"), min_size=1, max_size=2), max_size=4), st.integers(0, 4), st.data())
+def test_messages_made_together_are_those_made_one_by_one(names: list[list[str]], rows: int, data: Any) -> None:
+    destinations = [tuple(some) for some in names]
+    columns = [data.draw(st.lists(data.draw(_COLUMNS), min_size=rows, max_size=rows)) for _ in destinations]
+    made = list(zip(*columns, strict=True)) if columns else [()] * rows
+    wanted = [JSON.build_message(list(zip(destinations, row, strict=True))) for row in made]
+    assert build_messages(JSON, destinations, made) == wanted
 
 
 def test_removing_leaves_the_rest() -> None:
