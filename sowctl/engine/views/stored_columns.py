@@ -246,10 +246,10 @@ class SourceColumns:
         else:
             for number, places in self._split(selection.base):
                 codes, hashes = self.base.read_codes(number, side)
-                found.append(hashes[codes[places]])
+                found.append(_select_used(hashes, codes[places]))
         if len(self.changes.keys):
             codes, hashes = self.changes.read_codes(side)
-            found.append(hashes[codes if selection.changed is None else codes[selection.changed]])
+            found.append(_select_used(hashes, codes if selection.changed is None else codes[selection.changed]))
         return sort_distinct(found) if found else _NO_KEYS
 
     # rows of the first source -----------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class SourceColumns:
             roots, codes, groups = self.base.read_rows(rows)
             mask = wanted[rows.first : rows.first + rows.rows] if roots is None else wanted[roots]
             if mask.any():
-                found.append(groups[codes[mask]])
+                found.append(_select_used(groups, codes[mask]))
         return sort_distinct(found)
 
     def find_roots(self, groups: Array) -> Selection:
@@ -398,6 +398,13 @@ def _match_hashes(texts: Sequence[tuple[tuple[Array, Array], Array]]) -> Array |
             return None
         found = flags[codes] if found is None else found & flags[codes]
     return found
+
+
+def _select_used(items: Array, codes: Array) -> Array:
+    """Those of some items of which there are codes."""
+    used = np.zeros(len(items), np.bool_)
+    used[codes] = True
+    return items[used]
 
 
 def _require_rows(rows: Array | None) -> Array:
