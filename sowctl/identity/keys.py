@@ -102,9 +102,9 @@ def build_batch_digester(domain: str, fields: int) -> BatchDigester:
     short = [start + length.to_bytes(4, "big") for length in range(PREPARED_TEXT_BYTES)]
 
     def many(rows: Sequence[Sequence[bytes | None]], *, null: bool = False) -> list[Digest]:
-        # Only here may a text be None. The other ways call len(), which raises TypeError for it, and so refuse a NULL
-        # key.
-        if null:
+        # Only here may a text be None. The other ways, which take less time, call len(), which raises TypeError for it,
+        # and so refuse a NULL key.
+        if null and any(None in row for row in rows):
             return [compute_key_digest(start, row) for row in rows]
         texts: Any = rows
         if fields == 1 and max(map(len, chain.from_iterable(texts)), default=0) < PREPARED_TEXT_BYTES:

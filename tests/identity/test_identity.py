@@ -57,7 +57,10 @@ def test_batches_agree_with_single_digests(domain: str, fields: int, data: st.Da
 def test_a_batch_with_a_null_text_says_so() -> None:
     with pytest.raises(TypeError):
         build_batch_digester("D", 1)([[None]])
-    assert build_batch_digester("D", 1)([[None]], null=True) == [compute_key_digest(build_domain_prefix("D"), [None])]
+    some: list[list[bytes | None]] = [[b"a"], [None], [b"b" * 70]]
+    assert build_batch_digester("D", 1)(some, null=True) == [
+        compute_key_digest(build_domain_prefix("D"), row) for row in some
+    ]
 
 
 @given(st.integers(0, 2**64 - 1))

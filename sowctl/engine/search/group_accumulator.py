@@ -114,7 +114,7 @@ class GroupAccumulator:
     ) -> None:
         self.groups: dict[GroupKey, GroupState] = {}
         self._projection, self._environment = projection, environment
-        self._digester = build_batch_digester(domain, 0)
+        self._digester = build_batch_digester(domain, projection.width)
         self._kind = kind
         self._limit, self._records, self._directory, self._locate = limit, records, directory, locate
         self._input_bytes = QUERY_LIMITS.group_input_bytes + (
@@ -182,7 +182,7 @@ class GroupAccumulator:
 
         if self._files is None:
             self._files = PartFiles(self._choose_part_count(), self._directory)
-        digests = self._digester(batch.list_keys(), null=True)
+        digests = self._digester(batch.group_keys, null=True)
         keys = np.frombuffer(b"".join(map(digest_key, digests)), ">u8").astype(np.uint64)
         for part, places in iterate_parts(keys[batch.codes], len(self._files)):
             self._files.add_value(part, batch.messages.take(places))

@@ -55,7 +55,7 @@ class GroupSpill:
         self._part = 0
         self._buckets: SortBuckets | None = None
         self._retractable = RetractableProjection(projection)
-        self._digester = build_batch_digester(program.query.key_domain, 0)
+        self._digester = build_batch_digester(program.query.key_domain, program.projection.width)
         self._stack = ExitStack()
 
     def __enter__(self) -> GroupSpill:

@@ -28,7 +28,7 @@ class ViewGroups:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._digester = build_batch_digester(program.query.key_domain, 0)
+        self._digester = build_batch_digester(program.query.key_domain, program.projection.width)
         self.groups: dict[GroupKey, GroupState] = {}
 
     def add(self, rows: Sequence[JoinedRow]) -> None:

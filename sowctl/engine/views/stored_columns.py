@@ -349,10 +349,10 @@ class SourceColumns:
         # Where each change stands between the records of the file, hidden ones among them.
         places = self._find_places(changes.keys)
         visible = self._visible()
-        passed = np.cumsum(visible) - visible
+        before = np.append(0, np.cumsum(visible))
         # Numbers in the new file: visible records before, and changes before.
-        numbers = np.arange(len(places)) + np.append(0, np.cumsum(visible))[places]
-        passed = passed + np.searchsorted(places, np.arange(base.records), side="right")
+        numbers = np.arange(len(places)) + before[places]
+        passed = (before + np.cumsum(np.bincount(places, minlength=len(before))))[:-1]
         moved, at = numbers[changes.roots], 0
         for place, rows in enumerate(base.index.rows):
             roots, codes, groups = base.read_rows(rows)
@@ -466,11 +466,11 @@ class GroupKeys:
     """SOW keys of groups."""
 
     def __init__(self, program: Program) -> None:
-        self._digester = build_batch_digester(program.query.key_domain, 0)
+        self._digester = build_batch_digester(program.query.key_domain, program.projection.width)
 
     def compute(self, batch: GroupedBatch) -> Array:
         """The SOW key of each group of a batch."""
-        digests = self._digester(batch.list_keys(), null=True)
+        digests = self._digester(batch.group_keys, null=True)
         return np.frombuffer(b"".join(map(digest_key, digests)), ">u8").astype(np.uint64)
 
 

@@ -5,6 +5,7 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -126,7 +127,8 @@ class GroupedBatch:
         # The latest message stands for the group's key, too: all of its messages have the same texts.
         self._keys = [column.take_values(self._latest) for column in keys]
 
-    def list_keys(self) -> list[GroupKey]:
+    @cached_property
+    def group_keys(self) -> list[GroupKey]:
         """The texts of each group. Groups are found by them, so two numbers with the same texts meet in one group."""
         texts = [list(map(to_text, values)) for values in self._keys]
         return list(zip(*texts, strict=True)) if texts else [()]
@@ -138,7 +140,7 @@ class GroupedBatch:
         """
         projection, messages, latest = self._projection, self.messages, self._latest
         states = []
-        for key in self.list_keys():
+        for key in self.group_keys:
             state = groups.get(key)
             if state is None:
                 state = groups[key] = GroupState(len(projection.aggregates))
