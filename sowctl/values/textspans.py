@@ -16,6 +16,10 @@ _MIN_TEXT_SHARE = 512
 """Bytes of a buffer for each text above which some of its texts are copied out: that takes as long as copying these."""
 
 
+_PACKED_TEXTS = 1 << 14
+"""Texts that are copied at a time. 140,000 of 3 to 6 bytes: 2.6 ms of processor time, all at once 7.1."""
+
+
 class TextSpans(Sequence[bytes]):
     """Texts that lie from ``begins`` to ``ends`` in ``raw``."""
 
@@ -54,8 +58,16 @@ class TextSpans(Sequence[bytes]):
         sizes = ends.astype(np.int64) - begins
         stops = np.cumsum(sizes)
         starts = stops - sizes
-        places = np.repeat(begins - starts, sizes) + np.arange(int(stops[-1]) if len(stops) else 0)
-        return TextSpans(np.frombuffer(self.raw, np.uint8)[places].tobytes(), starts, stops)
+        moved = begins - starts
+        source, packed = np.frombuffer(self.raw, np.uint8), np.empty(int(stops[-1]) if len(stops) else 0, np.uint8)
+        # The place of each byte takes eight: those of all texts would leave the processor's cache.
+        for start in range(0, len(sizes), _PACKED_TEXTS):
+            part = slice(start, start + _PACKED_TEXTS)
+            low, high = int(starts[start]), int(stops[part][-1])
+            places = np.repeat(moved[part], sizes[part])
+            places += np.arange(low, high)
+            packed[low:high] = source[places]
+        return TextSpans(packed.tobytes(), starts, stops)
 
     def __reduce__(self) -> tuple[type[TextSpans], tuple[bytes | memoryview, Array, Array]]:
         # A few texts out of a long buffer go to files: they take their own bytes along, and no others.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,3 +121,13 @@ def test_a_few_numbers_in_a_file_take_their_own_texts_along_alone() -> None:
     read = pickle.loads(written)
     assert list(read.read_values()) == [Number(2.0, b"2.0"), Number(1.5, b"1.50"), Number(2.0, b"2.0")]
     assert list(pickle.loads(pickle.dumps(column.take(slice(0, 0)))).read_values()) == []
+
+
+@pytest.mark.parametrize("texts", [0, 1, 16_383, 16_384, 16_385, 40_000])
+def test_packed_texts_are_the_same_ones(texts: int) -> None:
+    begins = np.sort(np.random.default_rng(texts).integers(0, 90_000, texts))
+    ends = np.minimum(begins + np.arange(texts) % 7, 90_000)
+    spans = TextSpans(np.random.default_rng(1).bytes(90_000), begins, ends)
+    packed = spans.pack()
+    assert list(packed) == list(spans)
+    assert len(packed.raw) == sum(map(len, spans))
