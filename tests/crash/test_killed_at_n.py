@@ -100,6 +100,9 @@ class Ghost(Plot):
         for start in range(0, len(events), batch):
             self.book.hand_in(events[start : start + batch])
 
+    def load(self, topic: str, ids: Any, tasks: int = 1, seam: Seam = SEAM) -> None:
+        self.book.hand_in(self.fresh(topic, ids))
+
     def envelopes(self, plan: Any, batch: int = 4, seam: Seam = SEAM, told: Any = None, first: int = 1) -> None:
         events = [event for topic, number in plan for event in self.fresh(topic, [number])]
         for start in range(0, len(events), batch):

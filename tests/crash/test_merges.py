@@ -24,8 +24,11 @@ from tests.support.verbs import (
     Verb,
     deleting_from_runs,
     flushed,
+    grown,
     loading,
     loading_history,
+    loading_history_in_bulk,
+    loading_in_bulk,
     loading_much,
     problems,
     rebuilt_is_live,
@@ -88,6 +91,27 @@ def test_a_failure_at_each_moment_of_a_merge(memory: Path, verb: Verb, points: s
         check_report(plot, error, name)
         assert not leftovers(plot)
         judge(plot, verb, f"failed at {name}, call {n}", thorough=True)
+
+
+IN_BULK = pytest.mark.parametrize("verb", [loading_in_bulk, loading_history_in_bulk], ids=lambda verb: verb.__name__)
+
+
+@IN_BULK
+def test_a_bulk_load_is_durable_before_it_merges(memory: Path, verb: Verb) -> None:
+    """Killed, or failing, at each moment of its merge: all of its one group is there."""
+    plot = prepared(memory, grown)
+    for n, name in moments(plot, verb, INSTANTS):
+        plot.restore()
+        assert killed(plot, verb, KillAt(n, points=POINTS)), (n, name)
+        plot.book.settle()
+        assert plot.contents() == plot.book.final(plot.lab.clock.at), (n, name)
+        judge(plot, verb, f"killed at {name}, call {n}", thorough=True)
+        assert not leftovers(plot), (n, name)
+        error = attempt(plot, verb, FailAt(n, errno.EIO, points=POINTS))
+        assert isinstance(error, StorageError) and "they are in the journal" in str(error.hint), (n, name)
+        plot.book.settle()
+        judge(plot, verb, f"failed at {name}, call {n}", thorough=True)
+        assert not leftovers(plot), (n, name)
 
 
 class PauseAt(Seam):

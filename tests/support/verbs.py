@@ -20,7 +20,9 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from sowctl.engine.api import InstanceHandle
+from sowctl.engine.bulk.commit import commit_run
 from sowctl.engine.bulk.limits import BULK_LIMITS
+from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.fold import limits
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.options import DeleteOptions, PublishOptions, ReplayOptions
@@ -40,6 +42,7 @@ from sowctl.messages.framing.frames import FrameReader
 from sowctl.seam import SEAM, Seam
 from sowctl.store.examine import examine_store
 from tests.support.instances import SECOND, Lab, config_xml, message, topic_xml
+from tests.support.staged import SKIP, stage
 
 TOPICS = {
     "j": topic_xml("j"),
@@ -232,6 +235,21 @@ class Plot:
         publish_messages(
             self.open(seam), topic, [("in", source)], PublishOptions(batch=batch), on_acknowledged=acknowledged
         )
+
+    def load(self, topic: str, ids: Sequence[int], tasks: int = 1, seam: Seam = SEAM) -> None:
+        """As a bulk load on Spark: one group, in a block or more for each of the tasks."""
+        events = self.fresh(topic, ids)
+        self.book.hand_in(events)
+        instance = self.open(seam)
+        size = -(-len(events) // tasks)
+        with hold_staging_area(instance, instance.topic(topic).config) as area:
+            plan = area.build_plan(SKIP)
+            done = [
+                stage(plan, f"t{number}", number, [str(event.payload) for event in events[start : start + size]])
+                for number, start in enumerate(range(0, len(events), size))
+            ]
+            commit_run(area, plan, done)
+        self.book.acknowledge(log_of(topic), len(events))
 
     def envelopes(
         self,
@@ -558,6 +576,17 @@ def loading_much(plot: Plot, seam: Seam) -> None:
         plot.publish("h", [*range(60, 70), 60, 2], seam=seam)
 
 
+def loading_in_bulk(plot: Plot, seam: Seam) -> None:
+    """As a bulk load on Spark: the group of 24 messages is in the journal before the first merge begins."""
+    with small_memory():
+        plot.load("j", [*range(60, 82), 60, 2], tasks=4, seam=seam)
+
+
+def loading_history_in_bulk(plot: Plot, seam: Seam) -> None:
+    with small_memory():
+        plot.load("h", [*range(60, 72), 60, 2, 2], tasks=3, seam=seam)
+
+
 def deleting_from_runs(plot: Plot, seam: Seam) -> None:
     with small_memory():
         plot.delete("j", [3, 20, 21, 22, 23, 24, 25], seam=seam)
@@ -600,6 +629,8 @@ CASES: list[tuple[str, Template, Verb]] = [
     ("load-history", grown, loading_history),
     ("load-history-flushed", flushed, loading_history),
     ("load-joins", flushed, loading_much),
+    ("load-in-bulk", grown, loading_in_bulk),
+    ("load-in-bulk-flushed", flushed, loading_in_bulk),
     ("publish-flushed", flushed, going_on),
     ("delete-flushed", flushed, deleting_from_runs),
     ("expire-flushed", flushed, expiring),

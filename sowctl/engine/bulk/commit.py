@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +26,9 @@ from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, fold_last_per_
 from sowctl.engine.fold.removal import remove_expired_batch
 from sowctl.engine.reports import CommitReport, Rejected
 from sowctl.engine.topics.expiration import count_expired
-from sowctl.engine.topics.positions import get_end_position
 from sowctl.engine.writing.outcome import format_clock_warning, is_ahead_of_clock, is_duplicate
 from sowctl.engine.writing.prepare import Preparer
-from sowctl.engine.writing.session import WriteSession
+from sowctl.engine.writing.session import WriteSession, hint_catch_up
 from sowctl.errors import InputError, LimitError
 from sowctl.identity.hashes import hash_client_name
 from sowctl.identity.keyspace import join_words
@@ -84,7 +82,7 @@ def commit_run(
     may not follow it. ``overwrite``: records for whose keys the run has no message are deleted. ``sources`` are the
     names of the input files by number, for refused messages, and ``words`` how an error names one. Raises InputError
     where a message was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what
-    journals and stores raise; then nothing was published.
+    journals and stores raise; then nothing was published, unless the error says that the journal has the messages.
     """
     started = monotonic()
     run = _StagedCommit(area, plan, publisher, is_repeated, overwrite, sources, on_reject, words)
@@ -141,25 +139,30 @@ class _StagedCommit:
         # An overwrite by no messages deletes every record; anything else without messages is over here.
         if not self.segments and not self.overwrite:
             return
-        with ExitStack() as held:
-            session = held.enter_context(WriteSession(self.instance, volatile=self.plan.options.allow_volatile))
+        with WriteSession(self.instance, volatile=self.plan.options.allow_volatile) as session:
             writer = session.open_store(self.area.topic)
-            # From here to the end the locks are held: decisions about records stay true until they are written.
-            held.enter_context(session.hold_batch_locks([writer], merge_first=True))
-            # Asked under the locks: a driver that is run again after a crash finds its own number in the journal or the
-            # store, and publishes nothing twice.
-            if self.identity and self.is_repeated(session.find_highest_sequence(self.identity[0], [writer])):
-                report.duplicates = sum(info.entries for info in self.segments)
-                return
-            self._decide_outcomes(writer)
-            if not self.segments:
-                return
-            if writer.journalled:
-                self._write_journal_group(session, writer)
-            else:
-                self._write_store_directly(writer)
-            if report.ahead is not None:
-                self.instance.notify(format_clock_warning(report.topic, report.ahead))
+            # The locks are held for the whole group: decisions about records stay true until they are written.
+            with session.hold_batch_locks([writer], merge_first=True):
+                self._write_once(session, writer)
+            # The group is durable, and nothing is decided any more: others publish while the store is merged.
+            session.apply_all()
+        if report.ahead is not None:
+            self.instance.notify(format_clock_warning(report.topic, report.ahead))
+
+    def _write_once(self, session: WriteSession, writer: StoreWriter) -> None:
+        """Decide and write everything under the locks, unless this run was published before."""
+        # Asked under the locks: a driver that is run again after a crash finds its own number in the journal or the
+        # store, and publishes nothing twice.
+        if self.identity and self.is_repeated(session.find_highest_sequence(self.identity[0], [writer])):
+            self.report.duplicates = sum(info.entries for info in self.segments)
+            return
+        self._decide_outcomes(writer)
+        if not self.segments:
+            return
+        if writer.journalled:
+            self._write_journal_group(session, writer)
+        else:
+            self._write_store_directly(writer)
 
     def _decide_outcomes(self, writer: StoreWriter) -> None:
         # Without them, messages are committed as they were staged.
@@ -248,7 +251,7 @@ class _StagedCommit:
         self.report.bytes = size
 
     def _write_journal_group(self, session: WriteSession, writer: StoreWriter) -> None:
-        """One group, however large; then the store catches up from the journal in transactions of bounded size."""
+        """One group, however large; then its entries are read into the memtable, which is flushed when it is full."""
         # The memtable is empty then, so that memory holds only this run's entries while the store catches up.
         session.flush_memtables(force=True)
         journal, size, waiting = session.journal, 0, None
@@ -274,8 +277,8 @@ class _StagedCommit:
             journal.append_group(waiting, self.now, last=True)
             journal.sync()
             self.report.first_txid, self.report.last_txid = first, journal.last_txid
-            # The group is durable. The store is filled from the journal itself, in parts: after a crash between two
-            # parts it stands at a block's end, and the next writer goes on from there.
+            # The group is durable. Its entries are read from the journal itself: memory holds a part of them, and after
+            # a crash the next writer reads those behind the last run, or behind the store.
             for block in journal.journal.iter_blocks(after=first - 1, topic=writer.ref):
                 latest = find_latest_entries(block) if writer.get_column_writer(len(block)) is not None else None
                 if latest is not None:
@@ -285,8 +288,8 @@ class _StagedCommit:
                 else:
                     writer.memtable.fold_block(block, writer.ref, first - 1)
                 if writer.is_full():
-                    writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), at_once=True)
-            writer.apply(get_end_position(journal))
+                    with hint_catch_up(writer):
+                        writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), keeps_lock=True)
 
     def _write_store_directly(self, writer: StoreWriter) -> None:
         """One transaction, in key order."""

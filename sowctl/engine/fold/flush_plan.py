@@ -117,10 +117,10 @@ class FlushPlan(Struct, frozen=True):
     is_bulk_load: bool = False
 
 
-def plan_flush(figures: FlushFigures, *, at_once: bool = False) -> FlushPlan:
+def plan_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> FlushPlan:
     """Plan what is done with a full memtable during a session, which may publish more.
 
-    ``at_once``: a merge is not put off until the lock is released, because nothing else waits for it.
+    ``keeps_lock``: more changes follow before the lock is released and a merge can begin, so memory is freed now.
     """
     bulk = figures.is_bulk_load
     if not figures.allows_runs:
@@ -134,13 +134,10 @@ def plan_flush(figures: FlushFigures, *, at_once: bool = False) -> FlushPlan:
     if not bulk and not figures.is_merge_running:
         if figures.needs_new_store:
             # Others have left runs: with one more, all is merged as that of a bulk load is.
-            step = FlushStep.NEW_STORE if at_once else FlushStep.RUN
-            return FlushPlan(step, "runs and memory exceed one transaction", merge=not at_once)
+            return FlushPlan(FlushStep.RUN, "runs and memory exceed one transaction", merge=True)
         return FlushPlan(FlushStep.IN_PLACE, "the session has changed a small part of the store")
     merge = limits.needs_merge(figures.changes, figures.records)
-    if merge and at_once:
-        return FlushPlan(FlushStep.NEW_STORE, "runs and memory are large beside the store", is_bulk_load=bulk)
-    if merge and figures.is_first_load:
+    if merge and figures.is_first_load and not keeps_lock:
         return FlushPlan(FlushStep.KEEP, "a first load goes from memory into a new store", True, bulk)
     if merge:
         return FlushPlan(FlushStep.RUN, "runs and memory are large beside the store", True, bulk)

@@ -172,7 +172,7 @@ class WriteSession:
         for topic in sorted(held, key=lambda t: t.store.path):
             # Renewed first: a replay may have put an older store in place, and the memtable would not reach back to it.
             if force or ending or topic.is_full():
-                with _hint_catch_up(topic):
+                with hint_catch_up(topic):
                     topic.refresh(self.instance, self.journal)
                     position = get_end_position(self.journal)
                     if force:
@@ -196,7 +196,7 @@ class WriteSession:
         alone.
         """
         for topic in self.stores.values() if self._complete else ():
-            with _hint_catch_up(topic):
+            with hint_catch_up(topic):
                 self._merge_topic(topic, ending=ending)
 
     def _merge_ahead(self, topics: Iterable[StoreWriter]) -> None:
@@ -204,7 +204,7 @@ class WriteSession:
         for topic in topics:
             if not (self._complete and topic.journalled and topic.has_unapplied):
                 continue
-            with _hint_catch_up(topic):
+            with hint_catch_up(topic):
                 with self.journal.hold_lock():
                     self._refresh_writers()
                     topic.refresh(self.instance, self.journal)
@@ -283,7 +283,7 @@ class WriteSession:
 
 
 @contextmanager
-def _hint_catch_up(topic: StoreWriter) -> Iterator[None]:
+def hint_catch_up(topic: StoreWriter) -> Iterator[None]:
     """Say in the hint of a store's error that nothing is to be repeated: what is applied stands in the journal."""
     try:
         yield

@@ -256,15 +256,13 @@ class StoreWriter:
                 places = find_unexpired(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
 
-    def flush(self, position: AppliedPosition, *, at_once: bool = False) -> None:
-        """Flush a full memtable as :func:`plan_flush` says; unless ``at_once``, a merge may be due then.
+    def flush(self, position: AppliedPosition, *, keeps_lock: bool = False) -> None:
+        """Flush a full memtable as :func:`plan_flush` says; a merge may be due then.
 
         Arguments and errors as of :meth:`apply`. The journal's lock is held, and what the memtable holds is synced.
         """
         figures = self._measure_figures(position)
-        self._carry_out(figures, plan_flush(figures, at_once=at_once), position)
-        while at_once and (runs := self.runs_to_compact()):
-            self.install_run(runs, self.compact(runs))
+        self._carry_out(figures, plan_flush(figures, keeps_lock=keeps_lock), position)
 
     def flush_at_end(self, position: AppliedPosition) -> None:
         """The end of a session: flush as :func:`plan_final_flush` says; a merge may be due then."""

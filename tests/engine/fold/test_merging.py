@@ -6,7 +6,7 @@ import fcntl
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 from itertools import pairwise
@@ -35,7 +35,7 @@ def elsewhere(plot: Plot, *arguments: str, given: str = "") -> str:
     return subprocess.run(command, input=given.encode(), check=True, capture_output=True, cwd=ROOT).stdout.decode()
 
 
-def publish_elsewhere(plot: Plot, topic: str, ids: range) -> None:
+def publish_elsewhere(plot: Plot, topic: str, ids: Iterable[int]) -> None:
     events = plot.fresh(topic, ids)
     plot.book.hand_in(events)
     elsewhere(plot, "publish", topic, given="".join(f"{event.payload}\n" for event in events))
@@ -159,6 +159,37 @@ def test_commands_that_find_runs_merge_them_without_the_lock(
     assert set(range(200, 200 + 5 * others)) <= set(plot.contents()["j"])
     assert problems(plot.lab) == []
     assert rebuilt_is_live(plot.lab) is None
+
+
+@pytest.mark.parametrize("topic", ["j", "h"])
+@pytest.mark.parametrize("first", [False, True])
+def test_others_publish_while_a_bulk_load_is_merged(
+    tmp_path: Path, meanwhile: Callable[..., list[int | None]], topic: str, first: bool
+) -> None:
+    """Into a store with records, and into an empty one: the lock is free, and all of the load is there."""
+    plot = Plot(tmp_path / "lab")
+    if not first:
+        plot.publish(topic, range(9))
+    store = plot.lab.store(topic)
+
+    def publish(merging: StoreMerge) -> None:
+        assert is_being_built(store)
+        found = elsewhere(plot, "query", topic, "/id >= 60", "--format", "raw")
+        assert {json.loads(line)["id"] for line in found.splitlines()} == set(range(60, 84))
+        publish_elsewhere(plot, topic, [2, *range(80, 90)])
+
+    done = meanwhile(publish)
+    with small_memory():
+        plot.load(topic, [*range(60, 84), 60, 2], tasks=4)
+    assert done and None not in done
+    assert not is_being_built(store)
+    plot.book.settle()
+    assert plot.contents() == plot.book.final(plot.lab.clock.at)
+    assert problems(plot.lab) == []
+    assert rebuilt_is_live(plot.lab) is None
+    publish_elsewhere(plot, topic, [99])
+    assert plot.lab.open().topic(topic).info().lag == 0
+    assert not build_runs_directory(store).exists()
 
 
 def test_a_rebuild_may_come_first(plot: Plot, meanwhile: Callable[..., list[int | None]]) -> None:
