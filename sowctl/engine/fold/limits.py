@@ -25,7 +25,10 @@ class Limits(Struct):
     first_bytes: int = 80 << 20
     empty_bytes: int = 16 << 20
     dirty_bytes: int = 120 << 20
-    """Bytes of pages that one transaction in place may change, about. LMDB holds them in memory until it commits."""
+    """Bytes of pages that one transaction in place may change, about. LMDB holds them in memory until it commits, and
+    publishers wait for the journal's lock meanwhile: 36,700 random keys of 2,000,000 take 0.48 s of processor time and
+    as long as the disk takes for 27,600 pages. With half of it, each of twice as many transactions takes 0.29 s, and
+    the session 15 % more in all; with a quarter, 0.18 s and 40 % more."""
     changed_bytes: int = 168 << 20
     """Bytes of pages that it may change or add; new records fill the pages that they add to about two thirds."""
     bulk_share: int = 4
