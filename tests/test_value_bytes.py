@@ -13,6 +13,9 @@ VALUES = {"value", "values", "digest", "digests", "stored"}
 CODECS = {Path("store/codec.py"), Path("store/changes.py")}
 """The codecs of values: of records, and of the change list."""
 SLICED = {*VALUES, "before"}
+KEYS = {"key", "keys", "olds"}
+"""Keys of records and versions: of a longer one, ``extract_sow_key`` gives the first eight bytes."""
+DIGESTERS = {"compute_key_digest", "compute_user_key_digest"}
 BYTE_OFFSETS = {4, 8, 12, 20, 28, 36}
 """Where fields of a record's header, or the two halves of a digest, begin and end."""
 READERS = {"frombuffer", "iter_unpack", "unpack", "unpack_from"}
@@ -29,12 +32,17 @@ def name_of(node: ast.AST) -> str:
 
 
 def find_known_layouts(tree: ast.AST) -> Iterator[int]:
-    """Lines with a slice of a stored value or a digest at a fixed place, a number read from one, or a header as numpy
-    reads it."""
+    """Lines with a slice of a stored value, a digest or a key at a fixed place, a number read from one, or a header as
+    numpy reads it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            bounds = [one.value for one in (node.slice.lower, node.slice.upper) if isinstance(one, ast.Constant)]
-            if name_of(node.value) in SLICED and BYTE_OFFSETS & {one for one in bounds if isinstance(one, int)}:
+            bounds = {one.value for one in (node.slice.lower, node.slice.upper) if isinstance(one, ast.Constant)}
+            digester = name_of(node.value.func) if isinstance(node.value, ast.Call) else ""
+            if (
+                (name_of(node.value) in SLICED and BYTE_OFFSETS & bounds)
+                or (name_of(node.value) in KEYS and 8 in bounds)
+                or digester in DIGESTERS
+            ):
                 yield node.lineno
         elif isinstance(node, ast.Call):
             if name_of(node.func) not in READERS:
@@ -57,8 +65,9 @@ def test_the_finder_knows_slices_and_types() -> None:
         'value[4:12]\ndigests[at][:8]\n[("txid", "<u8"), ("time", "<i8")]\nkey[:8]\nvalue[at:]\n'
         "STAMPS.unpack_from(value, 4)\nnp.frombuffer(stored.digests, '<u8')\nint.from_bytes(key, 'big')\n"
         "np.frombuffer(extract_raw_stamps(some), '<u8')\nnp.frombuffer(extract_raw_stamps(some), STAMP_DTYPE)\n"
+        "keys[0][:8]\nkey[:KEY_SIZE]\nkey[:4]\ncompute_key_digest(domain, row)[:8]\n"
     )
-    assert sorted(find_known_layouts(ast.parse(source))) == [1, 2, 3, 6, 7, 9]
+    assert sorted(find_known_layouts(ast.parse(source))) == [1, 2, 3, 4, 6, 7, 9, 11, 14]
 
 
 def test_no_module_but_the_codecs_takes_values_or_digests_apart() -> None:

@@ -28,8 +28,11 @@ PREPARED_TEXT_BYTES = 64
 """Texts below this length find the bytes before them ready-made."""
 
 Digest = bytes
-"""16 bytes: the SOW key (8, big-endian), then the check word (8)."""
+"""16 bytes: the SOW key (8, big-endian), then the check word (8). :data:`digest_key` and :data:`digest_check` take them
+out: an object with attributes would take 0.2 us more for each message."""
 DIGEST_BYTES = 16
+DIGEST_DTYPE = [("key", ">u8"), ("check", ">u8")]
+"""Digests end to end as numpy reads them."""
 digest_key: Callable[[Digest], bytes] = itemgetter(slice(8))
 """The SOW key of a digest. In C, for ``map`` over many."""
 digest_check: Callable[[Digest], bytes] = itemgetter(slice(8, None))

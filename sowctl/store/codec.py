@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import add, itemgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -77,6 +77,10 @@ _CHECK = itemgetter(KEY_CHECK_SLICE)
 TIME_OFFSET = 1 << 63
 """Added to a time in a sort key, so that bytes sort as signed numbers do."""
 _HISTORY = struct.Struct(">8sQQ")
+extract_sow_key: Callable[[bytes], bytes] = itemgetter(slice(KEY_SIZE))
+"""The SOW key of the key of a record or version. In C, for ``map`` over many."""
+extract_expiring_key: Callable[[bytes], bytes] = itemgetter(slice(EXPIRY_KEY_SIZE - KEY_SIZE, None))
+"""The SOW key of an entry's key in the expiry index."""
 
 
 class Record(Struct):
@@ -247,15 +251,15 @@ def damaged_record_error(key: bytes, place: str | None = None) -> DamageError:
     """The error for a value whose checksum is wrong."""
     return DamageError(
         "SOW-STO-001",
-        f"record {int.from_bytes(key[:8], 'big')} is damaged: its checksum does not match",
+        f"record {int.from_bytes(extract_sow_key(key), 'big')} is damaged: its checksum does not match",
         place=place,
         hint="run sowctl replay for this topic, or restore the file from a copy",
-        sow_key=int.from_bytes(key[:8], "big"),
+        sow_key=int.from_bytes(extract_sow_key(key), "big"),
     )
 
 
 def _key_mismatch_error(key: bytes) -> DamageError:
-    number = int.from_bytes(key[:8], "big")
+    number = int.from_bytes(extract_sow_key(key), "big")
     return DamageError("SOW-STO-002", f"record {number} has parts that do not match its length", sow_key=number)
 
 

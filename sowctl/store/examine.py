@@ -222,27 +222,26 @@ class StoreExamination:
         self.highest_txid = max(self.highest_txid, max(txids, default=0))
 
     def _check_history(self, keys: list[bytes], values: list[bytes]) -> Iterator[Finding]:
-        short = [key[:8] for key in keys]
+        short = list(map(codec.extract_sow_key, keys))
         yield from self._check_values(short, values, "version of")
         self.versions += len(keys)
         self.version_bytes += _count_found_payload_bytes(values)
         before: tuple[bytes, int] = (b"", 0)
-        for key, value in zip(keys, values, strict=True):
+        for sow_key, key, value in zip(short, keys, values, strict=True):
             if len(key) != codec.HISTORY_KEY_SIZE or len(value) < codec.VALUE_OVERHEAD_BYTES:
                 yield self._build_finding(
                     "SOW-STO-004", "the key of a version has a wrong length", f"version of {_format_key(key)}"
                 )
                 continue
-            if build_history_key(key[:8], value) != key:
-                place = f"version of {_format_key(key[:8])}"
+            if build_history_key(sow_key, value) != key:
+                place = f"version of {_format_key(sow_key)}"
                 yield self._build_finding("SOW-STO-004", "the key and the value of a version do not match", place)
             txid = split_history_key(key)[2]
             # Versions of a key ascend in time; txids must ascend with them.
-            if before[0] == key[:8] and txid <= before[1]:
-                yield self._build_finding(
-                    "SOW-STO-053", "a later version has a lower txid", f"version of {_format_key(key[:8])}"
-                )
-            before = (key[:8], txid)
+            if before[0] == sow_key and txid <= before[1]:
+                place = f"version of {_format_key(sow_key)}"
+                yield self._build_finding("SOW-STO-053", "a later version has a lower txid", place)
+            before = (sow_key, txid)
         yield from self._check_current_records(dict(zip(short, keys, strict=True)))
 
     def _check_current_records(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
@@ -318,7 +317,7 @@ def ignore_progress(done: int, total: int) -> None:
 
 
 def _format_key(key: bytes) -> str:
-    return str(int.from_bytes(key[:8], "big")) if key else "the start"
+    return str(int.from_bytes(codec.extract_sow_key(key), "big")) if key else "the start"
 
 
 ProgressCallback = Callable[[int, int], None]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from sowctl.errors import DamageError
+from sowctl.store.codec import extract_sow_key
 from sowctl.store.lmdberrors import REBUILD_HINT, build_store_error
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class OrderedEntries:
 
 
 def _decode_number(key: bytes) -> int:
-    return int.from_bytes(key[:8], "big")
+    return int.from_bytes(extract_sow_key(key), "big")
 
 
 __all__ = ["Batch", "Found", "OrderedEntries", "inconsistent_store_error"]

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_change, find_changed_keys
-from sowctl.store.codec import Offsets, build_history_key, find_damaged_entries, split_history_key
+from sowctl.store.codec import (
+    Offsets,
+    build_history_key,
+    extract_expiring_key,
+    extract_sow_key,
+    find_damaged_entries,
+    split_history_key,
+)
 from sowctl.store.integrity import Marks, require_sound_values
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
@@ -312,7 +319,7 @@ class Reader:
         """The earliest expiration behind ``now`` (microseconds) of any record; None where there is none."""
         entries = self._open_ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         for keys, _ in entries.walk(max(now + 1, 0).to_bytes(8, "big"), None, 1):
-            return int.from_bytes(keys[0][:8], "big")
+            return int.from_bytes(extract_sow_key(keys[0]), "big")
         return None
 
     def find_changed_keys(self, digest: int) -> set[bytes] | None:
@@ -394,7 +401,7 @@ def _read_versions(history: OrderedEntries, path: Path, key: bytes) -> list[Vers
 
 def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -> None:
     """Raise DamageError SOW-STO-001 or SOW-STO-004 unless all versions are sound and filed where they belong."""
-    short = [key[:8] for key in keys]
+    short = list(map(extract_sow_key, keys))
     require_sound_values(short, values, path)
     # Time and txid stand in key and value. A sound value that was filed elsewhere would be served as another version.
     if list(map(build_history_key, short, values)) != list(keys):
@@ -410,5 +417,4 @@ def _iterate_expired(expiry: OrderedEntries, path: Path, now: int) -> Iterator[b
         if find_damaged_entries(keys, values):
             message = "an entry of the expiry index is damaged: its checksum does not match"
             raise DamageError("SOW-STO-052", message, place=str(path), hint=REBUILD_HINT)
-        for key in keys:
-            yield key[8:]
+        yield from map(extract_expiring_key, keys)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import append_change
-from sowctl.store.codec import build_history_key, encode_expiry_key, encode_expiry_value
+from sowctl.store.codec import build_history_key, encode_expiry_key, encode_expiry_value, extract_sow_key
 from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.meta import META_KEY, AppliedBlock, StoreMeta, encode_meta, encode_sequence, encode_sequence_key
 from sowctl.store.opening.handle import Handle
@@ -199,8 +199,8 @@ class WriteTxn(Reader):
     def _account_versions(self, keys: Sequence[bytes], values: Sequence[bytes], olds: dict[bytes, bytes]) -> None:
         meta = self._meta
         old_values = list(olds.values())
-        digest = meta.digest + integrity.compute_digest_sum([key[:8] for key in keys], values)
-        digest -= integrity.compute_digest_sum([key[:8] for key in olds], old_values)
+        digest = meta.digest + integrity.compute_digest_sum(list(map(extract_sow_key, keys)), values)
+        digest -= integrity.compute_digest_sum(list(map(extract_sow_key, olds)), old_values)
         self._change_meta(
             versions=meta.versions + len(keys) - len(olds),
             version_bytes=meta.version_bytes + count_payload_bytes(values) - count_payload_bytes(old_values),

@@ -19,7 +19,7 @@ from sowctl.engine.fold.merge_layers import merge_changes, pair_with_changes
 from sowctl.engine.topics.expiration import find_unexpired
 from sowctl.engine.topics.retention import Retention, decode_version, encode_version, extend_versions
 from sowctl.store.builder import build_store
-from sowctl.store.codec import HISTORY_KEY_SIZE, KEY_SIZE
+from sowctl.store.codec import HISTORY_KEY_SIZE, KEY_SIZE, extract_sow_key
 
 if TYPE_CHECKING:
     from sowctl.engine.fold.keyfilter import KeyFilter
@@ -208,7 +208,7 @@ class _VersionReader:
         found: list[tuple[bytes, bytes]] = []
         while True:
             stop = len(self._keys) if last is None else bisect_right(self._keys, last + _LAST_HISTORY_SUFFIX)
-            keys = [key[:KEY_SIZE] for key in self._keys[:stop]]
+            keys = list(map(extract_sow_key, self._keys[:stop]))
             found += zip(keys, self._values[:stop], strict=True)
             self._keys, self._values = self._keys[stop:], self._values[stop:]
             batch = None if self._keys else next(self._batches, None)

@@ -18,7 +18,7 @@ from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.fold.spill import Spool
 from sowctl.engine.topics.retention import Retention, Version, decode_version, prune_versions
 from sowctl.identity.keyspace import read_words
-from sowctl.store.codec import HISTORY_KEY_SIZE, build_history_key
+from sowctl.store.codec import HISTORY_KEY_SIZE, build_history_key, extract_sow_key
 
 if TYPE_CHECKING:
     from sowctl.store.env import Store
@@ -129,7 +129,7 @@ def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Ite
         for batch in reader.scan_history(batch=FOLD_LIMITS.version_batch_entries)
         for key, value in zip(*batch, strict=True)
     )
-    for key, group in groupby(rows, key=lambda row: row[0][:8]):
+    for key, group in groupby(rows, key=lambda row: extract_sow_key(row[0])):
         stored = [decode_version(value) for _, value in group]
         current = [decode_version(value) for value in reader.read_values([key]).values()]
         kept = prune_versions([*stored, *current], now, rule.window)

@@ -38,7 +38,7 @@ from sowctl.journal.fileset import REMOVED_FILE_CODE
 from sowctl.journal.reader import MAX_REREADS
 from sowctl.store.builder import StoreBuilder, build_store
 from sowctl.store.check import check_store
-from sowctl.store.codec import STAMP_DTYPE, extract_raw_stamps, read_expiration, read_stamps
+from sowctl.store.codec import STAMP_DTYPE, extract_raw_stamps, extract_sow_key, read_expiration, read_stamps
 from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.store.lmdberrors import missing_store_error
 from sowctl.store.meta import Definition, StoreMeta
@@ -442,4 +442,4 @@ class StoreRepair:
 def _read_version_parts(salvage: Salvage) -> Iterator[list[tuple[bytes, bytes]]]:
     """The versions that can be read, as SOW key and value: a builder makes the rest of the history key itself."""
     for keys, values in salvage.iter_versions():
-        yield [(key[:8], value) for key, value in zip(keys, values, strict=True)]
+        yield list(zip(map(extract_sow_key, keys), values, strict=True))

@@ -20,6 +20,7 @@ from sowctl.identity.keys import (
     build_domain_prefix,
     compute_key_digest,
     compute_user_key_digest,
+    digest_key,
     encode_key_text,
     parse_sow_key,
 )
@@ -49,7 +50,7 @@ def parse_key(text: str, key_mode: str) -> bytes:
     Raises UsageError ``SOW-QRY-001`` for a text that is no decimal below 2**64 where keys are generated.
     """
     if key_mode == "user":
-        return compute_user_key_digest(encode_key_text(text))[:8]
+        return digest_key(compute_user_key_digest(encode_key_text(text)))
     key = parse_sow_key(text)
     if key is None:
         raise make_key_error(text)
@@ -164,7 +165,8 @@ def _resolve_key_text(text: str, naming: _KeyNaming, fields: bool) -> list[bytes
     # With one field a comma is a part of its text.
     parts = text.split(",") if naming.fields > 1 else [text]
     if len(parts) == naming.fields:
-        found.append(compute_key_digest(build_domain_prefix(naming.domain), list(map(encode_key_text, parts)))[:8])
+        texts = list(map(encode_key_text, parts))
+        found.append(digest_key(compute_key_digest(build_domain_prefix(naming.domain), texts)))
     elif fields:
         raise UsageError(
             "SOW-QRY-002",

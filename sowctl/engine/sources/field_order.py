@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 from sowctl.engine.fold.spill import SortBuckets
-from sowctl.identity.keys import build_domain_prefix, compute_key_digest
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest, digest_key
 from sowctl.store.codec import extract_payloads
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def sort_by_fields(source: Source, kind: MessageType, paths: Sequence[Path], siz
     with SortBuckets(FilePath(tempfile.gettempdir()), expected, SORT_MEMORY_BYTES) as buckets:
         for _, values in source.read_batches(size):
             rows, _ = texts_of(extract_payloads(values))
-            buckets.add_values(b"".join([compute_key_digest(domain, row)[:8] for row in rows]), list(values))
+            buckets.add_values(b"".join([digest_key(compute_key_digest(domain, row)) for row in rows]), list(values))
         last, number = b"", 0
         for keys, values in buckets.iterate_sorted(size):
             unique = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sowctl.config.topic_patterns import compile_topic_search
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.targets import MAX_LOGICAL_NAME_BYTES, make_unnamed_logical_error
-from sowctl.identity.keys import build_domain_prefix, compute_key_digest, encode_key_text
+from sowctl.identity.keys import build_domain_prefix, compute_key_digest, digest_key, encode_key_text
 from sowctl.store.codec import read_logical_topic
 from sowctl.values.fields import Refusal
 
@@ -64,7 +64,7 @@ def resolve_key_domain(topic: TopicConfig) -> str:
 
 def compute_user_key(name: str, key: str) -> bytes:
     """The 8-byte key of a record that its publisher filed under ``key`` in a logical topic."""
-    return compute_key_digest(build_domain_prefix(name), (encode_key_text(key),))[:8]
+    return digest_key(compute_key_digest(build_domain_prefix(name), (encode_key_text(key),)))
 
 
 def build_logical_filter(logical: Logical) -> Callable[[Pairs], Pairs]:

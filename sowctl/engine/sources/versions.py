@@ -16,6 +16,7 @@ from sowctl.engine.sources.merge import group_by_key
 from sowctl.engine.sources.source import Pairs, Source
 from sowctl.engine.topics.positions import add_replay_hint
 from sowctl.engine.topics.retention import Version, build_retention, decode_version, extend_versions, find_version_at
+from sowctl.store.codec import extract_sow_key
 from sowctl.values.times import find_last_txid
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class VersionsSource(Source):
         """Yield every key from ``start`` to below ``stop`` with its versions, in key order."""
         snapshot = self._base.snapshot
         # A history key is the SOW key, then time and txid: its first eight bytes group the versions of a key.
-        older = ((key[:8], value) for key, value in _flatten_batches(snapshot.scan_history(start, stop, size)))
+        history = _flatten_batches(snapshot.scan_history(start, stop, size))
+        older = ((extract_sow_key(key), value) for key, value in history)
         stored = group_by_key(older, _flatten_batches(snapshot.scan_records(start, stop, size)))
         if self._updates is None:
             yield from ((key, self._extend_timeline(values, [])) for key, values in stored)

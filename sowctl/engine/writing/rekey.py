@@ -21,10 +21,17 @@ from sowctl.engine.fold.tempstore import open_temporary_topic
 from sowctl.engine.keys.presentkeys import PresentKeys
 from sowctl.engine.sources.current import CurrentSource, open_current_source, open_file_source
 from sowctl.errors import RefusedError
-from sowctl.identity.keys import digest_check, digest_key
+from sowctl.identity.keys import DIGEST_DTYPE, DigestSequence, digest_check, digest_key
 from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import INSERTED_FLAG
-from sowctl.store.codec import decode_record, extract_raw_stamps, read_check, read_checks, read_logical_topic
+from sowctl.store.codec import (
+    STAMP_DTYPE,
+    decode_record,
+    extract_raw_stamps,
+    read_check,
+    read_checks,
+    read_logical_topic,
+)
 from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:
@@ -150,18 +157,17 @@ class _RekeyPlan:
         keys: list[bytes] = []
         checks: list[bytes] = []
         digests: list[bytes] = []
-        txids: list[bytes] = []
+        stamps: list[bytes] = []
         for some, values in live.read_batches(STORE_LIMITS.read_batch_records):
             keys += some
             checks += read_checks(values)
             digests += self._make_present_keys(some, values)
-            txids.append(extract_raw_stamps(values))
+            stamps.append(extract_raw_stamps(values))
         np = self._np
         self._keys, self._digests = b"".join(keys), b"".join(digests)
-        rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
-        old, new, words = np.frombuffer(self._keys, ">u8"), rows[:, 0], rows[:, 1]
-        # Stamps are txid and time in turn: every second number is a txid.
-        written = np.frombuffer(b"".join(txids), "<u8")[::2]
+        rows = np.frombuffer(self._digests, DIGEST_DTYPE)
+        old, new, words = np.frombuffer(self._keys, ">u8"), rows["key"], rows["check"]
+        written = np.frombuffer(b"".join(stamps), STAMP_DTYPE)["txid"]
         # By new key, and within one by txid: the last row of each run of equal keys is the record that was written
         # last.
         order = np.lexsort((written, new))
@@ -188,9 +194,9 @@ class _RekeyPlan:
     def plan_orphan_deletions(self, folded: CurrentSource) -> None:
         """Delete also the keys that only the journal has: records that were removed when they expired, say."""
         np, known = self._np, {self._keys[at : at + 8] for at in range(0, len(self._keys), 8)}
-        rows = np.frombuffer(self._digests, ">u8").reshape(-1, 2)
+        rows = np.frombuffer(self._digests, DIGEST_DTYPE)
         # A key that a record is published under must not be deleted again.
-        targets = {int(key).to_bytes(8, "big") for key in rows[self.kept, 0].tolist()} if len(rows) else set()
+        targets = {int(key).to_bytes(8, "big") for key in rows["key"][self.kept].tolist()} if len(rows) else set()
         for keys, values in folded.read_batches(STORE_LIMITS.read_batch_records):
             others = set(self._present.find_misplaced(keys, values)) if self._present.known else set(range(len(keys)))
             self.gone += [
@@ -256,7 +262,8 @@ class _RekeyPlan:
         olds = [self._keys[8 * row : 8 * row + 8] for row in rows]
         found = dict(zip(*source.find_records(olds), strict=True))
         records = [decode_record(key, found[key]) for key in olds]
-        digests = [self._digests[16 * row : 16 * row + 16] for row in rows]
+        every = DigestSequence(self._digests)
+        digests = [every[row] for row in rows]
         texts = collect_texts(records)
         if self._topic.key_mode != "user":
             del texts["user_keys"]

@@ -17,7 +17,7 @@ from msgspec import Struct
 from sowctl.errors import DamageError, StorageError
 from sowctl.seam import Seam
 from sowctl.store.builder import FLUSH_BYTES, StoreBuilder, build_store
-from sowctl.store.codec import build_history_key
+from sowctl.store.codec import build_history_key, extract_sow_key
 from sowctl.store.meta import StoreMeta
 from sowctl.store.tables import Table
 
@@ -267,7 +267,7 @@ def _append_part(part: Sequence[Batch], txn: WriteTxn) -> None:
 
 def _append_versions(part: Sequence[Batch], txn: WriteTxn) -> None:
     for keys, values in part:
-        txn.append_versions([(key[:8], value) for key, value in zip(keys, values, strict=True)])
+        txn.append_versions(list(zip(map(extract_sow_key, keys), values, strict=True)))
 
 
 def _copy_meta(meta: StoreMeta, sequences: dict[int, int], txn: WriteTxn) -> None:

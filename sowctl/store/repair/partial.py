@@ -20,7 +20,7 @@ from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM
 from sowctl.store import codec
 from sowctl.store.check import CheckScope, StoreCoverage
-from sowctl.store.codec import encode_expiry_value
+from sowctl.store.codec import encode_expiry_value, extract_sow_key
 from sowctl.store.examine import ProgressCallback, StoreExamination, examine_store, ignore_progress, write_findings
 from sowctl.store.opening.handle import Handle
 from sowctl.store.opening.meta_pages import read_verified_meta
@@ -193,7 +193,7 @@ class PartialExamination(StoreExamination):
 
 
 def _format_range_key(key: bytes) -> str:
-    return str(int.from_bytes(key[:8].ljust(8, b"\0"), "big"))
+    return str(int.from_bytes(extract_sow_key(key).ljust(8, b"\0"), "big"))
 
 
 def examine_part(

@@ -25,6 +25,8 @@ from sowctl.store.codec import (
     KEY_SIZE,
     build_history_key,
     encode_expiry_value,
+    extract_expiring_key,
+    extract_sow_key,
     is_sound,
 )
 from sowctl.store.integrity import DIGEST_MODULUS, compute_digest_sum
@@ -159,7 +161,7 @@ class Salvage:
         """The SOW keys of records with a lifetime, from the index of these; in no order, without what is damaged."""
         for node in self._read_small_tree(self._expiry):
             if len(node.key) == EXPIRY_KEY_SIZE and node.value == encode_expiry_value(node.key):
-                yield _decode_sow_key(node.key[KEY_SIZE:])
+                yield _decode_sow_key(extract_expiring_key(node.key))
 
     def restart(self) -> None:
         """Forget what was counted and found missing while reading, to read once more."""
@@ -313,9 +315,9 @@ class Salvage:
             return None
         # The checksum covers key and payload: a value that stands under another key does not pass.
         value = read_value(self._file, node)
-        if value is None or not is_sound(node.key[:KEY_SIZE], value):
+        if value is None or not is_sound(extract_sow_key(node.key), value):
             return None
-        if saved.key_size == HISTORY_KEY_SIZE and build_history_key(node.key[:KEY_SIZE], value) != node.key:
+        if saved.key_size == HISTORY_KEY_SIZE and build_history_key(extract_sow_key(node.key), value) != node.key:
             return None
         return value
 
@@ -430,7 +432,7 @@ class Salvage:
 
     def _count_sound(self, keys: list[bytes], values: list[bytes], place: int) -> None:
         self._counted[place] += len(keys)
-        self._digest += compute_digest_sum([key[:KEY_SIZE] for key in keys], values)
+        self._digest += compute_digest_sum(list(map(extract_sow_key, keys)), values)
 
 
 def _describe_wrong_page(number: int) -> str:
@@ -451,7 +453,7 @@ def _subtract_leaves(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
 
 def _decode_sow_key(key: bytes) -> int:
     """The SOW key with which a key of records or versions begins; shorter ones are the beginnings of such."""
-    return int.from_bytes(key[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big")
+    return int.from_bytes(extract_sow_key(key).ljust(KEY_SIZE, b"\0"), "big")
 
 
 def _find_last_key_before(behind: bytes) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from sowctl.store.codec import KEY_SIZE
+from sowctl.store.codec import KEY_SIZE, extract_sow_key
 from sowctl.store.lmdbfile.layout import MAX_TREE_DEPTH, NO_PAGE
 from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo
 from sowctl.store.lmdbfile.walk import PageSource, Walk, read_free_list, read_named_trees
@@ -81,7 +81,7 @@ class StructureCheck:
                 self._walk.seen.add(page.number)
                 leaves += 1
                 if name in (b"records", b"history"):
-                    self._starts.append(int.from_bytes(page.low[:KEY_SIZE].ljust(KEY_SIZE, b"\0"), "big"))
+                    self._starts.append(int.from_bytes(extract_sow_key(page.low).ljust(KEY_SIZE, b"\0"), "big"))
             else:
                 branches += 1
                 self.pages += 1

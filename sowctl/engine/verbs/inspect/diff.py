@@ -27,6 +27,7 @@ from sowctl.engine.topics.positions import NO_STORE_CODE
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.views.openers import open_target
 from sowctl.errors import MissingError, UsageError
+from sowctl.store.codec import extract_sow_key
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.structs import DescribedStruct
 from sowctl.values.differences import FieldChange, FieldPath, compare_views, has_same_reading
@@ -330,17 +331,18 @@ class _PairComparer:
         for side in (1, 2):
             places = [place for place, pair in enumerate(pairs) if pair[side] is not None and place not in wanted]
             values = [value for place in places if (value := pairs[place][side]) is not None]
-            found = matcher.find_matches([pairs[place][0][:8] for place in places], values)
+            found = matcher.find_matches([extract_sow_key(pairs[place][0]) for place in places], values)
             wanted.update(places[place] for place in found)
         return [pair for place, pair in enumerate(pairs) if place in wanted]
 
     def _format_keys(self, pairs: list[RecordPair]) -> list[str]:
         values = [new if new is not None else old for _, old, new in pairs]
-        return self._naming([pair[0][:8] for pair in pairs], [value for value in values if value is not None])
+        keys = [extract_sow_key(pair[0]) for pair in pairs]
+        return self._naming(keys, [value for value in values if value is not None])
 
     def _build_change(self, name: str, key: bytes, old: bytes | None, new: bytes | None) -> RecordChange | None:
-        before = StoredRecord(key[:8], old) if old is not None else None
-        after = StoredRecord(key[:8], new) if new is not None else None
+        before = StoredRecord(extract_sow_key(key), old) if old is not None else None
+        after = StoredRecord(extract_sow_key(key), new) if new is not None else None
         if before is None:
             return RecordChange("added", name, None, after, self._keyed)
         if after is None:

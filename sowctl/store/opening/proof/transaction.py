@@ -21,7 +21,7 @@ from typing import Any
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.store.codec import CRC_RESIDUE
+from sowctl.store.codec import CRC_RESIDUE, extract_sow_key
 from sowctl.store.lmdberrors import REBUILD_HINT
 from sowctl.store.lmdbfile.layout import NO_PAGE, PAGE_NUMBER_LAYOUT
 from sowctl.store.lmdbfile.meta_page import MetaPage
@@ -137,7 +137,8 @@ class ProvenTree:
         if flags:
             value = self._txn.get(key, b"", self._database)
         if length not in (None, len(key)) or crc32(value, crc32(key[:covered])) != CRC_RESIDUE:
-            reason = f"record {int.from_bytes(key[:8], 'big')}, next to the requested one, has a wrong checksum"
+            number = int.from_bytes(extract_sow_key(key), "big")
+            reason = f"record {number}, next to the requested one, has a wrong checksum"
             raise self._tree.page_error(leaf.number, reason)
 
     def verify_neighbour(self, key: bytes, *, forward: bool) -> None:
