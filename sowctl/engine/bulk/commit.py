@@ -19,7 +19,7 @@ from sowctl.engine.bulk import outcomes
 from sowctl.engine.bulk.entries import build_staged_entries
 from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.merge import order_segments, write_rest_deletions
-from sowctl.engine.bulk.segments import SegmentInfo, SegmentReader, StagedBatch
+from sowctl.engine.bulk.segments import SegmentInfo, StagedBatch, read_segments
 from sowctl.engine.fold.apply import apply_last_values, apply_timelines
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.fold.last_per_key import ENTRY_OVERHEAD_BYTES, fold_last_per_key, fold_timelines
@@ -40,7 +40,23 @@ if TYPE_CHECKING:
     from sowctl.engine.fold.last_per_key import KeyedValues
     from sowctl.engine.writing.topicwriter import StoreWriter
     from sowctl.journal.entries import EntryBatch
+    from sowctl.journal.writer import JournalWriter
     from sowctl.store.write import WriteTxn
+
+
+def _read_into_memtable(writer: StoreWriter, journal: JournalWriter, after: int) -> None:
+    """Add the entries behind a txid to the memtable, which is flushed when it is full; the journal's lock is held."""
+    from sowctl.engine.fold.entry_columns import find_latest_entries
+
+    for block in journal.journal.iter_blocks(after=after, topic=writer.ref):
+        latest = find_latest_entries(block) if writer.get_column_writer(len(block)) is not None else None
+        if latest is not None:
+            txids = range(block.first_txid, block.last_txid + 1)
+            writer.memtable.put_columns(block.decode_columns(), latest, txids)
+        else:
+            writer.memtable.fold_block(block, writer.ref, after)
+        if writer.is_full():
+            writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), keeps_lock=True)
 
 
 class RefusalWords(Struct, frozen=True):
@@ -227,9 +243,7 @@ class _StagedCommit:
         return self.sources[number] if number < len(self.sources) else "messages"
 
     def _read_blocks(self) -> Iterator[StagedBatch]:
-        for info in self.segments:
-            with SegmentReader(self.directory, info) as reader:
-                yield from reader.iterate_batches()
+        return read_segments(self.directory, self.segments)
 
     def _build_entries(self, last_time: int) -> Iterator[EntryBatch]:
         """Build the entries to write, block by block; each pass counts anew expired ones and looks how far time got."""
@@ -271,25 +285,14 @@ class _StagedCommit:
         self._count_outcomes(self.outcomes.codes, size)
         if waiting is None:
             return
-        from sowctl.engine.fold.entry_columns import find_latest_entries
-
         with session.guard_memtables():
             journal.append_group(waiting, self.now, last=True)
             journal.sync()
             self.report.first_txid, self.report.last_txid = first, journal.last_txid
             # The group is durable. Its entries are read from the journal itself: memory holds a part of them, and after
             # a crash the next writer reads those behind the last run, or behind the store.
-            for block in journal.journal.iter_blocks(after=first - 1, topic=writer.ref):
-                latest = find_latest_entries(block) if writer.get_column_writer(len(block)) is not None else None
-                if latest is not None:
-                    writer.memtable.put_columns(
-                        block.decode_columns(), latest, range(block.first_txid, block.last_txid + 1)
-                    )
-                else:
-                    writer.memtable.fold_block(block, writer.ref, first - 1)
-                if writer.is_full():
-                    with hint_catch_up(writer):
-                        writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), keeps_lock=True)
+            with hint_catch_up(writer):
+                _read_into_memtable(writer, journal, first - 1)
 
     def _write_store_directly(self, writer: StoreWriter) -> None:
         """One transaction, in key order."""

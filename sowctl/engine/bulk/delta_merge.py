@@ -18,7 +18,7 @@ from sowctl.engine.bulk.entries import restore_lifetimes
 from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.merge import order_segments, write_segment
 from sowctl.engine.bulk.outcomes import assign_block_times
-from sowctl.engine.bulk.segments import HAS_TIME, IS_DELTA, SegmentInfo, SegmentReader, StagedBatch
+from sowctl.engine.bulk.segments import HAS_TIME, IS_DELTA, SegmentInfo, StagedBatch, read_segments
 from sowctl.engine.fold.blocks import encode_values
 from sowctl.engine.reports import Rejected
 from sowctl.engine.topics.expiration import is_expired
@@ -70,23 +70,21 @@ class RunFinisher:
         # Each bucket walks the whole input for the times: a message's time depends on all messages before it, in any
         # bucket.
         last = self._writer.last_time
-        for info in segments:
-            with SegmentReader(self._directory, info) as reader:
-                for batch in reader.iterate_batches():
-                    times, older = assign_block_times(batch, self._now, last)
-                    last = times[-1]
-                    mine = find_parts(batch.arrays.keys.astype(np.uint64), buckets) == number
-                    for place in older:
-                        if mine[place]:
-                            self._refuse_message(batch, place, describe_too_old(times[place]))
-                            mine[place] = False
-                    places = mine.nonzero()[0]
-                    if not len(places):
-                        continue
-                    found = batch.take(places)
-                    found.entries.times = [times[place] for place in places.tolist()]
-                    found.marks = found.marks | HAS_TIME
-                    yield from self._finish_messages(found)
+        for batch in read_segments(self._directory, segments):
+            times, older = assign_block_times(batch, self._now, last)
+            last = times[-1]
+            mine = find_parts(batch.arrays.keys.astype(np.uint64), buckets) == number
+            for place in older:
+                if mine[place]:
+                    self._refuse_message(batch, place, describe_too_old(times[place]))
+                    mine[place] = False
+            places = mine.nonzero()[0]
+            if not len(places):
+                continue
+            found = batch.take(places)
+            found.entries.times = [times[place] for place in places.tolist()]
+            found.marks = found.marks | HAS_TIME
+            yield from self._finish_messages(found)
 
     def _finish_messages(self, batch: StagedBatch) -> Iterator[StagedBatch]:
         keys = split_words(batch.entries.keys)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from sowctl.engine.bulk.outcomes import BUCKET_ENTRIES
 from sowctl.engine.bulk.segments import (
     SegmentInfo,
-    SegmentReader,
     SegmentWriter,
     StagedBatch,
     concatenate_staged,
+    read_segments,
 )
 from sowctl.identity.keyspace import find_parts
 from sowctl.journal.entries import EntryBatch
@@ -51,15 +51,10 @@ def _merge_cluster(directory: Path, cluster: list[SegmentInfo]) -> SegmentInfo:
     # The usual case: the segment is taken as it is, without being read.
     if len(cluster) == 1:
         return cluster[0]
-    streams = [_read_segment(directory, info) for info in cluster]
+    streams = [read_segments(directory, [info]) for info in cluster]
     found = write_segment(directory, f"merged-{cluster[0].name}", _merge_streams(streams))
     assert found is not None
     return found
-
-
-def _read_segment(directory: Path, info: SegmentInfo) -> Iterator[StagedBatch]:
-    with SegmentReader(directory, info) as reader:
-        yield from reader.iterate_batches()
 
 
 def _merge_streams(streams: Iterable[Iterator[StagedBatch]]) -> Iterator[StagedBatch]:
@@ -148,8 +143,6 @@ def _read_bucket_keys(directory: Path, segments: Sequence[SegmentInfo], number: 
     """The keys of one bucket that the run has messages for, as numpy arrays."""
     import numpy as np
 
-    for info in segments:
-        with SegmentReader(directory, info) as reader:
-            for batch in reader.iterate_batches():
-                keys = batch.arrays.keys.astype(np.uint64)
-                yield keys[find_parts(keys, buckets) == number]
+    for batch in read_segments(directory, segments):
+        keys = batch.arrays.keys.astype(np.uint64)
+        yield keys[find_parts(keys, buckets) == number]

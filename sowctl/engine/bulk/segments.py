@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -316,6 +316,13 @@ class SegmentReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def read_segments(directory: Path, segments: Iterable[SegmentInfo]) -> Iterator[StagedBatch]:
+    """The messages of every block of ``segments``, one after the other. Raises as :class:`SegmentReader`."""
+    for info in segments:
+        with SegmentReader(directory, info) as reader:
+            yield from reader.iterate_batches()
 
 
 def _find_block_bounds(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:

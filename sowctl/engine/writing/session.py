@@ -25,7 +25,7 @@ from sowctl.interrupts import without_interrupts
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
-    from sowctl.journal.block import TopicState
+    from sowctl.journal.block import Block, TopicState
     from sowctl.journal.writer import JournalWriter
     from sowctl.values.topicref import TopicRef
 
@@ -113,12 +113,9 @@ class WriteSession:
         if merge_first:
             self._merge_ahead([self.stores[topic.ref] for topic in writers if topic.ref in self.stores])
         with ExitStack() as locks:
-            if any(topic.journalled for topic in writers):
+            if journalled := [topic for topic in writers if topic.journalled]:
                 locks.enter_context(self.journal.hold_lock())
-                self._refresh_writers()
-                for topic in writers:
-                    if topic.journalled:
-                        topic.refresh(self.instance, self.journal)
+                self._refresh_writers(journalled)
             # Always the journal first, then stores in the order of their paths: two sessions that want some of the
             # same locks wait for each other in one direction only.
             alone = (self.stores[topic.ref] for topic in writers if not topic.journalled)
@@ -170,17 +167,20 @@ class WriteSession:
         # writer folds the same entries from the journal, from the store's position on.
         held = [topic for topic in self.stores.values() if topic.journalled and topic.has_unapplied]
         for topic in sorted(held, key=lambda t: t.store.path):
-            # Renewed first: a replay may have put an older store in place, and the memtable would not reach back to it.
             if force or ending or topic.is_full():
-                with hint_catch_up(topic):
-                    topic.refresh(self.instance, self.journal)
-                    position = get_end_position(self.journal)
-                    if force:
-                        topic.apply(position)
-                    elif ending:
-                        topic.flush_at_end(position)
-                    else:
-                        topic.flush(position)
+                self._flush_memtable(topic, force=force, ending=ending)
+
+    def _flush_memtable(self, topic: StoreWriter, *, force: bool, ending: bool) -> None:
+        with hint_catch_up(topic):
+            # Renewed first: a replay may have put an older store in place, and the memtable would not reach back to it.
+            topic.refresh(self.instance, self.journal)
+            position = get_end_position(self.journal)
+            if force:
+                topic.apply(position)
+            elif ending:
+                topic.flush_at_end(position)
+            else:
+                topic.flush(position)
 
     def apply_all(self) -> None:
         """Apply everything, under the journal's lock."""
@@ -206,8 +206,7 @@ class WriteSession:
                 continue
             with hint_catch_up(topic):
                 with self.journal.hold_lock():
-                    self._refresh_writers()
-                    topic.refresh(self.instance, self.journal)
+                    self._refresh_writers([topic])
                     topic.flush_ahead(get_end_position(self.journal))
                 if topic.is_merge_due:
                     self._merge_topic(topic, ending=True, beside_others=True)
@@ -231,8 +230,7 @@ class WriteSession:
                     topic.install_run(runs, joined)
             return
         with self.journal.hold_lock():
-            self._refresh_writers()
-            topic.refresh(self.instance, self.journal)
+            self._refresh_writers([topic])
             position = get_end_position(self.journal)
             merging = topic.begin_merge(position, ending=ending, beside_others=beside_others)
         if merging is None:
@@ -263,15 +261,24 @@ class WriteSession:
     def _get_open_writer(self, config: TopicConfig) -> TopicWriter | None:
         return self.writers.get(config.ref)
 
-    def _refresh_writers(self) -> None:
+    def _refresh_writers(self, topics: Iterable[TopicWriter] = ()) -> None:
+        """Add what others have appended to the memtables of the session, then bring ``topics`` up to their stores.
+
+        The journal's lock was just taken.
+        """
         report_torn_tails(self.instance, self.journal, self.torn)
         with self.guard_memtables():
             # Other processes may have appended while this session held no lock: their entries belong into the memtables
             # before any decision is made about a record.
             for block in self.journal.read_new_blocks():
-                for ref, topic in self.writers.items():
-                    if topic.journalled and block.map.has_topic(ref):
-                        topic.memtable.fold_block(block, ref)
+                self._fold_block(block)
+        for topic in topics:
+            topic.refresh(self.instance, self.journal)
+
+    def _fold_block(self, block: Block) -> None:
+        for ref, topic in self.writers.items():
+            if topic.journalled and block.map.has_topic(ref):
+                topic.memtable.fold_block(block, ref)
 
     def __enter__(self) -> WriteSession:
         return self
