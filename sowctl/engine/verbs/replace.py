@@ -249,24 +249,22 @@ class _Replacement:
             pairs: list[RecordPair] = []
             held = 0
             for stretch in pair_states(current.read_batches(size), wanted.read_batches(size), stamps=True):
-                self._counts.unchanged += stretch.equal
-                self.report.unchanged += stretch.equal
+                self._count_unchanged(stretch.equal)
                 for pair in stretch.pairs:
-                    key, old, new = pair
-                    if old is not None and new is not None:
-                        if has_same_content(old, new):
-                            self._counts.unchanged += 1
-                            self.report.unchanged += 1
-                            continue
-                        if read_check(old) != read_check(new):
-                            raise InputError(*describe_collision(int.from_bytes(key, "big")))
+                    if _has_same_content(pair):
+                        self._count_unchanged(1)
+                        continue
                     pairs.append(pair)
-                    held += len(new or b"")
+                    held += len(pair[2] or b"")
                     if len(pairs) >= REPLACE_LIMITS.part_records or held >= REPLACE_LIMITS.part_bytes:
                         yield pairs
                         pairs, held = [], 0
             if pairs:
                 yield pairs
+
+    def _count_unchanged(self, count: int) -> None:
+        self._counts.unchanged += count
+        self.report.unchanged += count
 
     def _refuse_empty(self, current: Source) -> None:
         """Refuse an input without records: an empty file is more likely a fault than a wish to delete everything."""
@@ -399,3 +397,15 @@ def _put_changes(memtable: Memtable, entries: EntryBatch, txid: int) -> int:
     last = txid + len(entries)
     memtable.add_entries(split_words(entries.keys), encode_values(entries, range(txid + 1, last + 1)))
     return last
+
+
+def _has_same_content(pair: RecordPair) -> bool:
+    """Return whether a record stays as it is. Raises InputError ``SOW-PUB-007`` for records with different keys."""
+    key, old, new = pair
+    if old is None or new is None:
+        return False
+    if has_same_content(old, new):
+        return True
+    if read_check(old) != read_check(new):
+        raise InputError(*describe_collision(int.from_bytes(key, "big")))
+    return False
