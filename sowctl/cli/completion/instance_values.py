@@ -104,10 +104,7 @@ class InstanceValues:
         with closing(start_query(instance, targets, asked)) as result:
             for batch in result:
                 for payload in batch.payloads:
-                    for path, value in _iterate_members(parse_plain(batch.members_view(payload)), ""):
-                        values = found.setdefault(path, {})
-                        if value is not None and len(values) < _MAX_FIELD_VALUES:
-                            values[value] = None
+                    _note_members(parse_plain(batch.members_view(payload)), found)
         return found, keys
 
     def _read_definition(self, entry: OtherEntry) -> tuple[Values, tuple[str, ...]]:
@@ -120,6 +117,14 @@ class InstanceValues:
             return (self._sample_target(underlying)[0], ()) if underlying != entry.name else ({}, ())
         found = (_DESTINATION_PATTERN.search(field.strip()) for field in entry.projection)
         return {match[1]: {} for match in found if match is not None}, ()
+
+
+def _note_members(message: Any, found: Values) -> None:
+    """Add the paths of a message, and their values, to what was found before."""
+    for path, value in _iterate_members(message, ""):
+        values = found.setdefault(path, {})
+        if value is not None and len(values) < _MAX_FIELD_VALUES:
+            values[value] = None
 
 
 def _iterate_members(value: Any, above: str) -> Iterator[tuple[str, str | None]]:
