@@ -201,6 +201,9 @@ class Page(DescribedStruct):
             raise ValueError("a page with a wrong checksum")
         count, mask, placed, alarm = _HEAD.unpack_from(view, _CRC.size)
         at = _CRC.size + _HEAD.size
+        # Rows of other databases have the same checksum: damaged pages of the file may lead to one.
+        if len(view) < at + _PLACE.size * placed:
+            raise ValueError("a page that is not as long as it says")
         places = [BlockPlace(*_PLACE.unpack_from(view, at + _PLACE.size * number)) for number in range(placed)]
         at += _PLACE.size * placed
         columns: dict[str, Any] = {}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sowctl.checksum import crc32
 from sowctl.errors import DamageError, VersionError
 from sowctl.store.queue import values
 from sowctl.store.queue.page import BARRIER, DELAYED, DONE, LEASED, READY, Page
@@ -73,6 +74,15 @@ def test_messages_of_several_blocks() -> None:
     assert [made.find_block_place(index).offset for index in range(5)] == [4096, 4096, 4096, 4096, 9000]
     assert len(made.places) == 2
     assert [made.find_index(txid) for txid in (10, 12, 30, 31)] == [0, -1, 4, -1]
+
+
+@given(st.binary(min_size=16, max_size=80))
+def test_a_row_of_another_database_is_no_page(body: bytes) -> None:
+    """The checksum is right: it is made in the same way."""
+    # The number of blocks, in the fifth and sixth byte, is more than there is room for.
+    body = body[:4] + b"\4\0" + body[6:]
+    with pytest.raises(ValueError, match="not as long"):
+        Page.decode(crc32(body).to_bytes(4, "little") + body)
 
 
 def test_the_next_alarm_is_that_of_pending_messages() -> None:
