@@ -168,8 +168,8 @@ class GroupCommit:
         failure: BaseException | None = None
         # 1. Lock: the journal, then the stores of topics without a journal by path, the order of every writer. Merges
         #    that are due run before that, without a lock. Under the locks, memtables have every entry of the journal.
-        #    The locks are held up to step 6: no other process may append after entries that are not on disk yet, and
-        #    nothing reads these, because they would be gone if the sync failed.
+        #    The locks are held up to step 6: no other process may append after entries that are not on disk yet, or
+        #    decide by them, because they would be gone if the sync failed. Readers, which take no lock, may see them.
         with self._session.hold_batch_locks([share.writer for share in prepared.shares]):
             # 2. Append each batch, to the journal and then to the memtables. Nothing of it is durable: a kill here
             #    leaves a torn tail, which the next writer cuts off, or groups that nobody was told of. Only a topic
