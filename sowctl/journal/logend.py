@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sowctl.errors import RefusedError, SowError, StorageError
@@ -25,6 +26,17 @@ from sowctl.values.topicref import TopicRef
 
 TOPICS_SAVE_INTERVAL_MICROS: Micros = 5 * MICROS_PER_SECOND
 """Time between two rewritings of the topics file."""
+
+
+class NewJournal(Struct, frozen=True):
+    """What a journal begins with: its ``lineage`` (16 bytes), and ``floor``, the txid above which it starts.
+
+    ``beginnings``: topics that have a past before it, with their last txid and time; its checkpoint says so, for ever.
+    """
+
+    lineage: bytes
+    floor: int = 0
+    beginnings: Mapping[TopicRef, tuple[int, Micros]] = field(default_factory=dict)
 
 
 class LogEnd:
@@ -62,18 +74,16 @@ class LogEnd:
         """16 bytes."""
         return self.journal.lineage
 
-    def create_journal(
-        self, lineage: bytes, first_txid: int, now: Micros, beginnings: Mapping[TopicRef, tuple[int, Micros]]
-    ) -> None:
+    def create_journal(self, new: NewJournal, first_txid: int, now: Micros) -> None:
         """The first file of a new journal."""
         # Topics that had entries before this journal are written into its first checkpoint: whether the journal reaches
         # back to a topic's beginning stays answerable for ever.
         state = JournalState(Position(0, 0, 0))
-        for topic, (txid, time) in beginnings.items():
+        for topic, (txid, time) in new.beginnings.items():
             state.topic_states[topic] = TopicState(txid, time, Position(0, 0, txid))
         checkpoint = state.encode_checkpoint()
         try:
-            self.file.create_file(0, pack_file_header(lineage, first_txid, 0, now, checkpoint))
+            self.file.create_file(0, pack_file_header(new.lineage, first_txid, 0, now, checkpoint))
         except OSError as error:
             raise self._stop_after_failure(error) from error
 

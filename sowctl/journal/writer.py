@@ -6,7 +6,7 @@ last file, and what happens when that fails, is in :mod:`sowctl.journal.logend`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from sowctl.journal.blockcodec import CODEC_ZSTD
 from sowctl.journal.format import check_instance
 from sowctl.journal.group import EncodedBlock, encode_blocks, encode_blocks_in_pool
 from sowctl.journal.lock import JournalLock
-from sowctl.journal.logend import LogEnd
+from sowctl.journal.logend import LogEnd, NewJournal
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import EMPTY_TOPIC_STATE, read_last_known_txid
 from sowctl.remote.place import Place
@@ -67,25 +67,22 @@ class JournalWriter:
         codec: int = CODEC_ZSTD,
         lock_wait: float = 10.0,
         now: Micros,
-        random: bytes,
-        first_txid_floor: int = 0,
+        new: NewJournal,
         acknowledged: int = 0,
-        beginnings: Mapping[TopicRef, tuple[int, Micros]] | None = None,
         holder: str = "sowctl",
         archive: Place | None = None,
         notify: Callable[[str], None] = lambda words: None,
     ) -> JournalWriter:
         """Open, under the lock for a moment: start the journal if there is none, put a torn end right.
 
-        ``now`` microseconds UTC, ``random`` 16 bytes for a new lineage, ``lock_wait`` seconds (also for every later
-        :meth:`hold_lock`). ``first_txid_floor``: a new journal starts above it. ``acknowledged``: highest txid that any
-        store has applied. ``beginnings``: topics that have a past before a new journal, with their last txid and time;
-        its checkpoint says so, for ever. ``holder``: what the lock file says is running. ``archive``: a second
-        place in which files of the journal may lie. ``notify`` is told of a long wait for the lock. Raises
+        ``now`` microseconds UTC, ``lock_wait`` seconds (also for every later :meth:`hold_lock`). ``new``: what the
+        journal begins with where there is none. ``acknowledged``: highest txid that any store has applied. ``holder``:
+        what the lock file says is running. ``archive``: a second place in which files of the journal may lie.
+        ``notify`` is told of a long wait for the lock. Raises
         LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021``, RefusedError ``SOW-JRN-052`` (the last file is
         archived, and torn), and the DamageErrors of reading.
         """
-        if len(random) != 16:
+        if len(new.lineage) != 16:
             raise ValueError("a lineage needs 16 random bytes")
         check_instance(instance)
         try:
@@ -100,8 +97,8 @@ class JournalWriter:
             with writer._require_lock():
                 if not Journal.exists(directory, instance, archive):
                     # The topics file outlives the journal that it is about: no txid that it knows is given again.
-                    floor = max(first_txid_floor, read_last_known_txid(directory, instance))
-                    writer._ending.create_journal(random, floor + 1, now, beginnings or {})
+                    floor = max(new.floor, read_last_known_txid(directory, instance))
+                    writer._ending.create_journal(new, floor + 1, now)
                 writer._ending.journal = Journal.open(
                     directory, instance, seam=seam, acknowledged=acknowledged, archive=archive
                 )

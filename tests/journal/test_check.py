@@ -99,7 +99,7 @@ def test_missing_and_foreign_files(directory: Path, tmp_path: Path) -> None:
     files[1].write_bytes(b"no journal at all")
     assert ids(directory)[0] == "SOW-JRN-002"
     other = tmp_path / "other"
-    with open_writer(other, NO_SYNC, random=b"o" * 16) as writer:
+    with open_writer(other, NO_SYNC, lineage=b"o" * 16) as writer:
         publish(writer, group([b"x"]))
     files[1].write_bytes(second)
     files[0].write_bytes((other / files[0].name).read_bytes())

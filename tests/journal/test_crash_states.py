@@ -226,7 +226,7 @@ def recovery(work: Workload, state: CrashState, target: Path) -> str | None:
     """What is wrong after the next writer has gone on from a state, or None."""
     directory = target / "log"
     before = contents(directory) if (directory / f"{INSTANCE}.0000000000.journal").exists() else []
-    with open_writer(directory, NO_SYNC, random=b"n" * 16) as writer:
+    with open_writer(directory, NO_SYNC, lineage=b"n" * 16) as writer:
         ((first, _),) = publish(writer, group([b"after"]))
     if contents(directory) != [*before, (first, b"after")]:
         return "the next writer changed what was there"

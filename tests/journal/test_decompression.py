@@ -16,6 +16,7 @@ from sowctl.journal.block import Position
 from sowctl.journal.check import JournalCoverage, check_journal
 from sowctl.journal.decompression import DecompressedFile, decode_frame_table, encode_frame_table
 from sowctl.journal.limits import JOURNAL_LIMITS
+from sowctl.journal.logend import NewJournal
 from sowctl.journal.maintenance import file_compression
 from sowctl.journal.reader import Journal
 from sowctl.journal.state import build_topics_path
@@ -192,7 +193,7 @@ def test_a_file_that_is_there_twice_is_read_once(directory: Path, tmp_path: Path
     (directory / f"{second.name}.gz").write_bytes(b"\x1f\x8b half")
     assert read(directory, archive) == whole
     assert problems(directory, archive) == []
-    with open_writer(tmp_path / "other", NO_SYNC, random=b"o" * 16) as writer:
+    with open_writer(tmp_path / "other", NO_SYNC, lineage=b"o" * 16) as writer:
         publish(writer, group([b"foreign"]))
     shutil.copy(tmp_path / "other" / first.name, archive / first.name)
     with pytest.raises(DamageError) as caught:
@@ -232,7 +233,7 @@ def test_a_compressed_file_that_is_damaged_is_damage(
 
 def open_with(directory: Path, archive: Path | None = None) -> JournalWriter:
     return JournalWriter.open(
-        directory, INSTANCE, seam=NO_SYNC, now=1000, random=LINEAGE, lock_wait=5.0, archive=archive
+        directory, INSTANCE, seam=NO_SYNC, now=1000, new=NewJournal(LINEAGE), lock_wait=5.0, archive=archive
     )
 
 

@@ -18,6 +18,7 @@ from sowctl.journal.blockcodec import CODEC_NONE, CODEC_ZSTD
 from sowctl.journal.check import check_journal
 from sowctl.journal.entries import EntryBatch
 from sowctl.journal.format import DELETE, NO_PUBLISHER, PUBLISH
+from sowctl.journal.logend import NewJournal
 from sowctl.journal.maintenance.repair import plan_repair, repair_file
 from sowctl.journal.reader import Journal
 from sowctl.journal.writer import JournalWriter
@@ -78,8 +79,7 @@ def write_golden(directory: Path, instance: str, codec: int, size: int) -> None:
         journal_size=size,
         codec=codec,
         now=START,
-        random=LINEAGE,
-        first_txid_floor=100,
+        new=NewJournal(LINEAGE, floor=100),
     ) as writer:
         for group in (full_group(), plain_group(3, 10)):
             with writer.hold_lock():

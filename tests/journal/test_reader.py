@@ -300,7 +300,7 @@ def test_files_that_were_swapped_or_come_from_elsewhere_are_damage(directory: Pa
     with pytest.raises(DamageError) as caught:
         contents(directory)
     assert caught.value.code == "SOW-JRN-005"
-    with open_writer(tmp_path / "other", NO_SYNC, random=b"o" * 16) as writer:
+    with open_writer(tmp_path / "other", NO_SYNC, lineage=b"o" * 16) as writer:
         publish(writer, group([b"foreign"]))
     files[1].write_bytes(second)
     files[0].write_bytes((tmp_path / "other" / files[0].name).read_bytes())

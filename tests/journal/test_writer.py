@@ -43,12 +43,12 @@ def problems(directory: Path) -> list[str]:
 
 def test_a_new_journal_starts_above_the_floor(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "b"
-    with open_writer(directory, first_txid_floor=41) as writer:
+    with open_writer(directory, floor=41) as writer:
         assert (writer.lineage, writer.last_txid, writer.synced_txid) == (LINEAGE, 41, 41)
         assert publish(writer, group([b"x", b"y"]), group([b"z"])) == [(42, 43), (44, 44)]
         assert writer.synced_txid == 44
     assert contents(directory) == [(42, b"x"), (43, b"y"), (44, b"z")]
-    with open_writer(directory, random=b"z" * 16, first_txid_floor=99) as writer:
+    with open_writer(directory, lineage=b"z" * 16, floor=99) as writer:
         assert (writer.lineage, writer.last_txid) == (LINEAGE, 44)
 
 
@@ -153,7 +153,7 @@ def test_nothing_is_done_without_the_lock(tmp_path: Path) -> None:
 
 def test_a_lineage_needs_sixteen_bytes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="16"):
-        open_writer(tmp_path, random=b"short")
+        open_writer(tmp_path, lineage=b"short")
 
 
 def test_a_group_in_pieces_is_one_group(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sowctl.journal.entries import EntryBatch, Numbers
 from sowctl.journal.format import INSERTED_FLAG
+from sowctl.journal.logend import NewJournal
 from sowctl.journal.reader import Journal
 from sowctl.journal.writer import JournalWriter
 from sowctl.seam import SEAM, Seam
@@ -53,10 +54,13 @@ def texts(count: int, *, size: int = 20, tag: str = "p") -> list[bytes]:
     return [(f"{tag}{number}:" + os.urandom(size // 2 + 1).hex())[: size + 8].encode() for number in range(count)]
 
 
-def open_writer(directory: Path, seam: Seam = SEAM, **options: Any) -> JournalWriter:
+def open_writer(
+    directory: Path, seam: Seam = SEAM, *, lineage: bytes = LINEAGE, floor: int = 0, **options: Any
+) -> JournalWriter:
     """A writer with the defaults of these tests."""
+    new = NewJournal(lineage, floor)
     return JournalWriter.open(
-        directory, INSTANCE, **({"seam": seam, "now": 1000, "random": LINEAGE, "lock_wait": 5.0} | options)
+        directory, INSTANCE, **({"seam": seam, "now": 1000, "new": new, "lock_wait": 5.0} | options)
     )
 
 

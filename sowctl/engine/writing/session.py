@@ -351,6 +351,7 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         refuse_lost_log,
     )
     from sowctl.engine.topics.queuestates import find_highest_synced, list_queue_positions
+    from sowctl.journal.logend import NewJournal
     from sowctl.journal.state import read_last_known_txid
     from sowctl.journal.writer import JournalWriter
     from sowctl.store.meta import NO_LINEAGE
@@ -377,6 +378,14 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
                 f"the journal in {log.directory} is missing; it had txids up to {gone}, so a new "
                 "journal starts after them"
             )
+    new = NewJournal(
+        instance.random(16),
+        # A journal that begins anew counts on above every store: a txid that a store has applied is never given to
+        # another entry, or the store would pass over it as applied already.
+        floor=max([*(s.applied for s in known), *seen], default=0),
+        # It notes which topics had records before it: it can never say that it covers them (behaviour 1.6).
+        beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
+    )
     writer = JournalWriter.open(
         log.directory,
         instance.config.name,
@@ -384,17 +393,12 @@ def open_journal(instance: Instance, torn: list[TornTail] | None = None) -> Jour
         journal_size=log.journal_size,
         lock_wait=instance.lock_wait,
         now=instance.now,
-        random=instance.random(16),
-        # A journal that begins anew counts on above every store: a txid that a store has applied is never given to
-        # another entry, or the store would pass over it as applied already.
-        first_txid_floor=max([*(s.applied for s in known), *seen], default=0),
+        new=new,
         # What a store has applied or a queue has written was acknowledged: a torn end before that txid is a loss, and
         # no tail to be cut off.
         acknowledged=max(find_highest_applied(lineage, known), find_highest_synced(lineage, states))
         if lineage is not None
         else 0,
-        # A new journal notes which topics had records before it: it can never say that it covers them (behaviour 1.6).
-        beginnings={s.ref: (s.applied, s.last_time) for s in known if s.applied},
         holder=instance.holder,
         archive=log.archive_directory,
         notify=instance.notify,

@@ -259,7 +259,7 @@ def test_files_that_do_not_belong_there_are_refused(log: Path, near: RemotePath,
         list(ArchiveUpload(near, INSTANCE, SEAM, 7).upload_files(files[6:]))
     assert caught.value.code == "SOW-JRN-085" and "0000000003" in caught.value.message
     other = tmp_path / "other"
-    with open_writer(other, NO_SYNC, journal_size=1600, random=bytes(16)) as writer:
+    with open_writer(other, NO_SYNC, journal_size=1600, lineage=bytes(16)) as writer:
         for number in range(3):
             publish(writer, group(texts(12, tag=f"o{number}")))
     with pytest.raises(RefusedError) as caught:

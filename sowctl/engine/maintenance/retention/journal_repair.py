@@ -17,6 +17,7 @@ from sowctl.journal.appender import write_error
 from sowctl.journal.files import JournalFile
 from sowctl.journal.listing import list_files
 from sowctl.journal.lock import JournalLock
+from sowctl.journal.logend import NewJournal
 from sowctl.journal.maintenance.repair import RepairedGap, RepairPlan, list_repaired_gaps, plan_repair, repair_file
 from sowctl.journal.state import load_topics_state
 from sowctl.journal.writer import JournalWriter
@@ -116,7 +117,7 @@ def _repair_tail(instance: Instance) -> TailReport | None:
         seam=instance.seam,
         lock_wait=instance.lock_wait,
         now=instance.now,
-        random=instance.random(16),
+        new=NewJournal(instance.random(16)),
         acknowledged=_find_proven_txid(instance, _read_lineage(instance)),
         holder=instance.holder,
         archive=log.archive_directory,
