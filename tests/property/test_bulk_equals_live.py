@@ -21,7 +21,7 @@ import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.commit import RefusalReporting, commit_run
 from sowctl.engine.bulk.staging import hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.fold import limits
@@ -105,7 +105,7 @@ def _bulk(
                 staged = task.finish()
                 rejected += staged.samples
                 done.append(staged)
-        return commit_run(area, plan, done, on_reject=rejected.append), rejected
+        return commit_run(area, plan, done, refusals=RefusalReporting(on_reject=rejected.append)), rejected
 
 
 def _journal(lab: Lab) -> list[tuple[object, ...]]:

@@ -78,6 +78,18 @@ FILE_REFUSAL_WORDS = RefusalWords(
 """For runs that commands start: their input is files."""
 
 
+class RefusalReporting(Struct, frozen=True):
+    """How a run tells of refused messages: ``words`` for errors, ``sources``, the names of input files by number, and
+    ``on_reject``, which is given those that are refused only now."""
+
+    words: RefusalWords = FILE_REFUSAL_WORDS
+    sources: Sequence[str] = ()
+    on_reject: Callable[[Rejected], None] = lambda rejected: None
+
+
+FILE_REFUSAL_REPORTING = RefusalReporting()
+
+
 def commit_run(
     area: StagingArea,
     plan: StagePlan,
@@ -86,22 +98,19 @@ def commit_run(
     publisher: tuple[str, int] | None = None,
     is_repeated: Callable[[int], bool] | None = None,
     overwrite: bool = False,
-    sources: Sequence[str] = (),
-    on_reject: Callable[[Rejected], None] | None = None,
-    words: RefusalWords = FILE_REFUSAL_WORDS,
+    refusals: RefusalReporting = FILE_REFUSAL_REPORTING,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CommitReport:
     """Publish what the attempts in ``staged`` have left, all or nothing, and say what it was.
 
     ``publisher`` is client name and sequence number: the group's; if that client has got so far already, nothing is
     written. ``is_repeated`` decides that instead, from the highest number of that client, and raises where the group
-    may not follow it. ``overwrite``: records for whose keys the run has no message are deleted. ``sources`` are the
-    names of the input files by number, for refused messages, and ``words`` how an error names one. Raises InputError
-    where a message was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what
-    journals and stores raise; then nothing was published, unless the error says that the journal has the messages.
+    may not follow it. ``overwrite``: records for whose keys the run has no message are deleted. Raises InputError where
+    a message was refused and the run does not skip, LimitError ``SOW-PUB-020`` beyond ``max_errors``, and what journals
+    and stores raise; then nothing was published, unless the error says that the journal has the messages.
     """
     started = monotonic()
-    run = _StagedCommit(area, plan, publisher, is_repeated, overwrite, sources, on_reject, words)
+    run = _StagedCommit(area, plan, publisher, is_repeated, overwrite, refusals)
     area.fetch_attempts(staged)
     try:
         run.run(staged)
@@ -118,17 +127,13 @@ class _StagedCommit:
         publisher: tuple[str, int] | None,
         is_repeated: Callable[[int], bool] | None,
         overwrite: bool,
-        sources: Sequence[str],
-        on_reject: Callable[[Rejected], None] | None,
-        words: RefusalWords,
+        refusals: RefusalReporting,
     ) -> None:
-        self.area, self.plan, self.overwrite, self.sources = area, plan, overwrite, sources
+        self.area, self.plan, self.overwrite, self.refusals = area, plan, overwrite, refusals
         self.instance = area.instance
         self.identity = (hash_client_name(publisher[0]), publisher[0]) if publisher is not None else None
         self.sequence = publisher[1] if publisher is not None else 0
         self.is_repeated = is_repeated or partial(is_duplicate, self.sequence)
-        self.on_reject = on_reject
-        self.words = words
         self.report = CommitReport(area.topic.name, area.topic.message_type)
         self.preparer = Preparer(area.instance, area.topic, plan.options)
         self.segments: list[SegmentInfo] = []
@@ -185,7 +190,7 @@ class _StagedCommit:
         if self.deltas or self.preparer.enrichment is not None:
             from sowctl.engine.bulk.delta_merge import RunFinisher
 
-            finishing = RunFinisher(self.directory, writer, self.preparer, self.now, self.sources)
+            finishing = RunFinisher(self.directory, writer, self.preparer, self.now, self.refusals.sources)
             self.segments = finishing.finish_segments(self.segments)
             for rejected in finishing.refused:
                 self._report_rejected(rejected)
@@ -205,14 +210,14 @@ class _StagedCommit:
         """Raise where the run is to stop at what was refused so far."""
         report, options = self.report, self.plan.options
         if report.rejected and options.on_error != "skip":
-            one = report.samples[0]
+            one, words = report.samples[0], self.refusals.words
             raise InputError(
                 one.code,
                 f"{one.message}. Nothing was published.",
-                place=self.words.place(one),
-                excerpt=self.words.excerpt(one),
-                hint=self.words.hint,
-                byte=one.offset if self.words.in_bytes else None,
+                place=words.place(one),
+                excerpt=words.excerpt(one),
+                hint=words.hint,
+                byte=one.offset if words.in_bytes else None,
                 rejected=report.rejected,
             )
         if options.max_errors is not None and report.rejected > options.max_errors:
@@ -226,8 +231,7 @@ class _StagedCommit:
     def _report_rejected(self, rejected: Rejected) -> None:
         self.report.rejected += 1
         self.report.samples.append(rejected)
-        if self.on_reject is not None:
-            self.on_reject(rejected)
+        self.refusals.on_reject(rejected)
 
     def _find_late_refusals(self) -> Iterator[Rejected]:
         """The messages that were refused only now, because of what the topic holds."""
@@ -240,7 +244,8 @@ class _StagedCommit:
             at += len(batch)
 
     def _name_source(self, number: int) -> str:
-        return self.sources[number] if number < len(self.sources) else "messages"
+        sources = self.refusals.sources
+        return sources[number] if number < len(sources) else "messages"
 
     def _read_blocks(self) -> Iterator[StagedBatch]:
         return read_segments(self.directory, self.segments)

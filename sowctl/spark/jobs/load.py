@@ -29,7 +29,7 @@ from sowctl.arrow.inputs.partitions import (
     list_partition_names,
     read_partitions,
 )
-from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.commit import RefusalReporting, commit_run
 from sowctl.engine.bulk.staging import StagedAttempt, StagePlan, hold_staging_area
 from sowctl.engine.bulk.task import StageTask
 from sowctl.engine.options import PublishOptions
@@ -139,13 +139,13 @@ def load(
         late: list[Rejected] = []
         try:
             # Nothing is in the topic before this line, which publishes everything or nothing.
+            names = [str(parse_url(file)) if is_remote(file) else file for file in files]
             made = commit_run(
                 area,
                 plan,
                 done,
                 publisher=_publisher(options.publish),
-                sources=[str(parse_url(file)) if is_remote(file) else file for file in files],
-                on_reject=late.append,
+                refusals=RefusalReporting(sources=names, on_reject=late.append),
             )
         finally:
             # In ``finally``: the refused messages are kept also where the commit fails because of them.

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from sowctl.arrow.message_encoder import find_root
-from sowctl.engine.bulk.commit import RefusalWords, commit_run
+from sowctl.engine.bulk.commit import RefusalReporting, RefusalWords, commit_run
 from sowctl.engine.bulk.staging import (
     OPERATIONS,
     Operation,
@@ -160,9 +160,7 @@ class WriteRequest(DescribedStruct, frozen=True):
                     publisher=publisher,
                     is_repeated=None if found is None else found.is_repeated,
                     overwrite=self.overwrite,
-                    sources=names,
-                    on_reject=late.append,
-                    words=ROW_REFUSAL_WORDS,
+                    refusals=RefusalReporting(ROW_REFUSAL_WORDS, names, late.append),
                 )
             finally:
                 # In ``finally``: refused rows are kept also where the commit fails because of them.

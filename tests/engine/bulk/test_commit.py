@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.engine.bulk import outcomes
-from sowctl.engine.bulk.commit import commit_run
+from sowctl.engine.bulk.commit import RefusalReporting, commit_run
 from sowctl.engine.bulk.limits import BULK_LIMITS
 from sowctl.engine.bulk.segments import SegmentReader
 from sowctl.engine.bulk.staging import hold_staging_area
@@ -197,7 +197,9 @@ def test_messages_older_than_the_topic_are_refused_late(tmp_path: Path) -> None:
             times = [START - 5, START + 7, START + 6, START + 8]
             envelopes = [Envelope(timestamp=format_time(time)) for time in times]
             done = [stage(plan, "t", 0, [message(id=n) for n in (1, 2, 2, 3)], envelopes=envelopes)]
-            report = commit_run(area, plan, done, sources=["in.ndjson"], on_reject=seen.append)
+            report = commit_run(
+                area, plan, done, refusals=RefusalReporting(sources=["in.ndjson"], on_reject=seen.append)
+            )
         assert (report.rejected, report.inserted, report.updated) == (2, 2, 0)
         assert [(one.source, one.offset, one.code) for one in seen] == [
             ("in.ndjson", 0, "SOW-PUB-006"),
