@@ -113,11 +113,13 @@ class Invocation:
             "a demo instance",
         )
 
-    def open_instance(self, *targets: str, fix_names: bool = False) -> Instance:
+    def open_instance(
+        self, *targets: str, fix_names: bool = False, watch: Callable[[str, int, int], None] | None = None
+    ) -> Instance:
         """The instance of the configuration, for use in a ``with`` statement. Raises what opening raises.
 
         Where no configuration is named or found and all ``targets`` are files, an instance without one. ``fix_names``:
-        it shows FIX messages with the names of their tags.
+        it shows FIX messages with the names of their tags. ``watch`` is told the progress instead of the meter.
         """
         instance = self._open_configured(targets)
         if fix_names:
@@ -126,7 +128,8 @@ class Invocation:
 
         # A copy only where there is something to show: what a shell keeps open from one command to the next belongs to
         # the instance that was made.
-        return instance if (watch := self.make_watch()) is ignore_progress else replace(instance, watch=watch)
+        watch = watch or self.make_watch()
+        return instance if watch is ignore_progress else replace(instance, watch=watch)
 
     def make_watch(self) -> Callable[[str, int, int], None]:
         """Return the function that an instance tells its progress: a meter, where that is shown and the command

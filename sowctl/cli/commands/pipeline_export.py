@@ -61,13 +61,14 @@ def run(invocation: Invocation, arguments: PipelineExportArguments) -> int:
         raise UsageError("SOW-CLI-076", "--since and --until select journal entries", hint="add --journal")
     where = pipeline.build_output(arguments.data_set, arguments.spark, meta=arguments.meta)
     first, last = parse_position(invocation, arguments.since), parse_position(invocation, arguments.until)
-    with invocation.open_instance() as instance:
+    progress = pipeline.JobProgress(invocation)
+    with invocation.open_instance(watch=progress.watch) as instance:
         first, last = first.resolve(instance), last.resolve(instance)
         chosen = [
             pipeline.resolve_topic(instance, name, logged=arguments.journal) for name in arguments.topic_names or ()
         ]
         with pipeline.open_job_session(
-            invocation, arguments.spark, reads=pipeline.count_journal_bytes(instance)
+            arguments.spark, progress, reads=pipeline.count_journal_bytes(instance)
         ) as spark:
             if arguments.journal:
                 entries = ExportSelection((), first.txid or 1, last.txid, first.time, last.time).with_topics(chosen)

@@ -97,6 +97,7 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
     """
     from sowctl.arrow.inputs.partitions import read_partitions
     from sowctl.cli.commands.bodies.pipeline import (
+        JobProgress,
         count_file_bytes,
         open_job_session,
         parse_pairs,
@@ -125,14 +126,15 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
         arguments.rejects,
         parse_pairs("--reader", arguments.reader),
     )
-    with invocation.open_instance() as instance:
+    progress = JobProgress(invocation)
+    with invocation.open_instance(watch=progress.watch) as instance:
         wanted = resolve_topic(instance, arguments.topic, arguments.message_type)
         # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too,
         # and a directory that names no column.
         require_loadable_topic(wanted)
         found = expand_paths(arguments.files, notify=invocation.note_once)
         read_partitions(found, arguments.files)
-        with open_job_session(invocation, arguments.spark, reads=count_file_bytes(found)) as spark:
+        with open_job_session(arguments.spark, progress, reads=count_file_bytes(found)) as spark:
             report = load(
                 spark,
                 instance,

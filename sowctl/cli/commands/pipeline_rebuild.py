@@ -45,6 +45,7 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
     missing, so that the rebuilt store is incomplete.
     """
     from sowctl.cli.commands.bodies.pipeline import (
+        JobProgress,
         count_journal_bytes,
         open_job_session,
         parse_staging,
@@ -60,13 +61,14 @@ def run(invocation: Invocation, arguments: PipelineRebuildArguments) -> int:
     from sowctl.spark.jobs.rebuild import rebuild
 
     end = parse_position(invocation, arguments.until)
-    with invocation.open_instance() as instance:
+    progress = JobProgress(invocation)
+    with invocation.open_instance(watch=progress.watch) as instance:
         instance = apply_archive(instance, arguments.archive, arguments.replay.journal)
         end = end.resolve(instance, arguments.replay.journal)
         options = replace(arguments.replay, until_txid=end.txid, until_time=end.time, force=arguments.force)
         wanted = topics_of(instance, arguments.topic_names or [])
         with open_job_session(
-            invocation, arguments.spark, reads=count_journal_bytes(instance, arguments.replay.journal)
+            arguments.spark, progress, reads=count_journal_bytes(instance, arguments.replay.journal)
         ) as spark:
             report = rebuild(spark, instance, wanted, options, staging_directory=parse_staging(arguments.spark.staging))
     show_job_report(invocation, report, arguments.summary)

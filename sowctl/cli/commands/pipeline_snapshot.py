@@ -48,11 +48,12 @@ def run(invocation: Invocation, arguments: PipelineSnapshotArguments) -> int:
 
     where = pipeline.build_output(arguments.data_set, arguments.spark, meta=arguments.meta)
     when = parse_at_option(invocation, arguments.at)
-    with invocation.open_instance() as instance:
+    progress = pipeline.JobProgress(invocation)
+    with invocation.open_instance(watch=progress.watch) as instance:
         instance = apply_archive(instance, arguments.archive, None)
         wanted = pipeline.resolve_topic(instance, arguments.topic, arguments.message_type)
         with pipeline.open_job_session(
-            invocation, arguments.spark, reads=pipeline.count_journal_bytes(instance)
+            arguments.spark, progress, reads=pipeline.count_journal_bytes(instance)
         ) as spark:
             report = snapshot(
                 spark,

@@ -110,7 +110,8 @@ def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
         out.write(b"".join(pipeline.format_entry(row) + b"\n" for row in rows))
         out.flush()
 
-    with invocation.open_instance() as instance:
+    progress = pipeline.JobProgress(invocation)
+    with invocation.open_instance(watch=progress.watch) as instance:
         # A topic that only the TransactionLog names has entries to follow, though no records.
         wanted = (
             pipeline.resolve_topic(instance, arguments.topic, arguments.message_type, logged=True)
@@ -132,8 +133,7 @@ def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
             max_bytes=arguments.max_bytes,
             interval=arguments.interval,
         )
-        telling = pipeline.JobProgress(invocation)
-        with pipeline.open_job_session(invocation, arguments.spark, telling) as spark:
-            report = stream(spark, instance, wanted, options, tell=telling.show_batch)
+        with pipeline.open_job_session(arguments.spark, progress) as spark:
+            report = stream(spark, instance, wanted, options, tell=progress.show_batch)
     pipeline.show_job_report(invocation, report, arguments.summary)
     return 0

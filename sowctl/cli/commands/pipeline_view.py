@@ -63,7 +63,8 @@ def run(invocation: Invocation, arguments: PipelineViewArguments) -> int:
     from sowctl.spark.jobs.view import AdHocView, view
 
     where = pipeline.build_output(arguments.data_set, arguments.spark)
-    with invocation.open_instance() as instance:
+    progress = pipeline.JobProgress(invocation)
+    with invocation.open_instance(watch=progress.watch) as instance:
         found = (
             instance.config.find_entries(arguments.source, arguments.message_type)
             if instance.config is not None and arguments.source
@@ -89,7 +90,7 @@ def run(invocation: Invocation, arguments: PipelineViewArguments) -> int:
             what = f"{arguments.source!r} is not a view" if arguments.source else "no view is given"
             raise UsageError("SOW-CLI-077", what, hint="give --projection and --grouping, or name a view")
         with pipeline.open_job_session(
-            invocation, arguments.spark, reads=pipeline.count_journal_bytes(instance)
+            arguments.spark, progress, reads=pipeline.count_journal_bytes(instance)
         ) as spark:
             report = view(
                 spark, instance, wanted, where, staging_directory=pipeline.parse_staging(arguments.spark.staging)

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 
-def _read_into_memtable(writer: StoreWriter, journal: JournalWriter, after: int) -> None:
+def _read_into_memtable(
+    writer: StoreWriter, journal: JournalWriter, after: int, watch: Callable[[str, int, int], None]
+) -> None:
     """Add the entries behind a txid to the memtable, which is flushed when it is full; the journal's lock is held."""
     from sowctl.engine.fold.entry_columns import find_latest_entries
 
@@ -55,6 +57,7 @@ def _read_into_memtable(writer: StoreWriter, journal: JournalWriter, after: int)
             writer.memtable.put_columns(block.decode_columns(), latest, txids)
         else:
             writer.memtable.fold_block(block, writer.ref, after)
+        watch("messages to apply", block.last_txid - after, journal.last_txid - after)
         if writer.is_full():
             writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), keeps_lock=True)
 
@@ -273,7 +276,7 @@ class _StagedCommit:
         """One group, however large; then its entries are read into the memtable, which is flushed when it is full."""
         # The memtable is empty then, so that memory holds only this run's entries while the store catches up.
         session.flush_memtables(force=True)
-        journal, size, waiting = session.journal, 0, None
+        journal, size, done, waiting = session.journal, 0, 0, None
         name = self.instance.find_recorded_client()
         recorded = None if name is None else (hash_client_name(name), name)
         # The journal's lock is held, so the group gets the txids from here on without a gap.
@@ -287,6 +290,8 @@ class _StagedCommit:
             # repeated run.
             waiting = entries.set_publisher(self.identity or recorded, self.sequence)
             size += sum(map(len, entries.payloads))
+            done += len(entries)
+            self.instance.watch("messages to journal", done, len(self.outcomes.codes))
         self._count_outcomes(self.outcomes.codes, size)
         if waiting is None:
             return
@@ -297,7 +302,7 @@ class _StagedCommit:
             # The group is durable. Its entries are read from the journal itself: memory holds a part of them, and after
             # a crash the next writer reads those behind the last run, or behind the store.
             with hint_catch_up(writer):
-                _read_into_memtable(writer, journal, first - 1)
+                _read_into_memtable(writer, journal, first - 1, self.instance.watch)
 
     def _write_store_directly(self, writer: StoreWriter) -> None:
         """One transaction, in key order."""
@@ -312,6 +317,7 @@ class _StagedCommit:
             for entries in self._build_entries(last_time):
                 yield join_words(entries.keys), encode_values(entries, range(last + 1, last + 1 + len(entries)))
                 last += len(entries)
+                self.instance.watch("messages to apply", last - base, count)
                 written += sum(map(len, entries.payloads))
                 latest = entries.last_time
 

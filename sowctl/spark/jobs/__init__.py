@@ -19,5 +19,6 @@ notebooks call the same functions. In the order of processing:
 * ``outputs``: the places and formats of output.
 * ``visibility``: a check that executors see the driver's files.
 * ``tasks``: running one function per item on the executors.
-* ``report``: the report and progress of a job.
+* ``progress``: the progress of a job.
+* ``report``: the report of a job.
 """

@@ -46,6 +46,7 @@ from sowctl.spark.jobs.inputs import (
     split_files,
 )
 from sowctl.spark.jobs.outputs.delivery import fetch_files, hadoop_supports
+from sowctl.spark.jobs.progress import Work
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import collect_frame, describe_stages, format_attempt_name, run_tasks
 from sowctl.spark.jobs.visibility import require_visibility
@@ -127,7 +128,9 @@ def load(
                 instance.notify(f"{file} is compressed and cannot be split: one task reads the whole file")
             if whole:
                 report.details["uncut"] = whole
-            done = run_tasks(spark, splits, partial(stage_lines, plan), what=f"load {topic.name}")
+            done = run_tasks(
+                spark, splits, partial(stage_lines, plan), what=f"load {topic.name}", measure=measure_attempt
+            )
             before = count_lines_before(splits, done)
             done = [number_samples(one, before[one.attempt]) for one in done]
         else:
@@ -194,6 +197,11 @@ def stage_lines(plan: StagePlan, split: InputSplit) -> StagedAttempt:
         return task.finish()
 
 
+def measure_attempt(attempt: StagedAttempt) -> Work:
+    """Messages of an attempt, and bytes of those that it staged."""
+    return attempt.messages, sum(segment.payload_bytes for segment in attempt.segments)
+
+
 def _stage_rows(
     spark: SparkSession,
     files: Sequence[str],
@@ -222,7 +230,7 @@ def _stage_rows(
     frame = frame.withColumn(_BLOCK, f.col("_metadata.file_block_start")).drop("_metadata")
     describe_stages(spark, what)
     stage = _RowStage(plan, numbers, partitions, verbatim=kind == "ndjson")
-    return collect_frame(frame, stage)
+    return collect_frame(frame, stage, measure=measure_attempt)
 
 
 def _number_files(files: Sequence[str]) -> dict[str, int]:

@@ -1,21 +1,14 @@
-"""Report of a job as a value; its progress, and Spark's own errors in plain words, for a command."""
+"""Report of a job as a value, and Spark's own errors in plain words, for a command."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
 from sowctl.errors import StorageError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-POLL_INTERVAL_SECONDS = 0.3
-"""Seconds between two looks."""
 
 
 class JobReport(Struct):
@@ -51,29 +44,3 @@ def translate_spark_errors() -> Iterator[None]:
         raise StorageError(
             "SOW-SPK-070", f"Spark job failed: {words}", hint="--verbose prints all output of Spark"
         ) from error
-
-
-@contextmanager
-def watch_progress(spark: SparkSession, tell: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``tell(done, all)`` now and then with the tasks of the stages under way, from Spark's status tracker."""
-    done = threading.Event()
-    # A thread of its own, because the main one waits for Spark until the work is done.
-    watcher = threading.Thread(target=_watch, args=(spark, tell, done), name="sowctl-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join(5)
-
-
-def _watch(spark: SparkSession, tell: Callable[[int, int], None], done: threading.Event) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    while not done.wait(POLL_INTERVAL_SECONDS):
-        try:
-            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-        except Exception:
-            return  # the session ends
-        found = [stage for stage in stages if stage is not None]
-        if tasks := sum(stage.numTasks for stage in found):
-            tell(sum(stage.numCompletedTasks for stage in found), tasks)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pyspark.accumulators import AccumulatorParam
 
 from sowctl.spark.errors import carry_errors, translate_errors
+from sowctl.spark.jobs.progress import Measure, WorkCounter, WorkWatch, count_all, create_work_counter, measure_batch
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,7 +26,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def run_tasks(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what: str) -> list[R]:
+def run_tasks(
+    spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *, what: str, measure: Measure[R] | None = None
+) -> list[R]:
     """``work(item)`` for every item, each a task of its own; the results in the order of the items.
 
     ``what`` describes the stage in Spark's own page. An error of ours in a task is raised as the same error here.
@@ -35,7 +38,8 @@ def run_tasks(spark: SparkSession, items: Sequence[T], work: Callable[[T], R], *
     describe_stages(spark, what)
     with translate_errors():
         # As many partitions as items, so that each is retried by itself and the results keep the order of the items.
-        return spark.sparkContext.parallelize(list(items), len(items)).map(_ErrorCarrier(work)).collect()
+        carrier = _ErrorCarrier(work, create_work_counter(measure))
+        return spark.sparkContext.parallelize(list(items), len(items)).map(carrier).collect()
 
 
 class TaskRows(Generic[T]):
@@ -66,14 +70,15 @@ class TaskRows(Generic[T]):
             pieces = self.spark.sparkContext.parallelize(list(map(_row, pieces)), self.partitions)
         else:
             pieces = pieces.map(_row)
-        return map_batches(self.spark.createDataFrame(pieces, "item binary"), _ItemReader(self._read), self.schema)
+        reader = _ItemReader(self._read, create_work_counter(measure_batch))
+        return map_batches(self.spark.createDataFrame(pieces, "item binary"), reader, self.schema)
 
     def collect_results(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
         """Apply ``work`` to the batches of each task, in the process that reads them: Spark never sees them."""
         items = self._items
         pieces = self.spark.sparkContext.parallelize(items, self.partitions) if isinstance(items, Sequence) else items
         with translate_errors():
-            return pieces.mapPartitions(_ItemWork(self._read, work)).collect()
+            return pieces.mapPartitions(_ItemWork(self._read, work, create_work_counter(measure_batch))).collect()
 
 
 class _ItemWork(Generic[T, R]):
@@ -83,12 +88,16 @@ class _ItemWork(Generic[T, R]):
         self,
         read: Callable[[T], Iterator[pyarrow.RecordBatch]],
         work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]],
+        counter: WorkCounter[pyarrow.RecordBatch] | None,
     ) -> None:
         self._read = read
         self._work = work
+        self._counter = counter
 
     def __call__(self, items: Iterable[T]) -> Iterator[R]:
-        return carry_iterator(self._work(found for item in items for found in self._read(item)))
+        return carry_iterator(
+            self._work(count_all((found for item in items for found in self._read(item)), self._counter))
+        )
 
 
 def _row(item: object) -> tuple[bytearray]:
@@ -101,14 +110,17 @@ def _row(item: object) -> tuple[bytearray]:
 class _ItemReader(Generic[T]):
     """Reads the items in the rows of a task."""
 
-    def __init__(self, read: Callable[[T], Iterator[pyarrow.RecordBatch]]) -> None:
+    def __init__(
+        self, read: Callable[[T], Iterator[pyarrow.RecordBatch]], counter: WorkCounter[pyarrow.RecordBatch] | None
+    ) -> None:
         self._read = read
+        self._counter = counter
 
     def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pickle
 
         items = (pickle.loads(cell.as_py()) for batch in batches for cell in batch.column(0))
-        return carry_iterator(found for item in items for found in self._read(item))
+        return carry_iterator(count_all((found for item in items for found in self._read(item)), self._counter))
 
 
 def map_batches(
@@ -126,27 +138,35 @@ def map_batches(
     return DataFrame(mapped, frame.sparkSession)
 
 
-def collect_frame(frame: DataFrame, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> list[R]:
+def collect_frame(
+    frame: DataFrame,
+    work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]],
+    *,
+    measure: Measure[R] | None = None,
+) -> list[R]:
     """Apply ``work`` to the rows of each partition of a frame."""
     import pickle
 
     with translate_errors():
-        rows = map_batches(frame, _PickledWork(work), "made binary").collect()
+        rows = map_batches(frame, _PickledWork(work, create_work_counter(measure)), "made binary").collect()
     return [pickle.loads(row.made) for row in rows]
 
 
 class _PickledWork(Generic[R]):
     """Does the work on the rows of a task, and gives what it makes as rows."""
 
-    def __init__(self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]]) -> None:
+    def __init__(
+        self, work: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[R]], counter: WorkCounter[R] | None
+    ) -> None:
         self._work = work
+        self._counter = counter
 
     def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pickle
 
         import pyarrow as pa
 
-        for made in carry_iterator(self._work(batches)):
+        for made in carry_iterator(count_all(self._work(batches), self._counter)):
             yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(made)], pa.binary())], ["made"])
 
 
@@ -176,6 +196,8 @@ def report_gaps(found: Accumulator[Any], on_gap: Callable[[Gap], None]) -> None:
 def describe_stages(spark: SparkSession, what: str) -> None:
     """Say what the stages that follow are about."""
     spark.sparkContext.setJobDescription(what)
+    if WorkWatch.current is not None:
+        WorkWatch.current.begin_stages(what)
 
 
 def format_attempt_name() -> str:
@@ -191,12 +213,16 @@ def format_attempt_name() -> str:
 class _ErrorCarrier(Generic[T, R]):
     """A function whose errors reach the driver as they are."""
 
-    def __init__(self, work: Callable[[T], R]) -> None:
+    def __init__(self, work: Callable[[T], R], counter: WorkCounter[R] | None) -> None:
         self._work = work
+        self._counter = counter
 
     def __call__(self, item: T) -> R:
         with carry_errors():
-            return self._work(item)
+            result = self._work(item)
+        if self._counter is not None:
+            self._counter.add(result)
+        return result
 
 
 def carry_iterator(found: Iterable[T]) -> Iterator[T]:

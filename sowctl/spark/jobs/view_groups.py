@@ -35,6 +35,7 @@ from sowctl.spark.errors import translate_errors
 from sowctl.spark.jobs.folds.fold_layout import MAX_SHUFFLE_BLOCKS
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.limits import JOB_LIMITS
+from sowctl.spark.jobs.progress import Work, WorkCounter, count_all, create_work_counter
 from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import carry_iterator, describe_stages, format_attempt_name, run_tasks
 from sowctl.store.limits import STORE_LIMITS
@@ -107,7 +108,8 @@ def compute_groups(
             # Also without a join, where nothing is attached.
             attached = context.broadcast([_read_pairs(spark, some) for some in parts[1:]])
             first = context.parallelize(list(parts[0]), max(1, len(parts[0])))
-            states = first.mapPartitionsWithIndex(partial(_compute_part_states, maker, count, attached))
+            counter = create_work_counter(_measure_pairs)
+            states = first.mapPartitionsWithIndex(partial(_compute_part_states, maker, count, attached, counter))
         else:
             states = _join_sources(maker, program, _read(context, maker, parts), count).mapPartitions(
                 partial(_compute_shuffled_states, maker, count)
@@ -149,14 +151,26 @@ def _list_pairs(part: Part) -> list[Pairs]:
     return list(part.iterate_pairs())
 
 
+def _measure_pairs(pairs: Pairs) -> Work:
+    return len(pairs[0]), sum(map(len, pairs[1]))
+
+
 def _compute_part_states(
-    maker: ProgramFactory, count: int, attached: Broadcast[Any], index: int, parts: Iterable[Part]
+    maker: ProgramFactory,
+    count: int,
+    attached: Broadcast[Any],
+    counter: WorkCounter[Pairs] | None,
+    index: int,
+    parts: Iterable[Part],
 ) -> Iterator[tuple[int, bytes]]:
     """The states of the groups in a part of the first source; the records of all others are at hand."""
     program = maker.program
 
     def source(number: int) -> Iterable[Pairs]:
-        return attached.value[number - 1] if number else (pairs for part in parts for pairs in part.iterate_pairs())
+        if number:
+            found: Iterable[Pairs] = attached.value[number - 1]
+            return found
+        return count_all((pairs for part in parts for pairs in part.iterate_pairs()), counter)
 
     if can_group_columns(program):
         return carry_iterator(_group_columns(program, count, index, source))

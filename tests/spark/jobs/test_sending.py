@@ -25,11 +25,12 @@ from sowctl.remote.place import parse_url
 from sowctl.spark.jobs.export import ExportSelection, export, export_journal
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs import remote_datasets
-from sowctl.spark.jobs.outputs.datasets import BYTES_COLUMN, write_rows
+from sowctl.spark.jobs.outputs.datasets import write_rows
 from sowctl.spark.jobs.outputs.delivery import require_reachable
 from sowctl.spark.jobs.outputs.output_spec import Output
 from sowctl.spark.jobs.outputs.partfiles import build_part_format
 from sowctl.spark.jobs.outputs.remote_datasets import format_directory
+from sowctl.spark.jobs.progress import BYTES_COLUMN
 from sowctl.spark.jobs.tasks import TaskRows
 from tests.spark.test_remote import with_key
 from tests.support.instances import Lab, config_xml, message, topic_xml

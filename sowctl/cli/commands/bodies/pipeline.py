@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,16 +13,17 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.progress import JSON_INTERVAL_SECONDS
+from sowctl.cli.progress import DRAW_INTERVAL_SECONDS, JSON_INTERVAL_SECONDS
 from sowctl.declarations import Argument, declare_option
 from sowctl.errors import SowError, UsageError
-from sowctl.values.display import format_bytes, format_count
+from sowctl.values.display import format_bytes, format_count, format_duration
 
 if TYPE_CHECKING:
     from sowctl.config.model import TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.remote.place import Place
     from sowctl.spark.jobs.outputs.output_spec import Output
+    from sowctl.spark.jobs.progress import StageProgress
     from sowctl.spark.jobs.report import JobReport
     from sowctl.spark.jobs.stream import Progress, StreamEntry
 
@@ -33,6 +35,9 @@ CPU of a start and one job, quick compilation as against the usual one: a rebuil
 0.72; an export of all fields as Parquet, which is Java's work most of all, 0.75 and 0.91; a load of 208 MB of NDJSON
 0.76. Each MB of that export costs 1.11 times as much, so that 500 MB would break even.
 """
+LOG_INTERVAL_SECONDS = 30.0
+"""Seconds between two lines of progress where standard error is no terminal."""
+BAR_COLUMNS = 20
 DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow", "delta", "iceberg")
 
 Topic: TypeAlias = Annotated[str, Argument("TOPIC", "Name of the topic.", complete="topic")]
@@ -106,64 +111,136 @@ class DataSetOptions(Struct, frozen=True, kw_only=True):
 
 
 class JobProgress:
-    """Progress of a job on standard error: a line, or with ``--progress json`` an object a second.
+    """Progress of a job on standard error.
 
-    Begins before Spark does, whose start takes longer than most short jobs.
+    On a terminal a line, which is written over itself and begins before Spark does, whose start takes longer than most
+    short jobs; with ``--progress json`` an object a second; into anything else, such as a log file, a line every
+    ``LOG_INTERVAL_SECONDS``.
     """
 
     def __init__(self, invocation: Invocation, monotonic: Callable[[], float] = time.monotonic) -> None:
+        settings = invocation.settings
+        self.invocation = invocation
         self._streams, self._name, self._clock = invocation.streams, invocation.command, monotonic
-        self._json = invocation.settings.progress == "json"
-        self._lines = invocation.shows_progress()
-        self._words = ""
-        self._began = self._next = monotonic()
+        self._json = settings.progress == "json"
+        self._drawn = invocation.shows_progress()
+        self._logged = not self._drawn and settings.progress == "auto" and not settings.quiet
+        self._batches = ""
+        self._began = monotonic()
+        self._next = self._began + (LOG_INTERVAL_SECONDS if self._logged else 0.0)
+        # The tasks are told by a thread that watches them, the phases of the driver by the main one.
+        self._lock = threading.Lock()
+        self._is_on_screen = False
+        if self._drawn:
+            self._streams.under = self.erase
 
     @property
     def is_shown(self) -> bool:
         """True where progress is shown."""
-        return self._json or self._lines
+        return self._json or self._drawn or self._logged
+
+    @property
+    def watch(self) -> Callable[[str, int, int], None]:
+        """The function that an instance tells its progress."""
+        from sowctl.engine.instance import ignore_progress
+
+        return self.show_phase if self.is_shown else ignore_progress
 
     def show_start(self) -> None:
         """Show that Spark is being started."""
-        self._show({"phase": "starting Spark"}, "starting Spark", at_once=True)
+        self._show({"phase": "starting Spark"}, ["starting Spark"], at_once=True)
 
-    def show_tasks(self, done: int, tasks: int) -> None:
-        """Show the number of finished tasks of the running stages."""
-        row = {"counted": "tasks", "done": done, "total": tasks}
-        self._show(row, f"{self._words}{done:,} of {format_count(tasks, 'task')}", at_once=False)
+    def show_tasks(self, progress: StageProgress) -> None:
+        """Show the finished tasks of the running stages, and what they have dealt with."""
+        row = {
+            "counted": "tasks",
+            "done": progress.done,
+            "total": progress.tasks,
+            "stage": progress.stage,
+            "rows": progress.rows,
+            "bytes": progress.bytes,
+        }
+        words = [f"{progress.done:,} of {format_count(progress.tasks, 'task')}"]
+        if progress.rows:
+            words.append(format_count(progress.rows, "row"))
+        if progress.bytes:
+            words.append(format_bytes(progress.bytes))
+        self._show(row, words, stage=progress.stage, share=(progress.done, progress.tasks))
+
+    def show_phase(self, what: str, done: int, total: int) -> None:
+        """Show ``done`` of ``total`` (0: unknown) ``what`` of the driver's own work, a plural noun."""
+        words = [f"{done:,} of {total:,}" if total else f"{done:,}"]
+        self._show({"counted": what, "done": done, "total": total}, words, stage=what, share=(done, total))
 
     def show_batch(self, progress: Progress) -> None:
         """A stream has dealt with a batch more."""
         behind = format_count(progress.behind, "entry", "entries")
         lag = f", {behind} ({format_bytes(progress.bytes_behind)}) behind" if progress.behind else ""
         batches = format_count(progress.batches, "batch", "batches")
-        self._words = f"{batches}, {format_count(progress.read, 'entry', 'entries')}{lag}; "
-        self._show({"counted": "batches", **asdict(progress)}, self._words.removesuffix("; "), at_once=True)
+        self._batches = f"{batches}, {format_count(progress.read, 'entry', 'entries')}{lag}"
+        self._show({"counted": "batches", **asdict(progress)}, [], at_once=True)
 
     def erase(self) -> None:
-        """Take the line away."""
-        if self._lines:
+        """Take the line away, before something else is written; it may be drawn again."""
+        if self._is_on_screen:
+            self._is_on_screen = False
             self._streams.draw_line("")
 
-    def _show(self, row: Mapping[str, object], words: str, *, at_once: bool) -> None:
-        now = self._clock()
-        if self._json and (at_once or now >= self._next):
-            self._next = now + JSON_INTERVAL_SECONDS
-            self._streams.write_stderr_json({"command": self._name, **row, "seconds": round(now - self._began, 1)})
-        elif self._lines:
-            # The line is written over itself, and what was longer before is erased.
-            self._streams.draw_line(f"{self._name}: {words}")
+    def end(self) -> None:
+        """Take the line away for good."""
+        with self._lock:
+            self.erase()
+            if self._drawn:
+                self._drawn, self._streams.under = False, None
+
+    def _show(
+        self,
+        row: Mapping[str, object],
+        words: list[str],
+        *,
+        stage: str = "",
+        share: tuple[int, int] = (0, 0),
+        at_once: bool = False,
+    ) -> None:
+        with self._lock:
+            now = self._clock()
+            is_due = now >= self._next
+            words = ([self._batches] if self._batches else []) + words
+            if self._json and (at_once or is_due):
+                self._next = now + JSON_INTERVAL_SECONDS
+                self._streams.write_stderr_json({"command": self._name, **row, "seconds": round(now - self._began, 1)})
+            elif self._drawn and (at_once or is_due):
+                self._next = now + DRAW_INTERVAL_SECONDS
+                columns = self._streams.measure_columns(self._streams.stderr) - 1
+                # The line is written over itself, and what was longer before is erased.
+                self._is_on_screen = True
+                self._streams.draw_line(_fit_line(self._name, words, stage, share, columns))
+            elif self._logged and is_due:
+                self._next = now + LOG_INTERVAL_SECONDS
+                told = ", ".join([*words, format_duration(now - self._began, whole=True)])
+                self._streams.write_stderr(f"{self._name}: {told}; {stage}" if stage else f"{self._name}: {told}")
+
+
+def _fit_line(name: str, words: Sequence[str], stage: str, share: tuple[int, int], columns: int) -> str:
+    """``pipeline load: [####------] 3 of 8 tasks, 812,000 rows, 214.0 MiB; load orders``, as much as has room.
+
+    What there is no room for is left out as a whole: first the bar, then the stage, then the last of the words.
+    """
+    bar = ""
+    if share[1]:
+        full = BAR_COLUMNS * min(share) // share[1]
+        bar = f"[{'#' * full}{'-' * (BAR_COLUMNS - full)}] "
+    for some in range(len(words), 0, -1):
+        text = ", ".join(words[:some])
+        for line in (f"{name}: {bar}{text}; {stage}" if stage else "", f"{name}: {bar}{text}", f"{name}: {text}"):
+            if line and len(line) <= columns:
+                return line
+    return f"{name}: {words[0]}"
 
 
 @contextmanager
-def open_job_session(
-    invocation: Invocation,
-    options: SparkOptions,
-    telling: JobProgress | None = None,
-    *,
-    reads: int | None = None,
-) -> Iterator[Any]:
-    """A session for one job: quiet unless --verbose, with progress as ``telling`` has it, ended at the end.
+def open_job_session(options: SparkOptions, progress: JobProgress, *, reads: int | None = None) -> Iterator[Any]:
+    """A session for one job: quiet unless --verbose, with ``progress`` shown, ended at the end.
 
     ``reads``: how many bytes the job is going to read, None where that is not known.
 
@@ -173,11 +250,11 @@ def open_job_session(
     from sowctl.spark.jobs.report import translate_spark_errors
     from sowctl.spark.sessions import LOCAL_MASTER, open_session
 
+    invocation = progress.invocation
     wanted = parse_pairs("--conf", options.conf)
     verbose = invocation.settings.verbose > 0
     app = f"sowctl {invocation.command}"
-    telling = telling or JobProgress(invocation)
-    telling.show_start()
+    progress.show_start()
     with (
         _silence_logging(verbose),
         open_session(
@@ -188,7 +265,7 @@ def open_job_session(
             verbose=verbose,
             short=reads is not None and reads < MAX_SHORT_JOB_BYTES,
         ) as spark,
-        _show_progress(telling, spark),
+        _show_progress(progress, spark),
         translate_spark_errors(),
     ):
         # None unless a setting turns the web interface on.
@@ -343,15 +420,15 @@ def format_job_report(report: JobReport) -> str:
 
 
 @contextmanager
-def _show_progress(telling: JobProgress, spark: Any) -> Iterator[None]:
+def _show_progress(progress: JobProgress, spark: Any) -> Iterator[None]:
     """The tasks of the stages under way, where progress is shown at all."""
-    from sowctl.spark.jobs.report import watch_progress
+    from sowctl.spark.jobs.progress import watch_progress
 
-    if not telling.is_shown:
+    if not progress.is_shown:
         yield
         return
     try:
-        with watch_progress(spark, telling.show_tasks):
+        with watch_progress(spark, progress.show_tasks):
             yield
     finally:
-        telling.erase()
+        progress.end()

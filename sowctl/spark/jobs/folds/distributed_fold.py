@@ -46,6 +46,7 @@ from sowctl.spark.jobs.folds.runs import (
     select_latest,
 )
 from sowctl.spark.jobs.limits import JOB_LIMITS
+from sowctl.spark.jobs.progress import Work, WorkCounter, create_work_counter
 from sowctl.spark.jobs.tasks import (
     carry_iterator,
     create_gap_accumulator,
@@ -209,6 +210,7 @@ def prepare_fold(
         return Fold(plan, None, log.on_gap)
     describe_stages(spark, "fold " + ", ".join(topic.name for topic in topics))
     told, marks = create_gap_accumulator(spark), create_mark_accumulator(spark) if marked else None
+    counter = create_work_counter(_measure_table)
     own: list[tuple[int, Run]] = []
     if not seen:
         here = _Mapper(plan, told, marks)
@@ -220,7 +222,7 @@ def prepare_fold(
     if not stretches and not own:
         # All files lie here, and none of them has an entry of these topics: there are no runs to shuffle.
         return Fold(plan, None, log.on_gap, told)
-    runs = _shuffle_runs(spark, plan, stretches, _Mapper(plan, told, marks), own)
+    runs = _shuffle_runs(spark, plan, stretches, _Mapper(plan, told, marks, counter), own)
     return Fold(plan, runs, log.on_gap, told, marks)
 
 
@@ -320,11 +322,24 @@ def estimate_entry_bytes(wanted: Sequence[Span], sample: Callable[[Segment], Blo
     return total * raw // stored if stored else total
 
 
+def _measure_table(table: pyarrow.Table) -> Work:
+    import pyarrow.compute as pc
+
+    return table.num_rows, pc.sum(pc.binary_length(table["payload"])).as_py() or 0
+
+
 class _Mapper:
-    def __init__(self, plan: FoldPlan, told: Accumulator[Any], marks: Accumulator[Any] | None) -> None:
+    def __init__(
+        self,
+        plan: FoldPlan,
+        told: Accumulator[Any],
+        marks: Accumulator[Any] | None,
+        counter: WorkCounter[pyarrow.Table] | None = None,
+    ) -> None:
         self.plan = plan
         self.told = told
         self.marks = marks
+        self.counter = counter
 
     def __call__(self, stretches: Iterable[PlannedStretch]) -> Iterator[tuple[int, Run]]:
         return carry_iterator(run for stretch in stretches for run in self.iterate_runs(stretch))
@@ -354,6 +369,8 @@ class _Mapper:
                 some = [txids[:1] if rule is None else select_history_txids(txids) for txids in some]
                 self.marks.add([TxidMarks.from_array(number, np.concatenate(some))])
             table = pa.Table.from_batches(batches).combine_chunks()
+            if self.counter is not None:
+                self.counter.add(table)
             keys = table["key"].to_numpy()
             # The counts of these blocks travel with their first run only, so that the sum counts each entry once.
             facts = RunFacts(len(keys), table["time"][-1].as_py(), table["txid"][-1].as_py())

@@ -35,6 +35,7 @@ from sowctl.spark.jobs.folds.pairfiles import (
     translate_write_errors,
 )
 from sowctl.spark.jobs.limits import JOB_LIMITS
+from sowctl.spark.jobs.progress import Work
 from sowctl.spark.jobs.tasks import create_gap_accumulator, format_attempt_name, report_gaps, run_tasks
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
 from sowctl.structs import DescribedStruct
@@ -165,7 +166,8 @@ def gather_records(
     """
     plan, stretches = plan_fold(spark, log, topics, 0, until, at)
     gaps = create_gap_accumulator(spark)
-    looks = run_tasks(spark, stretches, _KeyScanner(plan, str(directory), gaps), what="find the last entries")
+    scanner = _KeyScanner(plan, str(directory), gaps)
+    looks = run_tasks(spark, stretches, scanner, what="find the last entries", measure=_measure_looks)
     report_gaps(gaps, log.on_gap)
     # Looks come in the order of their stretches, so that what comes later has the higher txids.
     found = [_merge_looks(plan, rows) for rows in zip(*looks, strict=True)] or [_build_empty_result(plan)] * len(topics)
@@ -187,7 +189,8 @@ def gather_records(
     wanted = [one for one in wanted if any(start < stop for start, stop in one.places)]
     taker = _RecordTaker(plan, str(directory))
     pieces: list[list[list[_Piece]]] = [[[] for _ in range(count)] for count in buckets]
-    for piece in chain.from_iterable(run_tasks(spark, wanted, taker, what="take the last entries")):
+    taken = run_tasks(spark, wanted, taker, what="take the last entries", measure=_measure_pieces)
+    for piece in chain.from_iterable(taken):
         pieces[piece.topic][piece.bucket].append(piece)
     for rows, txids in zip(pieces, winners, strict=True):
         # Every entry that counts was found again, or the journal has changed between the two looks.
@@ -202,6 +205,14 @@ def gather_records(
         len(looks) + len(wanted),
         sample,
     )
+
+
+def _measure_looks(looks: list[_Look]) -> Work:
+    return sum(look.entries for look in looks), sum(look.size for look in looks)
+
+
+def _measure_pieces(pieces: list[_Piece]) -> Work:
+    return sum(piece.count for piece in pieces), sum(piece.size for piece in pieces)
 
 
 def _winner_path(directory: str | Path, topic: int) -> Path:

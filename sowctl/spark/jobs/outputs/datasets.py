@@ -32,6 +32,7 @@ from sowctl.spark.jobs.outputs.lakes import require_lake
 from sowctl.spark.jobs.outputs.output_spec import Output, Part, WriteTotals
 from sowctl.spark.jobs.outputs.partfiles import build_part_format
 from sowctl.spark.jobs.outputs.remote_datasets import find_directory_columns, require_free, send_parts
+from sowctl.spark.jobs.progress import BYTES_COLUMN
 from sowctl.spark.jobs.state import FoldedState
 from sowctl.spark.jobs.tasks import TaskRows, carry_iterator, collect_frame, describe_stages, run_tasks
 from sowctl.spark.schema import check_fields
@@ -51,8 +52,6 @@ METADATA_DDL = (
     "_sow_key DECIMAL(20,0), _txid BIGINT, _timestamp TIMESTAMP, _expiration TIMESTAMP, _topic STRING, "
     "_logical_topic STRING, _user_key STRING, _correlation_id STRING"
 )
-BYTES_COLUMN = "_payload_bytes"
-"""The column that is counted, and not written."""
 
 
 class DatasetLayout(Struct, frozen=True):

@@ -17,6 +17,7 @@ from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.outputs.delivery import deliver_store
 from sowctl.spark.jobs.outputs.output_spec import Output, Part, WriteTotals
+from sowctl.spark.jobs.progress import Work
 from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
 from sowctl.store.builder import build_store
 from sowctl.store.codec import read_stamps
@@ -34,6 +35,7 @@ class _File(Struct, frozen=True):
 
     place: Place
     records: int
+    bytes: int
     last_txid: int
     last_time: int
 
@@ -42,7 +44,7 @@ def write_store(
     spark: SparkSession, instance: Instance, parts: Sequence[Part], output: Output, definition: Definition, place: Place
 ) -> WriteTotals:
     """Write the records of ``parts`` into a new store: the records alone. ``place`` is a staging directory."""
-    files = run_tasks(spark, list(parts), _PairFileWriter(place), what=f"gather {output.label}")
+    files = run_tasks(spark, list(parts), _PairFileWriter(place), what=f"gather {output.label}", measure=_measure_file)
     with (
         deliver_store(output) as path,
         build_store(path, definition, seam=instance.seam, now=instance.now, command=instance.holder) as builder,
@@ -61,6 +63,10 @@ def write_store(
         builder.install(wait=instance.lock_wait)
         meta = builder.meta
     return WriteTotals(meta.records, meta.payload_bytes, len(parts))
+
+
+def _measure_file(file: _File) -> Work:
+    return file.records, file.bytes
 
 
 class _PairFileWriter:
@@ -82,5 +88,5 @@ class _PairFileWriter:
                     txid, time = max(txid, one), max(time, at)
                 yield keys, values
 
-        count, _ = write_pairs(place, watched())
-        return _File(place, count, txid, time)
+        count, size = write_pairs(place, watched())
+        return _File(place, count, size, txid, time)
