@@ -15,6 +15,7 @@ makes structs of payloads.
 * ``paths``: paths as Spark users write them.
 * ``origin``: the instance, topic or files of a data source.
 * ``catalog``: tables of Spark's catalog.
+* ``pairfiles``: files of keys and values that one task or the planning process leaves for others.
 * ``schema``: the columns of both data sources.
 * ``reading``: reading stores and journals.
 * ``writing``: writing rows to a topic.

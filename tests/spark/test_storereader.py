@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.options import QueryOptions
 from sowctl.engine.records import StoredRecord
 from sowctl.engine.topics.targets import Target
@@ -238,7 +240,52 @@ def test_several_instants_are_the_states_at_each(
     for instant in INSTANTS:
         assert plain(by_instant[instant]) == engine(lab, topic, filter, at=instant)
     # One fold for all of them, and none where the store has the versions.
-    assert len(list(lab.directory.rglob("versions.sow"))) == (topic != "past")
+    assert len(list(lab.directory.rglob("versions-*"))) == (3 if topic != "past" else 0)
+    again = read(source(lab, topic=topic, at=at, filter=filter, numPartitions=3), spark)
+    assert again == found and len(list(lab.directory.rglob("count"))) == (topic != "past")
+
+
+def test_instants_of_many_blocks_and_files(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that come, change, expire, are deleted and come again, of topics whose times are not those of others."""
+    monkeypatch.setattr(FOLD_LIMITS, "bucket_bytes", 4000)
+    monkeypatch.setattr(FOLD_LIMITS, "max_bucket_file_bytes", 4000)
+    monkeypatch.setattr(FOLD_LIMITS, "fold_part_records", 7)
+    monkeypatch.setattr(FOLD_LIMITS, "compact_entries", 20)
+    topics = topic_xml("t", "<Expiration>40s</Expiration>") + topic_xml("ahead")
+    lab, rng = Lab(tmp_path, config_xml(topics, ("t", "ahead")), journal_size=5000), random.Random(4)
+    instants = []
+    for step in range(60):
+        lab.publish("t", *[message(id=rng.randrange(40), step=step) for _ in range(8)])
+        if step % 7 == 3:
+            lab.open().topic("t").delete(filter=f"/id >= {rng.randrange(40)}")
+        if step % 5 == 0:
+            lab.publish("ahead", message(id=step), timestamp=format_time(lab.clock.at + 500 * SECOND))
+        lab.clock.tick(rng.choice([0, 3, 20]))
+        if rng.random() < 0.4:
+            instants.append(lab.clock.at - rng.choice([0, 1, SECOND]))
+    instants = [START - 1, *sorted(set(instants))]
+    at = ",".join(map(format_time, instants))
+    for partitions in (1, 7, 100):
+        found = read(source(lab, topic="t", at=at, numPartitions=partitions), spark)
+        by_instant = {instant: [row for row in found if micros(row["_at"]) == instant] for instant in instants}
+        for instant in instants:
+            assert plain(by_instant[instant]) == engine(lab, "t", at=instant), instant
+    assert len(found) > 300 and not by_instant[START - 1]
+
+
+def test_a_lost_file_of_versions_is_no_empty_state(stocked: Lab, spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copytree(stocked.directory, tmp_path / "copy")
+    lab = Lab(tmp_path / "copy", stocked.xml, clock=stocked.clock)
+    at = ", ".join(map(format_time, INSTANTS))
+    one = source(lab, topic="orders", at=at)
+    read(one, spark)
+    (file,) = lab.directory.rglob("versions-*")
+    file.write_bytes(file.read_bytes()[:-16])
+    with pytest.raises(CarriedError) as caught:
+        read(one, spark)
+    assert refused(caught.value) == "SOW-SPK-061"
 
 
 def test_several_instants_through_spark(stocked: Lab, spark: SparkSession) -> None:

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 
 
 class EntrySpan(Struct, frozen=True):
-    """The entries to fold: ``after < txid <= until``, and not later than ``at`` (microseconds) where that is given."""
+    """The entries to fold: ``after < txid <= until``, not later than ``at`` and not earlier than ``since`` (both
+    microseconds) where these are given."""
 
     after: int
     until: int
     at: int | None = None
+    since: int | None = None
 
 
 def _find_txid_span(block: Block, after: int, until: int | None) -> tuple[int, int]:

@@ -8,7 +8,9 @@ use :func:`append_sorted` alone. Ruled by ``sow-journal(5)``, From a store's rec
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,6 +21,7 @@ from sowctl.engine.fold.last_per_key import (
     ENTRY_OVERHEAD_BYTES,
     KeyedValues,
     LastPerKey,
+    Timeline,
     fold_last_per_key,
     fold_timelines,
     retain_versions,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
     from sowctl.journal.reader import Journal
     from sowctl.store.write import WriteTxn
+    from sowctl.values.times import Micros
     from sowctl.values.topicref import TopicRef
 
 
@@ -131,6 +135,43 @@ def fold_journal(
     with fold_last_per_key(values, directory, expected) as records:
         append_sorted(builder, report_progress(records, count, watch))
     return done
+
+
+@contextmanager
+def fold_instants(
+    log: Journal, ref: TopicRef, instants: Sequence[Micros], until: int, directory: Path
+) -> Iterator[tuple[int, Iterator[Pairs]]]:
+    """The entries up to the txid ``until`` that were the last ones of their keys at any of ``instants``, which ascend.
+
+    Their number, and their keys and stored values by key and txid; deletions are tombstones. All entries of a key come
+    in one part. What does not fit into memory goes through files without a name in ``directory``.
+    """
+    import numpy as np
+
+    # One fold for the entries between each two instants: what it keeps of a key was current at the second of them.
+    since = [None, *(instant + 1 for instant in instants[:-1])]
+    spans = [EntrySpan(0, until, at, start) for at, start in zip(instants, since, strict=True)]
+    folds = [LastPerKey() for _ in spans]
+    blocks = _BlockCache(log, ref, EntrySpan(0, until, instants[-1]))
+    size = 0
+    for block in blocks.read_first():
+        first = bisect_left(instants, block.header.earliest)
+        last = bisect_left(instants, block.header.latest)
+        for place in range(first, min(last + 1, len(instants))):
+            size += folds[place].add_block(block, ref, spans[place])
+    entries = sum(fold.entries for fold in folds)
+    # Also those that delete: without them, what they deleted would seem to be there still.
+    winners = np.concatenate([fold.list_columns()[1] for fold in folds])
+    winners.sort()
+    del folds
+    expected = size * len(winners) // max(entries, 1) + ENTRY_OVERHEAD_BYTES * len(winners)
+    count = len(winners)
+    with fold_timelines(_read_winners(blocks, winners, None), directory, expected) as timelines:
+        yield count, map(_join_timelines, timelines)
+
+
+def _join_timelines(timelines: list[Timeline]) -> Pairs:
+    return [key for key, values in timelines for _ in values], [value for _, values in timelines for value in values]
 
 
 def _read_winners(blocks: _BlockCache, winners: Any, check: RecordCheck | None) -> Iterator[KeyedValues]:

@@ -111,7 +111,7 @@ class LastPerKey:
         txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
         keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
         # Chosen by the function that memtables and Spark's jobs ask, so a fold takes the entries that they take.
-        chosen = build_entry_mask(block, (ref,), after=span.after, until=span.until, at=span.at)
+        chosen = build_entry_mask(block, (ref,), after=span.after, until=span.until, since=span.since, at=span.at)
         if chosen is not None:
             txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]
             times, lengths = times[chosen], lengths[chosen]

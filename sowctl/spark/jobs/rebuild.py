@@ -24,7 +24,6 @@ from sowctl.errors import RefusedError, UsageError
 from sowctl.remote.place import Place, parse_place
 from sowctl.spark.jobs.folds.distributed_fold import FoldResult, prepare_fold
 from sowctl.spark.jobs.folds.key_sample import KeySampler
-from sowctl.spark.jobs.folds.pairfiles import build_missing_error, read_pairs
 from sowctl.spark.jobs.folds.two_pass_fold import TwoPassFold, can_gather, gather_records
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.report import JobReport
@@ -32,6 +31,7 @@ from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
 from sowctl.spark.jobs.visibility import require_visibility
 from sowctl.spark.jvm.masters import is_local
 from sowctl.spark.origin import Origin
+from sowctl.spark.pairfiles import build_missing_error, read_pairs
 from sowctl.spark.reading.journalplan import warn_unsplittable
 from sowctl.store.builder import build_store
 

@@ -34,10 +34,10 @@ from sowctl.errors import LockedError
 from sowctl.identity.keyspace import compute_part_bounds
 from sowctl.remote.place import Place
 from sowctl.spark.jobs.folds.distributed_fold import Fold, prepare_fold
-from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.visibility import FileVisibility
 from sowctl.spark.origin import Origin
+from sowctl.spark.pairfiles import read_pairs, write_pairs
 from sowctl.spark.reading.journalplan import warn_unsplittable
 from sowctl.spark.reading.positions import PlannedState, open_planned_source, plan_position, read_range
 from sowctl.store.limits import STORE_LIMITS

@@ -25,7 +25,6 @@ from sowctl.engine.views import definition
 from sowctl.engine.views.definition import Query
 from sowctl.engine.views.openers import open_target
 from sowctl.errors import MissingError, UsageError
-from sowctl.spark.jobs.folds.pairfiles import write_pairs
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.outputs.datasets import write_records
 from sowctl.spark.jobs.outputs.output_spec import Output, Part
@@ -34,6 +33,7 @@ from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.state import list_parts, read_one_state
 from sowctl.spark.jobs.view_groups import FilePart, compute_groups
 from sowctl.spark.jobs.visibility import FileVisibility, require_visibility
+from sowctl.spark.pairfiles import write_pairs
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import Definition
 

@@ -33,11 +33,11 @@ from sowctl.identity.keyspace import find_part
 from sowctl.remote.place import Place
 from sowctl.spark.errors import translate_errors
 from sowctl.spark.jobs.folds.fold_layout import MAX_SHUFFLE_BLOCKS
-from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.limits import JOB_LIMITS
 from sowctl.spark.jobs.progress import Work, WorkCounter, count_all, create_work_counter
 from sowctl.spark.jobs.state import RangePart
 from sowctl.spark.jobs.tasks import carry_iterator, describe_stages, format_attempt_name, run_tasks
+from sowctl.spark.pairfiles import read_pairs, write_pairs
 from sowctl.store.limits import STORE_LIMITS
 
 if TYPE_CHECKING:

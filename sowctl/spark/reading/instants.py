@@ -2,39 +2,38 @@
 
 What is read of a key are its versions, each once, with the instants that it was current at: a message that did not
 change for a month is decoded once and not for each day. A topic with History has versions in its store. For any other
-topic one fold of the journal makes a store with all versions between the first and the last instant, as a copy that all
-tasks read.
+topic one fold of the journal leaves those that were current at one of the instants in files, one for each partition.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec.structs import replace
 from pyspark.sql.datasource import InputPartition
 
-from sowctl.config.model import History
-from sowctl.engine.fold.rebuild import rebuild_stores
-from sowctl.engine.sources.current import open_current_source, open_file_source
+from sowctl.engine.fold.journal_fold import fold_instants
+from sowctl.engine.sources.current import open_current_source
 from sowctl.engine.sources.recovery import has_all_entries
 from sowctl.engine.sources.versions import VersionsSource
 from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.topics.positions import has_log, open_store, open_whole_log, refuse_unlogged_past
 from sowctl.engine.topics.retention import Version
 from sowctl.errors import UsageError
-from sowctl.identity.keyspace import KeyBounds
+from sowctl.identity.keyspace import KeyBounds, iterate_parts
+from sowctl.spark.pairfiles import PairFile, read_pairs, translate_write_errors
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.pinned_state import find_copy_place, hold_copy_directory
-from sowctl.store.codec import read_expiration
+from sowctl.store.codec import HEADER_DTYPE, TOMBSTONE_FLAG, extract_headers, read_expiration
 from sowctl.structs import DescribedStruct
 from sowctl.values.times import Micros, format_time
 
 if TYPE_CHECKING:
+    from sowctl.engine.sources.source import Pairs
     from sowctl.spark.origin import Origin
 
 SCAN_RECORDS = 4096
@@ -44,8 +43,8 @@ SCAN_RECORDS = 4096
 class InstantsPlan(DescribedStruct, frozen=True):
     """Every partition reads a range of keys, as of each of ``instants``, which ascend (microseconds UTC).
 
-    ``versions`` is the store with the versions, None for that of the topic, which has History. Of the first ``empty``
-    instants nothing is known any more: these lie before the window.
+    ``versions`` is the directory with the files of versions, None where the store of the topic has them. Of the first
+    ``empty`` instants nothing is known any more: these lie before the window.
     """
 
     origin: Origin
@@ -56,11 +55,27 @@ class InstantsPlan(DescribedStruct, frozen=True):
 
 
 class InstantsRange(InputPartition):
-    """One partition: the keys within ``bounds``."""
+    """One partition: the keys within ``bounds``, which are those of part ``number``."""
 
-    def __init__(self, bounds: KeyBounds, plan: InstantsPlan) -> None:
+    def __init__(self, number: int, bounds: KeyBounds, plan: InstantsPlan) -> None:
+        self.number = number
         self.bounds = bounds
         self.plan = plan
+
+
+class VersionSpans(NamedTuple):
+    """Versions in the order of keys and times; each was current at the instants from ``starts`` to below ``stops``,
+    which are arrays of places among the instants."""
+
+    keys: list[bytes]
+    values: list[bytes]
+    starts: Any
+    stops: Any
+
+    def take(self, places: Sequence[int]) -> VersionSpans:
+        """The versions at these places."""
+        keys, values = [self.keys[place] for place in places], [self.values[place] for place in places]
+        return VersionSpans(keys, values, self.starts[places], self.stops[places])
 
 
 def require_instants(origin: Origin, instants: Sequence[Micros]) -> None:
@@ -105,35 +120,99 @@ def plan_instants(origin: Origin, instants: tuple[Micros, ...], partitions: int 
                 "give one instant, or an archive with the older files",
             )
         last_txid, lineage = log.read_last_txid(), log.lineage
-        place = find_copy_place(origin, f"versions {instants[0]} {instants[-1]} {lineage.hex()} {last_txid}")
-        with hold_copy_directory(place) as directory:
-            path = directory / "versions.sow"
-            if not path.exists():
-                # Of a key, what ceased to be current before the first instant is left out.
-                window = History(instants[-1] - instants[0], 0)
-                rebuild_stores(instance, log, [replace(topic, file=path, history=window)], at=instants[-1])
-    with open_store(instance, path) as store:
-        meta = store.read_meta()
-    return InstantsPlan(origin, instants, path, 0, partitions or _count_partitions(meta.records + meta.versions))
+        state = f"versions {instants} in {partitions} parts of {lineage.hex()} {last_txid}"
+        with hold_copy_directory(find_copy_place(origin, state)) as directory:
+            # Written last: where it is, so are the files.
+            total = directory / "count"
+            if not total.exists():
+                with fold_instants(log, topic.ref, instants, last_txid, directory) as (versions, parts):
+                    count = partitions or _count_partitions(versions)
+                    _write_versions(directory, parts, count)
+                with translate_write_errors(total):
+                    total.write_text(str(count))
+            count = int(total.read_text())
+    return InstantsPlan(origin, instants, directory, 0, count)
 
 
-def read_spans(part: InstantsRange) -> Iterator[tuple[bytes, bytes, int, int]]:
-    """Key, value, and the range of the instants at which the value was current, in the order of keys and times."""
-    plan, instance = part.plan, part.plan.origin.build_instance()
+def _write_versions(directory: Path, parts: Iterable[Pairs], count: int) -> None:
+    """Write versions into a file for each of ``count`` ranges of keys."""
+    import numpy as np
+
+    with ExitStack() as held:
+        # Few are open at a time, since keys ascend: a file ends where the next one begins.
+        number, file = 0, held.enter_context(PairFile(_find_versions(directory, 0)))
+        for keys, values in parts:
+            words = np.frombuffer(b"".join(keys), ">u8").astype("u8")
+            for wanted, places in iterate_parts(words, count):
+                while number < wanted:
+                    held.close()
+                    number += 1
+                    file = held.enter_context(PairFile(_find_versions(directory, number)))
+                first, last = int(places[0]), int(places[-1]) + 1
+                file.add((keys[first:last], values[first:last]))
+        while number + 1 < count:
+            held.close()
+            number += 1
+            held.enter_context(PairFile(_find_versions(directory, number)))
+
+
+def _find_versions(directory: Path, number: int) -> Path:
+    return directory / f"versions-{number}"
+
+
+def read_spans(part: InstantsRange) -> Iterator[VersionSpans]:
+    """The versions of a partition that were current at an instant, some at a time."""
+    plan = part.plan
     topic = plan.origin.topic
     assert topic is not None
-    if plan.versions is None:
-        # Versions of the past stay as they are, however far the store has moved since.
-        versions = VersionsSource(open_current_source(instance, topic, now=plan.origin.now), topic, plan.origin.now)
-    else:
-        versions = VersionsSource(open_file_source(instance, plan.versions), None, plan.origin.now)
     expires = can_expire(topic.expiration)
-    with closing(versions):
-        for key, timeline in versions.iterate_timelines(SCAN_RECORDS, *part.bounds):
-            for version, start, stop in _find_spans(timeline, plan.instants, expires=expires):
-                start = max(start, plan.empty)
-                if start < stop:
-                    yield key, version.value, start, stop
+    if plan.versions is not None:
+        for keys, values in read_pairs(_find_versions(plan.versions, part.number)):
+            yield _select_spans(keys, values, plan.instants, expires=expires)
+        return
+    # Versions of the past stay as they are, however far the store has moved since.
+    source = open_current_source(plan.origin.build_instance(), topic, now=plan.origin.now)
+    with closing(VersionsSource(source, topic, plan.origin.now)) as versions:
+        spans = _iterate_spans(versions, part, expires=expires)
+        while some := list(islice(spans, SCAN_RECORDS)):
+            yield _build_spans(some)
+
+
+def _select_spans(keys: list[bytes], values: list[bytes], instants: Sequence[Micros], *, expires: bool) -> VersionSpans:
+    """The spans of stored values of whole keys, those that have none left out."""
+    import numpy as np
+
+    heads, words = np.frombuffer(extract_headers(values), HEADER_DTYPE), np.frombuffer(b"".join(keys), "u8")
+    moments = np.array(instants, "i8")
+    starts = moments.searchsorted(heads["time"])
+    # A version ends where the next one of its key begins.
+    stops = np.full(len(keys), len(instants))
+    is_followed = words[1:] == words[:-1]
+    stops[:-1][is_followed] = starts[1:][is_followed]
+    if expires:
+        ends = moments.searchsorted(heads["expiration"])
+        stops = np.where(heads["expiration"] > 0, np.minimum(stops, ends), stops)
+    current = ((heads["flags"] & TOMBSTONE_FLAG == 0) & (starts < stops)).nonzero()[0]
+    spans = VersionSpans(keys, values, starts, stops)
+    return spans if len(current) == len(keys) else spans.take(current.tolist())
+
+
+def _iterate_spans(
+    versions: VersionsSource, part: InstantsRange, *, expires: bool
+) -> Iterator[tuple[bytes, bytes, int, int]]:
+    plan = part.plan
+    for key, timeline in versions.iterate_timelines(SCAN_RECORDS, *part.bounds):
+        for version, start, stop in _find_spans(timeline, plan.instants, expires=expires):
+            start = max(start, plan.empty)
+            if start < stop:
+                yield key, version.value, start, stop
+
+
+def _build_spans(some: Sequence[tuple[bytes, bytes, int, int]]) -> VersionSpans:
+    import numpy as np
+
+    keys, values, starts, stops = map(list, zip(*some, strict=True))
+    return VersionSpans(keys, values, np.array(starts), np.array(stops))
 
 
 def _find_spans(

@@ -27,7 +27,7 @@ from sowctl.identity.keyspace import KeyBounds, compute_part_bounds
 from sowctl.spark.catalog import is_mark_column
 from sowctl.spark.errors import carry_errors
 from sowctl.spark.origin import Origin, build_filter
-from sowctl.spark.reading.instants import InstantsRange, plan_instants, read_spans
+from sowctl.spark.reading.instants import InstantsRange, VersionSpans, plan_instants, read_spans
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.malformed_messages import JudgedBatch, MalformedRule, MessageJudge
 from sowctl.spark.reading.missing_files import translate_missing
@@ -122,7 +122,7 @@ class StoreReader(SameCode, DataSourceReader):
             if self.query.instants:
                 found = plan_instants(self.query.origin, self.query.instants, self.query.partitions)
                 edges = () if found is None else compute_part_bounds(found.count)
-                return [InstantsRange(one, found) for one in edges if found is not None]
+                return [InstantsRange(number, one, found) for number, one in enumerate(edges) if found is not None]
             # The plan fixes one state for all tasks: each opens the store by itself, at another moment.
             plan = plan_store(self.query.origin, self.query.at, self.query.partitions, pinned=self.query.pinned)
             if plan is None:
@@ -164,11 +164,10 @@ class StoreReader(SameCode, DataSourceReader):
         matcher = build_topic_matcher(self.query, topic.name, topic.message_type, topic.key_mode)
         judging = MessageJudge(self.query.malformed, self._schema)
         made = _Batches(self._schema, matcher, topic.name, judging, partition.plan.instants)
-        spans = read_spans(partition)
-        while some := list(islice(spans, BATCH_RECORDS)):
-            places = matcher.find_matches([one[0] for one in some], [one[1] for one in some])
+        for spans in read_spans(partition):
+            places = matcher.find_matches(spans.keys, spans.values)
             if places:
-                yield from made.build_instant_batches([some[place] for place in places])
+                yield from made.build_instant_batches(spans if len(places) == len(spans.keys) else spans.take(places))
         judging.close()
 
 
@@ -268,17 +267,16 @@ class _Batches:
         batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         return batch, None if judged is None else judged.kept
 
-    def build_instant_batches(self, spans: Sequence[tuple[bytes, bytes, int, int]]) -> Iterator[pyarrow.RecordBatch]:
-        """Batches of keys, values and ranges of instants: a row for each of these."""
+    def build_instant_batches(self, spans: VersionSpans) -> Iterator[pyarrow.RecordBatch]:
+        """Batches with a row for each version and each instant that it was current at."""
         import numpy as np
         import pyarrow as pa
 
-        batch, kept = self._build_all([one[0] for one in spans], [one[1] for one in spans])
-        starts = np.array([one[2] for one in spans])
-        counts = np.array([one[3] for one in spans]) - starts
+        batch, kept = self._build_all(spans.keys, spans.values)
+        starts, counts = spans.starts, spans.stops - spans.starts
         if kept is not None:
             counts[~kept] = 0
-        rows = np.repeat(np.arange(len(spans)), counts)
+        rows = np.repeat(np.arange(len(counts)), counts)
         # The first row of a span has its first instant, the next one the instant behind it.
         instants = np.arange(len(rows)) + np.repeat(starts - counts.cumsum() + counts, counts)
         times = np.array(self._instants)[instants]

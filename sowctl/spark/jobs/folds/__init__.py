@@ -8,5 +8,4 @@ In the order of processing:
 * ``distributed_fold``: the last entry of each key, from the runs of all parts.
 * ``two_pass_fold``: the same in two passes without a shuffle, for a store whose keys fit in the driver.
 * ``key_sample``: the records whose keys a fold checks.
-* ``pairfiles``: files of keys and values that tasks leave for others.
 """

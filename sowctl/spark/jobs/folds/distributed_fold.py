@@ -34,7 +34,6 @@ from sowctl.spark.jobs.folds.key_sample import (
     record_txids,
     select_history_txids,
 )
-from sowctl.spark.jobs.folds.pairfiles import PairFile, split_pairs, write_pairs
 from sowctl.spark.jobs.folds.run_spool import RunSpool
 from sowctl.spark.jobs.folds.runs import (
     Run,
@@ -55,6 +54,7 @@ from sowctl.spark.jobs.tasks import (
     report_gaps,
 )
 from sowctl.spark.origin import Origin
+from sowctl.spark.pairfiles import PairFile, split_pairs, write_pairs
 from sowctl.spark.reading.journalplan import (
     PlannedStretch,
     build_origin,
@@ -475,9 +475,9 @@ class _Reducer:
 def _write_retained(table: pyarrow.Table, rule: Retention, records: PairFile, versions: PairFile) -> None:
     """Write the records of a part, and the versions that a topic with History keeps of its keys."""
     left = retain_versions(iterate_timelines(table), rule)
-    for part in split_pairs(list(zip(left.keys, left.values, strict=True))):
+    for part in split_pairs(list(zip(left.keys, left.values, strict=True)), JOB_LIMITS.part_pairs):
         records.add(part)
-    for part in split_pairs(left.versions):
+    for part in split_pairs(left.versions, JOB_LIMITS.part_pairs):
         versions.add(part)
 
 

@@ -23,8 +23,8 @@ from sowctl.engine.fold.spill import Pairs
 from sowctl.engine.keys.limits import KEY_LIMITS
 from sowctl.engine.keys.presentkeys import SAMPLE_RECORDS, PresentKeys
 from sowctl.engine.topics.positions import make_other_keys_error
-from sowctl.spark.jobs.folds.pairfiles import PairFile, read_pairs
 from sowctl.spark.jobs.limits import JOB_LIMITS
+from sowctl.spark.pairfiles import PairFile, read_pairs
 from sowctl.store.codec import STAMP_DTYPE, extract_raw_stamps
 
 if TYPE_CHECKING:

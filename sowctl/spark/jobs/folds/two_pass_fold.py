@@ -28,15 +28,15 @@ from sowctl.identity.keyspace import iterate_parts
 from sowctl.journal.stretch import find_spans
 from sowctl.spark.jobs.folds.distributed_fold import FoldPlan, estimate_entry_bytes, plan_fold
 from sowctl.spark.jobs.folds.key_sample import TxidSet, choose_sample
-from sowctl.spark.jobs.folds.pairfiles import (
+from sowctl.spark.jobs.limits import JOB_LIMITS
+from sowctl.spark.jobs.progress import Work
+from sowctl.spark.jobs.tasks import create_gap_accumulator, format_attempt_name, report_gaps, run_tasks
+from sowctl.spark.pairfiles import (
     build_incomplete_error,
     open_staged_file,
     read_part,
     translate_write_errors,
 )
-from sowctl.spark.jobs.limits import JOB_LIMITS
-from sowctl.spark.jobs.progress import Work
-from sowctl.spark.jobs.tasks import create_gap_accumulator, format_attempt_name, report_gaps, run_tasks
 from sowctl.spark.reading.journalplan import PlannedStretch, open_journal
 from sowctl.structs import DescribedStruct
 

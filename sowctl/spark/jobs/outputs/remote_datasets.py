@@ -23,9 +23,9 @@ from sowctl.errors import RefusedError, SowError
 from sowctl.remote import remote_files
 from sowctl.remote.place import RemotePath
 from sowctl.spark.errors import translate_errors
-from sowctl.spark.jobs.folds.pairfiles import translate_write_errors
 from sowctl.spark.jobs.outputs.partfiles import PartFile, PartFormat
 from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
+from sowctl.spark.pairfiles import translate_write_errors
 
 if TYPE_CHECKING:
     import pyarrow

@@ -14,11 +14,11 @@ from msgspec import Struct
 from sowctl.engine.fold.journal_fold import append_sorted
 from sowctl.engine.instance import Instance
 from sowctl.remote.place import Place
-from sowctl.spark.jobs.folds.pairfiles import read_pairs, write_pairs
 from sowctl.spark.jobs.outputs.delivery import deliver_store
 from sowctl.spark.jobs.outputs.output_spec import Output, Part, WriteTotals
 from sowctl.spark.jobs.progress import Work
 from sowctl.spark.jobs.tasks import format_attempt_name, run_tasks
+from sowctl.spark.pairfiles import read_pairs, write_pairs
 from sowctl.store.builder import build_store
 from sowctl.store.codec import read_stamps
 

@@ -9,16 +9,14 @@ import pytest
 
 from sowctl.errors import DamageError, StorageError
 from sowctl.remote.place import parse_url
-from sowctl.spark.jobs.folds.pairfiles import read_pairs, split_pairs, write_pairs
-from sowctl.spark.jobs.limits import JOB_LIMITS
+from sowctl.spark.pairfiles import read_pairs, split_pairs, write_pairs
 from tests.support.objectstore import ObjectStore
 
 
-def test_a_staged_file_is_refused_wherever_it_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JOB_LIMITS, "part_pairs", 2)
+def test_a_staged_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     pairs = [(bytes((number,)) * 8, b"x" * (number % 3)) for number in range(5)]
     path = tmp_path / "pairs"
-    assert write_pairs(path, split_pairs(pairs)) == (5, sum(len(value) for _, value in pairs))
+    assert write_pairs(path, split_pairs(pairs, 2)) == (5, sum(len(value) for _, value in pairs))
     found = list(read_pairs(path))
     assert [len(keys) for keys, _ in found] == [2, 2, 1]
     assert [row for part in found for row in zip(*part, strict=True)] == pairs

@@ -1,7 +1,8 @@
-"""Files of keys and stored values that a task leaves for the driver or for other tasks (for the jobs).
+"""Files of keys and stored values that a task leaves for the driver or for other tasks.
 
 The tasks of a fold, of a view and of a new store write them into a staging directory. Jobs that put a store
-together, read a state or write a data set read them part by part, so that none is ever in memory as a whole.
+together, read a state or write a data set read them part by part, so that none is ever in memory as a whole. Where a
+source is planned, the states at several instants are left in them.
 ``sowctl-pipeline(1)``, STAGING.
 """
 
@@ -17,15 +18,13 @@ from sowctl.engine.fold.spill import Pairs, encode_part, read_parts
 from sowctl.errors import DamageError, MissingError, StorageError
 from sowctl.remote.place import Place, RemotePath
 from sowctl.remote.remote_errors import convert_error
-from sowctl.spark.jobs.limits import JOB_LIMITS
 
 if TYPE_CHECKING:
     from sowctl.remote.remote_files import RemoteStream
 
 
-def split_pairs(pairs: list[tuple[bytes, bytes]]) -> Iterator[Pairs]:
-    """Pairs in parts, as :func:`write_pairs` takes them."""
-    size = JOB_LIMITS.part_pairs
+def split_pairs(pairs: list[tuple[bytes, bytes]], size: int) -> Iterator[Pairs]:
+    """Pairs in parts of at most ``size``, as :func:`write_pairs` takes them."""
     for start in range(0, len(pairs), size):
         part = pairs[start : start + size]
         yield [key for key, _ in part], [value for _, value in part]
