@@ -232,3 +232,21 @@ def test_what_json_has_no_number_for_is_null(kind: pa.DataType) -> None:
     messages = [msgpack.packb({"x": value}) for value in (float("nan"), float("inf"), 1.5)]
     found = StructDecoder(pa.struct([("x", kind)])).decode_payloads(messages, get_type("msgpack"))
     assert [value is None for value in found.field(0).to_pylist()] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "local"),
+    [
+        ('"2026-01-05"', "2026-01-05T00:00:00+00:00", "2026-01-05T00:00:00"),
+        ('"20260105"', "2026-01-05T00:00:00+00:00", "2026-01-05T00:00:00"),
+        ('"2026-01-05T10:00:00+02:00"', "2026-01-05T08:00:00+00:00", "2026-01-05T10:00:00"),
+        ('"2026-1-5"', None, None),
+        ("1767600000", None, None),
+    ],
+)
+def test_times_are_read_as_the_page_says(text: str, moment: str | None, local: str | None) -> None:
+    kind = pa.struct([("at", pa.timestamp("us", tz="UTC")), ("local", pa.timestamp("us")), ("day", pa.date32())])
+    message = f'{{"at":{text},"local":{text},"day":{text}}}'.encode()
+    (found,) = StructDecoder(kind).decode_payloads([message], get_type("json")).to_pylist()
+    day = None if local is None else local[:10]
+    assert [None if one is None else one.isoformat() for one in found.values()] == [moment, local, day]
