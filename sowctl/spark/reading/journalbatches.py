@@ -7,7 +7,7 @@ go from the decompressed blocks into Arrow without being looked at one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from msgspec import field
 
 from sowctl.arrow import arrays
 from sowctl.arrow.entries import build_entry_column, join_blocks, read_payload_parts
-from sowctl.arrow.inference import build_misfit_error
+from sowctl.arrow.inference import SampledView, build_misfit_error
 from sowctl.arrow.jsoncolumns import Misfit
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.fold.blocks import build_entry_mask, read_entry_values
@@ -157,6 +157,26 @@ class BatchBuilder:
         found = np.logical_and.reduce(tests) if tests else None
         # None where all are wanted, so that the columns of the block are handed on without a copy.
         return None if found is None or found.all() else found
+
+    def iterate_views(self, block: Block) -> Iterator[SampledView]:
+        """JSON views of the messages of a block that are of the topics of the query, in txid order."""
+        import numpy as np
+
+        topics = [topic for topic in block.topic_refs if self.wants_topic(topic)]
+        if not topics:
+            return
+        numbers = block.decode_numpy_columns()
+        published = numbers.operations == PUBLISH
+        of_topics = build_entry_mask(block, topics, unkeyed=True)
+        if of_topics is not None:
+            published = published & of_topics
+        places = np.flatnonzero(published)
+        # Message types are looked up once for a block, not for each of its messages.
+        kinds = [self.find_message_type(topic.message_type) for topic in block.topic_refs]
+        payloads = block.list_payloads()
+        for place, index in zip(places.tolist(), numbers.topic_indexes[places].tolist(), strict=True):
+            kind = kinds[index]
+            yield SampledView(kind.members_view(payloads[place]), kind.repeatable)
 
     def wants_topic(self, topic: TopicRef) -> bool:
         """Return whether entries of a topic are asked for."""

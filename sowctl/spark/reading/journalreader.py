@@ -15,7 +15,6 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sowctl.arrow import arrays
 from sowctl.arrow.inference import SampledView
-from sowctl.journal.format import PUBLISH
 from sowctl.spark.errors import carry_errors
 from sowctl.spark.origin import build_filter
 from sowctl.spark.reading.bounds import ReadBounds
@@ -154,10 +153,7 @@ def _views(query: JournalQuery) -> Iterator[SampledView]:
     made = BatchBuilder(query, query.build_bounds(), _build_empty_schema())
     with open_journal(query.origin) as log:
         for block in log.iter_blocks(after=(query.txids.low or 1) - 1, until=query.txids.high):
-            for entry in block.iter_entries():
-                if entry.operation == PUBLISH and made.wants_topic(entry.topic):
-                    kind = made.find_message_type(entry.topic.message_type)
-                    yield SampledView(kind.members_view(entry.payload), kind.repeatable)
+            yield from made.iterate_views(block)
 
 
 def _build_empty_schema() -> pyarrow.Schema:
