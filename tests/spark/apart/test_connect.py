@@ -50,7 +50,7 @@ for action, kind, words in (
     (
         lambda: spark.sql("SELECT 9 AS id").write.format("sow").options(**where).saveAsTable("t"),
         UsageError,
-        "made of rows",
+        "SOW-SPK-099",
     ),
 ):
     try:
