@@ -418,7 +418,7 @@ CODES: dict[str, str] = {
     "SOW-SPK-172": """2 instants that cannot be read together
 
         Why: ``at`` has several times. They are read by one fold of the journal, which must have all entries of the
-        topic, or from the versions of a topic with History.
+        topic, or from the versions of a topic with History. Views, conflated topics and queues are read at one instant.
         Do: Give one instant. Each is then read by itself.
         See: sowctl-spark(7)
         """,

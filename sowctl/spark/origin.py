@@ -17,7 +17,7 @@ from sowctl.config.default_config import find_default_config
 from sowctl.engine.extensions.functions import load_functions
 from sowctl.engine.instance import Instance
 from sowctl.engine.topics.targets import Target, find_topic
-from sowctl.errors import MissingError, SowError, UsageError
+from sowctl.errors import MissingError, UsageError
 from sowctl.journal.archive.manifest import missing_archive_error
 from sowctl.journal.format import MANIFEST_SUFFIX
 from sowctl.remote.place import Place, RemotePath, require_local
@@ -53,6 +53,11 @@ class Origin(DescribedStruct, frozen=True):
         return None if self.path is None else require_local(self.path)
 
     @property
+    def is_derived(self) -> bool:
+        """Return whether records are those of a view, conflated topic or queue, which have no store of their own."""
+        return self.topic is not None and self.topic.derived is not None
+
+    @property
     def target(self) -> Target:
         """Target that a reader of records opens."""
         return Target(topic=self.topic) if self.topic is not None else Target(path=self.store_path)
@@ -65,8 +70,9 @@ def build_filter(origin: Origin, text: str) -> Filter:
     return compile_filter(text, extra=load_functions(origin.build_instance()))
 
 
-def find_origin(options: Options) -> Origin:
-    """A store by ``path``, or a topic by ``config`` and ``topic``.
+def find_origin(options: Options, *, derived: bool = False) -> Origin:
+    """A store by ``path``, or a topic by ``config`` and ``topic``; for readers, with ``derived``, also a view,
+    conflated topic or queue.
 
     Raises UsageError ``SOW-SPK-012`` where both or neither are given, and what finding a topic raises.
     """
@@ -92,7 +98,7 @@ def find_origin(options: Options) -> Origin:
     name = options.read_text("topic")
     if name is None:
         raise UsageError("SOW-SPK-013", "option topic is missing", hint="name a topic of the configuration")
-    topic = find_topic(instance, name, options.read_text("messageType"))
+    topic = find_topic(instance, name, options.read_text("messageType"), derived=derived)
     # The clock is read once and its instant sent along: no task looks at a clock of its own.
     return Origin(instance.config, topic, None, None, instance.now)
 
@@ -131,22 +137,6 @@ def find_config(options: Options) -> Path | None:
         return named
     found = find_default_config(os.environ, Path.cwd(), "option config")
     return None if found is None else found.absolute()
-
-
-def add_reading_hint(error: SowError) -> SowError:
-    """The error, with a hint for readers where a view, conflated topic or queue was no topic with a store."""
-    if error.code == "SOW-ENG-031":
-        kind, name = str(error.facts.get("kind")), error.facts.get("topic")
-        error.hint = _READING_HINTS.get(kind, _READING_HINTS[""]).format(name=name)
-    return error
-
-
-_READING_HINTS = {
-    "View": "sowctl pipeline view {name} --output DIR computes it on Spark, sowctl export {name} FILE by one process",
-    "ConflatedTopic": "sowctl export {name} FILE writes its records for Spark; or read its source topic",
-    "": "read the entries of its topic with sow-journal; sowctl queue info {name} shows its state",
-}
-"""How to read what has no store of its own, by kind."""
 
 
 def _instance(options: Options, config: Path) -> Instance:

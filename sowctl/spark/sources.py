@@ -15,11 +15,11 @@ from pyspark.sql.datasource import DataSource
 from sowctl.arrow.evolution import build_distinct_ddl, merge_ddl
 from sowctl.arrow.inference import SampledView, infer_fields
 from sowctl.engine.topics.log_places import parse_moment
-from sowctl.errors import SowError, UsageError
+from sowctl.errors import UsageError
 from sowctl.spark.catalog import format_mark_column, is_new_table, merge_table_options, select_table_options
 from sowctl.spark.errors import CarriedError, carry_errors
 from sowctl.spark.options import AUTOMATIC_PIN, PAYLOAD_OPTIONS, PLACE_OPTIONS, Options, split_paths
-from sowctl.spark.origin import add_reading_hint, find_config, find_journal, find_origin
+from sowctl.spark.origin import find_config, find_journal, find_origin
 from sowctl.spark.reading.bounds import NumberRange
 from sowctl.spark.reading.journalplan import require_entries
 from sowctl.spark.reading.malformed_messages import MODE_OPTIONS, parse_malformed_rule
@@ -324,10 +324,7 @@ def _store_query(options: Options) -> StoreQuery:
     from sowctl.spark.reading.pinned_state import pin_state
     from sowctl.spark.reading.storereader import StoreQuery
 
-    try:
-        origin = find_origin(options)
-    except SowError as error:
-        raise add_reading_hint(error) from None
+    origin = find_origin(options, derived=True)
     instants = _read_instants(options)
     if instants:
         require_instants(origin, instants)

@@ -50,6 +50,15 @@ def write_snapshot(
     return _write_stores(instance, [(target, path)], at, filter=filter, force=force)[0]
 
 
+def write_source(instance: Instance, target: Target, source: Source, at: int, path: Path) -> SnapshotReport:
+    """As :func:`write_snapshot`, from the open ``source`` of a target; a file at ``path`` is replaced."""
+    definition = _build_definition(instance, target, source)
+    with build_store(path, definition, seam=instance.seam, now=instance.now) as builder:
+        report = _copy_records(source, builder, at)
+        builder.install(wait=instance.lock_wait)
+    return report
+
+
 def write_snapshots(
     instance: Instance,
     targets: Sequence[Target],
@@ -82,26 +91,14 @@ def _write_stores(
             with closing(open_filtered_target(instance, target, at, filter)) as source:
                 definition = _build_definition(instance, target, source)
                 builder = stack.enter_context(build_store(path, definition, seam=instance.seam, now=instance.now))
-                _copy_records(source, builder)
+                reports.append(_copy_records(source, builder, then))
             builders.append(builder)
-            meta = builder.meta
-            reports.append(
-                SnapshotReport(
-                    source.topic,
-                    source.message_type,
-                    str(path),
-                    meta.records,
-                    meta.payload_bytes,
-                    then,
-                    f"{meta.digest:032x}",
-                )
-            )
         _install_stores(builders, instance.lock_wait)
     return reports
 
 
-def _copy_records(source: Source, builder: StoreBuilder) -> None:
-    """Write the records of a source into a store under construction and close its file."""
+def _copy_records(source: Source, builder: StoreBuilder, at: int) -> SnapshotReport:
+    """Write the records of a source as of ``at`` into a store under construction, and close its file."""
     last_time = last_txid = 0
     for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
         builder.append_records(keys, values)
@@ -118,6 +115,10 @@ def _copy_records(source: Source, builder: StoreBuilder) -> None:
     builder.run_transaction(position)
     # Of many topics only a descriptor each stays open until all are complete.
     builder.finish()
+    meta, path = builder.meta, str(builder.files.path)
+    return SnapshotReport(
+        source.topic, source.message_type, path, meta.records, meta.payload_bytes, at, f"{meta.digest:032x}"
+    )
 
 
 def _install_stores(builders: Sequence[StoreBuilder], wait: float) -> None:

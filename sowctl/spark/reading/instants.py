@@ -83,6 +83,8 @@ def require_instants(origin: Origin, instants: Sequence[Micros]) -> None:
     topic = origin.topic
     if topic is None:
         raise _build_error("a store file has no journal", "give config and topic, or one instant")
+    if topic.derived is not None:
+        raise _build_error(f"{topic.name!r} is a {topic.derived.kind}", "give one instant, or read its topic")
     if topic.logical is not None:
         raise _build_error("a logical topic shares its store", "read the Pattern topic, or one instant")
     if topic.history is None and (not topic.journalled or topic.file is None):

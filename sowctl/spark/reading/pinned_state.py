@@ -2,7 +2,7 @@
 
 The option ``pin`` names a file: the first reading makes it, every later one reads it as it is, and its user deletes it.
 Other copies are made without a name: where a query is planned, or by the first task that finds that the store has moved
-on. They go with the session, or after the end of their driver.
+on; those of views, conflated topics and queues always. They go with the session, or after the end of their driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.expiration import can_expire
 from sowctl.engine.topics.positions import open_log
 from sowctl.engine.topics.targets import Target
-from sowctl.engine.verbs.snapshot import write_snapshot
+from sowctl.engine.verbs.snapshot import write_snapshot, write_source
+from sowctl.engine.views.openers import open_target
 from sowctl.errors import LockedError, MissingError, RefusedError, StorageError
 from sowctl.remote.place import require_local
 from sowctl.spark.jvm.machine import STATES_VARIABLE
@@ -35,7 +36,9 @@ def pin_state(origin: Origin, at: int | None, path: Path) -> Origin:
     """
     if not path.exists():
         try:
-            write_snapshot(origin.build_instance(), origin.target, _latest(origin) if at is None else at, path)
+            # What is derived shows the present at no instant that could be named: its caches are of the present alone.
+            instant = _latest(origin) if at is None and not origin.is_derived else at
+            write_snapshot(origin.build_instance(), origin.target, instant, path)
         except RefusedError as error:
             # another planner made the same file at the same time
             if error.code != "SOW-SNP-001":
@@ -78,6 +81,27 @@ def make_copy(origin: Origin, at: int | None, place: Staging) -> Origin:
     """The state ``at`` an instant as a file in ``place``. Raises as :func:`hold_copy_directory`."""
     with hold_copy_directory(place) as directory:
         return pin_state(origin, at, directory / "state.sow")
+
+
+def copy_derived_state(origin: Origin, at: int | None) -> Origin:
+    """The state of a view, conflated topic or queue ``at`` an instant (None: now) as a file that all tasks read.
+
+    The present is that of the cache, which is brought up to date first. Raises as :func:`hold_copy_directory`, and what
+    reading it raises.
+    """
+    instance = origin.build_instance()
+    with closing(open_target(instance, origin.target, at)) as source:
+        stored = source.stored_source
+        if at is None and stored is not None:
+            state = f"{stored.meta.lineage.hex()} {stored.meta.digest:x} {stored.meta.records}"
+        else:
+            # A state of the past depends on the clock where lifetimes end; another query makes its own copy.
+            state = os.urandom(8).hex()
+        with hold_copy_directory(find_copy_place(origin, f"derived {state}")) as directory:
+            path = directory / "state.sow"
+            if not path.exists():
+                write_source(instance, origin.target, source, origin.now if at is None else at, path)
+    return Origin(origin.config, None, path, None, origin.now)
 
 
 def open_former_source(origin: Origin, planned: PlannedState, place: Staging | None, moved: LockedError) -> Source:

@@ -22,6 +22,7 @@ from sowctl.engine.search.matcher import Matcher, build_environment
 from sowctl.engine.sources.past import StateOrigin, plan_past_state
 from sowctl.engine.sources.source import Source
 from sowctl.engine.topics.positions import has_log, open_log
+from sowctl.engine.views.openers import open_target
 from sowctl.errors import LockedError, MissingError, StorageError
 from sowctl.identity.keyspace import KeyBounds, compute_part_bounds
 from sowctl.spark.catalog import is_mark_column
@@ -31,7 +32,7 @@ from sowctl.spark.reading.instants import InstantsRange, VersionSpans, plan_inst
 from sowctl.spark.reading.limits import PARTITION_LIMITS
 from sowctl.spark.reading.malformed_messages import JudgedBatch, MalformedRule, MessageJudge
 from sowctl.spark.reading.missing_files import translate_missing
-from sowctl.spark.reading.pinned_state import find_copy_place, make_copy, open_former_source
+from sowctl.spark.reading.pinned_state import copy_derived_state, find_copy_place, make_copy, open_former_source
 from sowctl.spark.reading.positions import (
     MOVED_CODE,
     PlannedState,
@@ -321,10 +322,15 @@ def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: st
 
 def sample_records(query: StoreQuery, count: int | None) -> Iterator[SampledView]:
     """JSON views of the first ``count`` records, None for all, for the inference of a schema."""
-    position = plan_position(query.origin)
+    origin = query.origin
+    position = None if origin.is_derived else plan_position(origin)
     if position is None and _is_unpublished(query.origin):
         return
-    with closing(open_planned_source(query.origin, position, query.at)) as source:
+    with closing(
+        open_target(origin.build_instance(), origin.target, query.at)
+        if origin.is_derived
+        else open_planned_source(origin, position, query.at)
+    ) as source:
         kind = build_matcher(replace(query, filter=None), source).type
         batches = source.read_batches(BATCH_RECORDS if count is None else min(count, BATCH_RECORDS))
         payloads = (payload for _, values in batches for payload in extract_payloads(values))
@@ -352,10 +358,15 @@ def plan_store(origin: Origin, at: int | None, partitions: int | None, *, pinned
     A state that has to be built first is built here and once, as a file that all tasks read, unless it is so small that
     one of them may build it; so is the present one if it is to be ``pinned``. Raises what reading raises.
     """
+    if origin.is_derived:
+        copy = copy_derived_state(origin, at)
+        planned = plan_position(copy)
+        assert planned is not None
+        return StorePlan(copy, None, planned, partitions or _count_partitions(planned.records))
     planned = plan_position(origin)
     if planned is None:
         return None if _is_unpublished(origin) else _plan_copy(origin, at, partitions, _count_entries(origin))
-    count = partitions or planned.records // PARTITION_LIMITS.records_per_partition + 1
+    count = partitions or _count_partitions(planned.records)
     if at is None and pinned:
         return _plan_pinned(origin, planned, count)
     if at is None and planned.until is not None and count > 1:
@@ -375,6 +386,10 @@ def plan_store(origin: Origin, at: int | None, partitions: int | None, *, pinned
     return _plan_copy(origin, at, partitions, planned.records)
 
 
+def _count_partitions(records: int) -> int:
+    return records // PARTITION_LIMITS.records_per_partition + 1
+
+
 def _plan_pinned(origin: Origin, planned: PlannedState, count: int) -> StorePlan:
     """A copy of the present state, which every partition reads. Raises StorageError where nothing can be written."""
     copy = make_copy(origin, None, find_copy_place(origin, f"pinned {_name_state(planned)}"))
@@ -384,7 +399,7 @@ def _plan_pinned(origin: Origin, planned: PlannedState, count: int) -> StorePlan
 def _plan_copy(origin: Origin, at: int | None, partitions: int | None, records: int) -> StorePlan:
     """A copy of the state, which goes with the session or when the driver has ended; the same one for every reading of
     this state by this driver."""
-    count = partitions or records // PARTITION_LIMITS.records_per_partition + 1
+    count = partitions or _count_partitions(records)
     if count > 1 and origin.topic is not None:
         name = f"as of {at}, {_read_last_txid(origin) if at is None else 0}"
         # Where nothing may be written, one task builds the state for itself.
@@ -413,7 +428,7 @@ def _name_state(planned: PlannedState) -> str:
 def _is_unpublished(origin: Origin) -> bool:
     """Return True if the journal has no entry of a topic without a store: it is empty, as for the commands."""
     topic = origin.topic
-    if topic is None:
+    if topic is None or topic.derived is not None:
         return False
     instance = origin.build_instance()
     if not topic.journalled or not has_log(instance):

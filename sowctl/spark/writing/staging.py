@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from sowctl.config.model import TopicConfig
 from sowctl.engine.bulk import remoteruns
 from sowctl.engine.bulk.owner import OWNER_FILE_NAME, find_driver_machine, has_ended
 from sowctl.engine.bulk.staging import find_staging_path
@@ -26,6 +28,7 @@ from sowctl.errors import SowError, StorageError
 from sowctl.remote.place import Place, RemotePath, require_local
 
 if TYPE_CHECKING:
+    from sowctl.engine.instance import Instance
     from sowctl.spark.origin import Origin
 
 _PREFIX = "write-"
@@ -103,9 +106,22 @@ def find_staging(origin: Origin, name: str | None, place: Place | None) -> Stagi
 def _find_root(origin: Origin) -> Place:
     """The staging place of an instance, or of a bare store."""
     if origin.topic is not None:
-        return find_staging_path(origin.build_instance(), origin.topic)
+        instance = origin.build_instance()
+        return find_staging_path(instance, _find_placed_topic(instance, origin.topic))
     assert isinstance(origin.path, Path)
     return origin.path.with_name(f"{origin.path.name}.staging")
+
+
+def _find_placed_topic(instance: Instance, topic: TopicConfig) -> TopicConfig:
+    """A topic that has a journal or a file; of what is derived, which has neither, the first of its topics."""
+    if topic.derived is None:
+        return topic
+    if instance.log is not None:
+        return replace(topic, journalled=True)
+    from sowctl.engine.views.instant import find_entry, list_topic_refs
+
+    found = [find_entry(instance, ref) for ref in list_topic_refs(instance, topic.derived)]
+    return next((one for one in found if isinstance(one, TopicConfig) and one.file is not None), topic)
 
 
 def remove_stale_directories(root: Place) -> None:
