@@ -422,6 +422,21 @@ CODES: dict[str, str] = {
         Do: Give one instant. Each is then read by itself.
         See: sowctl-spark(7)
         """,
+    "SOW-SPK-173": """2 stream that cannot begin with records
+
+        Why: ``start=state`` begins with the records of one topic, and goes on with the entries after them. There are
+        none to begin with if no configuration or journal has the topic, or other options exclude them.
+        Do: Follow the hint, or use ``start=earliest``.
+        See: sowctl-spark(7)
+        """,
+    "SOW-SPK-174": """10 missing state of a stream
+
+        Why: A stream with ``start=state`` was restarted before it had read all records. Its state is that after the
+        entry in the checkpoint, but the topic has changed since, and the journal was pruned. No batch was read.
+        Do: Start with another checkpointLocation. The stream begins with the present state, so remove what the old one
+        has written, or let the new rows replace it.
+        See: sowctl-spark(7)
+        """,
     "SOW-SPK-158": """5 missing staged file
 
         Why: A task wrote a file to the ``--staging`` directory, but it was not found when it was read: another program

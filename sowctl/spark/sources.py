@@ -211,16 +211,23 @@ class JournalSource(SameCode, DataSource):
             _refuse_rows()
 
     def _stream_reader(self, schema: StructType) -> JournalStreamReader:
-        from sowctl.spark.reading.journalstream import MAX_BATCH_ENTRIES, JournalStreamReader, StreamLimits
+        from sowctl.spark.reading.journalstream import (
+            MAX_BATCH_ENTRIES,
+            START_CHOICES,
+            JournalStreamReader,
+            StreamLimits,
+        )
 
         options, *more = self._read_options(schema)
         if more:
             raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start one stream per path")
-        latest = options.read_choice("start", ("earliest", "latest"), "earliest") == "latest"
+        start = options.read_choice("start", START_CHOICES, "earliest")
+        if start == "state" and options.read_text("topic") is None:
+            raise UsageError("SOW-SPK-013", "start=state requires a topic", hint="add option topic")
         most_bytes = options.read_size("maxBytesPerTrigger")
         # One bound is enough: who says how many bytes a batch may have has said how large it may be.
         most = options.read_number("maxEntries", MAX_BATCH_ENTRIES if most_bytes is None else None, 1)
-        pace = StreamLimits(latest, most, options.read_flag("failOnDataLoss", True), most_bytes)
+        pace = StreamLimits(start, most, options.read_flag("failOnDataLoss", True), most_bytes)
         return JournalStreamReader(_build_known_query(options), pace, schema)
 
     def _read_options(self, schema: StructType) -> list[Options]:

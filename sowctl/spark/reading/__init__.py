@@ -13,6 +13,7 @@ Journals:
 * ``journalplan``: the partitions of a journal.
 * ``journalreader``: reading partitions of a journal.
 * ``journalstream``: a journal as a stream.
+* ``initial_state``: the records that a stream begins with.
 * ``journalbatches``: entries to Arrow batches.
 * ``journalchanges``: the effect of entries on records.
 

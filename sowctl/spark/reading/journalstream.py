@@ -21,7 +21,8 @@ from pyspark.sql.streaming.datasource import (
 from sowctl.errors import DamageError, MissingError
 from sowctl.journal.block import Position
 from sowctl.spark.errors import CarriedError, carry_errors
-from sowctl.spark.origin import build_filter
+from sowctl.spark.origin import Origin, build_filter
+from sowctl.spark.reading.initial_state import InitialState, StateRange, find_state_origin, read_state
 from sowctl.spark.reading.journalbatches import JournalQuery
 from sowctl.spark.reading.journalchanges import ChangePlan
 from sowctl.spark.reading.journalplan import open_journal, plan_stretches
@@ -41,10 +42,14 @@ journal comes to its end, and little is read again after a failure. Measured wit
 seconds as one batch, 12.4 as 30. So a batch costs 0.3 seconds, and this bound about 4 % of the reading."""
 
 
-class StreamLimits(Struct, frozen=True):
-    """Start of a new query (``latest``: behind what is there), and bounds of a batch: entries, stored bytes or None."""
+START_CHOICES = ("earliest", "latest", "state")
+"""Where a query without a checkpoint begins: at the oldest entry, behind what is there, or with the records."""
 
-    latest: bool = False
+
+class StreamLimits(Struct, frozen=True):
+    """Start of a new query, one of START_CHOICES, and bounds of a batch: entries, stored bytes or None."""
+
+    start: str = "earliest"
     max_entries: int | None = MAX_BATCH_ENTRIES
     fail_on_loss: bool = True
     max_bytes: int | None = None
@@ -59,23 +64,42 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         self._target: int | None = None
         self._reached: int | None = None
         self._changes: ChangePlan | None = None
+        self._initial: Offset | None = None
+        self._state_origin: Origin | None = None
         with carry_errors():
+            if pace.start == "state":
+                self._state_origin = find_state_origin(query)
             self._schema = build_journal_schema(query, schema)
             if query.filter is not None:
                 build_filter(query.origin, query.filter)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
-        """Before the first entry wanted; txid 0 where there is no journal yet."""
-        low = self.query.txids.low
-        with carry_errors():
-            try:
-                with open_journal(self.query.origin) as log:
-                    # An offset is the last txid that has been read, so it stands before the first one wanted.
-                    before = log.read_last_txid() if self.pace.latest else log.first_txid - 1
-                    return _offset(before if low is None else max(low - 1, log.first_txid - 1), log)
-            except MissingError:
-                # Lineage "" says that there was no journal: the first one that appears is the one to follow.
-                return {"txid": 0 if low is None else low - 1, "lineage": ""}
+        """Before the first entry wanted; txid 0 where there is no journal yet.
+
+        Spark keeps this offset nowhere, and asks again until a batch was committed, also after a restart. The answer
+        stays the same in this process; batches that were planned by another one say themselves where they begin.
+        """
+        if self._initial is None:
+            with carry_errors():
+                self._initial = self._find_beginning()
+        return self._initial
+
+    def _find_beginning(self) -> Offset:
+        low, origin = self.query.txids.low, self._state_origin
+        try:
+            with open_journal(self.query.origin) as log:
+                if origin is not None:
+                    return _offset(log.read_last_txid(), log) | {"instant": origin.now, "part": 0, "parts": 1}
+                # An offset is the last txid that has been read, so it stands before the first one wanted.
+                before = log.read_last_txid() if self.pace.start == "latest" else log.first_txid - 1
+                return _offset(before if low is None else max(low - 1, log.first_txid - 1), log)
+        except MissingError:
+            topic = origin.topic if origin is not None else None
+            if topic is not None and topic.file is not None and topic.file.exists():
+                # Records without a journal: nothing says which entries are behind them.
+                raise
+            # Lineage "" says that there was no journal: the first one that appears is the one to follow.
+            return {"txid": 0 if low is None else low - 1, "lineage": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The options ``maxEntries`` and ``maxBytesPerTrigger``; where both are given, Spark is told of the first."""
@@ -84,7 +108,8 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         return ReadAllAvailable() if self.pace.max_bytes is None else ReadMaxBytes(self.pace.max_bytes)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The end of the last whole group within the limit; one group at least."""
+        """The end of the last whole group within the limit, one group at least; before these, of the records that a
+        query with ``start=state`` begins with, the next part within the limit."""
         with carry_errors():
             try:
                 with open_journal(self.query.origin) as log:
@@ -100,6 +125,11 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
 
     def _latest(self, log: Journal, start: Offset, limit: ReadLimit) -> Offset:
         first = self._check_start(log, start)
+        # Spark hands back one limit of ours, and knows no two at once: the bytes are remembered here.
+        limits = None if isinstance(limit, ReadAllAvailable) else self.pace.max_bytes
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if _has_state_left(start) and (parts := self._count_parts(start, rows, limits)):
+            return start | {"part": start["part"] + 1 if limits or rows else parts, "parts": parts}
         last = log.read_last_txid()
         # Trigger.AvailableNow fixes the end at the start: otherwise a query beside a busy writer would never end.
         for bound in (self._target, self.query.txids.high):
@@ -108,10 +138,17 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
             # The offset that Spark has already says that there is nothing new.
             return start
         if not isinstance(limit, ReadAllAvailable):
-            # Spark hands back one limit of ours, and knows no two at once: the bytes are remembered here.
-            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            last = _find_batch_end(log, first, last, rows, self.pace.max_bytes)
-        return _offset(last, log)
+            last = _find_batch_end(log, first, last, rows, limits)
+        return _offset(last, log) | ({"first": first} if start == self._initial else {})
+
+    def _count_parts(self, start: Offset, rows: int | None, size: int | None) -> int:
+        """In how many batches the records come; 0 where there are none."""
+        return self._build_state(start).count_parts(rows, size) if start["part"] == 0 else start["parts"]
+
+    def _build_state(self, offset: Offset) -> InitialState:
+        """The state of which a batch with this offset has a part."""
+        origin = self._state_origin or find_state_origin(self.query)
+        return InitialState(origin, offset["lineage"], offset["txid"], offset["instant"])
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """The present end of the journal, and how far the batch that was planned last is behind it.
@@ -141,6 +178,13 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The stretches between two offsets."""
+        if "part" in end:
+            # Of which state these records are, the end alone says: the first batch of a restarted query has a beginning
+            # that was asked for anew.
+            with carry_errors():
+                return self._build_state(end).plan_partitions(start["part"], end["part"], end["parts"])
+        if "first" in end:
+            start = {"txid": end["first"], "lineage": end["lineage"]}
         if start["txid"] >= end["txid"]:
             return []
         with carry_errors(), open_journal(self.query.origin) as log:
@@ -156,7 +200,10 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """The entries of one stretch that match, or what they changed."""
         with carry_errors():
-            yield from read_partition(self.query, self.query.build_bounds(), self._schema, partition)
+            if isinstance(partition, StateRange):
+                yield from read_state(self.query, self._schema, partition)
+            else:
+                yield from read_partition(self.query, self.query.build_bounds(), self._schema, partition)
 
     def _check_start(self, log: Journal, start: Offset) -> int:
         """The txid behind which to read on. Raises DamageError ``SOW-SPK-021``, MissingError ``SOW-SPK-022``."""
@@ -219,6 +266,11 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Raise the error."""
         self._refuse()
+
+
+def _has_state_left(offset: Offset) -> bool:
+    """Return whether records of the state that a query begins with have not been read yet."""
+    return "part" in offset and offset["part"] < offset["parts"]
 
 
 def _offset(txid: int, log: Journal) -> Offset:

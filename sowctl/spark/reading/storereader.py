@@ -144,17 +144,10 @@ class StoreReader(SameCode, DataSourceReader):
                 yield from self._instants_batches(partition)
 
     def _batches(self, source: Source, partition: KeyRange) -> Iterator[pyarrow.RecordBatch]:
-        arrays.keep_memory()
         matcher = build_matcher(self.query, source)
         judging = MessageJudge(self.query.malformed, self._schema)
-        made = _Batches(self._schema, matcher, source.topic, judging)
-        for keys, values in read_range(source, partition.plan.origin, BATCH_RECORDS, *partition.bounds):
-            places = matcher.find_matches(keys, values)
-            if len(places) < len(keys):
-                # Before columns are made: only records that match are decoded.
-                keys, values = [keys[place] for place in places], [values[place] for place in places]
-            if keys:
-                yield made.build_batch(keys, values)
+        made = RecordBatchBuilder(self._schema, matcher, source.topic, judging)
+        yield from read_matching_batches(source, partition.plan.origin, partition.bounds, matcher, made)
         judging.close()
 
     def _instants_batches(self, partition: InstantsRange) -> Iterator[pyarrow.RecordBatch]:
@@ -164,12 +157,26 @@ class StoreReader(SameCode, DataSourceReader):
         assert topic is not None
         matcher = build_topic_matcher(self.query, topic.name, topic.message_type, topic.key_mode)
         judging = MessageJudge(self.query.malformed, self._schema)
-        made = _Batches(self._schema, matcher, topic.name, judging, partition.plan.instants)
+        made = RecordBatchBuilder(self._schema, matcher, topic.name, judging, partition.plan.instants)
         for spans in read_spans(partition):
             places = matcher.find_matches(spans.keys, spans.values)
             if places:
                 yield from made.build_instant_batches(spans if len(places) == len(spans.keys) else spans.take(places))
         judging.close()
+
+
+def read_matching_batches(
+    source: Source, origin: Origin, bounds: KeyBounds, matcher: Matcher, made: RecordBatchBuilder
+) -> Iterator[pyarrow.RecordBatch]:
+    """Record batches of the records of ``origin`` with keys within ``bounds`` that match, in key order."""
+    arrays.keep_memory()
+    for keys, values in read_range(source, origin, BATCH_RECORDS, *bounds):
+        places = matcher.find_matches(keys, values)
+        if len(places) < len(keys):
+            # Before columns are made: only records that match are decoded.
+            keys, values = [keys[place] for place in places], [values[place] for place in places]
+        if keys:
+            yield made.build_batch(keys, values)
 
 
 def build_matcher(query: StoreQuery, source: Source) -> Matcher:
@@ -200,8 +207,8 @@ _TEXTS = {
 """Columns of text: the flag of records that have it, and the record's attribute."""
 
 
-class _Batches:
-    """Makes record batches of stored values."""
+class RecordBatchBuilder:
+    """Makes record batches of stored values; ``constants`` are columns with one text in all rows, None for NULL."""
 
     def __init__(
         self,
@@ -210,11 +217,13 @@ class _Batches:
         topic: str,
         judging: MessageJudge,
         instants: Sequence[int] = (),
+        *,
+        constants: Mapping[str, str | None] | None = None,
     ) -> None:
         import pyarrow.types as t
 
         self._judging = judging
-
+        self._constants = constants or {}
         self._schema = schema
         self._kind = matcher.type
         self._topic = topic
@@ -262,6 +271,10 @@ class _Batches:
                 columns.append(arrays.build_timestamps(np.zeros(len(keys), "u8")))
             elif is_mark_column(name):
                 columns.append(pa.nulls(len(keys), pa.string()))
+            elif name in self._constants:
+                text = self._constants[name]
+                kind = self._schema.field(name).type
+                columns.append(pa.nulls(len(keys), kind) if text is None else arrays.build_constant(text, len(keys)))
             else:
                 flag, part = _TEXTS[name]
                 columns.append(arrays.build_texts(_parts(keys, values, heads["flags"] & flag, part), len(keys)))

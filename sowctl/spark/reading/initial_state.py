@@ -1,0 +1,151 @@
+"""The records of a topic as the first rows of a stream: option ``start=state`` (sowctl-spark(7), STREAMING).
+
+The rows are those of one state, after the last entry that the journal had when the query began, and the stream goes on
+with the entries behind it. The state is a file that all of its batches read, each a range of keys. The offset of each
+batch says which state that is, so that a restarted query makes the same file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from math import ceil
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+from pyspark.sql.datasource import InputPartition
+
+from sowctl.engine.topics.targets import find_topic
+from sowctl.errors import MissingError, UsageError
+from sowctl.identity.keyspace import KeyBounds, compute_part_bounds
+from sowctl.journal.format import OPERATIONS, PUBLISH
+from sowctl.spark.reading.limits import PARTITION_LIMITS
+from sowctl.spark.reading.malformed_messages import MessageJudge
+from sowctl.spark.reading.missing_files import translate_missing
+from sowctl.spark.reading.pinned_state import find_copy_place, make_copy
+from sowctl.spark.reading.positions import open_planned_source, plan_position
+from sowctl.spark.reading.storereader import (
+    RecordBatchBuilder,
+    StorePlan,
+    StoreQuery,
+    build_topic_matcher,
+    read_matching_batches,
+)
+from sowctl.spark.schema import CHANGE_TYPE_COLUMN
+from sowctl.structs import DescribedStruct
+from sowctl.values.times import EntryInstant
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from sowctl.config.model import TopicConfig
+    from sowctl.spark.origin import Origin
+    from sowctl.spark.reading.journalbatches import JournalQuery
+
+_INSERT = "insert"
+
+
+class InitialState(DescribedStruct, frozen=True):
+    """The state of the topic of ``origin`` after the entry ``txid`` of the journal ``lineage``; lifetimes are judged
+    at ``instant``, microseconds UTC."""
+
+    origin: Origin
+    lineage: str
+    txid: int
+    instant: int
+
+    def plan_copy(self) -> StorePlan:
+        """The plan for the file with this state, which is made where it is missing.
+
+        Raises MissingError ``SOW-SPK-174`` where nothing has the state any more, and what making a copy raises.
+        """
+        place = find_copy_place(self.origin, f"stream {self.lineage} {self.txid} {self.instant}")
+        try:
+            copy = make_copy(self.origin, EntryInstant(self.instant, self.txid), place)
+        except MissingError as error:
+            assert self.origin.topic is not None
+            raise MissingError(
+                "SOW-SPK-174",
+                f"the state of topic {self.origin.topic.name!r} after txid {self.txid}, with which the stream begins, "
+                f"is not available any more: {error.message}",
+                hint="start with another checkpointLocation: the stream then begins with the present state",
+            ) from error
+        planned = plan_position(copy)
+        assert planned is not None
+        return StorePlan(copy, None, planned, 1)
+
+    def count_parts(self, max_records: int | None, max_bytes: int | None) -> int:
+        """The number of batches for these limits, of records and stored bytes; 0 where there are no records."""
+        plan = self.plan_copy()
+        assert plan.planned is not None and plan.origin.store_path is not None
+        records = plan.planned.records
+        if not records:
+            return 0
+        parts = 1 if max_records is None else ceil(records / max_records)
+        return parts if max_bytes is None else max(parts, ceil(plan.origin.store_path.stat().st_size / max_bytes))
+
+    def plan_partitions(self, first: int, end: int, parts: int) -> list[InputPartition]:
+        """The partitions of the batches from ``first`` to before ``end``, of ``parts``."""
+        plan, topic = self.plan_copy(), self.origin.topic
+        assert plan.planned is not None and topic is not None
+        # Of a batch, each partition has about as many records as one of a store.
+        each = ceil(plan.planned.records / parts / PARTITION_LIMITS.records_per_partition) or 1
+        ranges = compute_part_bounds(parts * each)[first * each : end * each]
+        return [StateRange(bounds, plan, topic) for bounds in ranges]
+
+
+class StateRange(InputPartition):
+    """One partition: the records of ``topic`` with keys within ``bounds``, in the copy of a state."""
+
+    def __init__(self, bounds: KeyBounds, plan: StorePlan, topic: TopicConfig) -> None:
+        self.bounds = bounds
+        self.plan = plan
+        self.topic = topic
+
+
+def find_state_origin(query: JournalQuery) -> Origin:
+    """The topic whose records a stream begins with.
+
+    Raises UsageError ``SOW-SPK-173`` where there are none, or where the query asks for a part of the entries.
+    """
+    assert query.topic is not None
+    if query.origin.config is None:
+        raise _build_error("a directory of journal files has no topics", "give config and topic")
+    if query.operation == "delete":
+        raise _build_error("operation=delete excludes records", "remove operation")
+    if any(bound is not None for span in (query.txids, query.times) for bound in (span.low, span.high)):
+        raise _build_error("fromTxid, toTxid, fromTime and toTime select entries", "remove the bounds, or start")
+    instance = query.origin.build_instance()
+    if query.origin.archive is not None:
+        instance = instance.with_archive(query.origin.archive)
+    topic = find_topic(instance, query.topic, query.message_type)
+    if not topic.journalled:
+        raise _build_error(f"topic {topic.name!r} has no journal", "read it with format('sow')")
+    return replace(query.origin, config=instance.config, topic=topic)
+
+
+def read_state(query: JournalQuery, schema: pyarrow.Schema, part: StateRange) -> Iterator[pyarrow.RecordBatch]:
+    """Record batches of the records in a partition, in the columns of a journal: each is the entry that it was
+    published by, without its publisher, of which a store knows nothing."""
+    topic, origin = part.topic, part.plan.origin
+    with translate_missing():
+        opened = open_planned_source(origin, part.plan.planned, None)
+    constants = {
+        "_operation": OPERATIONS[PUBLISH],
+        CHANGE_TYPE_COLUMN: _INSERT,
+        "_message_type": topic.message_type,
+        "_client": None,
+        "_sequence": None,
+        "_bookmark": None,
+    }
+    with closing(opened) as source:
+        asked = StoreQuery(replace(query.origin, topic=topic), filter=query.filter, malformed=query.malformed)
+        matcher = build_topic_matcher(asked, topic.name, topic.message_type, topic.key_mode)
+        judging = MessageJudge(query.malformed, schema)
+        made = RecordBatchBuilder(schema, matcher, topic.name, judging, constants=constants)
+        yield from read_matching_batches(source, origin, part.bounds, matcher, made)
+        judging.close()
+
+
+def _build_error(why: str, hint: str) -> UsageError:
+    return UsageError("SOW-SPK-173", f"the stream cannot begin with records: {why}", hint=hint)
