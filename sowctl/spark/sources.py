@@ -88,6 +88,7 @@ JOURNAL_OPTIONS = (
     "start",
     "maxEntries",
     "maxBytesPerTrigger",
+    "splitGroups",
     "failOnDataLoss",
 )
 OPTION_OWNERS = (
@@ -227,7 +228,8 @@ class JournalSource(SameCode, DataSource):
         most_bytes = options.read_size("maxBytesPerTrigger")
         # One bound is enough: who says how many bytes a batch may have has said how large it may be.
         most = options.read_number("maxEntries", MAX_BATCH_ENTRIES if most_bytes is None else None, 1)
-        pace = StreamLimits(start, most, options.read_flag("failOnDataLoss", True), most_bytes)
+        split = options.read_flag("splitGroups")
+        pace = StreamLimits(start, most, options.read_flag("failOnDataLoss", True), most_bytes, split)
         return JournalStreamReader(_build_known_query(options), pace, schema)
 
     def _read_options(self, schema: StructType) -> list[Options]:

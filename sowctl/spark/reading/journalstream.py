@@ -47,12 +47,15 @@ START_CHOICES = ("earliest", "latest", "state")
 
 
 class StreamLimits(Struct, frozen=True):
-    """Start of a new query, one of START_CHOICES, and bounds of a batch: entries, stored bytes or None."""
+    """Start of a new query, one of START_CHOICES, and bounds of a batch: entries, stored bytes or None.
+
+    ``split_groups``: a batch may end within a group that is larger than its bounds."""
 
     start: str = "earliest"
     max_entries: int | None = MAX_BATCH_ENTRIES
     fail_on_loss: bool = True
     max_bytes: int | None = None
+    split_groups: bool = False
 
 
 class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -138,7 +141,8 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
             # The offset that Spark has already says that there is nothing new.
             return start
         if not isinstance(limit, ReadAllAvailable):
-            last = _find_batch_end(log, first, last, rows, limits)
+            find_end = _find_split_end if self.pace.split_groups else _find_batch_end
+            last = find_end(log, first, last, rows, limits)
         return _offset(last, log) | ({"first": first} if start == self._initial else {})
 
     def _count_parts(self, start: Offset, rows: int | None, size: int | None) -> int:
@@ -305,6 +309,26 @@ def _find_batch_end(log: Journal, after: int, until: int, most: int | None, most
         # What ends before the journal does was bounded by a txid: its last group begins within the limit.
         last = next(iter(log.iter_group_positions(until)), last)
     return until if fits(Position(last.number, last.offset, until)) else best
+
+
+def _find_split_end(log: Journal, after: int, until: int, most: int | None, most_bytes: int | None) -> int:
+    """As :func:`_find_batch_end`, but within a group that is larger: after its last block within the limits, or after
+    ``most`` entries of a block that is larger."""
+    size, group_end, block_end = 0, after, after
+    for ref in log.iter_block_refs(after):
+        header = ref.header
+        if header.first_txid > until:
+            break
+        if header.first_txid == header.group:
+            group_end = max(group_end, header.first_txid - 1)
+        size += header.size
+        last = min(header.last_txid, until)
+        if (most is not None and last - after > most) or (most_bytes is not None and size > most_bytes):
+            # Whole groups where there are any, then whole blocks.
+            ends = (group_end, block_end, last if most is None else min(last, after + most))
+            return next(end for end in ends if end > after)
+        block_end = last
+    return until
 
 
 def _bytes_behind(log: Journal, txid: int) -> int:

@@ -18,7 +18,7 @@ from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.spark.errors import CarriedError, decode_error
 from sowctl.spark.reading.journalstream import MAX_BATCH_ENTRIES, JournalStreamReader
 from tests.spark.conftest import XML
-from tests.spark.reading import journal
+from tests.spark.reading import journal, rows_of
 from tests.support.instances import Lab, message
 
 
@@ -60,6 +60,32 @@ def test_bytes_bound_a_batch_like_entries_and_end_it_where_a_group_does(lab: Lab
     # a group that is larger than the bound is a batch all the same
     assert ends(stream(lab, maxBytesPerTrigger=1)) == list(range(10, 201, 10))
     assert ends(stream(lab, maxBytesPerTrigger="1GB")) == [200]
+
+
+def test_a_larger_group_is_split_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between blocks, and within a block that is larger; groups that fit stay whole."""
+    monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 10)
+    lab = Lab(tmp_path, XML)
+    for size in (4, 4, 95, 3, 30):
+        lab.publish("orders", *[message(id=i, text="x" * 50) for i in range(size)])
+    whole = stream(lab, maxEntries=25)
+    assert ends(whole) == [8, 103, 106, 136]
+    split = stream(lab, maxEntries=25, splitGroups=True)
+    assert ends(split) == [8, 28, 48, 68, 88, 106, 126, 136]
+    assert ends(stream(lab, maxEntries=6, splitGroups=True))[:5] == [4, 8, 14, 18, 24]
+    assert ends(stream(lab, maxEntries=1, splitGroups=True)) == list(range(1, 137))
+    sizes = ends(stream(lab, maxBytesPerTrigger=stored(lab) // 4, splitGroups=True))
+    assert 4 <= len(sizes) <= 7 and sizes[-1] == 136 and any(8 < end < 103 for end in sizes)
+    assert ends(stream(lab, maxBytesPerTrigger=1, splitGroups=True, toTxid=20)) == [4, 8, 18, 20]
+    # Every entry once, wherever a batch ends, also for the changes of records.
+    for options in ({}, {"changes": True}):
+        reader, at = stream(lab, maxEntries=7, splitGroups=True, topic="orders", **options), split.initialOffset()
+        found: list[int] = []
+        while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+            found += [row["_txid"] for row in rows_of(reader, list(reader.partitions(at, end)))]  # type: ignore[arg-type]
+            at = end
+        assert sorted(set(found)) == list(range(1, 137))
+        assert options or len(found) == 136
 
 
 def test_of_two_bounds_the_nearer_one_counts(lab: Lab) -> None:
