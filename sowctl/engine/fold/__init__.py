@@ -11,6 +11,7 @@
 * ``runs``: a memtable written to a sorted run beside the store; which runs continue a store.
 * ``compaction``: store and memtable merged into a new file that replaces the store.
 * ``keyfilter``: a filter of the keys in store and runs, so that new keys need no search.
+* ``key_table``: the last entry of every key, looked up by key in bounded memory.
 * ``last_per_key``: the last entry of each key, in bounded memory.
 * ``journal_fold``: a topic's whole journal into a new store, in two passes and bounded memory.
 * ``changefeed``: the effect of each entry on its record, with the previous record.

@@ -25,6 +25,7 @@ from sowctl.engine.fold.blocks import (
     read_values_at,
     read_winner_values,
 )
+from sowctl.engine.fold.key_table import KeyTable
 from sowctl.engine.fold.last_per_key import LastPerKey
 from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.identity.keyspace import read_words
@@ -302,12 +303,12 @@ def _insert_expirations(
 class LastEntries:
     """The last entry of every key up to a txid, brought forward as parts of the journal are planned.
 
-    Memory: 17 bytes for every key. Only columns are read, and no payload.
+    Memory is bounded (:mod:`sowctl.engine.fold.key_table`). Only columns are read, and no payload.
     """
 
     def __init__(self, topic: TopicRef) -> None:
         self._topic = topic
-        self._last = LastPerKey()
+        self._last = KeyTable()
         self.upto = 0
         self._seen = 0
 
@@ -325,10 +326,9 @@ class LastEntries:
         """Return whether there are entries of the topic, and none of them has a key: then it keeps no records."""
         return self._seen > 0 and not self._last.entries
 
-    def _add_block(self, block: Block, span: EntrySpan) -> None:
+    def _count_entries(self, block: Block, span: EntrySpan) -> None:
         mask = build_entry_mask(block, (self._topic,), after=span.after, until=span.until, unkeyed=True)
         self._seen += len(block) if mask is None else int(mask.sum())
-        self._last.add_block(block, self._topic, span)
 
     def advance_to(self, log: Journal, txid: int) -> None:
         """Take in what stands in the journal up to ``txid``, which is not below :attr:`upto`."""
@@ -336,7 +336,8 @@ class LastEntries:
             return
         span = EntrySpan(self.upto, txid)
         for block in log.iter_blocks(after=self.upto, until=txid, topic=self._topic):
-            self._add_block(block, span)
+            self._count_entries(block, span)
+            self._last.add_block(block, self._topic, span)
         self.upto = txid
 
     def find_replaced_txids(self, log: Journal, until: int) -> Any:
@@ -344,10 +345,16 @@ class LastEntries:
         delete; then takes these in, too. A numpy array of unsigned 64-bit numbers."""
         import numpy as np
 
-        span = EntrySpan(self.upto, until)
-        touched = []
-        blocks = list(log.iter_blocks(after=self.upto, until=until, topic=self._topic))
-        for block in blocks:
+        span, none = EntrySpan(self.upto, until), np.zeros(0, np.uint64)
+        found, touched, later = [none], [none], LastPerKey()
+
+        def take_in() -> None:
+            # What is found within the part itself is in its own rows.
+            txids = self._last.find_record_txids(np.unique(np.concatenate(touched)))
+            found.append(txids[txids <= span.after])
+            self._last.add_entries(later)
+
+        for block in log.iter_blocks(after=self.upto, until=until, topic=self._topic):
             columns = block.decode_numpy_columns()
             mask = build_entry_mask(block, (self._topic,), after=span.after, until=span.until)
             keys, flags = columns.keys.astype(np.uint64), columns.flags
@@ -355,18 +362,14 @@ class LastEntries:
                 keys, flags = keys[mask], flags[mask]
             # What an insert met, if anything, had expired: it is in no row.
             touched.append(keys[(flags & INSERTED_FLAG) == 0])
-        keys, txids, publishes = self._last.build_table()
-        found = np.zeros(0, np.uint64)
-        if touched and len(keys):
-            wanted = np.unique(np.concatenate(touched))
-            places = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
-            # A key whose last entry is a deletion had no record.
-            there = (keys[places] == wanted) & publishes[places]
-            found = np.sort(txids[places[there]]).astype(np.uint64)
-        for block in blocks:
-            self._add_block(block, span)
+            self._count_entries(block, span)
+            later.add_block(block, self._topic, span)
+            if later.entries >= FOLD_LIMITS.table_entries:
+                take_in()
+                touched, later = [none], LastPerKey()
+        take_in()
         self.upto = until
-        return found
+        return np.sort(np.concatenate(found))
 
 
 def read_records_at(log: Journal, txids: Any) -> RecordState:

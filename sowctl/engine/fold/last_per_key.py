@@ -172,8 +172,10 @@ class LastPerKey:
 
     def build_table(self) -> tuple[Any, Any, Any]:
         """Keys in their order, the txid of the last entry of each, and whether it is a publish: numpy arrays."""
-        keys, txids, publishes = self.list_columns()
-        order = keys.argsort()
+        if not self._keys:
+            return self.list_columns()
+        keys, txids, publishes = map(self._np.concatenate, (self._keys, self._txids, self._publishes))
+        order = find_last_occurrences(keys)
         return keys[order], txids[order], publishes[order]
 
     def list_record_txids(self) -> Any:

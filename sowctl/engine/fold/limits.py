@@ -91,6 +91,11 @@ class FoldLimits(Struct):
     """Entries of a block of a topic with History whose keys are compared where they are the last ones of their keys."""
     compact_entries: int = 4_000_000
     """Entries at which the first pass drops superseded ones."""
+    table_entries: int = 250_000
+    """Entries of a table of keys in memory, 17 bytes each, and three times as much while they are sorted."""
+    table_piece_entries: int = 4096
+    table_read_pieces: int = 16
+    """Entries of a run of such a table that are read for one key, and pieces that are read at once for many keys."""
     delete_part_records: int = 2000
     """Records handed to the store at once."""
     version_batch_entries: int = 1000

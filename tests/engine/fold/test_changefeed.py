@@ -18,6 +18,7 @@ from sowctl.engine.fold.changefeed import (
     fold_entries,
     read_records_at,
 )
+from sowctl.engine.fold.limits import FOLD_LIMITS
 from sowctl.engine.topics.expiration import find_unexpired
 from sowctl.journal.reader import Journal
 from tests.support.instances import Lab, config_xml, message, topic_xml
@@ -100,8 +101,12 @@ def test_the_feed_applied_to_nothing_gives_the_state(tmp_path: Path, seed: int) 
     assert set(kinds) == set(CHANGE_ROW_TYPES) and kinds.count("update_preimage") == kinds.count("update_postimage")
 
 
+@pytest.mark.parametrize("held", [3, 1_000_000])
 @pytest.mark.parametrize("seed", range(4))
-def test_however_it_is_cut_the_feed_is_the_same(tmp_path: Path, seed: int) -> None:
+def test_however_it_is_cut_the_feed_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, held: int
+) -> None:
+    monkeypatch.setattr(FOLD_LIMITS, "table_entries", held)
     lab = history(tmp_path, seed)
     rng = random.Random(seed)
     with opened(lab) as log:
