@@ -109,7 +109,8 @@ def table(
     source: str = "sow",
     **options: object,
 ) -> DataFrame:
-    """The records of a topic as a table: a column for each field of its messages, then the columns of the source.
+    """The records of a topic, view, conflated topic or queue as a table: a column for each field of its messages, then
+    the columns of the source.
 
     ``select`` names columns and fields, such as ``["qty", "trader.id", "_txid"]``: no others are decoded. ``query`` is
     a function from the table to a DataFrame, which is the result: of the table, the columns are decoded that Spark

@@ -100,7 +100,7 @@ OPTION_OWNERS = (
 
 
 class SowSource(SameCode, DataSource):
-    """A store: one topic's records, now or at an instant."""
+    """The records of a topic, or of what is derived from topics, now or at an instant."""
 
     @classmethod
     def name(cls) -> str:
