@@ -11,8 +11,9 @@ pytest.importorskip("pyspark", reason="the extra 'spark' is not installed")
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from sowctl.engine.maintenance.retention.prune import KeepRule, prune_files
 from sowctl.errors import DamageError, MissingError, SowError
-from sowctl.spark.errors import CarriedError, decode_error
+from sowctl.spark.errors import CarriedError, decode_error, translate_errors
 from sowctl.spark.reading.journalstream import MAX_BATCH_ENTRIES, JournalStreamReader
 from tests.spark.reading import journal, rows_of, schema_of
 from tests.support.instances import Lab, message
@@ -158,3 +159,54 @@ def test_a_first_batch_is_run_again_from_where_it_began(lab: Lab, spark: SparkSe
     restarted = stream(lab, spark, start="latest")
     assert txids(restarted, restarted.initialOffset(), end) == [2, 3, 4, 5, 6]
     assert txids(restarted, end, restarted.latestOffset(end, ReadAllAvailable())) == [7, 8, 9]
+
+
+def test_a_first_batch_that_was_pruned_is_said(lab: Lab, spark: SparkSession) -> None:
+    """It was planned and not committed: its entries are gone, and a new beginning is behind them."""
+    lab.journal_size = 1000
+    for step in range(10):
+        lab.publish("orders", *[message(id=i, step=step) for i in range(20)])
+    reader = stream(lab, spark, maxEntries=100)
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    assert end["txid"] == 100
+    assert prune_files(lab.open(), KeepRule(before_txid=70)).first_txid > 1
+    restarted = stream(lab, spark, maxEntries=100)
+    with pytest.raises(CarriedError) as caught:
+        restarted.partitions(restarted.initialOffset(), end)
+    assert error_of(caught.value).code == "SOW-SPK-022"
+    going_on = stream(lab, spark, maxEntries=100, failOnDataLoss=False)
+    found = txids(going_on, going_on.initialOffset(), end)
+    assert found == list(range(found[0], 101)) and found[0] > 1
+
+
+@pytest.mark.parametrize("changes", ["false", "true"])
+def test_a_restart_behind_a_prune(lab: Lab, spark: SparkSession, changes: str) -> None:
+    """Through Spark: an error with its hint, and what the hint says."""
+    lab.journal_size = 1000
+    found: list[int] = []
+
+    def run(**options: str) -> None:
+        reader = spark.readStream.format("sow-journal").options(config=str(lab.config), topic="past", changes=changes)
+        frame = reader.options(**options).load()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: found.extend(row._txid for row in batch.collect()))
+        query = (
+            writer.option("checkpointLocation", str(lab.directory / "checkpoint")).trigger(availableNow=True).start()
+        )
+        query.awaitTermination(120)
+
+    lab.publish("past", *[message(id=i, step=0) for i in range(20)])
+    run()
+    assert sorted(found) == list(range(1, 21))
+    for step in range(1, 9):
+        lab.publish("past", *[message(id=i, step=step) for i in range(20 * step, 20 * step + 20)])
+    first = prune_files(lab.open(), KeepRule(before_txid=100)).first_txid
+    assert first > 40
+    with pytest.raises(MissingError) as caught, translate_errors():
+        run()
+    error = caught.value
+    assert error.code == "SOW-SPK-022" and error.exit_status == 10
+    assert f"at txid 20, but the oldest journal file begins at txid {first}" in error.message
+    assert "failOnDataLoss=false" in str(error.hint) and error.place == str(lab.directory / "journal")
+    found.clear()
+    run(failOnDataLoss="false")
+    assert sorted(found) == list(range(first, 181))
