@@ -100,6 +100,14 @@ def test_a_present_state_is_copied_once(lab: Lab, spark: SparkSession) -> None:
     assert first == again != other and first.exists()
 
 
+def test_a_state_is_pinned_in_a_file(lab: Lab, spark: SparkSession, tmp_path: Path) -> None:
+    before = queried(lab, "totals")
+    for _ in range(2):
+        rows = read(source(lab, topic="totals", pin=tmp_path / "pinned.sow", filter="/qty > 0"), spark)
+        assert listed(rows) == before
+        lab.publish("orders", message(id=100, user="u100", qty=1))
+
+
 def test_a_filter_and_inferred_fields(lab: Lab, spark: SparkSession) -> None:
     one = source(lab, topic="totals", payload="struct", filter="/qty > 17")
     assert schema_of(one, spark)["payload"].dataType.simpleString() == "struct<user:string,qty:bigint>"
