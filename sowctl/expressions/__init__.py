@@ -6,6 +6,7 @@ In the order in which a text is processed:
 * ``context``: the places where an expression can occur.
 * ``checker``: checks of an expression in its place.
 * ``functions``: the functions by group, with the table of the manual page.
+* ``aggregates``: the aggregate functions, an accumulator for each, with their table.
 * ``rows``: the row evaluator, which defines every result: nodes to Python code over rows.
 * ``rewrites``: simpler equivalent expressions, conditions, and bounds for indexes.
 * ``translation``: texts of other languages, as suggestions in errors.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sowctl.expressions.aggregates.table import AGGREGATES
 from sowctl.expressions.context import Context
-from sowctl.expressions.functions import AGGREGATES, FUNCTIONS, Function
+from sowctl.expressions.functions import FUNCTIONS, Function
 from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.errors import ExpressionError, build_expression_error, find_near_names
@@ -60,7 +61,8 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
         if not context.rules.aggregates:
             what = f"aggregate {call.name} is not allowed in {context.rules.words}"
             raise build_expression_error("SOW-EXP-015", what, text, at, hint="use aggregates only in projections")
-        _check_count(call, text, at, *AGGREGATES[call.name])
+        aggregate = AGGREGATES[call.name]
+        _check_count(call, text, at, aggregate.least, aggregate.most)
         return Context.AGGREGATE
     if call.name == "IF":
         # IF is no function of the table: it evaluates one of its branches only.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+from sowctl.expressions.rows.groups import Group
+from sowctl.expressions.rows.projection import GroupKey, Projection
 from sowctl.values.fields import Row, SlotValue
 
 
@@ -13,6 +14,6 @@ def project(
     program: Projection, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None
 ) -> list[list[SlotValue]]:
     """The fields of all groups, in the order in which the groups were first seen."""
-    groups: dict[GroupKey, GroupState] = {}
+    groups: dict[GroupKey, Group] = {}
     program.add_messages(groups, rows, env, headers)
     return [program.compute_fields(group, env) for group in groups.values()]

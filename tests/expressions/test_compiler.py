@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import LimitError
+from sowctl.expressions.aggregates.table import AGGREGATES
 from sowctl.expressions.compiler import Filter, compile_filter, compile_value
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment, Header
-from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
+from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.functions.signature import declare_function
 from sowctl.expressions.rewrites.rewriter import list_conjuncts
 from sowctl.expressions.rows.arithmetic import OPERATORS as OPERATORS_BY_SIGN

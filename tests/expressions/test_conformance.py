@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from sowctl.errors import InputError, SowError, UsageError
+from sowctl.expressions.aggregates.table import AGGREGATES
 from sowctl.expressions.columns import ColumnProgram
 from sowctl.expressions.compiler import (
     Filter,
@@ -23,7 +24,6 @@ from sowctl.expressions.compiler import (
 )
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
-from sowctl.expressions.functions import AGGREGATES
 from sowctl.expressions.rows.joinplan import find_source
 from sowctl.expressions.rows.program import CompiledValue
 from sowctl.expressions.rows.projection import Projection

@@ -9,10 +9,10 @@ import pytest
 
 from sowctl.engine.search.conditions import split_conditions
 from sowctl.errors import LimitError
+from sowctl.expressions.aggregates.inputsets import JoinedTexts
 from sowctl.expressions.columns.program import ColumnProgram
 from sowctl.expressions.compiler import compile_filter, compile_value
 from sowctl.expressions.environment import DEFAULT_LIMITS, Environment, EvaluationLimits
-from sowctl.expressions.rows.aggregates import compute_aggregate
 from sowctl.values.fields import Row
 
 RUNAWAY = "/s LIKE '(a|aa)+$'"
@@ -171,7 +171,11 @@ def test_a_constant_of_such_functions_is_still_folded() -> None:
 @pytest.mark.parametrize(("count", "delimiter"), [(70, 1), (2, 65 << 20)])
 def test_a_list_of_texts_is_bounded(count: int, delimiter: int) -> None:
     values = [b"%02d" % number * (1 << 19) for number in range(count)]
+    state = JoinedTexts()
+    state.add(values, [(place,) for place in range(count)])
     with pytest.raises(LimitError) as caught:
-        compute_aggregate("GROUP_CONCAT", values, b"," * delimiter)
+        state.compute_result(None, b"," * delimiter)
     assert (caught.value.code, caught.value.exit_status) == ("SOW-EXP-037", 7)
-    assert compute_aggregate("GROUP_CONCAT", values[:2], b",") == values[0] + b"," + values[1]
+    state = JoinedTexts()
+    state.add(values[:2], [(0,), (1,)])
+    assert state.compute_result() == values[0] + b"," + values[1]

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from sowctl.cli.manual.expressionpage import PAGE_FILE
+from sowctl.expressions.aggregates.table import AGGREGATES
 from sowctl.expressions.columns.grouping import add_columns
 from sowctl.expressions.compiler import compile_filter, compile_projection
 from sowctl.expressions.context import Context
 from sowctl.expressions.environment import Environment
-from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
+from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.functions.table import (
     FUNCTION_TABLE,
     GROUP_TITLES,
@@ -23,7 +24,8 @@ from sowctl.expressions.functions.table import (
     format_entry,
     format_entry_list,
 )
-from sowctl.expressions.rows.projection import GroupKey, GroupState
+from sowctl.expressions.rows.groups import Group
+from sowctl.expressions.rows.projection import GroupKey
 from sowctl.expressions.syntax.errors import ExpressionError
 from sowctl.messages.json.text import format_json
 from sowctl.values.batch import ColumnBatch
@@ -97,7 +99,7 @@ def test_sums_and_averages_are_those_of_the_page(values: str, total: str, mean: 
     """By rows and on columns: a number beyond the Doubles, or none at all, is written as null."""
     program = compile_projection("SUM(/v) AS /s, AVG(/v) AS /a", "/g")
     rows = [jsonslots.row(f'{{"v":{value}}}', program.slots) for value in values.split(", ")]
-    groups: list[dict[GroupKey, GroupState]] = [{}, {}]
+    groups: list[dict[GroupKey, Group]] = [{}, {}]
     program.add_messages(groups[0], rows, ENV)
     columns = [build_column([row[place] for row in rows]) for place in range(len(program.slots))]
     stamps = np.arange(len(rows), dtype=np.int64)

@@ -102,7 +102,7 @@ def _add_joined_fields(grouped: set[tuple[str, str]], view: ElementNode, survey:
 
 
 def _find_unaggregated_fields(tree: Tree) -> Iterator[Field]:
-    from sowctl.expressions.functions import AGGREGATES
+    from sowctl.expressions.aggregates.table import AGGREGATES
     from sowctl.expressions.syntax.nodes import Call, Field
 
     waiting = [tree]
@@ -131,7 +131,7 @@ def aggregate_inside_if(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _find_call_in_if(tree: Tree) -> Call | None:
-    from sowctl.expressions.functions import AGGREGATES
+    from sowctl.expressions.aggregates.table import AGGREGATES
     from sowctl.expressions.syntax.nodes import Call
     from sowctl.expressions.syntax.trees import walk_tree
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
     from sowctl.expressions.columns.grouping import GroupedBatch, Grouper, RecordLocator
     from sowctl.expressions.environment import Environment, Header
-    from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
+    from sowctl.expressions.rows.groups import Group
+    from sowctl.expressions.rows.projection import GroupKey, Projection
     from sowctl.messages.base import MessageType
     from sowctl.values.batch import ColumnBatch
     from sowctl.values.fields import Row, SlotValue
@@ -43,7 +44,7 @@ def iterate_group_messages(
     environment: Environment,
     kind: MessageType,
     digester: BatchDigester,
-    groups: Mapping[GroupKey, GroupState],
+    groups: Mapping[GroupKey, Group],
 ) -> Iterator[Pairs]:
     """Keys and stored values of the messages of groups, of type ``kind``, in the order of their keys.
 
@@ -58,7 +59,7 @@ def iterate_group_messages(
         fields = projection.compute_all_fields(some, environment)
         # The highest txid of the group, so a field that is neither grouped nor aggregated is that of its latest update
         # (decision 50).
-        stamps = [state.stamp or (0, 0) for state in some]
+        stamps = [state.stamp for state in some]
         yield encode_groups(kind, projection.destinations, [digests[place] for place in places], fields, stamps)
 
 
@@ -112,13 +113,13 @@ class GroupAccumulator:
         directory: Path | None = None,
         locate: RecordLocator | None = None,
     ) -> None:
-        self.groups: dict[GroupKey, GroupState] = {}
+        self.groups: dict[GroupKey, Group] = {}
         self._projection, self._environment = projection, environment
         self._digester = build_batch_digester(domain, projection.width)
         self._kind = kind
         self._limit, self._records, self._directory, self._locate = limit, records, directory, locate
         self._input_bytes = QUERY_LIMITS.group_input_bytes + (
-            QUERY_LIMITS.group_stamp_bytes if any(projection.ordered) else 0
+            QUERY_LIMITS.group_stamp_bytes if projection.is_ordered else 0
         )
         self._inputs = 0
         self._files: PartFiles | None = None
@@ -207,7 +208,7 @@ class GroupAccumulator:
             return
         assert self._grouper is not None
         count = len(self._files)
-        held: list[dict[GroupKey, GroupState]] = [{} for _ in range(count)]
+        held: list[dict[GroupKey, Group]] = [{} for _ in range(count)]
         digests = self._digester(list(self.groups), null=True)
         for digest, (key, group) in zip(digests, self.groups.items(), strict=True):
             held[find_part(digest, count)][key] = group
@@ -218,5 +219,5 @@ class GroupAccumulator:
                 self._grouper.build_batch(messages).add_to_groups(groups)
             yield from self._write_groups(groups)
 
-    def _write_groups(self, groups: Mapping[GroupKey, GroupState]) -> Iterator[Pairs]:
+    def _write_groups(self, groups: Mapping[GroupKey, Group]) -> Iterator[Pairs]:
         return iterate_group_messages(self._projection, self._environment, self._kind, self._digester, groups)

@@ -32,7 +32,9 @@ from sowctl.values.column import Array, Column, Kind, build_column
 from sowctl.values.fields import ValueList
 
 if TYPE_CHECKING:
-    from sowctl.expressions.rows.projection import GroupKey, GroupState
+    from sowctl.expressions.aggregates.accumulator import Stamp
+    from sowctl.expressions.rows.groups import Group
+    from sowctl.expressions.rows.projection import GroupKey
     from sowctl.store.read import LineBatch
 
 PartReader: TypeAlias = "Callable[[int], Iterable[ColumnBatch]]"
@@ -150,17 +152,22 @@ def number_distinct(texts: Sequence[Column], size: int) -> tuple[Array, list[Tex
 
 
 class ColumnGroups:
-    """Groups of a view, added to ``groups``. ``read`` gives all records of a source by its number; ``waiting`` as of
-    :class:`Grouper`."""
+    """Groups of a view, added to ``groups``. ``read`` gives all records of a source by its number; ``waiting``
+    and ``part`` as of :class:`Grouper`."""
 
     def __init__(
-        self, program: Program, read: PartReader, groups: dict[GroupKey, GroupState] | None = None, waiting: int = 0
+        self,
+        program: Program,
+        read: PartReader,
+        groups: dict[GroupKey, Group] | None = None,
+        waiting: int = 0,
+        part: Stamp = (),
     ) -> None:
         self._program = program
         self._read = read
-        self.groups: dict[GroupKey, GroupState] = {} if groups is None else groups
+        self.groups: dict[GroupKey, Group] = {} if groups is None else groups
         self._locate = partial(evaluate_records, topic=program.query.sources[0].name)
-        self._grouper = Grouper(program.projection, program.environment, self._locate, waiting)
+        self._grouper = Grouper(program.projection, program.environment, self._locate, waiting, part)
         self._filter = None if program.filter is None else ColumnProgram(program.filter, program.functions)
         self._attached: dict[int, AttachedRecords] = {}
         for step, (place, _, _) in enumerate(program.step_places):

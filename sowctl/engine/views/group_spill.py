@@ -24,7 +24,8 @@ from sowctl.identity.keys import DIGEST_BYTES, Digest, build_batch_digester, dig
 
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
-    from sowctl.expressions.rows.projection import GroupKey, GroupState
+    from sowctl.expressions.rows.groups import Group
+    from sowctl.expressions.rows.projection import GroupKey
     from sowctl.values.fields import SlotValue
 
 BATCH_MESSAGES = 1000
@@ -49,10 +50,9 @@ class GroupSpill:
         self._limit = DEFAULT_MEMORY_BYTES if limit is None else limit
         projection = program.projection
         self._input_bytes = VIEW_LIMITS.group_input_bytes + (
-            VIEW_LIMITS.group_stamp_bytes if any(projection.ordered) else 0
+            VIEW_LIMITS.group_stamp_bytes if projection.is_ordered else 0
         )
         self._inputs = 0
-        self._part = 0
         self._buckets: SortBuckets | None = None
         self._retractable = RetractableProjection(projection)
         self._digester = build_batch_digester(program.query.key_domain, program.projection.width)
@@ -69,13 +69,13 @@ class GroupSpill:
         """True where there are states in files."""
         return self._buckets is not None
 
-    def add_inputs(self, groups: dict[GroupKey, GroupState], inputs: int) -> None:
+    def add_inputs(self, groups: dict[GroupKey, Group], inputs: int) -> None:
         """Say that the groups got so many inputs in lists; they are empty afterwards if that was too much."""
         self._inputs += inputs
         if len(groups) * VIEW_LIMITS.group_state_bytes + self._inputs * self._input_bytes > self._limit:
             self._spill(groups)
 
-    def iterate_messages(self, groups: dict[GroupKey, GroupState]) -> Iterator[Pairs]:
+    def iterate_messages(self, groups: dict[GroupKey, Group]) -> Iterator[Pairs]:
         """Keys and stored values of the messages of all groups, in key order; what is left in memory goes, too."""
         self._spill(groups)
         assert self._buckets is not None
@@ -88,7 +88,7 @@ class GroupSpill:
             for other in others:
                 first.merge(other)
             digests.append(digest)
-            made.append(self._retractable.compute_fields(first, program.environment))
+            made.append(program.projection.compute_fields(first, program.environment))
             stamps.append(first.find_stamp())
             if len(digests) == BATCH_MESSAGES:
                 yield encode_groups(program.kind, program.projection.destinations, digests, made, stamps)
@@ -96,7 +96,7 @@ class GroupSpill:
         if digests:
             yield encode_groups(program.kind, program.projection.destinations, digests, made, stamps)
 
-    def _spill(self, groups: dict[GroupKey, GroupState]) -> None:
+    def _spill(self, groups: dict[GroupKey, Group]) -> None:
         if self._buckets is None:
             limit = max(self._limit, MIN_PART_BYTES)
             # That it has come to this says that all of it does not fit.
@@ -104,17 +104,12 @@ class GroupSpill:
             self._buckets = self._stack.enter_context(SortBuckets(self._directory, expected, limit))
         states = []
         for state in groups.values():
-            # Unique stamps, because the states of a group from several parts are merged by them
-            # (RetractableGroup.add_group).
-            state.number_stamps(self._part)
-            group = self._retractable.build_empty_group()
-            group.add_group(state, self._program.projection, for_good=True)
-            states.append(self._retractable.encode_group(group))
+            state.compact()
+            states.append(self._retractable.encode_group(state))
         digests = self._digester(list(groups), null=True)
         data = [digest + state for digest, state in zip(digests, states, strict=True)]
         self._buckets.add_values(b"".join(map(digest_key, digests)), data)
         groups.clear()
-        self._part += 1
         self._inputs = 0
 
     def _states(self) -> Iterator[bytes]:

@@ -19,7 +19,8 @@ from sowctl.store.codec import encode_record
 if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
     from sowctl.expressions.environment import Header
-    from sowctl.expressions.rows.projection import GroupKey, GroupState
+    from sowctl.expressions.rows.groups import Group
+    from sowctl.expressions.rows.projection import GroupKey
     from sowctl.values.fields import SlotValue
 
 
@@ -29,7 +30,7 @@ class ViewGroups:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._digester = build_batch_digester(program.query.key_domain, program.projection.width)
-        self.groups: dict[GroupKey, GroupState] = {}
+        self.groups: dict[GroupKey, Group] = {}
 
     def add(self, rows: Sequence[JoinedRow]) -> None:
         """Add rows; those of one group come in their order. Raises LimitError ``SOW-EXP-030``."""
@@ -44,7 +45,7 @@ class ViewGroups:
 
 
 def add_rows(
-    program: Program, groups: dict[GroupKey, GroupState], rows: Sequence[JoinedRow], stamps: Sequence[tuple[Any, ...]]
+    program: Program, groups: dict[GroupKey, Group], rows: Sequence[JoinedRow], stamps: Sequence[tuple[Any, ...]]
 ) -> None:
     """Add rows with these stamps to groups; an error of evaluation names the first record of the row."""
     values, asked = [row.values for row in rows], build_headers(program, rows)

@@ -12,14 +12,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sowctl.errors import SowError
+from sowctl.expressions.aggregates.accumulator import Accumulator, GroupSums, Stamp
 from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.expressions.columns.program import ColumnProgram
-from sowctl.expressions.columns.sums import build_sums
-from sowctl.expressions.environment import TIME_LIMIT_CODE, Environment
-from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES
+from sowctl.expressions.columns.sums import compute_sums, count_values
+from sowctl.expressions.environment import NO_HEADER, TIME_LIMIT_CODE, Environment
+from sowctl.expressions.rows.groups import Group
 from sowctl.expressions.rows.program import CompiledValue
-from sowctl.expressions.rows.projection import GroupKey, GroupState, Projection
-from sowctl.expressions.rows.sums import SUM_STATES
+from sowctl.expressions.rows.projection import GroupKey, Projection
 from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import INTEGER_KINDS, NUMERIC_KINDS, Array, Column, Kind
 from sowctl.values.fields import Row
@@ -42,11 +42,16 @@ class Grouper:
 
     A batch costs a step of Python for each of its groups, so messages wait where groups are many (:meth:`gather`).
     ``locate`` tells in an error which record it is about, where messages have keys. ``waiting``: so many messages wait
-    for others at least.
+    for others at least. ``part``: added to the stamps, where states of several parts of the messages are merged.
     """
 
     def __init__(
-        self, projection: Projection, env: Environment, locate: RecordLocator | None = None, waiting: int = 0
+        self,
+        projection: Projection,
+        env: Environment,
+        locate: RecordLocator | None = None,
+        waiting: int = 0,
+        part: Stamp = (),
     ) -> None:
         self.projection = projection
         self._env = env
@@ -55,6 +60,7 @@ class Grouper:
         self._waiting: list[ColumnBatch] = []
         self._size = 0
         self._least = self._wanted = waiting
+        self._part = part
 
     def gather(self, messages: ColumnBatch) -> GroupedBatch | None:
         """A batch of these messages, one at least, and of those that wait; None where they wait, too.
@@ -95,7 +101,8 @@ class Grouper:
                 self._env.reset_steps(steps)
                 self._name_record(messages)
             raise
-        return GroupedBatch(projection, messages, values[: projection.width], values[projection.width :])
+        keys, inputs = values[: projection.width], values[projection.width :]
+        return GroupedBatch(projection, messages, keys, inputs, self._part)
 
     def _name_record(self, messages: ColumnBatch) -> None:
         """Raise the error that rows of the messages meet in the order of their keys, if they meet it."""
@@ -117,10 +124,16 @@ class GroupedBatch:
     """Messages with the group of each. ``count`` of groups: about, since one with two numbers may be among them."""
 
     def __init__(
-        self, projection: Projection, messages: ColumnBatch, keys: Sequence[Column], inputs: Sequence[Column]
+        self,
+        projection: Projection,
+        messages: ColumnBatch,
+        keys: Sequence[Column],
+        inputs: Sequence[Column],
+        part: Stamp = (),
     ) -> None:
         self._projection = projection
         self._inputs = inputs
+        self._part = part
         self.messages = messages
         self.codes, self.count = number_groups(keys, messages.size)
         self._latest = _find_latest(self)
@@ -133,103 +146,114 @@ class GroupedBatch:
         texts = [list(map(to_text, values)) for values in self._keys]
         return list(zip(*texts, strict=True)) if texts else [()]
 
-    def add_to_groups(self, groups: dict[GroupKey, GroupState]) -> int:
-        """Process the messages: each is added to the group of its key. How many inputs the groups got in lists.
+    def add_to_groups(self, groups: dict[GroupKey, Group]) -> int:
+        """Process the messages: each is added to the group of its key. How many inputs the groups hold one by one.
 
         Of equal stamps the message that comes later is the later one, as row by row.
         """
         projection, messages, latest = self._projection, self.messages, self._latest
-        states = []
+        found = []
         for key in self.group_keys:
-            state = groups.get(key)
-            if state is None:
-                state = groups[key] = GroupState(len(projection.aggregates))
-            states.append(state)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = projection.build_group()
+            found.append(group)
         listed = 0
-        for number, (call, column) in enumerate(zip(projection.aggregates, self._inputs, strict=True)):
-            listed += _add_inputs(states, number, call.name, column, self)
-        columns = [column.take_values(latest) for column in messages.columns]
+        for number, (accumulator, column) in enumerate(zip(projection.accumulators, self._inputs, strict=True)):
+            states = [group.parts[number] for group in found]
+            listed += accumulator.add_column(states, _BatchInputs(column, self))
+        columns = [messages.columns[place].take_values(latest) for place in projection.keeps]
         rows: Iterable[Row] = zip(*columns, strict=True) if columns else repeat(())
         counts = np.bincount(self.codes, minlength=self.count).tolist()
-        for state, stamp, row, count in zip(states, self.read_stamps(latest), rows, counts, strict=False):
-            state.size += count
-            # An earlier batch may have held a later update; its fields then stay.
-            if stamp >= state.stamp:
-                state.stamp, state.row = stamp, row
+        for group, stamp, row, count in zip(found, self.read_stamps(latest), rows, counts, strict=False):
+            group.latest.add_latest((row, NO_HEADER), stamp, count)
         return listed
 
-    def read_stamps(self, places: Array) -> list[tuple[int, int]]:
+    def read_stamps(self, places: Array) -> list[Stamp]:
         """Txid and time of the messages at some places."""
         txids, times = self.messages.txids, self.messages.times
-        return list(zip(txids[places].tolist(), times[places].tolist(), strict=True))
+        stamps: list[Stamp] = list(zip(txids[places].tolist(), times[places].tolist(), strict=True))
+        return [(*stamp, *self._part) for stamp in stamps] if self._part else stamps
 
 
-def add_columns(
-    projection: Projection, groups: dict[GroupKey, GroupState], messages: ColumnBatch, env: Environment
-) -> None:
+def add_columns(projection: Projection, groups: dict[GroupKey, Group], messages: ColumnBatch, env: Environment) -> None:
     """Process messages as :meth:`Projection.add_messages` does. Raises LimitError ``SOW-EXP-030`` for a pattern."""
     if messages.size:
         Grouper(projection, env).build_batch(messages).add_to_groups(groups)
 
 
-def _add_inputs(states: list[GroupState], number: int, name: str, column: Column, batch: GroupedBatch) -> int:
-    """Add the inputs of one aggregate call: sums, or those inputs that its result depends on; how many of these."""
-    if name in SUM_STATES and len(batch.codes) >= COLUMN_LIMITS.min_messages_per_group * batch.count:
-        sums = build_sums(name, column, batch.codes, batch.count)
-        if sums is not None:
-            for state, one in zip(states, sums, strict=True):
-                known = state.sums.get(number)
-                if known is None:
-                    state.sums[number] = one
-                else:
-                    known.merge(one)  # type: ignore[arg-type]  # of one aggregate call, so of one class
-            return 0
-    column = column.expand_constant(len(batch.codes))
-    ordered = name in ORDERED_AGGREGATES
-    places = _find_needed_inputs(name, column, batch)
-    bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
-    values: Any = column.take_values(places)
-    stamps = batch.read_stamps(places) if ordered else []
-    for state, start, stop in zip(states, bounds, bounds[1:], strict=False):
-        if start == stop:
-            continue
-        state.inputs[number] += values[start:stop]
-        if ordered:
-            state.stamps.setdefault(number, []).extend(stamps[start:stop])
-    return len(values)
+class _BatchInputs:
+    """The inputs of an aggregate call in a batch, as accumulators ask for them."""
 
+    def __init__(self, column: Column, batch: GroupedBatch) -> None:
+        self._original = column
+        self._batch = batch
+        self._size = len(batch.codes)
 
-def _find_needed_inputs(name: str, column: Column, batch: GroupedBatch) -> Array:
-    """The places of the inputs that the result of an aggregate depends on, by group, those of a group in their order.
+    @cached_property
+    def _column(self) -> Column:
+        """The column with a place for each message."""
+        return self._original.expand_constant(self._size)
 
-    NULLs are no inputs. Of inputs that are equal in all respects the first is enough, for ANY the last one.
-    """
-    size = len(batch.codes)
-    if column.kind is Kind.NULL:
-        return np.zeros(0, np.int64)
-    if column.kind is Kind.ROWS:
-        places = np.flatnonzero(np.fromiter((value is not None for value in column.read_values()), np.bool_, size))
-    else:
-        places = np.arange(size) if column.nulls is None else np.flatnonzero(~column.nulls)
-    if name == "ANY":
-        places = places[_find_edges(batch.messages, places, batch.codes[places], latest=True)]
-    # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both. Which of
-    # numbers is the least or greatest is told by their values alone: of equal ones the first counts, with its text.
-    elif name not in SUM_STATES and len(places) and (column.source is None or _is_by_value(name, column)):
-        codes = batch.codes[places]
-        if _is_by_value(name, column):
-            places = places[_find_extremes(column.data[places], codes, batch.count, greatest=name == "MAX")]
-            codes = batch.codes[places]
-        else:
-            codes = _densify_codes(_combine_codes(codes, _encode_column(column, size)[places]))[0]
-        places = places[_find_edges(batch.messages, places, codes, latest=False)]
-    # Stable: the messages of a group keep the order in which they came.
-    return places[_sort_codes(batch.codes[places])]
+    def count_inputs(self) -> list[int]:
+        """Count the inputs of each group."""
+        return count_values(self._original, self._batch.codes, self._batch.count)
 
+    def compute_sums(self, *, squares: bool) -> list[GroupSums] | None:
+        """Add up the inputs of each group; None where they do not add up so, or where groups have few inputs."""
+        codes, count = self._batch.codes, self._batch.count
+        if self._size < COLUMN_LIMITS.min_messages_per_group * count:
+            return None
+        return compute_sums(self._original, codes, count, squares=squares)
 
-def _is_by_value(name: str, column: Column) -> bool:
-    """Return whether an aggregate asks for the least or greatest of the numbers in the column's array."""
-    return name in ("MIN", "MAX") and column.kind in NUMERIC_KINDS and not column.listed
+    def find_inputs(self) -> Array:
+        """Return the places of all inputs."""
+        column = self._column
+        if column.kind is Kind.NULL:
+            return np.zeros(0, np.int64)
+        if column.kind is Kind.ROWS:
+            there = (value is not None for value in column.read_values())
+            return np.flatnonzero(np.fromiter(there, np.bool_, self._size))
+        return np.arange(self._size) if column.nulls is None else np.flatnonzero(~column.nulls)
+
+    def find_latest(self) -> Array:
+        """Return the place of the latest input of each group."""
+        places = self.find_inputs()
+        return places[_find_edges(self._batch.messages, places, self._batch.codes[places], latest=True)]
+
+    def find_distinct(self) -> Array:
+        """Return the places of the first of inputs that are equal in all respects; more where these cannot be told."""
+        places = self.find_inputs()
+        # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both.
+        if not len(places) or self._column.source is not None:
+            return places
+        more = _encode_column(self._column, self._size)[places]
+        codes = _densify_codes(_combine_codes(self._batch.codes[places], more))[0]
+        return places[_find_edges(self._batch.messages, places, codes, latest=False)]
+
+    def find_extremes(self, *, greatest: bool) -> Array:
+        """Return the places of what may be the least or greatest inputs of the groups."""
+        # Which number is the least or greatest is told by the array alone: of equal ones the first counts, with its
+        # text.
+        if self._column.kind not in NUMERIC_KINDS or self._column.listed:
+            return self.find_distinct()
+        places = self.find_inputs()
+        codes = self._batch.codes[places]
+        places = places[_find_extremes(self._column.data[places], codes, self._batch.count, greatest=greatest)]
+        return places[_find_edges(self._batch.messages, places, self._batch.codes[places], latest=False)]
+
+    def add_values(self, states: Sequence[Accumulator], places: Array) -> int:
+        """Add the inputs at some places to the states of their groups; how many they are."""
+        batch = self._batch
+        # Stable: the messages of a group keep the order in which they came.
+        places = places[_sort_codes(batch.codes[places])]
+        bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
+        values: Any = self._column.take_values(places)
+        stamps = batch.read_stamps(places) if states and states[0].ordered else ()
+        for state, start, stop in zip(states, bounds, bounds[1:], strict=False):
+            if start < stop:
+                state.add(values[start:stop], stamps[start:stop])
+        return len(values)
 
 
 def _find_extremes(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:

@@ -10,7 +10,6 @@ They are loaded when the first one is used: most filters call none.
 * ``strptime``: STRPTIME: text to instants.
 * ``legacy``: date functions of the compatibility module.
 * ``message``: functions of the record's header or the run.
-* ``sets``: sums, means, extremes and distinct values, used by aggregates too.
 * ``groups``: all functions by group; a new function is a row of its group.
 * ``table``: all functions as ``sowctl functions`` and the manual page show them.
 """
@@ -44,19 +43,5 @@ class _FunctionRegistry(Mapping[str, Function]):
 
 
 FUNCTIONS: Mapping[str, Function] = _FunctionRegistry()
-AGGREGATES: dict[str, tuple[int, int]] = {
-    "COUNT": (1, 1),
-    "COUNT_DISTINCT": (1, 1),
-    "SUM": (1, 1),
-    "AVG": (1, 1),
-    "STDDEV_POP": (1, 1),
-    "STDDEV_SAMP": (1, 1),
-    "MIN": (1, 1),
-    "MAX": (1, 1),
-    "UNIQUE": (1, 1),
-    "ANY": (1, 1),
-    "GROUP_CONCAT": (1, 2),
-}
-"""Aggregates and their least and greatest number of arguments; they exist in projections only."""
 
-__all__ = ["AGGREGATES", "FUNCTIONS", "Function"]
+__all__ = ["FUNCTIONS", "Function"]

@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from sowctl.expressions.functions import AGGREGATES, FUNCTIONS
+from sowctl.expressions.aggregates.table import AGGREGATES
+from sowctl.expressions.functions import FUNCTIONS
 from sowctl.expressions.functions.groups import FUNCTION_GROUPS
 from sowctl.expressions.functions.signature import UNLIMITED_ARGUMENTS, Function
 
@@ -85,7 +86,6 @@ _ARGUMENT_NAMES: dict[str, str] = {
     "COALESCE": "v, ...",
     "CHAR_VALUE": "n",
     "IF": "condition, a, b",
-    "GROUP_CONCAT": "e [, delim]",
     "VALUE_LOOKUP": "name, v, ...",
 }
 _NULL_RULES: dict[str, str] = {
@@ -106,23 +106,7 @@ _NULL_RULES: dict[str, str] = {
     "CRC32": "NULL counts as an empty text: 4294967295",
     "CRC64": "NULL counts as an empty text: 18446744073709551615",
     "COALESCE": "NULL if all arguments are; NaN is not NULL",
-    "COUNT": "NULL inputs are skipped; 0 if there are no others",
-    "COUNT_DISTINCT": "NULL inputs are skipped; 0 if there are no others",
-    "STDDEV_SAMP": "NULL inputs are skipped; NULL if there is at most one other",
     "IF": "a NULL condition gives b",
-}
-_AGGREGATE_TEXTS: dict[str, tuple[str, str]] = {
-    "COUNT": ("number", "number of inputs"),
-    "COUNT_DISTINCT": ("number", "number of distinct inputs, compared by the common reading"),
-    "SUM": ("number", "exact sum of Integers, otherwise the correctly rounded sum"),
-    "AVG": ("number", "the Double nearest to the mean"),
-    "STDDEV_POP": ("number", "standard deviation of a population"),
-    "STDDEV_SAMP": ("number", "standard deviation of a sample"),
-    "MIN": ("value", "the least input, the first of equal ones; NaN if any input is NaN"),
-    "MAX": ("value", "the greatest input, the first of equal ones; NaN if any input is NaN"),
-    "UNIQUE": ("value", "the first input if all are equal, otherwise NULL"),
-    "ANY": ("value", "the last input, in the order of updates"),
-    "GROUP_CONCAT": ("String", "distinct inputs in the order of updates, joined by delim; default: a comma"),
 }
 GROUP_TITLES: dict[str, str] = {
     "choice": "Choice",
@@ -181,12 +165,11 @@ def _build_table() -> tuple[FunctionEntry, ...]:
     entries = [FunctionEntry("IF", _ARGUMENT_NAMES["IF"], "choice", 3, 3, "value", _NULL_RULES["IF"], branch)]
     for group in FUNCTION_GROUPS:
         entries += _function_entries(group)
-    for name, (least, most) in AGGREGATES.items():
-        result, doc = _AGGREGATE_TEXTS[name]
-        notes = (NOT_NESTED_TEXT,)
-        null = _NULL_RULES.get(name, NULL_SKIPPED_TEXT)
+    for one in AGGREGATES.values():
+        null = NULL_SKIPPED_TEXT if one.null is None else one.null
+        counts = (one.least, one.most)
         entries.append(
-            FunctionEntry(name, _ARGUMENT_NAMES.get(name, "e"), "aggregate", least, most, result, null, doc, notes)
+            FunctionEntry(one.name, one.arguments, "aggregate", *counts, one.result, null, one.doc, (NOT_NESTED_TEXT,))
         )
     return tuple(entries)
 

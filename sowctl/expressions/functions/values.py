@@ -17,21 +17,21 @@ def _non_null_values(values: Sequence[Scalar]) -> list[Scalar]:
 
 def array_min(values: Sequence[Scalar]) -> Scalar:
     """The least value by the common reading, NULLs left out."""
-    from sowctl.expressions.functions.sets import find_extreme
+    from sowctl.expressions.aggregates.commonreading import find_extreme
 
     return find_extreme(_non_null_values(values), greatest=False)
 
 
 def array_max(values: Sequence[Scalar]) -> Scalar:
     """The greatest value by the common reading, NULLs left out."""
-    from sowctl.expressions.functions.sets import find_extreme
+    from sowctl.expressions.aggregates.commonreading import find_extreme
 
     return find_extreme(_non_null_values(values), greatest=True)
 
 
-def array_sum(values: Sequence[Scalar]) -> int | float | None:
+def array_sum(values: Sequence[Scalar]) -> Scalar:
     """The sum, NULLs left out."""
-    from sowctl.expressions.functions.sets import compute_sum
+    from sowctl.expressions.aggregates.sums import compute_sum
 
     return compute_sum(_non_null_values(values))
 

@@ -8,11 +8,9 @@
 * ``comparison``: comparisons of arrays and scalars.
 * ``program``: the generated loop, and the fields that it reads.
 * ``projection``: projections with grouping.
-* ``aggregates``: aggregate functions over the inputs of a group.
 * ``constructedfields``: constructed fields of preprocessing and enrichment.
-* ``retraction``: groups that messages can be removed from.
-* ``sums``: sums that inputs can be removed from.
-* ``countedinputs``: counted inputs, for aggregates such as MIN that inputs can be removed from.
+* ``groups``: groups of a projection: accumulators, and the last message.
+* ``retraction``: messages that are added to groups and removed one by one; groups as bytes.
 * ``slotcodec``: slot values as bytes.
 * ``joinplan``: the joins of views: which records match.
 """

@@ -13,13 +13,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from sowctl.expressions.aggregates.accumulator import Accumulator, InputReader, iterate_no_rows
+from sowctl.expressions.aggregates.latest import find_latest
+from sowctl.expressions.aggregates.table import AGGREGATES
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
-from sowctl.expressions.functions import AGGREGATES, Function
-from sowctl.expressions.rows.aggregates import ORDERED_AGGREGATES, compute_aggregate
+from sowctl.expressions.functions import Function
 from sowctl.expressions.rows.code import Operand, run_emission
 from sowctl.expressions.rows.emitter import Emitter
+from sowctl.expressions.rows.groups import ContributionReader, Group
 from sowctl.expressions.rows.program import CompiledTuples, CompiledValue, compile_checked_value
-from sowctl.expressions.rows.sums import SUM_STATES, Count, Sum
 from sowctl.expressions.syntax import nodes as n
 from sowctl.expressions.syntax.actions import FieldDefinition
 from sowctl.expressions.syntax.parser import find_destination
@@ -52,38 +54,11 @@ class AggregateCall(Struct, frozen=True):
 _TEXT_TYPES = frozenset((str, type(None)))
 
 
-class GroupState:
-    """State of one group: inputs per aggregate, row and header of the last message, its stamp, and the count.
-
-    Inputs are without NULLs, and may lack those that the result does not depend on. ``stamps`` has one per input of
-    each aggregate whose order counts, nothing where messages came in the order of their updates. ``sums``: what
-    further inputs of an aggregate add up to, by its number; these are not among its inputs.
-    """
-
-    __slots__ = ("header", "inputs", "row", "size", "stamp", "stamps", "sums")
-
-    def __init__(self, aggregates: int) -> None:
-        self.inputs: list[list[Scalar]] = [[] for _ in range(aggregates)]
-        self.size = 0
-        self.row: Row = ()
-        self.header: Header = NO_HEADER
-        self.stamp: tuple[Any, ...] = ()
-        self.stamps: dict[int, list[tuple[Any, ...]]] = {}
-        self.sums: dict[int, Count | Sum] = {}
-
-    def number_stamps(self, part: int) -> None:
-        """Make all stamps unique by the number of a part of the messages, whose parts come in their order."""
-        # Inputs stand in the order in which their messages came.
-        for number, stamps in self.stamps.items():
-            self.stamps[number] = [(*stamp, part, place) for place, stamp in enumerate(stamps)]
-        self.stamp = (*self.stamp, part, self.size)
-
-
 class Projection:
     """A compiled projection.
 
     ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the places of the fields,
-    ``width`` is the number of grouping fields; ``ordered`` says of each aggregate whether the order of inputs counts.
+    ``width`` is the number of grouping fields; ``accumulators`` are the classes of the aggregates' states.
     """
 
     def __init__(
@@ -107,7 +82,7 @@ class Projection:
         self.width = len(grouping)
         self.keeps = tuple(place for result, place in self._needs if not result)
         """Places in a message's row of what a group's fields read from its last message."""
-        self.ordered = [call.name in ORDERED_AGGREGATES for call in self.aggregates]
+        self.accumulators: list[type[Accumulator]] = [AGGREGATES[call.name].accumulator for call in self.aggregates]
         self._read = CompiledTuples("", None, reader, read)
         self._make = CompiledTuples("", None, maker, made)
         self.slots: tuple[Slot, ...] = self._read.slots
@@ -118,9 +93,18 @@ class Projection:
         """List the values computed of each message: the grouping fields, then the inputs of the aggregates."""
         return [compile_checked_value(part.node, part.text, self.functions) for part in self._parts]
 
+    @property
+    def is_ordered(self) -> bool:
+        """True where the result of an aggregate depends on the order of its inputs."""
+        return any(one.ordered for one in self.accumulators)
+
+    def build_group(self) -> Group:
+        """A group without messages."""
+        return Group([make() for make in self.accumulators], self.width)
+
     def add_messages(
         self,
-        groups: dict[GroupKey, GroupState],
+        groups: dict[GroupKey, Group],
         rows: Sequence[Row],
         env: Environment,
         headers: Sequence[Header] | None = None,
@@ -129,45 +113,29 @@ class Projection:
         """Process messages in order: each is added to the group of its key.
 
         ``stamps``: they come in another order than that of their updates, which ascending stamps are: the last of a
-        group is the one with the highest stamp, and of equal stamps the one that came later. A group's messages have
-        stamps all or none. Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
+        group is the one with the highest stamp, and of equal stamps the one that came later. Raises LimitError
+        ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
-        width = self.width
-        # Stamps of single inputs are kept only where an aggregate depends on the order.
-        ordered = [number for number, one in enumerate(self.ordered) if one] if stamps is not None else []
+        keeps = self.keeps
+        if stamps is None:
+            before = sum(group.size for group in groups.values())
+            stamps = [(number,) for number in range(before, before + len(rows))]
         made = self._read.compute_tuples(rows, env, headers)
         for key, places in self._group_places(made).items():
             group = groups.get(key)
             if group is None:
-                group = groups[key] = GroupState(len(self.aggregates))
-            group.size += len(places)
-            last = places[-1]
-            if stamps is not None:
-                for number in ordered:
-                    group.stamps.setdefault(number, []).extend(
-                        [stamps[place] for place in places if made[place][width + number] is not None]
-                    )
-            # One message of the group in this batch, which is common with many groups: no lists are built for it.
+                group = groups[key] = self.build_group()
+            last = places[0]
             if len(places) == 1:
-                for inputs, value in zip(group.inputs, made[last][width:], strict=True):
-                    # Aggregates ignore NULLs.
-                    if value is not None:
-                        inputs.append(value)  # type: ignore[arg-type]  # loops append scalars
+                group.add((made[last],), (stamps[last],))
             else:
-                for number, inputs in enumerate(group.inputs, width):
-                    column = [made[place][number] for place in places]
-                    inputs.extend([value for value in column if value is not None])  # type: ignore[misc]  # loops append scalars
-                if stamps is not None:
-                    # max() gives the first of equals: reversed, that is the message that came later.
-                    last = max(reversed(places), key=stamps.__getitem__)
-            if stamps is not None:
-                # An earlier batch held a later update: the group's fields stay those of that one.
-                if stamps[last] < group.stamp:
-                    continue
-                group.stamp = stamps[last]
-            group.row = rows[last]
-            if headers is not None:
-                group.header = headers[last]
+                times = [stamps[place] for place in places]
+                group.add([made[place] for place in places], times)
+                last = places[find_latest(times)]
+            row = rows[last]
+            kept = tuple([row[place] for place in keeps]) if keeps else ()
+            header = NO_HEADER if headers is None else headers[last]
+            group.latest.add_latest((kept, header), stamps[last], len(places))
 
     def _group_places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
         """Group the places of some messages by the keys read of them, groups in the order of appearance."""
@@ -202,29 +170,36 @@ class Projection:
         """
         return [tuple(map(to_text, values[: self.width])) for values in self._read.compute_tuples(rows, env, headers)]
 
-    def compute_fields(self, group: GroupState, env: Environment) -> list[SlotValue]:
-        """The values of a group's fields, in the order of ``destinations``."""
-        kept = tuple([group.row[place] for place in self.keeps])
+    def compute_fields(
+        self, group: Group, env: Environment, rows: ContributionReader = iterate_no_rows
+    ) -> list[SlotValue]:
+        """The values of a group's fields, in the order of ``destinations``.
+
+        ``rows`` are read only for what a removal made unknown; the group then knows it again, so a state that is kept
+        is best written after this. Raises DamageError ``SOW-EXP-050`` where they hold other messages than the group.
+        """
+        kept, header = group.find_latest_row(rows)
 
         def results(delimiters: Sequence[SlotValue]) -> list[Scalar]:
-            calls = enumerate(zip(self.aggregates, delimiters, strict=True))
-            return [_group_result(number, call, group, text) for number, (call, text) in calls]
+            parts = enumerate(zip(group.parts, delimiters, strict=True))
+            return [part.compute_result(_read_inputs(rows, number), text) for number, (part, text) in parts]
 
-        return self.compute_kept_fields(kept, group.header, results, env)
+        return self._compute_kept_fields(kept, header, results, env)
 
-    def compute_all_fields(self, groups: Sequence[GroupState], env: Environment) -> list[Sequence[SlotValue]]:
-        """Compute the fields of several groups: the program runs once for all of them."""
+    def compute_all_fields(self, groups: Sequence[Group], env: Environment) -> list[Sequence[SlotValue]]:
+        """Compute the fields of several groups from which nothing was removed: the program runs once for all."""
         if any(call.delimiter is not None for call in self.aggregates):
             return [self.compute_fields(group, env) for group in groups]
-        calls = list(enumerate(self.aggregates))
-        rows = []
+        rows, headers = [], []
         for group in groups:
-            results = [_group_result(number, call, group, b",") for number, call in calls]
-            kept = map(group.row.__getitem__, self.keeps)
+            results = [part.compute_result() for part in group.parts]
+            row, header = group.latest.value
+            kept = iter(row)
             rows.append(tuple([results[place] if result else next(kept) for result, place in self._needs]))
-        return list(self._make.compute_tuples(rows, env, [group.header for group in groups]))
+            headers.append(header)
+        return list(self._make.compute_tuples(rows, env, headers))
 
-    def compute_kept_fields(
+    def _compute_kept_fields(
         self,
         kept: Sequence[SlotValue],
         header: Header,
@@ -253,19 +228,8 @@ class Projection:
         return self._make.compute_tuples([row], env, [header])[0]
 
 
-def _group_result(number: int, call: AggregateCall, group: GroupState, delimiter: SlotValue) -> Scalar:
-    inputs = group.inputs[number]
-    known = group.sums.get(number)
-    if known is not None:
-        if not inputs:
-            return known.compute_result()
-        # What stands beside the sums is few: it is added to a sum of its own, which leaves the group as it is.
-        added = SUM_STATES[call.name](())
-        added.merge(known)  # type: ignore[arg-type]  # of one aggregate call, so of one class
-        added.update(inputs, 1)
-        return added.compute_result()
-    stamps = group.stamps.get(number) if len(inputs) > 1 else None
-    return compute_aggregate(call.name, inputs, delimiter, stamps)  # type: ignore[arg-type]  # loops append scalars
+def _read_inputs(rows: ContributionReader, number: int) -> InputReader:
+    return lambda descending: ((one.stamp, one.inputs[number]) for one in rows(descending))
 
 
 def _extract_aggregates(node: n.Node, text: str, aggregates: list[AggregateCall]) -> n.Node:

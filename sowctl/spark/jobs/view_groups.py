@@ -26,8 +26,9 @@ from sowctl.engine.views.definition import Program, Query, ViewRecord
 from sowctl.engine.views.groups import add_rows, encode_message
 from sowctl.engine.views.joins import JoinedRow, JoinIndex, build_rows, finish_rows, read_left_texts, read_right_texts
 from sowctl.engine.views.records import read_records
-from sowctl.expressions.rows.projection import GroupKey, GroupState
-from sowctl.expressions.rows.retraction import RetractableGroup, RetractableProjection
+from sowctl.expressions.rows.groups import Group
+from sowctl.expressions.rows.projection import GroupKey
+from sowctl.expressions.rows.retraction import RetractableProjection
 from sowctl.identity.keys import build_batch_digester, digest_key
 from sowctl.identity.keyspace import find_part
 from sowctl.remote.place import Place
@@ -181,19 +182,15 @@ def _group_columns(
     program: Program, count: int, index: int, source: Callable[[int], Iterable[Pairs]]
 ) -> Iterator[tuple[int, bytes]]:
     # No lines of text: a part is a range of a store, and the joined sources came here as records.
+    # Of equal stamps the earlier message is that of the earlier part.
     found = ColumnGroups(
-        program, lambda number: iterate_parts(program, number, ((None, some) for some in source(number)))
+        program,
+        lambda number: iterate_parts(program, number, ((None, some) for some in source(number))),
+        part=(index,),
     )
     for _ in found.compute():
         pass
-    groups: dict[GroupKey, RetractableGroup] = {}
-    retractable = RetractableProjection(program.projection)
-    for key, state in found.groups.items():
-        # Rows come in their order here, and so do the parts.
-        state.number_stamps(index)
-        groups[key] = retractable.build_empty_group()
-        groups[key].add_group(state, program.projection, for_good=True)
-    yield from _encode_buckets(program, retractable, groups, count)
+    yield from _encode_buckets(program, found.groups, count)
 
 
 def _group_rows(program: Program, count: int, source: Callable[[int], Iterable[Pairs]]) -> Iterator[tuple[int, bytes]]:
@@ -279,36 +276,26 @@ def _compute_shuffled_states(
 
 def _compute_row_states(program: Program, count: int, found: Iterable[list[JoinedRow]]) -> Iterator[tuple[int, bytes]]:
     """The states of the groups of some rows, by the bucket of their digests."""
-    projection, retractable = program.projection, RetractableProjection(program.projection)
-    groups: dict[GroupKey, RetractableGroup] = {}
-    forward: dict[GroupKey, GroupState] = {}
+    groups: dict[GroupKey, Group] = {}
     held = 0
-
-    def fold() -> None:
-        for key, state in forward.items():
-            if key not in groups:
-                groups[key] = retractable.build_empty_group()
-            groups[key].add_group(state, projection, for_good=True)
-        forward.clear()
-
     for rows in found:
         # The order makes stamps unique: of rows of one instant, the later in it is the later one.
         stamps = [(*row.stamp, row.order) for row in rows]
-        add_rows(program, forward, rows, stamps)
+        add_rows(program, groups, rows, stamps)
         held += len(rows)
         if held >= MAX_HELD_ROWS:
-            fold()
+            for group in groups.values():
+                group.compact()
             held = 0
-    fold()
-    yield from _encode_buckets(program, retractable, groups, count)
+    yield from _encode_buckets(program, groups, count)
 
 
-def _encode_buckets(
-    program: Program, retractable: RetractableProjection, groups: dict[GroupKey, RetractableGroup], count: int
-) -> Iterator[tuple[int, bytes]]:
+def _encode_buckets(program: Program, groups: dict[GroupKey, Group], count: int) -> Iterator[tuple[int, bytes]]:
+    retractable = RetractableProjection(program.projection)
     digests = build_batch_digester(program.query.key_domain, 0)(list(groups), null=True)
     buckets: dict[int, list[tuple[bytes, bytes]]] = {}
     for digest, group in zip(digests, groups.values(), strict=True):
+        group.compact()
         buckets.setdefault(find_part(digest, count), []).append((digest, retractable.encode_group(group)))
     for bucket, some in buckets.items():
         yield bucket, _STATES.encode(some)
@@ -325,7 +312,7 @@ def _write_groups(
     program: Program, directory: Place, index: int, found: Iterable[tuple[int, bytes]]
 ) -> Iterator[tuple[int, FilePart]]:
     retractable = RetractableProjection(program.projection)
-    groups: dict[bytes, RetractableGroup] = {}
+    groups: dict[bytes, Group] = {}
     for _, some in found:
         for digest, state in _READ_STATES.decode(some):
             group = retractable.decode_group(state)
@@ -336,18 +323,16 @@ def _write_groups(
     if not groups:
         return
     place = directory / f"groups-{format_attempt_name()}"
-    write_pairs(place, _pairs(program, retractable, groups))
+    write_pairs(place, _pairs(program, groups))
     yield index, FilePart(place, sum(group.size for group in groups.values()))
 
 
-def _pairs(
-    program: Program, retractable: RetractableProjection, groups: dict[bytes, RetractableGroup]
-) -> Iterator[Pairs]:
+def _pairs(program: Program, groups: dict[bytes, Group]) -> Iterator[Pairs]:
     order = sorted(groups)
     for start in range(0, len(order), STORE_LIMITS.read_batch_records):
         part = order[start : start + STORE_LIMITS.read_batch_records]
         values = []
         for digest in part:
-            fields = retractable.compute_fields(groups[digest], program.environment)
+            fields = program.projection.compute_fields(groups[digest], program.environment)
             values.append(encode_message(program, digest, fields, groups[digest].find_stamp()))
         yield list(map(digest_key, part)), values

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sowctl.expressions.aggregates.commonreading import find_extreme, select_distinct
+from sowctl.expressions.aggregates.sums import compute_sum
 from sowctl.expressions.compiler import compile_value
 from sowctl.expressions.environment import Environment
 from sowctl.expressions.functions.dates import strftime
 from sowctl.expressions.functions.numbers import round_to, width_bucket
-from sowctl.expressions.functions.sets import compute_sum, find_extreme, select_distinct
 from sowctl.expressions.functions.strings import substr
 from sowctl.expressions.functions.strptime import strptime
 

@@ -18,7 +18,8 @@ from sowctl.engine.search.matcher import build_environment, build_headers, evalu
 from sowctl.engine.subscriptions.feeds.feed import DeliveredFinder, Feed
 from sowctl.engine.subscriptions.feeds.focus import FocusEvent, FocusFeed
 from sowctl.errors import InputError
-from sowctl.expressions.rows.retraction import Contribution, ContributionReader, RetractableGroup, RetractableProjection
+from sowctl.expressions.rows.groups import Contribution, ContributionReader, Group
+from sowctl.expressions.rows.retraction import RetractableProjection
 from sowctl.identity.keys import Digest, build_batch_digester, digest_check, digest_key
 from sowctl.store.codec import TOMBSTONE_FLAG, encode_record, extract_payloads, read_stamps
 
@@ -48,7 +49,7 @@ class AggregatedFeed(FocusFeed):
         self._digester = build_batch_digester(topic, 0)
         # Keys of records say nothing of a group's message.
         self._keys = ()
-        self._groups: dict[Digest, RetractableGroup] = {}
+        self._groups: dict[Digest, Group] = {}
         self._members: dict[Digest, set[bytes]] = {}
         self._messages: dict[Digest, bytes] = {}
 
@@ -157,7 +158,7 @@ class AggregatedFeed(FocusFeed):
     def _update_group(self, key: bytes, digest: Digest, part: Contribution, sign: int) -> None:
         group = self._groups.get(digest)
         if group is None:
-            group = self._groups[digest] = self._retractable.build_empty_group()
+            group = self._groups[digest] = self._program.build_group()
             self._members[digest] = set()
         group.update([part], sign)
         if sign > 0:
@@ -165,8 +166,8 @@ class AggregatedFeed(FocusFeed):
         else:
             self._members[digest].discard(key)
 
-    def _render_group(self, digest: Digest, group: RetractableGroup) -> bytes:
-        fields = self._retractable.compute_fields(group, self._environment, self._make_group_reader(digest))
+    def _render_group(self, digest: Digest, group: Group) -> bytes:
+        fields = self._program.compute_fields(group, self._environment, self._make_group_reader(digest))
         return self.wanted.kind.build_message(list(zip(self._program.destinations, fields, strict=True)))
 
     def _make_group_reader(self, digest: Digest) -> ContributionReader:

@@ -31,7 +31,8 @@ from sowctl.engine.views.conflation.replay_tables import (
 from sowctl.engine.views.definition import Program, ViewRecord
 from sowctl.engine.views.groups import encode_message
 from sowctl.engine.views.joins import JoinedRow, build_rows, find_no_partners, finish_rows, join_record
-from sowctl.expressions.rows.retraction import Contribution, RetractableProjection
+from sowctl.expressions.rows.groups import Contribution
+from sowctl.expressions.rows.retraction import RetractableProjection
 from sowctl.identity.keys import build_batch_digester, digest_key
 from sowctl.store.limits import STORE_LIMITS
 
@@ -150,7 +151,7 @@ class IncrementalUpdate:
         empty: list[bytes] = []
         for digest in touched:
             state = states.get(digest)
-            group = retractable.build_empty_group() if state is None else retractable.decode_group(state)
+            group = self._program.projection.build_group() if state is None else retractable.decode_group(state)
             if digest in self._gone:
                 group.update(self._gone[digest], -1)
             if digest in self._fresh:
@@ -163,7 +164,7 @@ class IncrementalUpdate:
                 return map(retractable.decode_contribution, tables.iterate_group(digest, descending))
 
             stamp = group.find_stamp(rows)
-            fields = retractable.compute_fields(group, environment, rows)
+            fields = self._program.projection.compute_fields(group, environment, rows)
             messages[digest_key(digest)] = encode_message(self._program, digest, fields, stamp)
             kept.append((digest, retractable.encode_group(group)))
         tables.groups.put(kept)
@@ -181,7 +182,7 @@ class IncrementalUpdate:
 def _require_row(rows: Mapping[bytes, bytes], place: bytes) -> bytes:
     found = rows.get(place)
     if found is None:
-        from sowctl.expressions.rows.sums import build_damage_error
+        from sowctl.expressions.aggregates.accumulator import build_damage_error
 
         raise build_damage_error("rows")
     return found
