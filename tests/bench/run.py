@@ -18,7 +18,7 @@ NAMES = (
     *("output", "messages", "spark", "planning", "pipeline", "queues", "following", "latency", "merging", "backup"),
     *("exchange", "inputs"),
 )
-SIZED = ("idle", "spark", "pipeline")
+SIZED = ("idle", "spark", "pipeline", "views")
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.run")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default all")
     parser.add_argument("--small", action="store_true", help="100,000 messages instead of 1,000,000")
-    parser.add_argument("--big", action="store_true", help="idle: ten times as many entries, Spark's: five times")
+    parser.add_argument("--big", action="store_true", help="idle, views: ten times as many, Spark's: five times")
     parser.add_argument("--dir", help="keep inputs and stores here; default a temporary directory")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the long benchmarks, at least 3")
     chosen = parser.parse_args()
@@ -43,9 +43,7 @@ def main() -> int:
             module = importlib.import_module(f"tests.bench.{name}")
             print(f"\n{module.TITLE}  [{place.count:,} messages]")
             try:
-                module.run(
-                    place, chosen.rounds, **({"big": chosen.big} if name in ("idle", "spark", "pipeline") else {})
-                )
+                module.run(place, chosen.rounds, **({"big": chosen.big} if name in SIZED else {}))
             except Wrong as error:
                 print(f"  WRONG  {error}")
                 return 1

@@ -16,14 +16,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import sowctl
+from tests.bench.memory import watch
 from tests.bench.place import Place
-from tests.bench.rounds import Item, Wrong, judge, race, ratios, show, timed
+from tests.bench.rounds import Item, Wrong, judge, process, race, ratios, read_cpu_seconds, show, timed
 
 TITLE = "views: a join with a grouping, computed and caught up"
 OURS, DUCK, TYPED, LITE = "sowctl, computed", "duckdb, JSON text", "duckdb, typed tables", "sqlite json_extract"
 FEW, SOME, MANY = "sowctl, 10 changed", "sowctl, 0.1 % changed", "sowctl, 1 % changed"
 READS = 100
 """Reads in succession, each after 0.1 % changed: the dearest is compared with the others."""
+MADE_ORDERS = 10_000
+"""Orders that are made at a time."""
+LARGE_MB = 64 + 400
+"""What --sort-memory allows, and what the interpreter, numpy and the records that are read at a time take."""
 UNCHANGED, TOPIC = "sowctl, view unchanged", "sowctl, topic of that size"
 _TOPIC = "<Topic><Name>{0}</Name><MessageType>json</MessageType><Key>/{1}</Key><FileName>sow/%n.sow</FileName></Topic>"
 CONFIG = f"""<AMPSConfig><Name>views</Name><SOW>
@@ -69,9 +74,11 @@ def orders(numbers: Iterator[int], customers: int, seed: int) -> list[bytes]:
     ]
 
 
-def run(place: Place, rounds: int) -> None:
-    """Race and judge."""
+def run(place: Place, rounds: int, *, big: bool = False) -> None:
+    """Race and judge; with ``big`` the memory of ten times as many orders and customers, too."""
     count = place.count // 2
+    if big:
+        _measure_large(place, 10 * count)
     customers = count // 100
     directory = place.root / "views"
     shutil.rmtree(directory, ignore_errors=True)
@@ -117,6 +124,32 @@ def run(place: Place, rounds: int) -> None:
     found = race(items, 3 * rounds)
     show(found, base=TOPIC, count=customers, unit="row")
     judge("unchanged view / topic", statistics.median(ratios(found, UNCHANGED, TOPIC)), 1.3, most=True)
+
+
+def _measure_large(place: Place, count: int) -> None:
+    """Processor time and memory of a process that computes the view, or brings it up to date. Without peers."""
+    instance = place.instance("large-views", fresh=True)
+    instance.config.write_text(CONFIG)
+    customers = count // 100
+    lines = place.root / "large-views.ndjson"
+    with lines.open("wb") as file:
+        for start in range(0, count, MADE_ORDERS):
+            part = orders(iter(range(start, min(start + MADE_ORDERS, count))), customers, start)
+            file.write(b"\n".join(part) + b"\n")
+    process(instance.command("publish", "orders", str(lines)))
+    lines.unlink()
+    names = [json.dumps({"id": f"C{number}", "name": f"name {number}"}).encode() for number in range(customers)]
+    with sowctl.open(instance.config) as opened:
+        opened.topic("customers").publish(names)
+    for name, changed in (("first computation", 0), ("0.1 % changed", count // 1000), ("1 % changed", count // 100)):
+        if changed:
+            with sowctl.open(instance.config) as opened:
+                _change(opened, count, customers, changed, changed)
+        before = read_cpu_seconds()
+        most, seconds = watch(instance.command("query", "totals", "--count"))
+        cpu = read_cpu_seconds() - before
+        judge(f"{name}, {count:,} orders ({seconds:.1f} s, {cpu:.1f} of CPU): RssAnon, MB", most, LARGE_MB, most=True)
+    instance.clear("sow")
 
 
 def _change(instance: Any, count: int, customers: int, changed: int, seed: int) -> None:
