@@ -77,11 +77,12 @@ class Grouper:
         if not held:
             return None
         batch = self.build_batch(ColumnBatch.concatenate(held))
-        # What follows will have about as many groups. Where nearly each message is a group of its own, it takes a step
-        # of Python in any case.
-        alone = 2 * batch.count > batch.messages.size
-        wanted = min(COLUMN_LIMITS.waiting_messages_per_group * batch.count, COLUMN_LIMITS.max_waiting_messages)
-        self._wanted = max(self._least, 0 if alone else wanted)
+        # What follows will have about as many groups. A batch in which nearly each message is a group of its own says
+        # only that it was too small to tell: of 50,000 groups, 1,000 messages meet 990.
+        wanted = COLUMN_LIMITS.waiting_messages_per_group * batch.count
+        if 2 * batch.count > batch.messages.size:
+            wanted = COLUMN_LIMITS.waiting_growth * batch.messages.size
+        self._wanted = max(self._least, min(wanted, COLUMN_LIMITS.max_waiting_messages))
         return batch
 
     def build_batch(self, messages: ColumnBatch) -> GroupedBatch:

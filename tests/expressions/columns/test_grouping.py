@@ -174,3 +174,24 @@ def test_of_numbers_with_texts_the_first_of_the_best_is_kept_alone(name: str) ->
     assert batch.add_to_groups(groups) == 1
     ((found,),) = [state.parts for state in groups.values()]
     assert [one.text for one in found.waiting] == [b"2.5"]
+
+
+def test_messages_of_many_groups_wait_until_groups_have_several() -> None:
+    projection = _compiled(("/a, SUM(/b) AS /s", "/a"))
+    grouper = grouping.Grouper(projection, ENV)
+    groups: dict[GroupKey, Group] = {}
+    sizes = []
+    for start in range(0, 100_000, 100):
+        rows = [(number * 7919 % 5_000, 1) for number in range(start, start + 100)]
+        columns = [build_column([row[place] for row in rows]) for place in range(2)]
+        batch = grouper.gather(ColumnBatch(columns, len(rows), txids=np.arange(100), times=np.arange(100)))
+        if batch is not None:
+            sizes.append(batch.messages.size)
+            batch.add_to_groups(groups)
+    last = grouper.flush()
+    if last is not None:
+        last.add_to_groups(groups)
+    # Each batch costs a step for each of its groups.
+    assert len(sizes) < 12 and max(sizes) > 10_000
+    assert len(groups) == 5_000
+    assert [projection.compute_fields(group, ENV)[1] for group in groups.values()] == [20] * 5_000
