@@ -72,8 +72,14 @@ class GroupSpill:
     def add_inputs(self, groups: dict[GroupKey, Group], inputs: int) -> None:
         """Say that the groups got so many inputs in lists; they are empty afterwards if that was too much."""
         self._inputs += inputs
-        if len(groups) * VIEW_LIMITS.group_state_bytes + self._inputs * self._input_bytes > self._limit:
-            self._spill(groups)
+        if self._exceeds_limit(groups):
+            # Most inputs that are held are no longer needed: a state in a file costs much more than to find that out.
+            self._inputs = sum(group.compact() for group in groups.values())
+            if self._exceeds_limit(groups):
+                self._spill(groups)
+
+    def _exceeds_limit(self, groups: dict[GroupKey, Group]) -> bool:
+        return len(groups) * VIEW_LIMITS.group_state_bytes + self._inputs * self._input_bytes > self._limit
 
     def iterate_messages(self, groups: dict[GroupKey, Group]) -> Iterator[Pairs]:
         """Keys and stored values of the messages of all groups, in key order; what is left in memory goes, too."""

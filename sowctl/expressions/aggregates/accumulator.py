@@ -89,8 +89,10 @@ class Accumulator:
         """Add the inputs of another state of the same call and group, which must not be used afterwards."""
         raise NotImplementedError
 
-    def compact(self) -> None:
-        """Keep no more than the result depends on; nothing can be removed afterwards."""
+    def compact(self) -> int:
+        """Keep no more than the result depends on; nothing can be removed afterwards. How many inputs the state then
+        holds one by one."""
+        return 0
 
     def dump(self) -> list[Any]:
         """Return the state as a list for msgpack."""

@@ -142,9 +142,10 @@ class InputSet(Accumulator):
                     return
         raise build_damage_error("inputs")
 
-    def compact(self) -> None:
-        """Count the inputs that wait."""
+    def compact(self) -> int:
+        """Count the inputs that wait; how many differ."""
         self._count_waiting()
+        return len(self.entries)
 
     def dump(self) -> list[Any]:
         """Return the state, as the module says."""
@@ -183,12 +184,11 @@ class Minimum(InputSet):
 
         return find_extreme(values, self.greatest, find_first)
 
-    def compact(self) -> None:
+    def compact(self) -> int:
         """Keep the inputs that may be the least or greatest; all, where they are not all numbers."""
         values, stamps = self._list_inputs()
         if not values or not _NUMBER_TYPES.issuperset(map(type, values)):
-            self._count_waiting()
-            return
+            return super().compact()
         numbers: list[Any] = [value.value if type(value) is Number else value for value in values]
         # One NaN decides the result.
         places = next(([place] for place, number in enumerate(numbers) if number != number), None)
@@ -198,6 +198,7 @@ class Minimum(InputSet):
         self.entries = _NO_ENTRIES
         self.waiting = [values[place] for place in places]
         self.stamps = [stamp for place in places if (stamp := stamps[place]) is not None]
+        return len(places)
 
 
 class Maximum(Minimum):
@@ -291,6 +292,10 @@ class CountDistinct(Accumulator):
                     self.nans += sign
         if self.nans < 0:
             raise build_damage_error("inputs")
+
+    def compact(self) -> int:
+        """Return how many inputs differ: all of these are needed."""
+        return len(self.numbers) + len(self.texts)
 
     def merge(self, other: Self) -> None:
         """Add the inputs of another state."""

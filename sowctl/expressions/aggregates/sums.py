@@ -212,9 +212,10 @@ class Sum(Accumulator):
             return NAN
         return math.inf if self.infinities else -math.inf if self.minus else None
 
-    def compact(self) -> None:
+    def compact(self) -> int:
         """Add up the inputs that wait."""
         self._add_waiting()
+        return 0
 
     def dump(self) -> list[Any]:
         """Return the state, as the module says."""

@@ -127,7 +127,7 @@ class Group:
         for mine, its in zip(self.parts, other.parts, strict=True):
             mine.merge(its)
 
-    def compact(self) -> None:
-        """Keep no more than the results depend on; nothing can be removed afterwards."""
-        for part in self.parts:
-            part.compact()
+    def compact(self) -> int:
+        """Keep no more than the results depend on; nothing can be removed afterwards. How many inputs the accumulators
+        then hold one by one."""
+        return sum(part.compact() for part in self.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from unittest.mock import patch
@@ -74,3 +75,20 @@ def test_the_same_bytes(lab: Lab, name: str, columns: int) -> None:
 def test_what_fits_is_not_spilled(lab: Lab) -> None:
     with patch.object(GroupSpill, "_spill", side_effect=AssertionError):
         assert len(lab.query("single")) == 40
+
+
+def test_inputs_that_are_no_longer_needed_are_dropped_before_groups_are_spilled(make_lab: MakeLab) -> None:
+    most = "<Field>/g</Field><Field>MAX(/v) AS /most</Field><Field>SUM(/v) AS /sum</Field>"
+    xml = f"""<View><Name>best</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>
+<Projection>{most}</Projection><Grouping><Field>/g</Field></Grouping></View>"""
+    lab = make_lab(config_xml(topic_xml("t") + xml, ("t",)))
+    lab.publish("t", *(message(id=n, g=n % 3, v=n) for n in range(3000)))
+    for columns in (0, 1 << 40):
+        with (
+            patch.object(VIEW_LIMITS, "min_column_records", columns),
+            patch.object(VIEW_LIMITS, "read_batch_records", 100),
+            patch.object(GroupSpill, "_spill", side_effect=AssertionError),
+        ):
+            # Three groups, and the inputs of two batches.
+            found = lab.records("best", fresh=True, sort_memory=3 * VIEW_LIMITS.group_state_bytes + 40_000)
+        assert sorted(json.loads(one.payload)["most"] for one in found) == [2997, 2998, 2999]
