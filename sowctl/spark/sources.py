@@ -37,6 +37,7 @@ from sowctl.spark.schema import (
     read_payload_schema,
     require_mergeable,
 )
+from sowctl.values.times import build_fixed_clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -334,7 +335,7 @@ def _store_query(options: Options) -> StoreQuery:
     from sowctl.spark.reading.storereader import StoreQuery
 
     origin = find_origin(options, derived=True)
-    instants = _read_instants(options)
+    instants = _read_instants(options, origin.now)
     if instants:
         require_instants(origin, instants)
     query = StoreQuery(
@@ -358,12 +359,13 @@ def _store_query(options: Options) -> StoreQuery:
     return query if pin is None else replace(query, origin=pin_state(query.origin, query.at, pin), at=None)
 
 
-def _read_instants(options: Options) -> tuple[int, ...]:
+def _read_instants(options: Options, now: int) -> tuple[int, ...]:
     """The times of option ``at`` where it has several, in order. Raises UsageError ``SOW-SPK-172`` for an entry."""
     texts = options.read_words("at") or ()
     if len(texts) < 2:
         return ()
-    clock, times = options.build_clock(), set()
+    # Counted from the present of the query: by a clock that goes on, "now" would lie behind it.
+    clock, times = build_fixed_clock(now), set()
     for text in texts:
         moment = parse_moment(text, clock)
         if moment.time is None:

@@ -297,6 +297,9 @@ def test_several_instants_through_spark(stocked: Lab, spark: SparkSession) -> No
     assert counts == {instant: len(engine(stocked, "past", at=instant)) for instant in INSTANTS}
     kept = read(source(stocked, topic="past", at=given["at"], payloadSchema="id STRING", mode="DROPMALFORMED"), spark)
     assert len(kept) == sum(counts.values())
+    # By the system's clock, which goes on while the options are read.
+    live = {"config": str(stocked.config), "topic": "past", "at": f"{format_time(INSTANTS[0])},now", "columns": "_at"}
+    assert spark.read.format("sow").options(**live).load().select("_at").distinct().count() <= 2
 
 
 def test_instants_that_cannot_be_read_together(lab: Lab, spark: SparkSession, tmp_path: Path) -> None:
