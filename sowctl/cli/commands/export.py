@@ -134,7 +134,11 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, can_publish, find_file_format, refuse_mixed_topics
     from sowctl.output_file import FORCE_HINT, open_whole_file, refuse_existing
+    from sowctl.remote.place import is_url
 
+    if is_url(arguments.file):
+        hint = "sowctl pipeline export TOPIC --output URL writes to a URL"
+        raise UsageError("SOW-RMT-001", "a local path is required, not a URL", place=arguments.file, hint=hint)
     path = Path(arguments.file)
     _check_position_options(arguments)
     if arguments.changes:
