@@ -395,7 +395,7 @@ CODES: dict[str, str] = {
 
         Why: Fields of fix and nvfix, and names of fields of bflat and msgpack, may have bytes that are not UTF-8. The
         output has U+FFFD instead, so different values may have become equal: published again, it is not the same data.
-        Only export has this exit status; other commands print a warning.
+        Only export has this exit status; other commands print a warning, except in tables.
         Do: Add ``--meta`` and write NDJSON, JSON or MessagePack, which keep the bytes of every message; or correct the
         program that wrote them.
         See: sowctl-types(7)

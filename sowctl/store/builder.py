@@ -44,8 +44,8 @@ class StoreBuilder:
 
     def __init__(self, files: StoreFiles, meta: StoreMeta, seam: Seam, command: str) -> None:
         self.files = files
-        self._seam = seam
-        self._command = command
+        self.seam = seam
+        self.command = command
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
         self._versions: list[tuple[bytes, bytes]] = []
@@ -75,7 +75,7 @@ class StoreBuilder:
         # No lock file and no sync per commit: the file has a name that only this process knows, and it is synced once,
         # before it gets its real name.
         options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
-        env = self._seam.call(
+        env = self.seam.call(
             "lmdb.open",
             lmdb.open,
             os.fsencode(self.path),
@@ -85,16 +85,16 @@ class StoreBuilder:
         )
         txn = pages = None
         try:
-            pages = PageFile(self.path, env.stat()["psize"], self._seam, place=self.files.path)
-            begin = partial(self._seam.call, "lmdb.begin", env.begin, write=True)
+            pages = PageFile(self.path, env.stat()["psize"], self.seam, place=self.files.path)
+            begin = partial(self.seam.call, "lmdb.begin", env.begin, write=True)
             txn = begin_proven_transaction(begin, pages, write=True)
             databases = create_databases(env, txn)
-            handle = Handle(self.files, env, pages, databases, FileIdentity(0, 0), self._seam)
+            handle = Handle(self.files, env, pages, databases, FileIdentity(0, 0), self.seam)
             if meta is not None:
                 WriteTxn.create(handle, txn, meta)
             else:
                 self._meta = WriteTxn(handle, txn).meta
-            self._seam.call("lmdb.commit", txn.commit)
+            self.seam.call("lmdb.commit", txn.commit)
         except BaseException:
             if txn is not None:
                 with suppress(lmdb.Error):
@@ -166,7 +166,7 @@ class StoreBuilder:
             fn(work)
             work.finish()
             with translate_errors(self.files.path, "write a new store"):
-                self._seam.call("lmdb.commit", txn.commit)
+                self.seam.call("lmdb.commit", txn.commit)
             self._meta = work.meta
         except BaseException:
             with suppress(lmdb.Error):
@@ -178,7 +178,7 @@ class StoreBuilder:
         self.flush()
         if self._handle is not None:
             with translate_errors(self.files.path, "write a new store"):
-                self._seam.call("lmdb.sync", self._handle.env.sync, True)
+                self.seam.call("lmdb.sync", self._handle.env.sync, True)
 
     def finish(self) -> None:
         """Write everything to the disk and close the file; nothing can be added after this."""
@@ -187,7 +187,7 @@ class StoreBuilder:
         self.flush()
         with translate_errors(self.files.path, "write a new store"):
             # All content is on disk before the rename: a crash must not leave the store's name on a file with holes.
-            self._seam.call("lmdb.sync", self._handle.env.sync, True)
+            self.seam.call("lmdb.sync", self._handle.env.sync, True)
         self._handle.close()
         self._handle = None
 
@@ -197,7 +197,7 @@ class StoreBuilder:
         """
         self.finish()
         with translate_errors(path, "write a new store"):
-            self._seam.call("file.rename", os.rename, self.path, path)
+            self.seam.call("file.rename", os.rename, self.path, path)
         self._release_file()
 
     def take_over_file(self, path: Path) -> None:
@@ -209,11 +209,11 @@ class StoreBuilder:
             self._handle.close()
             self._handle = None
         with translate_errors(self.files.path, "build a store"):
-            fd = self._seam.call("file.open", os.open, path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = self.seam.call("file.open", os.open, path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 # Locked before it has the name by which others see that it is being built.
                 fcntl.flock(fd, fcntl.LOCK_EX)
-                self._seam.call("file.rename", os.rename, path, self.path)
+                self.seam.call("file.rename", os.rename, path, self.path)
             except OSError as error:
                 os.close(fd)
                 if error.errno != EXDEV:
@@ -233,8 +233,8 @@ class StoreBuilder:
         ``new`` refuses to replace a store (RefusedError SOW-STO-025). Raises LockedError, StorageError.
         """
         self.finish()
-        files, seam = self.files, self._seam
-        writer = lock or WriterLock(files, seam, self._command)
+        files, seam = self.files, self.seam
+        writer = lock or WriterLock(files, seam, self.command)
         with (
             # Order of locks: writer lock, then gate, as everywhere. The writer lock keeps out writers of the old file,
             # the gate those that open it.

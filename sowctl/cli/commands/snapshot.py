@@ -63,11 +63,11 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
 
     With --to, each topic that TARGET matches is written to a store of its own, all as of the same instant. In
     their names, / and % are written as %2F and %25. Of several topics, views and other derived topics are left out:
-    they follow from the others. Existing files are replaced only with --force; if one topic cannot be written, no
-    new file is left and none is replaced. For other formats, see sowctl-export(1).
+    they follow from the others. Existing files are replaced only with --force; if one topic cannot be read or
+    another program uses one of the files, no new file is left and none is replaced. For other formats, see
+    sowctl-export(1).
     """
     from contextlib import closing
-    from pathlib import Path
 
     from sowctl.cli.io.output_sink import Sink
     from sowctl.cli.io.report_output import show_report
@@ -77,6 +77,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     from sowctl.engine.verbs.query import start_query
     from sowctl.engine.verbs.snapshot import write_snapshot
     from sowctl.output_file import refuse_existing
+    from sowctl.remote.place import parse_local_directory
 
     when = parse_at_option(invocation, arguments.at)
     if arguments.to is not None:
@@ -104,14 +105,15 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
         sink.note_file(written)
         return 0
     # Before the instance is opened: a file that exists is refused at once.
-    refuse_existing(Path(arguments.output), force=arguments.force)
+    output = parse_local_directory(arguments.output)
+    refuse_existing(output, force=arguments.force)
     with invocation.open_instance(arguments.target) as instance:
         where = resolve_one_target(instance, arguments.target, arguments.message_type)
         report = write_snapshot(
             instance,
             where,
             when.resolve_time(instance),
-            Path(arguments.output),
+            output,
             filter=arguments.filter,
             force=arguments.force,
         )

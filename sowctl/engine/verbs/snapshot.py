@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from sowctl.store.builder import StoreBuilder, build_store
 from sowctl.store.codec import read_stamps
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.store.meta import Definition
+from sowctl.store.opening.locks import WriterLock
 
 if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
@@ -124,18 +124,26 @@ def _copy_records(source: Source, builder: StoreBuilder, at: int) -> SnapshotRep
 def _install_stores(builders: Sequence[StoreBuilder], wait: float) -> None:
     """Give all stores their names, when all are complete; where one cannot get its name, new ones go again."""
     made: list[Path] = []
-    try:
-        for builder in builders:
-            path = builder.files.path
-            if not path.exists():
-                made.append(path)
-            builder.install(wait=wait)
-    except BaseException:
-        for path in made:
-            # With the files that a store has beside it.
-            for file in path.parent.glob(f"{escape(path.name)}*"):
-                file.unlink(missing_ok=True)
-        raise
+    with ExitStack() as stack:
+        stack.callback(_remove_files, made)
+        locks = []
+        # All locks first, in one order for all runs: a store that is in use must not let others be replaced.
+        for builder in sorted(builders, key=lambda one: one.files.path):
+            # The files that a store has beside it; those of others stay, whatever they are called.
+            files = builder.files
+            own = (files.path, files.lock, files.gate, files.writer)
+            made += [file for file in own if not file.exists()]
+            lock = WriterLock(files, builder.seam, builder.command)
+            stack.enter_context(lock.hold(wait))
+            locks.append((builder, lock))
+        for builder, lock in locks:
+            builder.install(lock=lock, wait=wait)
+        made.clear()
+
+
+def _remove_files(files: Sequence[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 def _name_file(target: Target) -> str:

@@ -11,7 +11,10 @@ from sowctl.engine.topics.targets import Target, resolve_targets
 from sowctl.engine.verbs.check import check_instance
 from sowctl.engine.verbs.get import get_records
 from sowctl.engine.verbs.snapshot import SnapshotReport, write_snapshot, write_snapshots
-from sowctl.errors import MissingError, RefusedError
+from sowctl.errors import LockedError, MissingError, RefusedError
+from sowctl.seam import SEAM
+from sowctl.store.opening.access import StoreFiles
+from sowctl.store.opening.locks import WriterLock
 from tests.support.instances import SECOND, Lab, message, numbered
 
 
@@ -78,6 +81,29 @@ def test_files_of_several_topics_are_replaced_together_or_not_at_all(lab: Lab, t
     assert Path(first.path).read_bytes() == before
     assert [report.records for report in write_snapshots(lab.open(), targets[:1], None, into, force=True)] == [3]
     assert [file.name for file in into.iterdir() if "new" in file.name] == []
+
+
+def test_a_file_in_use_keeps_the_others_and_what_lies_beside_them(lab: Lab, tmp_path: Path) -> None:
+    numbered(lab, "t", 1, 1)
+    numbered(lab, "past", 1, 1)
+    targets = [*resolve_targets(lab.open(), "t"), *resolve_targets(lab.open(), "past")]
+    into = tmp_path / "into"
+    first, second = (Path(one.path) for one in write_snapshots(lab.open(), targets, None, into))
+    beside = into / f"{first.name}.bak"
+    beside.write_text("mine")
+    before = second.read_bytes()
+    for file in (first, second):
+        with WriterLock(StoreFiles.from_path(file), SEAM, "another").hold(0.0):
+            other = second if file == first else first
+            kept = other.read_bytes()
+            numbered(lab, "t", 2, 2)
+            with pytest.raises(LockedError):
+                write_snapshots(lab.open(), targets, None, into, force=True)
+            assert other.read_bytes() == kept
+    first.unlink()
+    with WriterLock(StoreFiles.from_path(second), SEAM, "another").hold(0.0), pytest.raises(LockedError):
+        write_snapshots(lab.open(), targets, None, into, force=True)
+    assert (first.exists(), second.read_bytes() == before, beside.read_text()) == (False, True, "mine")
 
 
 def test_nothing_is_left_where_there_is_nothing_to_read(lab: Lab, tmp_path: Path) -> None:
