@@ -93,8 +93,7 @@ def find_first_failure(error: SowError, rest: Iterator[ColumnBatch], grouper: Gr
 
 
 class GroupAccumulator:
-    """The groups of one projection; ``domain`` is that of their keys, ``kind`` the type of their
-    messages.
+    """The groups of one projection; ``domain`` is that of their keys, ``kind`` the type of their messages.
 
     ``limit``: bytes that groups take before messages go to files in ``directory`` (None: that of temporary files);
     ``records``: how many messages come at most, None where that is not known; ``locate`` as of

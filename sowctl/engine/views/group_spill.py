@@ -52,7 +52,7 @@ class GroupSpill:
         self._input_bytes = VIEW_LIMITS.group_input_bytes + (
             VIEW_LIMITS.group_stamp_bytes if projection.is_ordered else 0
         )
-        self._inputs = 0
+        self._inputs = self._new_inputs = 0
         self._buckets: SortBuckets | None = None
         self._retractable = RetractableProjection(projection)
         self._digester = build_batch_digester(program.query.key_domain, program.projection.width)
@@ -72,11 +72,13 @@ class GroupSpill:
     def add_inputs(self, groups: dict[GroupKey, Group], inputs: int) -> None:
         """Say that the groups got so many inputs in lists; they are empty afterwards if that was too much."""
         self._inputs += inputs
-        if self._exceeds_limit(groups):
+        self._new_inputs += inputs
+        if self._exceeds_limit(groups) and self._new_inputs >= len(groups):
             # Most inputs that are held are no longer needed: a state in a file costs much more than to find that out.
-            self._inputs = sum(group.compact() for group in groups.values())
-            if self._exceeds_limit(groups):
-                self._spill(groups)
+            # Fewer new ones than groups would not be worth a look at all groups, batch after batch.
+            self._inputs, self._new_inputs = sum(group.compact() for group in groups.values()), 0
+        if self._exceeds_limit(groups):
+            self._spill(groups)
 
     def _exceeds_limit(self, groups: dict[GroupKey, Group]) -> bool:
         return len(groups) * VIEW_LIMITS.group_state_bytes + self._inputs * self._input_bytes > self._limit
@@ -116,7 +118,7 @@ class GroupSpill:
         data = [digest + state for digest, state in zip(digests, states, strict=True)]
         self._buckets.add_values(b"".join(map(digest_key, digests)), data)
         groups.clear()
-        self._inputs = 0
+        self._inputs = self._new_inputs = 0
 
     def _states(self) -> Iterator[bytes]:
         """Digest and state, those of one group side by side."""

@@ -11,6 +11,7 @@ import pytest
 
 from sowctl.engine.views.group_spill import GroupSpill
 from sowctl.engine.views.limits import VIEW_LIMITS
+from sowctl.expressions.rows.groups import Group
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 MakeLab = Callable[..., Lab]
@@ -92,3 +93,28 @@ def test_inputs_that_are_no_longer_needed_are_dropped_before_groups_are_spilled(
             # Three groups, and the inputs of two batches.
             found = lab.records("best", fresh=True, sort_memory=3 * VIEW_LIMITS.group_state_bytes + 40_000)
         assert sorted(json.loads(one.payload)["most"] for one in found) == [2997, 2998, 2999]
+
+
+def test_groups_are_not_looked_at_again_with_every_batch(make_lab: MakeLab) -> None:
+    most = "<Field>/g</Field><Field>MAX(/v) AS /most</Field>"
+    xml = f"""<View><Name>best</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>
+<Projection>{most}</Projection><Grouping><Field>/g</Field></Grouping></View>"""
+    lab = make_lab(config_xml(topic_xml("t") + xml, ("t",)))
+    lab.publish("t", *(message(id=n, g=n % 300, v=n) for n in range(3000)))
+    looks: list[Group] = []
+    compact = Group.compact
+
+    def counted(group: Group) -> int:
+        looks.append(group)
+        return compact(group)
+
+    with (
+        patch.object(VIEW_LIMITS, "min_column_records", 1 << 40),
+        patch.object(VIEW_LIMITS, "read_batch_records", 10),
+        patch.object(Group, "compact", counted),
+    ):
+        # All groups with an input each, and hardly more.
+        each = VIEW_LIMITS.group_state_bytes + VIEW_LIMITS.group_input_bytes + VIEW_LIMITS.group_stamp_bytes
+        found = lab.records("best", fresh=True, sort_memory=300 * each + 1000)
+    assert sorted(json.loads(one.payload)["most"] for one in found) == list(range(2700, 3000))
+    assert len(looks) < 3 * 3000
