@@ -123,22 +123,26 @@ def _copy_records(source: Source, builder: StoreBuilder, at: int) -> SnapshotRep
 
 def _install_stores(builders: Sequence[StoreBuilder], wait: float) -> None:
     """Give all stores their names, when all are complete; where one cannot get its name, new ones go again."""
-    made: list[Path] = []
+    locks: list[WriterLock] = []
+    made: list[list[Path]] = []
+    builders = sorted(builders, key=lambda one: one.files.path)
     with ExitStack() as stack:
-        stack.callback(_remove_files, made)
-        locks = []
         # All locks first, in one order for all runs: a store that is in use must not let others be replaced.
-        for builder in sorted(builders, key=lambda one: one.files.path):
-            # The files that a store has beside it; those of others stay, whatever they are called.
+        for builder in builders:
             files = builder.files
+            # The files that a store has beside it; those of others stay, whatever they are called.
             own = (files.path, files.lock, files.gate, files.writer)
-            made += [file for file in own if not file.exists()]
+            new = [file for file in own if not file.exists()]
             lock = WriterLock(files, builder.seam, builder.command)
             stack.enter_context(lock.hold(wait))
-            locks.append((builder, lock))
-        for builder, lock in locks:
+            # Before the lock is let go of: who waits for it sees that its file is gone, and makes a new one.
+            stack.callback(_remove_files, new)
+            locks.append(lock)
+            made.append(new)
+        for builder, lock in zip(builders, locks, strict=True):
             builder.install(lock=lock, wait=wait)
-        made.clear()
+        for new in made:
+            new.clear()
 
 
 def _remove_files(files: Sequence[Path]) -> None:
