@@ -1,7 +1,7 @@
 """Aggregate functions: one accumulator class for each function (``sowctl-expressions(7)``, aggregates).
 
 * ``accumulator``: the operations of every accumulator.
-* ``commonreading``: extremes and distinct values of sets of scalars.
+* ``extremes``: extremes and distinct values of sets of scalars.
 * ``sums``: COUNT, SUM, AVG and deviations: exact sums.
 * ``inputsets``: MIN, MAX, UNIQUE, GROUP_CONCAT and COUNT_DISTINCT: distinct inputs with counts.
 * ``latest``: ANY: the input with the highest stamp.

@@ -1,14 +1,14 @@
 """The operations of every accumulator: the state of one aggregate call in one group.
 
 Rows add inputs with :meth:`Accumulator.add`, and can remove them again; columns add those of many groups with
-:meth:`Accumulator.add_column`. States of one group add up
-(:meth:`Accumulator.merge`), and travel as lists for msgpack (:meth:`Accumulator.dump`, :meth:`Accumulator.load`).
-Queries, views, aggregated subscriptions and Spark use the same classes. Inputs are scalars without NULLs, because
-aggregates ignore NULLs.
+:meth:`Accumulator.add_column`. States of one group add up (:meth:`Accumulator.merge`), and travel as lists for msgpack
+(:meth:`Accumulator.dump`, :meth:`Accumulator.load`). Queries, views, aggregated subscriptions and Spark use the same
+classes. Inputs are scalars without NULLs, because aggregates ignore NULLs.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 
@@ -63,17 +63,17 @@ class ColumnInputs(Protocol):
         ...
 
 
-class Accumulator:
+class Accumulator(ABC):
     """State of an aggregate call for a group. ``ordered``: the result depends on the order of the inputs."""
 
     __slots__ = ()
 
     ordered: ClassVar[bool] = False
 
+    @abstractmethod
     def add(self, values: Sequence[Scalar], stamps: Sequence[Stamp] = ()) -> None:
         """Add inputs; ``stamps``: one per input where the order counts. Of equal stamps the input added first is the
         first."""
-        raise NotImplementedError
 
     @classmethod
     def add_column(cls, states: Sequence[Self], inputs: ColumnInputs) -> int:
@@ -81,32 +81,32 @@ class Accumulator:
         removed afterwards. How many inputs the states hold one by one."""
         return inputs.add_values(states, inputs.find_inputs())
 
+    @abstractmethod
     def remove(self, values: Sequence[Scalar], stamps: Sequence[Stamp] = ()) -> None:
         """Remove inputs, with the stamps they were added with. Raises DamageError ``SOW-EXP-050``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def merge(self, other: Self) -> None:
         """Add the inputs of another state of the same call and group, which must not be used afterwards."""
-        raise NotImplementedError
 
     def compact(self) -> int:
         """Keep no more than the result depends on; nothing can be removed afterwards. How many inputs the state then
         holds one by one."""
         return 0
 
+    @abstractmethod
     def dump(self) -> list[Any]:
         """Return the state as a list for msgpack."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def load(cls, state: Sequence[Any]) -> Self:
         """Build the accumulator of a state of :meth:`dump`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
         """Compute the result. ``read_inputs`` is called only where a removal left the order of inputs unknown;
         ``delimiter`` is for GROUP_CONCAT. Raises DamageError ``SOW-EXP-050``."""
-        raise NotImplementedError
 
 
 def append_inputs(held: Sequence[_T], more: Sequence[_T]) -> Sequence[_T]:

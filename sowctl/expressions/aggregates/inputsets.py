@@ -24,7 +24,7 @@ from sowctl.expressions.aggregates.accumulator import (
     append_inputs,
     build_damage_error,
 )
-from sowctl.expressions.aggregates.commonreading import build_sort_components, find_extreme, select_distinct
+from sowctl.expressions.aggregates.extremes import build_sort_components, find_extreme, select_distinct
 from sowctl.expressions.environment import MAX_VALUE_BYTES
 from sowctl.values.fields import Number, Scalar, SlotValue
 from sowctl.values.scalars import parse_number, to_text

@@ -17,14 +17,14 @@ def _non_null_values(values: Sequence[Scalar]) -> list[Scalar]:
 
 def array_min(values: Sequence[Scalar]) -> Scalar:
     """The least value by the common reading, NULLs left out."""
-    from sowctl.expressions.aggregates.commonreading import find_extreme
+    from sowctl.expressions.aggregates.extremes import find_extreme
 
     return find_extreme(_non_null_values(values), greatest=False)
 
 
 def array_max(values: Sequence[Scalar]) -> Scalar:
     """The greatest value by the common reading, NULLs left out."""
-    from sowctl.expressions.aggregates.commonreading import find_extreme
+    from sowctl.expressions.aggregates.extremes import find_extreme
 
     return find_extreme(_non_null_values(values), greatest=True)
 

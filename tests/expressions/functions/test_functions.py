@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.expressions.aggregates.commonreading import find_extreme, select_distinct
+from sowctl.expressions.aggregates.extremes import find_extreme, select_distinct
 from sowctl.expressions.aggregates.sums import compute_sum
 from sowctl.expressions.compiler import compile_value
 from sowctl.expressions.environment import Environment
