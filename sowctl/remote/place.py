@@ -64,6 +64,7 @@ class RemotePath(Struct, frozen=True):
 
 
 Place: TypeAlias = Path | RemotePath
+LOCAL_PATH_HINT = "give a local path, and copy files to and from the store with its own tools"
 
 
 def require_local(place: Place) -> Path:
@@ -105,10 +106,10 @@ def parse_local_path(text: str) -> Path:
     return Path(unquote(found.path))
 
 
-def parse_local_directory(text: str) -> Path:
-    """The local path of what only a directory or file of this machine can be: a backup, a store, a configuration.
+def require_local_path(text: str, hint: str = LOCAL_PATH_HINT) -> Path:
+    """Return the path of what only a file or directory of this machine can be: a backup, a store, a configuration.
 
-    Raises UsageError ``SOW-RMT-001`` for a URL of another file system, and as :func:`parse_local_path`.
+    Raises UsageError ``SOW-RMT-001`` with ``hint`` for a URL of another file system, and as :func:`parse_local_path`.
     """
     # As a path, s3://lake/backups would be a new directory "s3:" here, and nobody would look for a backup in it.
     if is_url(text):
@@ -116,7 +117,7 @@ def parse_local_directory(text: str) -> Path:
             "SOW-RMT-001",
             "a local path is required, not a URL",
             place=text,
-            hint="give a local directory, and copy files to and from the store with its own tools",
+            hint=hint,
         )
     return parse_local_path(text)
 

@@ -65,9 +65,9 @@ def run(invocation: Invocation, arguments: BackupArguments) -> int:
     from sowctl.cli.io.rows import BACKUPS_FIT, build_person_backup_row
     from sowctl.engine.verbs.upkeep.backup import create_backup, list_backups, verify_backup
     from sowctl.output.reports import as_dict
-    from sowctl.remote.place import parse_local_directory
+    from sowctl.remote.place import require_local_path
 
-    place = parse_local_directory(arguments.directory)
+    place = require_local_path(arguments.directory)
     if arguments.listing and arguments.verify:
         raise UsageError("SOW-CLI-012", "--list and --verify exclude each other", hint="give one of them")
     if arguments.listing:

@@ -63,11 +63,11 @@ def run(invocation: Invocation, arguments: ConfigInitArguments) -> int:
     """
     from sowctl.config.initial_config import Answers, compose_config, parse_topics
     from sowctl.output.display import escape_line
-    from sowctl.remote.place import parse_local_directory
+    from sowctl.remote.place import require_local_path
 
     if arguments.json and arguments.file == "-":
         raise UsageError("SOW-CLI-012", "--json and CONFIG - exclude each other", hint="name a file")
-    path = parse_local_directory(arguments.file)
+    path = require_local_path(arguments.file)
     # A link that leads nowhere does not exist for the first question, and must not be replaced either.
     if arguments.file != "-" and (path.exists() or path.is_symlink()):
         raise RefusedError(

@@ -35,7 +35,6 @@ def run(invocation: Invocation, arguments: DemoArguments) -> int:
     Data and timestamps are the same every time, so digests can be compared. Quotes expire after ten minutes: to see
     them, query a time of that morning, for example sowctl query quotes --now 2026-01-05T10:00:00Z.
     """
-
     from msgspec.structs import replace
 
     from sowctl.cli.commands.bodies import demo
@@ -45,11 +44,11 @@ def run(invocation: Invocation, arguments: DemoArguments) -> int:
     from sowctl.engine.verbs.publish import publish_messages
     from sowctl.messages.framing.frames import FrameReader
     from sowctl.output.reports import as_dict
-    from sowctl.remote.place import parse_local_directory
+    from sowctl.remote.place import require_local_path
     from sowctl.values.jsonline import format_json_line
     from sowctl.values.times import build_fixed_clock
 
-    place = parse_local_directory(arguments.directory)
+    place = require_local_path(arguments.directory)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise RefusedError("SOW-CLI-019", "the directory exists and is not empty", place=arguments.directory)
     demo.write_demo(place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Struct
@@ -134,12 +133,9 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export, can_publish, find_file_format, refuse_mixed_topics
     from sowctl.output_file import FORCE_HINT, open_whole_file, refuse_existing
-    from sowctl.remote.place import is_url
+    from sowctl.remote.place import require_local_path
 
-    if is_url(arguments.file):
-        hint = "sowctl pipeline export TOPIC --output URL writes to a URL"
-        raise UsageError("SOW-RMT-001", "a local path is required, not a URL", place=arguments.file, hint=hint)
-    path = Path(arguments.file)
+    path = require_local_path(arguments.file, "sowctl pipeline export TOPIC --output URL writes to a URL")
     _check_position_options(arguments)
     if arguments.changes:
         refuse_existing(path, force=arguments.overwrite)

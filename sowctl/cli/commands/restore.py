@@ -73,13 +73,13 @@ def run(invocation: Invocation, arguments: RestoreArguments) -> int:
 
     from sowctl.cli.io.report_output import show_report
     from sowctl.engine.verbs.upkeep.restore import describe_choices, describe_left_out, restore_backup
-    from sowctl.remote.place import parse_local_directory
+    from sowctl.remote.place import require_local_path
 
     if arguments.at is not None and arguments.txid is not None:
         raise UsageError("SOW-CLI-012", "--at and --txid exclude each other", hint="give one of them")
     report = restore_backup(
-        parse_local_directory(arguments.directory),
-        parse_local_directory(arguments.to),
+        require_local_path(arguments.directory),
+        require_local_path(arguments.to),
         invocation.open_other_instance,
         name=arguments.name,
         txid=arguments.txid,

@@ -77,7 +77,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     from sowctl.engine.verbs.query import start_query
     from sowctl.engine.verbs.snapshot import write_snapshot
     from sowctl.output_file import refuse_existing
-    from sowctl.remote.place import parse_local_directory
+    from sowctl.remote.place import require_local_path
 
     when = parse_at_option(invocation, arguments.at)
     if arguments.to is not None:
@@ -105,7 +105,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
         sink.note_file(written)
         return 0
     # Before the instance is opened: a file that exists is refused at once.
-    output = parse_local_directory(arguments.output)
+    output = require_local_path(arguments.output)
     refuse_existing(output, force=arguments.force)
     with invocation.open_instance(arguments.target) as instance:
         where = resolve_one_target(instance, arguments.target, arguments.message_type)
@@ -129,7 +129,7 @@ def _write_directory(invocation: Invocation, arguments: SnapshotArguments, direc
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.topics.targets import resolve_targets
     from sowctl.engine.verbs.snapshot import write_snapshots
-    from sowctl.remote.place import parse_local_directory
+    from sowctl.remote.place import require_local_path
 
     as_json = arguments.records.format == "json"
     if (
@@ -151,7 +151,7 @@ def _write_directory(invocation: Invocation, arguments: SnapshotArguments, direc
             instance,
             targets,
             when.resolve_time(instance),
-            parse_local_directory(directory),
+            require_local_path(directory),
             filter=arguments.filter,
             force=arguments.force,
         )
