@@ -25,7 +25,9 @@ _SPACE_PATTERN = re.compile(rb"[ \t\n\r]*+")
 # holds.
 _PLAIN_STRING_PATTERN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
 _STRING_PATTERN = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
-_STRING_PART = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+# Not possessive as a whole: in Python 3.11.2, what the last, incomplete escape has passed over would belong to the
+# match. So it is bounded, because each repetition is remembered.
+_STRING_PIECE = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})){1,1000}')
 _NUMBER_PATTERN = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
 _WORD_PATTERN = re.compile(rb"[A-Za-z]++")
 # Two escapes of code units side by side are taken together, because only both can tell whether they are a pair.
@@ -245,8 +247,9 @@ class _ExactReader:
             self.position = match.end()
             return match[1]
         # Refused. How far the string is valid tells which fault it has.
-        part = _STRING_PART.match(self.payload, self.position)
-        end = part.end() if part is not None else self.position
+        end = self.position + self.payload.startswith(b'"', self.position)
+        while (piece := _STRING_PIECE.match(self.payload, end)) is not None:
+            end = piece.end()
         if end == len(self.payload):
             self.fail(self.position, "a string has no closing quote")
         if self.payload[end : end + 1] == b"\\":
