@@ -5,9 +5,9 @@
 * ``protocol``: the protocol of bookmark stores, and its values.
 * ``store_list``: the list of bookmark store files that an instance's subscriptions use.
 * ``place_lock``: a lock that lets one run at a time use a position.
-* ``write_buffer``: a buffer in front of a store that writes the last position at intervals.
+* ``write_buffer``: a write buffer for a store, which writes the latest position at intervals.
 * ``topic``: the store kind with a row in a SOW topic.
 * ``file``: the store kind with a file of its own.
-* ``filecodec``: the codec of that file.
-* ``store_kinds``: the table of store kinds, and opening the store that a text names.
+* ``filecodec``: the codec of the file format.
+* ``store_kinds``: the table of store kinds; opening a store by name.
 """

@@ -1,7 +1,7 @@
-"""A bookmark store in a file of its own: out-of-order acknowledgements and duplicates are known (``sow-bookmark(5)``).
+"""A bookmark store in a file: remembers acknowledgements in any order and detects duplicates (``sow-bookmark(5)``).
 
-Several processes may use one file, each for subscriptions of its own: every change is made under a lock, on what the
-others have written before.
+Several processes may share a file, each for its own subscriptions: every change is made under a lock, after reading the
+changes of other processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STORE_FILE_MODE = 0o640
 
 
 class FileStore(BookmarkStore):
-    """The store at ``path``; a file that is not there is an empty store, and is made by the first change.
+    """The store at ``path``. A missing file is an empty store; the first change creates it.
 
     Raises StorageError ``SOW-BKM-003``, DamageError ``SOW-BKM-002``, VersionError ``SOW-BKM-004``.
     """
@@ -54,7 +54,7 @@ class FileStore(BookmarkStore):
         self._refresh_state()
 
     def list_places(self) -> list[StoredPlace]:
-        """All places, by client and subscription id."""
+        """Return all positions, ordered by client and subscription id."""
         self._refresh_state()
         return [codec.build_stored_place(who, known) for who, known in sorted(self._state.items())]
 
@@ -73,12 +73,12 @@ class FileStore(BookmarkStore):
         )
 
     def set_place(self, who: Subscriber, bookmark: str) -> None:
-        """Set a place."""
+        """Set a position."""
         known = codec.SubscriptionState(bookmark, self._clock())
         self._append_block(codec.pack_put(who, bookmark, known.time), lambda: self._state.update({who: known}))
 
     def advance_place(self, who: Subscriber, step: PlaceAdvance) -> None:
-        """Move a place on."""
+        """Advance a position."""
         time = self._clock()
 
         def change() -> None:
@@ -87,7 +87,7 @@ class FileStore(BookmarkStore):
         self._append_block(codec.pack_advance(who, step, time), change)
 
     def remove_place(self, who: Subscriber) -> bool:
-        """Forget a subscription."""
+        """Remove a subscription."""
         self._refresh_state()
         if who not in self._state:
             return False
@@ -95,22 +95,22 @@ class FileStore(BookmarkStore):
         return True
 
     def find_lock_file(self, who: Subscriber) -> Path | None:
-        """Return the path of the lock file, beside the file."""
+        """Return the path of the lock file, which is next to the store file."""
         return build_lock_path(self.path, who)
 
     @property
     def file(self) -> Path | None:
-        """Its own."""
+        """The path of the store file."""
         return self.path
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _refresh_state(self) -> None:
-        """Take in what the file holds now, without a lock."""
+        """Read the current content of the file, without a lock."""
         try:
             raw: bytes = self._seam.call("file.read", self.path.read_bytes)
         except FileNotFoundError:
@@ -121,7 +121,7 @@ class FileStore(BookmarkStore):
         self._load_content(raw)
 
     def _load_content(self, raw: bytes) -> int:
-        """The state of a whole file; returns where its whole blocks end, 0 without a header."""
+        """Replace the state by a file's content; return the end offset of its complete blocks, 0 without a header."""
         state: codec.StoreState = {}
         end = 0
         if codec.has_header(raw, str(self.path)):
@@ -130,7 +130,7 @@ class FileStore(BookmarkStore):
         return end
 
     def _append_block(self, block: bytes, change: Callable[[], object]) -> None:
-        """Write a block and sync it; then ``change`` the state in memory alike."""
+        """Write and sync a block, then apply the same ``change`` to the state in memory."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -144,13 +144,15 @@ class FileStore(BookmarkStore):
                 if self._end > SUBSCRIPTION_LIMITS.rewrite_min_bytes:
                     self._rewrite_if_sparse()
         except OSError as error:
-            # What a failed sync has left on disk is not known, and a later sync does not tell: no block may follow.
+            # After a failed sync the content on disk is unknown, and a later sync does not report it: write no more
+            # blocks.
             self._failed = self._make_storage_error(error)
             self.close()
             raise self._failed from error
 
     def _apply_appended(self, fd: int) -> None:
-        """Under the lock: take in what others have appended, cut off what is not whole at the end, begin a new file."""
+        """Under the lock: apply blocks that other processes appended, truncate an incomplete tail, initialize a new
+        file."""
         size = os.fstat(fd).st_size
         # A change by another process makes the file longer, or replaces it (_is_file_current), so an equal length means
         # no change.
@@ -160,22 +162,24 @@ class FileStore(BookmarkStore):
         raw: bytes = self._seam.call("file.read", os.pread, fd, size, 0)
         self._end = self._load_content(raw)
         if self._end < size:
-            # An incomplete block was never synced, so nobody was told that it is stored.
+            # An incomplete block was never synced, so it was never reported as stored.
             self._seam.call("file.truncate", os.ftruncate, fd, self._end)
         if not self._end:
             content = codec.encode_header()
             self._write_content(fd, content, 0)
-            # Before any block: what a crash leaves of a header is told from a file of another kind by its length.
+            # Sync before the first block: a header torn by a crash is distinguished from another file type by its
+            # length.
             self._seam.call("file.sync", os.fsync, fd)
             self._end = len(content)
         if is_first_look:
-            # Before any block: the process that made or renamed the file may not have done so yet, or been killed. No
-            # lock helps, since a new file is locked by the process that opens it by its name.
+            # Before the first block: the process that created or renamed the file may not have synced the directory
+            # yet, or was killed. A lock does not help, since a process locks a new file only after opening it by its
+            # name.
             sync_directory(self.path.parent, self._seam)
 
     @contextmanager
     def _lock_store_file(self) -> Iterator[int]:
-        """The file, locked; made if it is not there. Raises OSError."""
+        """Return the locked file; create it if it does not exist. Raises OSError."""
         while True:
             if self._fd is None:
                 self._end = 0
@@ -184,12 +188,13 @@ class FileStore(BookmarkStore):
             fd = self._fd
             self._seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
             try:
-                # It may have been written anew while the lock was waited for: the old file's lock guards nothing.
+                # The file may have been rewritten while this process waited for the lock: the old file's lock protects
+                # nothing.
                 if self._is_file_current(fd):
                     yield fd
                     return
             finally:
-                # Closing the file, as writing it anew does, has let the lock go.
+                # Closing the file, as a rewrite does, has already released the lock.
                 if self._fd == fd:
                     fcntl.flock(fd, fcntl.LOCK_UN)
             self.close()
@@ -201,7 +206,7 @@ class FileStore(BookmarkStore):
             return False
 
     def _rewrite_if_sparse(self) -> None:
-        """Under the lock: write the file anew where that makes it much smaller."""
+        """Under the lock: rewrite the file if that makes it less than half as long."""
         content = codec.encode_header() + codec.pack_state(self._state)
         if 2 * len(content) >= self._end:
             return
@@ -216,12 +221,13 @@ class FileStore(BookmarkStore):
                 os.fchmod(fd, self.path.stat().st_mode & 0o777)
             finally:
                 os.close(fd)
-            # Synced before it is renamed: under the name stands the old file or the new one, and never a part.
+            # Synced before the rename: the name always refers to the complete old or the complete new file.
             self._seam.call("file.rename", os.rename, temporary, self.path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        # The old file has the last block, too. Every writer syncs the directory before its first block in the new one.
+        # The old file contains the last block, too. Each writer syncs the directory before its first block in the new
+        # file.
         self.close()
 
     def _write_content(self, fd: int, content: bytes, offset: int) -> None:

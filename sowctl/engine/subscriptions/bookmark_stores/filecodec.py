@@ -1,7 +1,7 @@
-"""The bytes of a bookmark store in a file: header, blocks, and the state that they add up to (``sow-bookmark(5)``).
+"""The file format of a bookmark store: header, blocks, and the state that results from them (``sow-bookmark(5)``).
 
-Packed and unpacked here and nowhere else; :mod:`sowctl.engine.subscriptions.bookmark_stores.file` reads and writes the
-file.
+Only this module packs and unpacks the format; :mod:`sowctl.engine.subscriptions.bookmark_stores.file` reads and writes
+the file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _STORE_DAMAGED = "SOW-BKM-002"
 
 
 class SubscriptionState(Struct):
-    """The place and the acknowledged messages that a store has of one subscription.
+    """The position and the acknowledged messages of one subscription.
 
-    ``latest``: per publisher the highest number at or before the place; ``beyond``: what was acknowledged behind it.
+    ``latest``: per publisher, the highest sequence number up to the position. ``beyond``: acknowledged messages after
+    the position.
     """
 
     bookmark: str
@@ -38,17 +39,17 @@ class SubscriptionState(Struct):
     beyond: set[Bookmark] = field(default_factory=set)
 
     def apply_advance(self, step: PlaceAdvance, time: int) -> None:
-        """Move on."""
+        """Advance the position."""
         if step.bookmark is not None:
             self.bookmark = step.bookmark
         self.time = time
         for publisher, sequence in step.passed.items():
             self.latest[publisher] = max(sequence, self.latest.get(publisher, 0))
-        # The numbers of a publisher rise with the log, so what is below its highest one has been passed as well.
+        # The numbers of a publisher increase with the log, so everything below its highest one has been passed as well.
         self.beyond = {mark for mark in self.beyond.union(step.beyond) if not self.has_passed(mark)}
 
     def has_passed(self, mark: Bookmark) -> bool:
-        """Return whether a message stands at or before the place, as far as its publisher's numbers tell."""
+        """Return whether a message is at or before the position, according to its publisher's sequence numbers."""
         return mark.sequence <= self.latest.get(mark.publisher, -1)
 
 
@@ -56,17 +57,17 @@ StoreState = dict[Subscriber, SubscriptionState]
 
 
 def encode_header() -> bytes:
-    """The header of a file."""
+    """Return the header of a file."""
     front = struct.pack("<8sHH", STORE_MAGIC, FORMAT_VERSION, 0)
     return front + struct.pack("<I", crc32(front))
 
 
 def has_header(raw: bytes, place: str) -> bool:
-    """Return whether a file has a header; it has none yet where writing it was interrupted.
+    """Return whether a file has a header; False if writing it was interrupted.
 
-    Raises VersionError ``SOW-BKM-004``, DamageError ``SOW-BKM-002`` for what is no such file.
+    Raises VersionError ``SOW-BKM-004``, DamageError ``SOW-BKM-002`` if the file is not a bookmark store.
     """
-    # A header is synced before anything follows, so what a crash leaves of it is short, or was not written: zeros.
+    # A header is synced before any block follows, so after a crash it is short or consists of zeros (never written).
     if len(raw) <= HEADER_BYTES and (not any(raw) or (raw != encode_header() and encode_header().startswith(raw))):
         return False
     if len(raw) >= HEADER_BYTES:
@@ -84,7 +85,7 @@ def has_header(raw: bytes, place: str) -> bool:
 
 
 def pack_state(state: Mapping[Subscriber, SubscriptionState]) -> bytes:
-    """A block that replaces everything."""
+    """Return a block that replaces the whole state."""
     rows = [
         [
             who.client,
@@ -100,18 +101,18 @@ def pack_state(state: Mapping[Subscriber, SubscriptionState]) -> bytes:
 
 
 def pack_put(who: Subscriber, bookmark: str, time: int) -> bytes:
-    """A block that sets a place."""
+    """Return a block that sets a position."""
     return _pack_body([_PUT, who.client, who.sub_id, bookmark, time])
 
 
 def pack_advance(who: Subscriber, step: PlaceAdvance, time: int) -> bytes:
-    """A block that moves a place on."""
+    """Return a block that advances a position."""
     passed, beyond = _encode_sequence_marks(step.passed.items()), _decode_sequence_marks(step.beyond)
     return _pack_body([_ADVANCE, who.client, who.sub_id, step.bookmark, time, passed, beyond])
 
 
 def pack_purge(who: Subscriber) -> bytes:
-    """A block that forgets a subscription."""
+    """Return a block that removes a subscription."""
     return _pack_body([_PURGE, who.client, who.sub_id])
 
 
@@ -131,9 +132,9 @@ def _pack_body(body: list[Any]) -> bytes:
 
 
 def apply_blocks(state: StoreState, raw: bytes, start: int, place: str) -> int:
-    """Count the whole blocks of ``raw`` from ``start`` on into ``state``; returns where they end.
+    """Apply the complete blocks of ``raw`` from ``start`` on to ``state``; return their end offset.
 
-    What follows is torn. Raises DamageError ``SOW-BKM-002`` where it is not the end, or a block holds something else.
+    The rest is a torn write. Raises DamageError ``SOW-BKM-002`` if complete blocks follow it, or if a block is invalid.
     """
     end = start
     for body, behind in _iterate_block_bodies(raw, start):
@@ -143,7 +144,7 @@ def apply_blocks(state: StoreState, raw: bytes, start: int, place: str) -> int:
             told = error.summary if isinstance(error, UsageError) else error
             raise _make_damage_error(place, end, f"cannot read a block: {told}") from error
         end = behind
-    # Blocks are synced one by one: whatever stands behind one that is not whole was written when it was.
+    # Blocks are synced one by one: if a complete block follows an incomplete one, that one was complete once.
     if any(_read_block_body(raw, at) is not None for at in range(end + 1, len(raw) - _BLOCK_HEADER.size)):
         raise _make_damage_error(place, end, "a block is damaged, but intact blocks follow it")
     return end
@@ -156,12 +157,12 @@ def _iterate_block_bodies(raw: bytes, at: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _read_block_body(raw: bytes, at: int) -> bytes | None:
-    """The body of the block at an offset, None where no whole one is there."""
+    """Return the body of the block at an offset, None without a complete block."""
     if at + _BLOCK_HEADER.size > len(raw):
         return None
     length, crc = _BLOCK_HEADER.unpack_from(raw, at)
     stop = at + _BLOCK_HEADER.size + length
-    # The length is asked first: space that was never written reads as zeros, and the checksum of nothing is zero.
+    # Check the length first: space that was never written reads as zeros, and the checksum of an empty body is zero.
     if not length or stop > len(raw):
         return None
     body = raw[at + _BLOCK_HEADER.size : stop]
@@ -169,7 +170,7 @@ def _read_block_body(raw: bytes, at: int) -> bytes | None:
 
 
 def _apply_block(state: StoreState, raw: bytes) -> None:
-    """Change the state as one block says. Raises ValueError, TypeError and UsageError for what is none."""
+    """Apply one block to the state. Raises ValueError, TypeError and UsageError for an invalid block."""
     import msgpack
 
     kind, *rest = msgpack.unpackb(raw)
@@ -205,5 +206,5 @@ def _make_damage_error(place: str, offset: int, words: str) -> DamageError:
 
 
 def build_stored_place(who: Subscriber, known: SubscriptionState) -> StoredPlace:
-    """A subscription as others see it."""
+    """Return the stored position of a subscription."""
     return StoredPlace(who, known.bookmark, known.time)

@@ -1,7 +1,7 @@
-"""A subscription of a program and its place in a store: events in, acknowledgements back.
+"""A subscription of a program and its position in a store: events in, acknowledgements back.
 
-The command line does the same with lines (``cli/commands/bodies/places.py``); what the place then is,
-:mod:`~sowctl.engine.subscriptions.bookmark_stores.progress` says for both.
+The command line does the same with lines (``cli/commands/bodies/places.py``);
+:mod:`~sowctl.engine.subscriptions.bookmark_stores.progress` computes the position for both.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class SubscriptionPlace:
-    """The place of one subscription in a bookmark store. Use it in a ``with`` statement: what is acknowledged is stored
-    at its end, too.
+    """The position of one subscription in a bookmark store. Use it in a ``with`` statement, whose end stores
+    acknowledged messages, too.
 
-    ``every``: seconds between two writes, 0 for every acknowledgement. After a crash what was not stored comes again.
-    Raises LockedError ``SOW-BKM-010`` (exit 11) where another run has the place: it is that of one run at a time.
+    ``every``: seconds between two writes, 0 for every acknowledgement. After a crash, events whose acknowledgement was
+    not stored are delivered again. Raises LockedError ``SOW-BKM-010`` (exit 11) if another run holds the position: only
+    one run at a time may use it.
     """
 
     def __init__(
@@ -57,26 +58,26 @@ class SubscriptionPlace:
         return self._progress.resume_bookmark
 
     def events(self, subscription: Subscription) -> Iterator[Event]:
-        """The events of a subscription that was begun at :attr:`recent`, without what was acknowledged before."""
+        """Yield the events of a subscription that started at :attr:`recent`, without those acknowledged before."""
         while not subscription.finished:
             for delivery in subscription.ready():
                 yield from self._expand_delivery(delivery)
             if subscription.settled:
                 self._progress.note_reached(subscription.txid)
             elif subscription.finished and self._last is not None and is_last_entry(self._instance, *self._last):
-                # It has ended behind a message: more with the same bookmark would have come otherwise.
+                # It ended after a message: any further message with the same bookmark would have been delivered before.
                 self._progress.note_reached(subscription.txid)
             self._store_place()
             if not subscription.finished:
                 subscription.wait()
 
     def acknowledge(self, event: Event) -> bool:
-        """One event has been processed; the order does not matter. False for one that is not waited for."""
-        # An event without a message tells a position, which may have the bookmark of the last message.
+        """Acknowledge one processed event; the order does not matter. Return False for an event that is not pending."""
+        # An event without a message reports a position, which may have the bookmark of the last message.
         return event.bookmark is not None and event.data is not None and self._acknowledge_bookmark(event.bookmark)
 
     def close(self) -> None:
-        """Store what is acknowledged, and leave the place to others."""
+        """Store acknowledged messages and release the position."""
         try:
             # Stored before the lock is released: the next run starts at the stored position.
             self._progress.close()
@@ -95,7 +96,7 @@ class SubscriptionPlace:
         progress = self._progress
         if not isinstance(delivery, EventBatch):
             if delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
-                # Where nothing follows the last message, its own bookmark says the same, and programs look for it.
+                # If no message follows the last one, its own bookmark is an equal position, and programs look for it.
                 progress.note_reached(delivery.txid, move=self._last is None or self._last[1] != delivery.txid)
         elif delivery.publishers is not None and delivery.sequences is not None:
             places = progress.find_unacknowledged(delivery.publishers, delivery.sequences)

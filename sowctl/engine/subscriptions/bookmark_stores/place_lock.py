@@ -1,8 +1,9 @@
-"""One run at a time for a place: a lock that its subscription holds, so that two runs do not move one place.
+"""A lock that a subscription holds on its position, so that only one run at a time moves it.
 
-Two runs of one client and subscription id would each tell what the other tells, and store its place over the other's,
-which may be ahead of what was acknowledged. The lock is one of flock(2) on an empty file beside the store, which goes
-when the run ends; a run that was killed leaves the file, and no lock. Whoever sets a place on purpose takes it, too.
+Two runs with the same client and subscription id would deliver the same messages twice, and each would overwrite the
+position of the other, possibly with one ahead of the acknowledged messages. The lock is a flock(2) on an empty file
+next to the store. The file is removed when the run ends; a killed run leaves the file, but no lock. Commands that set a
+position explicitly take the lock, too.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ PLACE_LOCKED = "SOW-BKM-010"
 
 
 class PlaceLock:
-    """The lock of the place of ``who`` in ``store``, from when it is made until it is closed.
+    """The lock on the position of ``who`` in ``store``, held from construction to :meth:`close`.
 
-    Raises LockedError ``SOW-BKM-010`` (exit 11) at once where another run holds it, with its process, StorageError
-    ``SOW-BKM-003`` where the file of the lock cannot be made. A store that is nowhere on disk has no such file, and no
-    other process can see its places.
+    Raises LockedError ``SOW-BKM-010`` (exit 11) immediately if another run holds it, naming its process, and
+    StorageError ``SOW-BKM-003`` if the lock file cannot be created. A store without a place on disk has no lock file,
+    and no other process can see its positions.
     """
 
     def __init__(self, store: BookmarkStore, who: Subscriber, instance: Instance) -> None:
@@ -39,9 +40,9 @@ class PlaceLock:
             return
         lock = FileLock(path, instance.seam)
         try:
-            # Before the first row there may be no directory either.
+            # Before the first row the directory may be missing, too.
             path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-            # Two attempts: the file may go between opening and locking it, when the run before has just ended.
+            # Two attempts: if the previous run has just ended, the file may be removed between opening and locking it.
             taken = lock.acquire(exclusive=True, wait=0) or lock.acquire(exclusive=True, wait=0)
         except OSError as error:
             raise StorageError(
@@ -62,22 +63,22 @@ class PlaceLock:
                 **facts,
             )
         self._lock = lock
-        # Before the place is read: from here on nothing that it needs is removed.
+        # Before the position is read: from here on no journal entry that it needs is removed.
         if store.file is not None:
             note_store(instance, store.file)
         line = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "command": instance.holder}) + "\n"
-        # Who holds it is a courtesy to others; the lock itself stands.
+        # The holder's name is only informational; the lock is held without it, too.
         with suppress(OSError):
             os.ftruncate(lock.fd, 0)
             os.pwrite(lock.fd, line.encode(), 0)
 
     def close(self) -> None:
-        """Let others in, and remove the file."""
+        """Release the lock and remove the file."""
         lock, self._lock = self._lock, None
         if lock is None:
             return
         if lock.pid == os.getpid():
-            # Under the lock: who has opened this file meanwhile finds that the name leads to another one, or to none.
+            # Under the lock: a process that has opened this file meanwhile finds another file, or none, under the name.
             with suppress(OSError):
                 lock.path.unlink()
         lock.release()
@@ -89,16 +90,14 @@ class PlaceLock:
         self.close()
 
     def __del__(self) -> None:
-        # A subscription that was begun and forgotten: its place is free again.
+        # A subscription that was started and dropped: release its position.
         if hasattr(self, "_lock"):
             self.close()
 
 
 @contextmanager
 def hold_place_locks(store: BookmarkStore, some: Iterable[Subscriber], instance: Instance) -> Iterator[None]:
-    """Hold the locks of several places, or of none: then no run of theirs is under way. Raises as
-    :class:`PlaceLock`.
-    """
+    """Hold the locks of several positions, possibly none, so that no run uses them. Raises as :class:`PlaceLock`."""
     with ExitStack() as stack:
         for who in some:
             stack.enter_context(PlaceLock(store, who, instance))

@@ -1,9 +1,9 @@
-"""Progress of one subscription: what was delivered and acknowledged, and the place to go on from.
+"""Progress of one subscription: delivered and acknowledged messages, and the position to resume from.
 
-The place is never ahead of what was acknowledged: it stands behind the last message before which everything is. The
-subscription tells what it hands out, in the order of the log, and when the place is to be stored; what the store then
-gets is worked out here, the same for every kind of store (``behaviour`` 9, 11.63). What acknowledges a message is that
-the output was flushed (:class:`FlushProgress`) or the word of the consumer (:class:`ConsumerProgress`).
+The position never passes an unacknowledged message: it is after the last message up to which all are acknowledged. The
+subscription reports the messages that it delivers, in log order, and when to store the position; this module computes
+the position, in the same way for every kind of store (``behaviour`` 9, 11.63). A message is acknowledged when the
+output is flushed (:class:`FlushProgress`) or when the consumer says so (:class:`ConsumerProgress`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class SubscriptionProgress(ABC):
-    """One subscription and its place in a store. ``owner``: the publisher id in the instance's own bookmarks.
+    """One subscription and its position in a store. ``owner``: the publisher id in the instance's own bookmarks.
 
-    Several entries of a group that is visible as a whole may have one bookmark. A place behind it is behind all of
-    them, so it is not taken before the last one is known to be the last: another bookmark follows, or the subscription
-    says that the group is over.
+    Several entries of an atomic group may share a bookmark. A position after it is after all of them, so the position
+    advances past it only when the last of them is known to be the last: another bookmark follows, or the subscription
+    reports the end of the group.
     """
 
     def __init__(self, store: BookmarkStore, who: Subscriber, owner: int) -> None:
@@ -43,25 +43,26 @@ class SubscriptionProgress(ABC):
         self._stored: Bookmark | None = None
         self._passed: dict[int, int] = {}
         self._range: BookmarkRange | None = None
-        # What was acknowledged behind the place and is not stored yet.
+        # Acknowledged messages after the position that are not stored yet.
         self._new: dict[Bookmark, None] = {}
 
     @property
     def resume_bookmark(self) -> str:
-        """The bookmark to go on from: the stored one, EPOCH where the store has none (C140)."""
+        """The bookmark to resume from: the stored one, EPOCH if the store has none (C140)."""
         row = self._store.read_place(self._who)
         return "0" if row is None else row.bookmark
 
     def set_range(self, wanted: BookmarkRange) -> None:
-        """The subscription is for ``wanted``: of a range, the end is stored with every place, so that it stays one."""
+        """Note the ``wanted`` range of the subscription: a range's end is stored with every position, so that it stays
+        one."""
         self._range = wanted if wanted.end is not None else None
 
     def find_unacknowledged(self, publishers: Sequence[int], sequences: Sequence[int]) -> Sequence[int] | None:
-        """Return the places of the messages about to be delivered that no earlier run has acknowledged; None: all.
+        """Return the indexes of the messages about to be delivered that no earlier run has acknowledged; None: all.
 
-        The columns are the parts of their bookmarks, publisher and sequence number.
+        The columns are the parts of the messages' bookmarks: publisher and sequence number.
         """
-        # Numbers of messages are mostly above all that were known at the start: then one comparison decides.
+        # Most sequence numbers are above all that were known at the start: then one comparison decides.
         if self._highest < 0 or min(sequences, default=self._highest + 1) > self._highest:
             return None
         has = self._memory.contains_message
@@ -74,28 +75,28 @@ class SubscriptionProgress(ABC):
 
     @abstractmethod
     def note_reached(self, txid: int, *, move: bool = False) -> None:
-        """Note that everything up to ``txid`` is delivered, or not for this subscription; told between groups of the
+        """Note that everything up to ``txid`` is delivered or not for this subscription; called between groups of the
         log.
 
-        With ``move`` the place follows, also if nothing was handed out since.
+        With ``move``, the position follows even if nothing was delivered since.
         """
 
     @abstractmethod
     def note_flushed(self) -> None:
-        """The output of everything that was delivered has left this process."""
+        """Note that the output of all delivered messages has left this process."""
 
     def commit(self) -> bool:
-        """Store the place if it has moved, and what was acknowledged behind it; whether there was anything to store.
+        """Store the position if it has changed, and acknowledged messages after it; return whether there was a change.
 
-        Durable when it returns, unless the store is one that writes now and then. Raises what the store raises.
+        Durable on return, except with a buffered store. Raises what the store raises.
         """
-        # More messages with the last bookmark may follow, which would be taken for acknowledged.
+        # More messages with the last bookmark may follow, and would count as acknowledged.
         beyond = [mark for mark in self._new if mark != self._last] if self._store.remembers else []
         if self._place == self._stored and not beyond:
             return False
         text = None if self._place == self._stored else self._format_place(self._place)
         self._store.advance_place(self._who, PlaceAdvance(text, self._passed, beyond))
-        # Updated only after the store has it: after an error, the next commit stores everything again.
+        # Updated only after the store has the change: after an error, the next commit stores everything again.
         self._stored, self._passed = self._place, {}
         for mark in beyond:
             del self._new[mark]
@@ -107,7 +108,7 @@ class SubscriptionProgress(ABC):
         return str(BookmarkRange(RangeBound((place,), False), self._range.end))
 
     def close(self) -> None:
-        """Store what is acknowledged, and close the store."""
+        """Store acknowledged messages and close the store."""
         try:
             self.commit()
         finally:
@@ -115,7 +116,7 @@ class SubscriptionProgress(ABC):
 
 
 class FlushProgress(SubscriptionProgress):
-    """Progress by output: what has left this process is acknowledged. Kept is nothing but the last place."""
+    """Progress by output: messages that have left this process are acknowledged. Keeps only the last position."""
 
     def __init__(self, store: BookmarkStore, who: Subscriber, owner: int) -> None:
         super().__init__(store, who, owner)
@@ -133,13 +134,13 @@ class FlushProgress(SubscriptionProgress):
         if self._last is not None and (place >= 0 or self._last != last):
             self._acknowledge_mark(self._last)
         if place >= 0:
-            # A publisher's numbers rise, so the last one of each is its highest.
+            # The numbers of a publisher increase, so its last one is its highest.
             self._latest.update(zip(publishers[: place + 1], sequences[: place + 1], strict=True))
             self._complete = Bookmark(publishers[place], sequences[place])
         self._last = last
 
     def note_reached(self, txid: int, *, move: bool = False) -> None:
-        """Note that everything up to ``txid`` is delivered, or not for this subscription."""
+        """Note that everything up to ``txid`` is delivered or not for this subscription."""
         if self._last is not None:
             self._acknowledge_mark(self._last)
             self._last = None
@@ -160,20 +161,20 @@ class FlushProgress(SubscriptionProgress):
 class ConsumerProgress(SubscriptionProgress):
     """The consumer acknowledges each message by its bookmark, in any order.
 
-    Memory is taken by what is delivered and not acknowledged, and by what is acknowledged behind it.
+    Memory holds delivered messages that are not acknowledged, and acknowledged ones after the first of these.
     """
 
     def __init__(self, store: BookmarkStore, who: Subscriber, owner: int) -> None:
         super().__init__(store, who, owner)
-        # What was delivered, in its order; a number is a place without a message. Each is open or acknowledged.
+        # Delivered messages, in order; a number is a position without a message. Each is open or acknowledged.
         self._order: deque[Bookmark | int] = deque()
         self._acknowledged: dict[Bookmark, bool] = {}
         self.unknown = 0
-        """Acknowledgements of what was not delivered, or was acknowledged before."""
+        """Number of acknowledgements of messages that were not delivered, or were acknowledged before."""
 
     @property
     def open_messages(self) -> int:
-        """The number of delivered messages that are neither acknowledged nor waiting for others before them."""
+        """The number of delivered messages that are not acknowledged."""
         return sum(not done for done in self._acknowledged.values())
 
     def note_delivered(self, publishers: Sequence[int], sequences: Sequence[int]) -> None:
@@ -187,22 +188,22 @@ class ConsumerProgress(SubscriptionProgress):
             self._last = mark
 
     def note_reached(self, txid: int, *, move: bool = False) -> None:
-        """Note that everything up to ``txid`` is delivered, or not for this subscription."""
+        """Note that everything up to ``txid`` is delivered or not for this subscription."""
         self._last = None
         if move:
-            # Of several such places in a row the last one counts: waiting costs no memory.
+            # Of consecutive positions without a message only the last one counts, so that waiting takes no memory.
             if self._order and isinstance(self._order[-1], int):
                 self._order.pop()
             self._order.append(txid)
         self._advance_over_acknowledged()
 
     def note_flushed(self) -> None:
-        """Nothing: the consumer's word counts."""
+        """Do nothing: only the consumer acknowledges."""
 
     def acknowledge(self, text: str) -> bool:
-        """One message, by its bookmark, has been processed. False for one that is not open.
+        """Acknowledge one message by its bookmark. Return False for a message that is not open.
 
-        Raises UsageError ``SOW-IDN-001`` for what is no bookmark of a message.
+        Raises UsageError ``SOW-IDN-001`` if the text is not the bookmark of a message.
         """
         mark = parse_bookmark(text)
         if mark in (EPOCH, NOW):
@@ -216,7 +217,7 @@ class ConsumerProgress(SubscriptionProgress):
         return True
 
     def _advance_over_acknowledged(self) -> None:
-        """Move the place over what is acknowledged without a gap."""
+        """Advance the position over the acknowledged messages up to the first open one."""
         while self._order:
             first = self._order[0]
             if isinstance(first, int):

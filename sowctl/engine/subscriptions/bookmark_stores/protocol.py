@@ -1,7 +1,7 @@
-"""The protocol of bookmark stores, and the values that they take and give (``behaviour`` 9).
+"""The protocol of bookmark stores and the values that it exchanges (``behaviour`` 9).
 
-A store keeps for each :class:`Subscriber` one place, as a text that ``--bookmark`` takes. It is asked by
-:class:`~sowctl.engine.subscriptions.bookmark_stores.progress.SubscriptionProgress` while a subscription runs, and by
+A store keeps one position for each :class:`Subscriber`, as a text that ``--bookmark`` accepts. Its callers are
+:class:`~sowctl.engine.subscriptions.bookmark_stores.progress.SubscriptionProgress`, while a subscription runs, and
 ``sowctl bookmark``.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Subscriber(Struct, frozen=True, order=True):
-    """Whose place it is: a client, and the id of one of its subscriptions; neither is empty."""
+    """The owner of a position: a client and the id of one of its subscriptions; neither is empty."""
 
     client: str
     sub_id: str
@@ -39,7 +39,7 @@ class Subscriber(Struct, frozen=True, order=True):
 
 
 class StoredPlace(DescribedStruct, frozen=True):
-    """One place: ``bookmark`` as it is stored, ``time`` when it was stored, in microseconds UTC."""
+    """One position: the stored ``bookmark``, and the ``time`` at which it was stored, in microseconds UTC."""
 
     who: Subscriber
     bookmark: str
@@ -47,10 +47,10 @@ class StoredPlace(DescribedStruct, frozen=True):
 
 
 class PlaceAdvance(DescribedStruct, frozen=True):
-    """The messages that were acknowledged since the last time.
+    """The messages acknowledged since the last advance.
 
-    Everything up to ``bookmark``; None where the place is the same. ``passed`` has for each publisher of it the highest
-    sequence number. ``beyond``: what was acknowledged behind that place.
+    All up to ``bookmark``, which is None if the position has not changed. ``passed``: for each of their publishers, the
+    highest sequence number. ``beyond``: acknowledged messages after the position.
     """
 
     bookmark: str | None
@@ -59,7 +59,7 @@ class PlaceAdvance(DescribedStruct, frozen=True):
 
 
 class AcknowledgedMessages(DescribedStruct, frozen=True):
-    """Messages that were acknowledged: per publisher up to a number, and single ones behind the place."""
+    """Acknowledged messages: per publisher all up to a sequence number, and single ones after the position."""
 
     latest: Mapping[int, int]
     beyond: frozenset[Bookmark]
@@ -73,53 +73,54 @@ NOTHING_ACKNOWLEDGED = AcknowledgedMessages({}, frozenset())
 
 
 class BookmarkStore(Protocol):
-    """A place for each subscriber. What a method has written is durable when it returns."""
+    """A position for each subscriber. The changes of a method are durable when it returns."""
 
     remembers: ClassVar[bool]
-    """Whether it keeps which messages were acknowledged, so that they need not be delivered again."""
+    """Whether the store remembers acknowledged messages, so that they are not delivered again."""
 
     def list_places(self) -> list[StoredPlace]:
-        """All places, by client and subscription id."""
+        """Return all positions, ordered by client and subscription id."""
         ...
 
     def read_place(self, who: Subscriber) -> StoredPlace | None:
-        """Return the position of one subscription; None for a subscription that the store does not know."""
+        """Return the position of one subscription; None for an unknown subscription."""
         ...
 
     def read_acknowledged(self, who: Subscriber) -> AcknowledgedMessages:
-        """Return the messages known to be acknowledged; none where the store does not keep them."""
+        """Return the messages known to be acknowledged; none if the store does not keep them."""
         ...
 
     def set_place(self, who: Subscriber, bookmark: str) -> None:
-        """Set a place, forwards or backwards, and forget what was known of the subscription."""
+        """Set a position, forwards or backwards, and drop the acknowledgements of the subscription."""
         ...
 
     def advance_place(self, who: Subscriber, step: PlaceAdvance) -> None:
-        """Move a place on."""
+        """Advance a position."""
         ...
 
     def remove_place(self, who: Subscriber) -> bool:
-        """Forget a subscription; whether it was there."""
+        """Remove a subscription; return whether it existed."""
         ...
 
     def find_lock_file(self, who: Subscriber) -> Path | None:
-        """The file whose lock says that a run has the place; None where no other process could see the place."""
+        """Return the file that a run locks while it uses the position; None if no other process can see the
+        position."""
         ...
 
     @property
     def file(self) -> Path | None:
-        """The file that it is; None for one in a topic."""
+        """The path of the store file; None for a store in a topic."""
         ...
 
     def close(self) -> None:
-        """Write what is not written yet, and let go of files."""
+        """Write pending changes and close files."""
         ...
 
 
 def build_lock_path(path: Path, who: Subscriber, topic: str = "") -> Path:
-    """The file beside a store whose lock is that of one place; names of clients may be long, and hold any character.
+    """Return the path of a position's lock file, next to the store; clients' names may be long and hold any character.
 
-    ``topic`` is told where several stores share a ``path``.
+    ``topic`` is given if several stores share a ``path``.
     """
     text = f"{len(topic)}:{topic}{len(who.client)}:{who.client}{who.sub_id}"
     real = path.resolve()

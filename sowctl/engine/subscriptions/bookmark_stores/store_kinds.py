@@ -1,4 +1,4 @@
-"""Opening the bookmark store that a text names, and the table of store kinds."""
+"""Opening a bookmark store by name, and the table of store kinds."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.bookmark_stores.topic import RowWriter
 
 STORE_FILE_SUFFIX = ".bookmarks"
-"""What the name of a file ends with that is a store, or is to be one."""
+"""Suffix of the name of a bookmark store file."""
 
 
 def open_bookmark_store(instance: Instance, text: str, verbs: RowWriter, *, begun: bool = False) -> BookmarkStore:
-    """The store that a text names: a topic of the instance by its own name, else a file, else a logical topic.
+    """Return the store that a text names: a topic of the instance by its own name, else a file, else a logical topic.
 
-    A file that is not there is made by the first change if its name says what it is. ``verbs`` write to topics.
-    ``begun``: a file has to be there, because nothing is to be begun. Raises MissingError ``SOW-BKM-001`` with the
-    names that are near, and what opening the store raises.
+    A missing file is created by the first change if its name has the suffix of a store file. ``verbs`` write to topics.
+    ``begun``: a file must exist, because the caller starts no subscription. Raises MissingError ``SOW-BKM-001`` with
+    similar names, and what opening the store raises.
     """
     topic = _find_store_topic(instance, text)
     path = instance.working / text
-    # As for every target: a topic's own name wins over a file, a Pattern, which matches nearly anything, does not.
+    # As for every target: a topic's own name takes precedence over a file; a Pattern, which matches nearly any name,
+    # does not.
     if topic is not None and topic.logical is None:
         return STORE_KINDS["topic"](instance, topic, path, verbs)
     if path.is_file() or (text.endswith(STORE_FILE_SUFFIX) and path.parent.is_dir() and not begun):
@@ -85,4 +86,4 @@ STORE_KINDS: dict[str, Callable[[Instance, TopicConfig | None, Path, RowWriter],
     "topic": _open_topic_store,
     "file": _open_file_store,
 }
-"""How the stores of each kind are opened."""
+"""The function that opens the stores of each kind."""

@@ -1,7 +1,7 @@
-"""The list of bookmark store files that subscriptions of an instance use, kept beside the journal.
+"""The list of bookmark store files used by subscriptions of an instance, next to the journal.
 
-Who removes journal files asks what such subscriptions still need. A subscription notes its file here before it reads
-its place, once. Ruled by ``sow-bookmark(5)``, "Known stores".
+Removing journal files requires to know which entries these subscriptions still need. A subscription adds its file to
+the list once, before it reads its position. Specified in ``sow-bookmark(5)``, "Known stores".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIST_FILE_MODE = 0o640
 
 
 def list_known_stores(instance: Instance) -> list[Path]:
-    """The files that are noted, in the order in which they came; not all of them need be there any more.
+    """Return the listed files in order of addition; some of them may no longer exist.
 
     Raises StorageError ``SOW-BKM-012``.
     """
@@ -42,7 +42,7 @@ def list_known_stores(instance: Instance) -> list[Path]:
 
 
 def note_store(instance: Instance, store: Path) -> None:
-    """Note a file of places, if it is not noted yet. Where that is not possible, ``instance.notify`` is told."""
+    """Add a store file to the list unless it is listed. A failure is reported with ``instance.notify_once``."""
     path = _get_list_path(instance)
     line = os.fsencode(store.resolve()) + b"\n"
     if path is None or line.count(b"\n") > 1:
@@ -61,7 +61,7 @@ def note_store(instance: Instance, store: Path) -> None:
             instance.seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
             there = os.pread(fd, os.fstat(fd).st_size, 0)
             if store.resolve() not in _parse_list_lines(there):
-                # What a crash has left of a line is ended, so that it spoils no other one.
+                # Terminate a line torn by a crash, so that it does not corrupt the new one.
                 torn = b"\n" if there and not there.endswith(b"\n") else b""
                 instance.seam.call("file.write", os.write, fd, torn + line)
                 instance.seam.call("file.sync", os.fsync, fd)
@@ -77,12 +77,12 @@ def note_store(instance: Instance, store: Path) -> None:
 
 
 def _get_list_path(instance: Instance) -> Path | None:
-    """The list; None where there is no journal that anything could be removed from."""
+    """Return the path of the list; None without a journal to remove files from."""
     if instance.config is None or instance.log is None or not instance.log.directory.is_dir():
         return None
     return instance.log.directory / f"{instance.config.name}.places"
 
 
 def _parse_list_lines(raw: bytes) -> list[Path]:
-    """The paths of whole lines; a line without an end was interrupted."""
+    """Return the paths of complete lines; a line without an end was interrupted."""
     return list(dict.fromkeys(Path(os.fsdecode(line)) for line in raw.split(b"\n")[:-1] if line.startswith(b"/")))

@@ -1,8 +1,8 @@
 """A bookmark store in a SOW topic with the Keys /clientName and /subId: a row for each subscription (``behaviour`` 9).
 
-A row is a message of three fields, published and deleted as any other, by the functions that the caller hands in: the
-verbs stand above this room. Nothing but the place is kept, so after a restart what was acknowledged behind it comes
-again.
+A row is a message of three fields. Rows are published and deleted like other messages, with functions that the caller
+passes, because the verbs are in a higher layer. Only the position is kept, so messages acknowledged after it are
+delivered again after a restart.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _REQUIRED_KEYS = {"/clientName", "/subId"}
 
 
 class RowWriter(Protocol):
-    """The way rows are written: one message into a topic, durable when it returns."""
+    """Writes rows: one message into a topic, durable on return."""
 
     def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
         """Publish a message."""
         ...
 
     def delete(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
-        """Delete the record whose key a message has."""
+        """Delete the record with the key of a message."""
         ...
 
 
 class TopicStore(BookmarkStore):
-    """The store in ``topic`` of ``instance``, which need not be the instance of the subscription.
+    """The store in ``topic`` of ``instance``, which may differ from the instance of the subscription.
 
-    Raises UsageError ``SOW-BKM-005`` for a topic that is none.
+    Raises UsageError ``SOW-BKM-005`` if the topic is not a bookmark store.
     """
 
     remembers: ClassVar[bool] = False
@@ -75,7 +75,7 @@ class TopicStore(BookmarkStore):
             )
 
     def list_places(self) -> list[StoredPlace]:
-        """All places; rows in which something is missing are left out."""
+        """Return all positions, without rows that lack a field."""
         return sorted(self._read_rows(), key=lambda row: row.who)
 
     def read_place(self, who: Subscriber) -> StoredPlace | None:
@@ -87,11 +87,11 @@ class TopicStore(BookmarkStore):
         return NOTHING_ACKNOWLEDGED
 
     def set_place(self, who: Subscriber, bookmark: str) -> None:
-        """Set a place."""
+        """Set a position."""
         self._verbs.publish(self.instance, self.topic, self._make_row_message(who, bookmark))
 
     def advance_place(self, who: Subscriber, step: PlaceAdvance) -> None:
-        """Move a place on."""
+        """Advance a position."""
         if step.bookmark is not None:
             self.set_place(who, step.bookmark)
 
@@ -103,8 +103,8 @@ class TopicStore(BookmarkStore):
         return True
 
     def find_lock_file(self, who: Subscriber) -> FilePath | None:
-        """Return the path of the lock file, beside the topic's store, else in the directory of the journal: one of both
-        keeps the rows."""
+        """Return the path of the lock file: next to the topic's store, or in the journal's directory for a topic
+        without a store file."""
         if self.topic.file is not None:
             return build_lock_path(self.topic.file, who)
         log = self.instance.log
@@ -112,11 +112,11 @@ class TopicStore(BookmarkStore):
 
     @property
     def file(self) -> FilePath | None:
-        """None: it is in a topic."""
+        """None: the store is in a topic."""
         return None
 
     def close(self) -> None:
-        """Nothing is open between two calls."""
+        """Do nothing: no file is open between two calls."""
 
     def _make_row_message(self, who: Subscriber, bookmark: str) -> bytes:
         values = (who.client, who.sub_id, bookmark)
@@ -129,7 +129,7 @@ class TopicStore(BookmarkStore):
         except MissingError as error:
             if error.code != NO_STORE_CODE:
                 raise
-            # Nothing was published to it yet: an empty store.
+            # Nothing has been published to the topic yet: an empty store.
             return
         with closing(source):
             for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):

@@ -1,6 +1,6 @@
-"""A store in front of another: of many changes of a place the last one is written, now and then (``behaviour`` 9).
+"""A write buffer for a bookmark store: of several changes of a position only the last one is written (``behaviour`` 9).
 
-The stored place lags behind by what was not written yet. After a crash that is delivered again; nothing is lost.
+The stored position lags by the buffered changes. After a crash these messages are delivered again; none is lost.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 class BufferedBookmarkStore(BookmarkStore):
-    """Writes to ``store`` after ``count`` changes of a subscription's place, or ``interval`` seconds after its first.
+    """Writes to ``store`` after ``count`` changes of a subscription's position, or ``interval`` seconds after the
+    first.
 
-    Nothing is written between calls, so :meth:`write_due_places` has to be called after :meth:`seconds_until_due`
-    seconds. ``monotonic`` is a clock in seconds that only goes on.
+    Writes happen only in calls, so :meth:`write_due_places` has to be called after :attr:`seconds_until_due` seconds.
+    ``monotonic`` is a monotonic clock in seconds.
     """
 
     def __init__(self, store: BookmarkStore, count: int, interval: float, monotonic: Callable[[], float]) -> None:
@@ -41,17 +42,17 @@ class BufferedBookmarkStore(BookmarkStore):
 
     @property
     def seconds_until_due(self) -> float | None:
-        """Seconds until something has to be written; None where nothing waits."""
+        """Seconds until the next write is due; None without pending changes."""
         return max(0.0, min(self._since.values()) + self._interval - self._monotonic()) if self._since else None
 
     def write_due_places(self) -> None:
-        """Write what has waited long enough."""
+        """Write the changes that are due."""
         now = self._monotonic()
         for who in [who for who, since in self._since.items() if now - since >= self._interval]:
             self._write_place(who)
 
     def list_places(self) -> list[StoredPlace]:
-        """All places as they are stored."""
+        """Return all stored positions."""
         return self._store.list_places()
 
     def read_place(self, who: Subscriber) -> StoredPlace | None:
@@ -63,12 +64,12 @@ class BufferedBookmarkStore(BookmarkStore):
         return self._store.read_acknowledged(who)
 
     def set_place(self, who: Subscriber, bookmark: str) -> None:
-        """Set a place at once."""
+        """Set a position immediately."""
         self._forget_buffered(who)
         self._store.set_place(who, bookmark)
 
     def advance_place(self, who: Subscriber, step: PlaceAdvance) -> None:
-        """Move a place on, in memory first."""
+        """Advance a position, in memory first."""
         before = self._pending.get(who)
         self._pending[who] = step if before is None else _combine_steps(before, step)
         self._changes[who] = self._changes.get(who, 0) + 1
@@ -79,21 +80,21 @@ class BufferedBookmarkStore(BookmarkStore):
             self.write_due_places()
 
     def remove_place(self, who: Subscriber) -> bool:
-        """Forget a subscription at once."""
+        """Remove a subscription immediately."""
         self._forget_buffered(who)
         return self._store.remove_place(who)
 
     def find_lock_file(self, who: Subscriber) -> Path | None:
-        """As of the store behind."""
+        """Return the lock file of the underlying store."""
         return self._store.find_lock_file(who)
 
     @property
     def file(self) -> Path | None:
-        """As of the store behind."""
+        """The file of the underlying store."""
         return self._store.file
 
     def close(self) -> None:
-        """Write what waits, and close the store."""
+        """Write pending changes and close the store."""
         try:
             for who in list(self._pending):
                 self._write_place(who)
@@ -102,7 +103,7 @@ class BufferedBookmarkStore(BookmarkStore):
 
     def _write_place(self, who: Subscriber) -> None:
         self._store.advance_place(who, self._pending[who])
-        # Forgotten only after it is written: after an error, it is written again.
+        # Dropped only after the write: after an error it is written again.
         self._forget_buffered(who)
 
     def _forget_buffered(self, who: Subscriber) -> None:
@@ -112,7 +113,7 @@ class BufferedBookmarkStore(BookmarkStore):
 
 
 def _combine_steps(first: PlaceAdvance, second: PlaceAdvance) -> PlaceAdvance:
-    """Two steps as one."""
+    """Combine two steps into one."""
     beyond: list[Bookmark] = [*first.beyond, *second.beyond]
     # Sequence numbers of a publisher increase with the log, so those of the second step are higher.
     return PlaceAdvance(second.bookmark or first.bookmark, {**first.passed, **second.passed}, beyond)
