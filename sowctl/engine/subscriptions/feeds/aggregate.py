@@ -1,10 +1,10 @@
-"""Aggregated subscriptions: one message per group of the matching records, delivered again with every change of the
+"""Aggregated subscriptions: one message per group of the matching records, delivered again after each change of the
 group.
 
-A record that changes gives its part of the group back and adds another one (``expressions.rows.retraction``), so a
-change costs one change, whatever the size of the group. A group without records goes out of focus. The messages are
-those that an aggregated query would print (``behaviour`` 3.4); a message that leaves a group's fields as they were is
-delivered, too.
+A changed record retracts its contribution to a group and adds another one (``expressions.rows.retraction``), so the
+cost of a change does not depend on the size of the group. A group without records goes out of focus. The messages are
+those of an aggregated query (``behaviour`` 3.4). A message is delivered even if it leaves the fields of its group
+unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AggregatedFeed(FocusFeed):
         self._retractable = RetractableProjection(program)
         self._extract = wanted.kind.build_extractor(program.slots)
         self._digester = build_batch_digester(topic, 0)
-        # Keys of records say nothing of a group's message.
+        # The key fields of records are not fields of a group's message.
         self._keys = ()
         self._groups: dict[Digest, Group] = {}
         self._members: dict[Digest, set[bytes]] = {}
@@ -56,7 +56,7 @@ class AggregatedFeed(FocusFeed):
     def deliver_records(
         self, source: Source | None, *, shown: bool, told: DeliveredFinder | None = None
     ) -> Iterator[Delivery]:
-        """A message for every group."""
+        """Deliver a message for each group."""
         if source is None:
             return
         for keys, values in Feed._find_matching(self, source):
@@ -90,13 +90,13 @@ class AggregatedFeed(FocusFeed):
     def _process_removal(
         self, reason: EventReason, key: bytes, value: bytes, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        """A record whose lifetime is over leaves its group, not the result."""
+        """Return the events of an expired record: it leaves its group, not the result."""
         return self._update_groups(key, value, None, txid, time, place)
 
     def _update_groups(
         self, key: bytes, before: bytes | None, now: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        """The events of the groups that a record has left and entered."""
+        """Return the events of the groups that a record has left and entered."""
         values = [value for value in (before, now) if value is not None]
         if not values:
             return ()
@@ -171,7 +171,8 @@ class AggregatedFeed(FocusFeed):
         return self.wanted.kind.build_message(list(zip(self._program.destinations, fields, strict=True)))
 
     def _make_group_reader(self, digest: Digest) -> ContributionReader:
-        """Reads what the records of a group add to it, for what the group itself does not know after a removal."""
+        """Return a reader of the contributions of a group's records, for values that a removal leaves unknown to the
+        group."""
 
         def rows(descending: bool) -> list[Contribution]:
             keys = sorted(self._members[digest])

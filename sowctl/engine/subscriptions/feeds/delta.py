@@ -1,7 +1,7 @@
 """Deltas: the fields of a record that differ from those delivered before (``behaviour`` 4.3).
 
-Two stored states are compared, however the publisher wrote them. The fields that differ are found in the JSON views,
-and the message's own type leaves the others out, so that what is delivered keeps its bytes.
+Stored states are compared, so the form in which the publisher wrote them does not matter. Changed fields are found in
+the JSON views; the message's own type then omits the other fields, so the delivered fields keep their bytes.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 PathNames = tuple[str, ...]
 DELTA_MESSAGE_TYPES = frozenset(("json", "fix", "nvfix", "bflat", "msgpack", "bson"))
-"""Kinds of messages whose JSON view has the names of their paths; messages of others come whole."""
+"""Message types whose JSON view has the names of their paths; messages of other types are delivered complete."""
 
 
 def compute_delta(
     kind: MessageType, before: bytes, now: bytes, keys: Sequence[PathNames], *, empty: bool
 ) -> bytes | None:
-    """The fields of ``now`` that ``before`` has not, or has otherwise, and those at ``keys``.
+    """Return the fields of ``now`` that are new or different from ``before``, and those at ``keys``.
 
-    None where no delta says what has changed, because a field has gone or the type is none of
-    :data:`DELTA_MESSAGE_TYPES`: then the message is delivered whole. b"" stands for "nothing has changed" unless an
-    ``empty`` delta is wanted.
+    None if a delta cannot express the change, because a field was removed or the type is not in
+    :data:`DELTA_MESSAGE_TYPES`: then the complete message is delivered. b"" if nothing has changed, unless an ``empty``
+    delta is wanted.
     """
     if kind.kind not in DELTA_MESSAGE_TYPES:
         return None
@@ -45,7 +45,7 @@ def compute_delta(
 
 
 def _find_changed_paths(front: PathNames, old: dict[str, bytes], new: dict[str, bytes]) -> Iterator[PathNames | None]:
-    """The paths at which values differ; None for one that has gone, which no delta tells."""
+    """Yield the paths at which values differ; None for a removed one, which a delta cannot express."""
     for name in old:
         if name not in new:
             yield None
@@ -53,7 +53,7 @@ def _find_changed_paths(front: PathNames, old: dict[str, bytes], new: dict[str, 
         before = old.get(name)
         if before == value:
             continue
-        # Objects are compared member by member, arrays and scalars whole, as a delta is merged.
+        # Objects are compared member by member, arrays and scalars as a whole, as in a merge of deltas.
         below = _split_members(value) if value[:1] == b"{" else None
         above = _split_members(before) if below and before is not None else None
         if below and above:
@@ -63,7 +63,7 @@ def _find_changed_paths(front: PathNames, old: dict[str, bytes], new: dict[str, 
 
 
 def _split_members(text: bytes) -> dict[str, bytes] | None:
-    """The members of a JSON object, each as its text; None for anything else."""
+    """Return the members of a JSON object with their texts; None for another value."""
     found = read_raw_members(text)
     if found is not None:
         return {name: bytes(raw) for name, raw in found.items()}

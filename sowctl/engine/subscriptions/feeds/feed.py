@@ -1,8 +1,8 @@
-"""One topic of a subscription: first the records that match, then what changes do to them, as events.
+"""The feed of one topic of a subscription: first the matching records, then their changes, as events.
 
-:class:`Feed` delivers every message that matches and remembers nothing: its memory does not grow with what it has
-seen. What has to know what a subscriber holds - out-of-focus, deltas, pages - builds on it. Made and driven by
-:mod:`sowctl.engine.subscriptions.subscription`. Ruled by ``behaviour`` 4.1.
+:class:`Feed` delivers every matching message and remembers nothing, so its memory is constant. Feeds that have to know
+the records of the subscriber (out-of-focus events, deltas, pages) extend it. Created and driven by
+:mod:`sowctl.engine.subscriptions.subscription`. Specified in ``behaviour`` 4.1.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.interest import Interest
 
 DeliveredFinder = Callable[[Sequence[bytes], Sequence[bytes]], Collection[int]]
-"""Returns which records of a batch have been delivered."""
+"""Returns the indexes of the records of a batch that have been delivered."""
 
 
 class Feed:
-    """Every message that matches, as it is published."""
+    """Delivers every matching message as it is published."""
 
     def __init__(self, instance: Instance, wanted: Interest) -> None:
         self.wanted = wanted
         self._instance = instance
         self._meant = build_logical_filter(wanted.config.logical) if wanted.config.logical is not None else None
         options = wanted.options
-        # Where the first records are limited, not all matching records have been delivered: keys of those that have.
+        # With a limit on the first records, not all matching records have been delivered: the keys of those that have.
         self._told_keys: set[bytes] | None = set() if options.top_n is not None and options.skip_n is None else None
 
     @property
     def next_due_time(self) -> int | None:
-        """When the next event without a journal entry is due, microseconds UTC; None for never."""
+        """Time of the next event without a journal entry, microseconds UTC; None if there is none."""
         return None
 
     def preload_records(self, source: Source | None) -> None:
-        """Read what has to be known before :meth:`find_held_places` can be asked."""
+        """Read the state that :meth:`find_held_places` requires."""
 
     def deliver_records(
         self, source: Source | None, *, shown: bool, told: DeliveredFinder | None = None
     ) -> Iterator[Delivery]:
-        """The records that match, of the state where following begins; ``shown``: they are asked for.
+        """Deliver the matching records of the start state; ``shown``: the subscriber has asked for them.
 
-        ``told``: those that a subscription which this one replaces has told are left out. Rows that are not shown are
-        not read, unless they have to be known.
+        ``told``: returns the records that a replaced subscription has delivered; these are skipped. Without ``shown``,
+        rows are read only if the feed has to know them.
         """
         if source is None or not shown:
             return
@@ -69,23 +69,23 @@ class Feed:
             yield from self._report_records(batch.keys, batch.values, told)
 
     def find_result_places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
-        """The places of those records of the present state that are in the result."""
+        """Return the indexes of those records of the current state that are in the result."""
         places = self.wanted.find_followed_places(keys, values)
         takes = self._meant
         return places if takes is None else [at for at in places if takes(([keys[at]], [values[at]]))[0]]
 
     def find_held_places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
-        """The places of those records of the present state that the subscriber holds."""
+        """Return the indexes of those records of the current state that the subscriber holds."""
         places, known = self.find_result_places(keys, values), self._told_keys
         return places if known is None else [place for place in places if keys[place] in known]
 
     def read_result(self, source: Source) -> Iterator[MatchedPairs]:
-        """All records of the present state that are in the result; ``source`` may be of other logical topics, too."""
+        """Yield all records of the current state in the result; ``source`` may include other logical topics, too."""
         for keys, values in Feed._find_matching(self, source):
             yield (keys, values) if self._meant is None else self._meant((keys, list(values)))
 
     def read_held_events(self, source: Source) -> Iterator[EventBatch]:
-        """The same as events, for callers that track what was delivered."""
+        """Yield the records that the subscriber holds as events, for callers that track deliveries."""
         known = self._told_keys
         for keys, values in self.read_result(source):
             if known is not None:
@@ -110,7 +110,7 @@ class Feed:
         """Yield the events that one batch of changes causes."""
         wanted = self._filter_matching(changes)
         if not self.wanted.options.sow and combine_flags(changes.values) & TOMBSTONE_FLAG:
-            # A copy of the records that is updated by such a subscription would keep deleted ones.
+            # A copy of the records that is maintained from these events would keep deleted records.
             self._instance.notify_once(
                 "deletions of a subscription", "deletions are not printed; --deletes prints them, and expirations"
             )
@@ -121,21 +121,21 @@ class Feed:
             yield events
 
     def begin_unknown(self) -> None:
-        """Begin with records that are not known, instead of :meth:`deliver_records`."""
+        """Start with an unknown state, instead of :meth:`deliver_records`."""
 
     def skip_changes(self, changes: TopicChanges) -> None:
-        """Take in changes that the subscriber has received before."""
+        """Apply changes that the subscriber has received before."""
 
     def deliver_expired(self, now: int) -> Iterator[Delivery]:
-        """Yield the events that the clock alone causes."""
+        """Yield the events that time alone causes."""
         return iter(())
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release the held state."""
 
     @property
     def held_keys(self) -> Iterable[bytes]:
-        """The keys that the subscriber is known to hold; none where that is not kept."""
+        """The keys that the subscriber is known to hold; none if the feed does not keep them."""
         return ()
 
     def _report_records(
@@ -152,12 +152,12 @@ class Feed:
             yield events
 
     def _note_keys(self, keys: Iterable[bytes]) -> None:
-        """Note that the records of these keys are delivered."""
+        """Note the records with these keys as delivered."""
         if self._told_keys is not None:
             self._told_keys.update(keys)
 
     def _note_told_records(self, found: Iterable[MatchedPairs], told: DeliveredFinder | None) -> Iterator[MatchedPairs]:
-        """All of ``found``; those that were delivered before are noted."""
+        """Yield all of ``found``; note those that were delivered before."""
         for keys, values in found:
             if told is not None and self._told_keys is not None:
                 self._note_keys(keys[place] for place in told(keys, values))
@@ -171,14 +171,14 @@ class Feed:
         payload: Sequence[bytes] | None = None,
         reason: EventReason | None = None,
     ) -> EventBatch:
-        """Events of stored values; ``payload`` are their bodies where those are not the values' own."""
+        """Return events of stored values; ``payload`` are their bodies if these differ from the values' own."""
         bodies = self._select_fields(extract_payloads(values)) if payload is None else payload
         wanted = self.wanted
         events = build_events(
             command, wanted.label, wanted.kind, keys, values, bodies, key_mode=wanted.config.key_mode, reason=reason
         )
         if wanted.config.derived is not None:
-            # A queue's messages remember their topics; what is followed is the queue.
+            # Messages of a queue name their source topics, but the followed topic is the queue.
             events.logical = None
         return events
 
@@ -202,7 +202,7 @@ class Feed:
         return published.select(self.wanted.matcher.find_matches(published.keys, published.values))
 
     def _find_matching(self, source: Source) -> Iterator[MatchedPairs]:
-        """The records that match, in key order, by indexes where there are such."""
+        """Yield the matching records in key order, using indexes if available."""
         matcher, stored = self.wanted.matcher, source.stored_source
         if self.wanted.sow_keys is not None:
             found = source.find_records(sorted(self.wanted.sow_keys))
@@ -219,7 +219,7 @@ class Feed:
         )
 
     def _order_rows(self, found: Callable[[], Iterator[MatchedPairs]], source: Source) -> Iterator[RecordBatch]:
-        """The rows of the query part: in its order, and not more than top_n."""
+        """Yield the rows of the initial query: in its order, at most top_n."""
         from sowctl.engine.search.sorter import sort_records
 
         wanted = self.wanted
@@ -234,7 +234,7 @@ class Feed:
             return
         from sowctl.engine.records import build_record_batch
 
-        # Read to the end also where no more rows are wanted: a feed that remembers has to see all that match.
+        # Read to the end even after the limit: a feed that remembers has to see all matching records.
         for keys, values in found():
             passed = min(skip, len(keys))
             skip -= passed

@@ -1,13 +1,13 @@
 """Feeds with out-of-focus events, or with the changed fields of records only (``behaviour`` 4.2, 4.3).
 
 A :class:`FocusFeed` remembers the records that a subscriber holds (:mod:`sowctl.engine.subscriptions.held_values`). A
-record leaves by a delete, when its lifetime ends, or by a message that the filter does not let through any more; the
-first two bring the last body, the third the new one. Lifetimes end at their instant, before an entry of the same
-instant, and without an entry: such an event has no bookmark and moves no position (decisions 57, 58).
+record leaves by a deletion, by expiration, or by a message that no longer matches the filter; the events of the first
+two have the last body, those of the third the new one. A record expires at its instant, before an entry of the same
+instant, and without an entry: the event has no bookmark and moves no position (decisions 57, 58).
 
-A subscription without initial records may ask for the same events as ``sow_delete``: it goes on for a consumer that
-holds the records of an earlier run. Where the journal does not have the state that it begins with, the first change of
-a key may be about a record that the consumer holds: a removal is reported, without a body.
+A subscription without initial records may request the same events as ``sow_delete``: it continues for a consumer that
+holds the records of an earlier run. If the journal no longer has the state before the start, the first change of a key
+may concern a record that the consumer holds: a removal is reported, without a body.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.interest import Interest
 
 MIN_STALE_EXPIRATIONS = 1000
-"""Ends of lifetimes that may be out of date before they are looked through, beside as many as there are records."""
+"""Number of possibly stale expirations, in addition to one per record, above which they are pruned."""
 
 
 class FocusEvent(NamedTuple):
-    """One pending event: its command, record and stamps. A place of None belongs to no entry."""
+    """One pending event: its command, record and stamps. ``place`` is None for an event without an entry."""
 
     command: EventCommand
     reason: EventReason | None
@@ -49,14 +49,14 @@ class FocusEvent(NamedTuple):
 
 
 class FocusFeed(Feed):
-    """A feed that knows what its subscriber holds."""
+    """A feed that knows the records that its subscriber holds."""
 
     def __init__(self, instance: Instance, wanted: Interest) -> None:
         super().__init__(instance, wanted)
         options = wanted.options
         self._oof = (options.oof or options.deletes) and not is_queue(wanted.config)
         self._removal: EventCommand = "sow_delete" if options.deletes else "oof"
-        # Keys met so far, where the state before the first change is unknown; otherwise None.
+        # Keys seen so far if the state before the first change is unknown; otherwise None.
         self._met: set[bytes] | None = None
         self._delta = options.delta
         self._empties = not options.no_empties
@@ -68,7 +68,7 @@ class FocusFeed(Feed):
 
     @property
     def next_due_time(self) -> int | None:
-        """When the next lifetime ends."""
+        """Time of the next expiration."""
         return self._ends[0][0] if self._ends else None
 
     @property
@@ -79,7 +79,7 @@ class FocusFeed(Feed):
     def deliver_records(
         self, source: Source | None, *, shown: bool, told: DeliveredFinder | None = None
     ) -> Iterator[Delivery]:
-        """The records that match; they are all known behind this, also where they are not shown."""
+        """Deliver the matching records; all of them are known afterwards, including those that are not shown."""
         if source is None:
             return
         if shown:
@@ -89,44 +89,44 @@ class FocusFeed(Feed):
                 pass
 
     def _find_matching(self, source: Source) -> Iterator[MatchedPairs]:
-        # An order may read everything twice: the same values are noted once more, which changes nothing.
+        # Sorting may read everything twice: storing the same values again changes nothing.
         for keys, values in super()._find_matching(source):
             for key, value in zip(keys, values, strict=True):
                 self._hold_record(key, value)
             yield keys, values
 
     def deliver_changes(self, changes: TopicChanges) -> Iterator[Delivery]:
-        """Yield the events that changes cause, and update what the subscriber holds."""
+        """Yield the events that changes cause, and update the records that the subscriber holds."""
         matching = self._find_matching_places(changes)
         self._preload_changes(changes, matching)
         yield from self._group_deliveries(self._build_focus_events(changes, matching), changes)
 
     def begin_unknown(self) -> None:
-        """Begin with records that are not known, instead of :meth:`deliver_records`."""
+        """Start with an unknown state, instead of :meth:`deliver_records`."""
         self._met = set()
 
     def skip_changes(self, changes: TopicChanges) -> None:
-        """Update what the subscriber holds by changes that it has received before."""
+        """Update the records that the subscriber holds by changes that it has received before."""
         for _ in self.deliver_changes(changes):
             pass
 
     def deliver_expired(self, now: int) -> Iterator[Delivery]:
-        """Records whose lifetime has ended."""
+        """Yield the events of expired records."""
         yield from self._group_deliveries(self._expire_at(now), None)
 
     def close(self) -> None:
-        """Forget what is held."""
+        """Release the held records."""
         self._held.close()
 
     def _preload_changes(self, changes: TopicChanges, matching: frozenset[int]) -> None:
-        """Read of all changes together what is cheaper to read so."""
+        """Precompute for all changes together whatever is cheaper in one batch."""
 
     def _build_focus_events(self, changes: TopicChanges, matching: frozenset[int]) -> list[FocusEvent]:
-        """Return the events that the changes cause, one after the other."""
+        """Return the events of the changes, change by change."""
         rows: list[FocusEvent] = []
         for place, (key, value) in enumerate(zip(changes.keys, changes.values, strict=True)):
             txid, time = read_stamps(value)
-            # A lifetime that ended before the change is reported before the change.
+            # An expiration before the change is reported before the change.
             if self._ends and self._ends[0][0] <= time:
                 rows += self._expire_at(time)
             rows += self._process_change(key, value, txid, time, place, matches=place in matching)
@@ -135,7 +135,7 @@ class FocusFeed(Feed):
     def _process_change(
         self, key: bytes, value: bytes, txid: int, time: int, place: int, *, matches: bool
     ) -> Sequence[FocusEvent]:
-        """Return the events of one change, and update what is held."""
+        """Return the events of one change, and update the held records."""
         gone = bool(value[0] & TOMBSTONE_FLAG)
         is_unknown = self._met is not None and key not in self._met
         if self._met is not None:
@@ -146,11 +146,11 @@ class FocusFeed(Feed):
                     return ()
                 reason: EventReason = "deleted" if gone else "match"
                 return (FocusEvent(self._removal, reason, key, value, None, txid, time, place),)
-            # A deletion has no body: the last one goes with it.
+            # A deletion has no body: its event has the last one.
             last = self._held.get(key) if gone and self._oof else value
             self._drop_record(key)
             return self._process_removal("deleted" if gone else "match", key, last or value, txid, time, place)
-        # A delta is the difference to the message delivered before.
+        # A delta is relative to the message delivered before.
         told = self._told_keys is None or key in self._told_keys
         before = self._held.get(key) if self._delta and told else None
         self._hold_record(key, value)
@@ -159,7 +159,7 @@ class FocusFeed(Feed):
     def _process_publish(
         self, key: bytes, value: bytes, before: bytes | None, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        """A message, or to a delta subscriber what differs from ``before``."""
+        """Return the event of a message: the message, or for a delta subscriber its difference to ``before``."""
         if before is not None:
             old, new = self._select_fields(extract_payloads((before, value)))
             delta = compute_delta(self.wanted.kind, old, new, self._keys, empty=self._empties)
@@ -174,7 +174,7 @@ class FocusFeed(Feed):
     def _process_removal(
         self, reason: EventReason, key: bytes, value: bytes, txid: int, time: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        """A record that has left."""
+        """Return the event of a record that has left."""
         if not self._oof:
             return ()
         return (
@@ -201,19 +201,19 @@ class FocusFeed(Feed):
                 self._prune_expirations()
 
     def _prune_expirations(self) -> None:
-        """Leave only the ends that still hold: a record that is published again has another one."""
+        """Remove stale expirations: a record that is published again has another one."""
         latest = {key: end for end, key in self._ends if key in self._held}
         found = [(read_expiration(value), key) for key in latest if (value := self._held.get(key)) is not None]
         self._ends = [(end, key) for end, key in found if end]
         heapq.heapify(self._ends)
 
     def _expire_at(self, time: int) -> list[FocusEvent]:
-        """The records whose lifetime has ended at an instant, in the order of their ends."""
+        """Return the events of records that have expired at an instant, in order of expiration."""
         rows: list[FocusEvent] = []
         while self._ends and self._ends[0][0] <= time:
             end, key = heapq.heappop(self._ends)
             value = self._held.get(key)
-            # Published again since with another lifetime, or gone.
+            # The record was published again with another lifetime, or removed.
             if value is None or read_expiration(value) != end:
                 continue
             self._drop_record(key)
@@ -221,7 +221,7 @@ class FocusFeed(Feed):
         return rows
 
     def _find_matching_places(self, changes: TopicChanges) -> frozenset[int]:
-        """The places of changes that bring a message which matches."""
+        """Return the indexes of changes that publish a matching message."""
         published = [place for place, value in enumerate(changes.values) if not value[0] & TOMBSTONE_FLAG]
         if self._meant is not None:
             takes = self._meant
@@ -232,7 +232,7 @@ class FocusFeed(Feed):
         return frozenset(published[at] for at in self.wanted.matcher.find_matches(chosen.keys, chosen.values))
 
     def _group_deliveries(self, rows: Sequence[FocusEvent], changes: TopicChanges | None) -> Iterator[Delivery]:
-        """Yield rows as events, consecutive ones of one kind together."""
+        """Yield rows as events, one batch per run of rows of one kind."""
         for (command, reason, _, unknown), some in groupby(rows, key=_get_event_kind):
             run = list(some)
             if command != self._removal:

@@ -1,8 +1,7 @@
-"""Items in order, into which others are put and from which some are taken, by position too.
+"""A sorted collection with insertion, removal, and slices by position.
 
-A list of short lists: finding a place is a search by halves, first among the lists and then within one, and what moves
-is one short list. Taking a run by position passes whole lists by their lengths. Used by
-:mod:`sowctl.engine.subscriptions.feeds.page`.
+A list of short lists: a binary search finds first the list and then the item in it, and an insertion shifts only one
+short list. A slice by position skips lists by their lengths. Used by :mod:`sowctl.engine.subscriptions.feeds.page`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 
 
 class OrderedItems:
-    """Distinct items that compare with one another; ``len`` tells how many."""
+    """Distinct, comparable items in order; ``len`` returns their number."""
 
     __slots__ = ("_count", "_lasts", "_lists")
 
@@ -30,12 +29,12 @@ class OrderedItems:
         return self._count
 
     def add(self, item: Any) -> None:
-        """Put an item in its place."""
+        """Insert an item."""
         self._count += 1
         if not self._lists:
             self._lists, self._lasts = [[item]], [item]
             return
-        # An item behind all others goes into the last list.
+        # An item after all others goes into the last list.
         at = min(bisect_left(self._lasts, item), len(self._lists) - 1)
         chosen = self._lists[at]
         insort(chosen, item)
@@ -46,7 +45,7 @@ class OrderedItems:
             self._lasts[at : at + 1] = chosen[size - 1], chosen[-1]
 
     def remove(self, item: Any) -> None:
-        """Take out an item. Raises ValueError where it is not there."""
+        """Remove an item. Raises ValueError if it is missing."""
         at = bisect_left(self._lasts, item)
         if at == len(self._lists):
             raise ValueError("no such item")
@@ -62,7 +61,7 @@ class OrderedItems:
             del self._lists[at], self._lasts[at]
 
     def slice_items(self, start: int, count: int) -> list[Any]:
-        """At most ``count`` items from the position ``start`` on."""
+        """Return at most ``count`` items from the position ``start`` on."""
         found: list[Any] = []
         for one in self._lists:
             if start >= len(one):

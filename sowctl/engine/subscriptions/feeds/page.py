@@ -1,12 +1,12 @@
-"""A page of an ordered result, kept as it is: its subscriber sees nothing but the page (``behaviour`` 4.4).
+"""A page of an ordered result, kept up to date: its subscriber sees only the page (``behaviour`` 4.4).
 
-All records that match are held in order (:mod:`~sowctl.engine.subscriptions.feeds.order`), without their bodies in
-memory (:mod:`~sowctl.engine.subscriptions.held_values`). A change behind the last record of a full page moves nothing
-on it, and most changes are such; any other change moves the page by at most one record at each end, or is about a
-record on it. So nothing is sorted again, and the page is read off the order only where a change may have moved it. Of
-what one change does, records that leave come first, then those that enter (behaviour 4.4); each has the bookmark of the
-entry that caused it and its own time (decision 56). Rows of a view change together, and lifetimes may end together: the
-page is looked at once behind all of them, so that no record leaves and returns in between.
+All matching records are held in order (:mod:`~sowctl.engine.subscriptions.feeds.order`), with their bodies outside
+memory (:mod:`~sowctl.engine.subscriptions.held_values`). Most changes are after the last record of a full page and do
+not affect it. Any other change moves the page by at most one record at each end, or concerns a record on it. So nothing
+is sorted again, and the page is read from the order only if a change may have moved it. Of the events of one change,
+records that leave come first, then those that enter (behaviour 4.4); each has the bookmark of the entry that caused it
+and its own time (decision 56). Rows of a view change together, and records may expire together: the page is read once
+after all of them, so that no record leaves and returns in between.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from sowctl.engine.subscriptions.interest import Interest
 
 RankedItem = tuple[Any, ...]
-"""The parts of a sort key, then the SOW key: ties are in the order of keys (``behaviour`` 11.6)."""
+"""The parts of a sort key, then the SOW key: ties are ordered by key (``behaviour`` 11.6)."""
 PAGE_PART_RECORDS = 1000
 
 
 class FeedChange(NamedTuple):
-    """A change of a record: its value, the one before, or why it is gone, with the stamps of the event."""
+    """A change of a record: its value, the previous one, or the reason of its removal, with the stamps of the event."""
 
     value: bytes
     before: bytes | None
@@ -45,7 +45,7 @@ class FeedChange(NamedTuple):
 
 
 class PageFeed(FocusFeed):
-    """The records from the ``skip_n``-th on, ``top_n`` of them."""
+    """The page of ``top_n`` records after the first ``skip_n``."""
 
     def __init__(self, instance: Instance, wanted: Interest) -> None:
         super().__init__(instance, wanted)
@@ -57,13 +57,13 @@ class PageFeed(FocusFeed):
         self._page: list[RankedItem] = []
         self._fresh: dict[bytes, RankedItem] = {}
         self._moved = False
-        # What has changed in the instant at hand; None where each change is one of its own.
+        # The changes of the current instant; None if each change is an instant of its own.
         self._step: dict[bytes, FeedChange] | None = None
 
     def preload_records(self, source: Source | None) -> None:
-        """Read every record that matches."""
+        """Read all matching records."""
         while source is not None and not self._load_all_records(source):
-            # A number among what was read as texts: all texts are read anew.
+            # A number occurred in a field sorted as text: read everything again with the sort keys of numbers.
             self._held.clear()
             self._items, self._ends = {}, []
         self._order = OrderedItems(self._items.values())
@@ -72,18 +72,18 @@ class PageFeed(FocusFeed):
     def deliver_records(
         self, source: Source | None, *, shown: bool, told: DeliveredFinder | None = None
     ) -> Iterator[Delivery]:
-        """The page, behind :meth:`preload_records`."""
+        """Deliver the page; call :meth:`preload_records` first."""
         keys = [item[-1] for item in self._page]
         if shown and keys:
             yield from self._report_records(keys, [self._get_value(key) for key in keys], told)
 
     def find_result_places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Collection[int]:
-        """The places of those records that are on the page."""
+        """Return the indexes of the records that are on the page."""
         shown = {item[-1] for item in self._page}
         return [place for place, key in enumerate(keys) if key in shown]
 
     def read_result(self, source: Source) -> Iterator[MatchedPairs]:
-        """The page."""
+        """Yield the page."""
         keys = [item[-1] for item in self._page]
         yield keys, [self._get_value(key) for key in keys]
 
@@ -104,7 +104,7 @@ class PageFeed(FocusFeed):
         return ranks
 
     def _rank_values(self, values: Sequence[bytes]) -> Sequence[Any] | None:
-        """Sort keys; without an order SOW keys alone decide."""
+        """Return the sort keys of values; without an order only SOW keys decide."""
         return [()] * len(values) if self._ranks is None else self._ranks.compute_ranks(values)
 
     def _preload_changes(self, changes: TopicChanges, matching: frozenset[int]) -> None:
@@ -118,7 +118,7 @@ class PageFeed(FocusFeed):
         self._fresh = dict(zip(values, _make_ranked_items(keys, ranked), strict=True))
 
     def _rerank_records(self) -> None:
-        """Sort keys of all records, now that one of them is known to be a number."""
+        """Recompute the sort keys of all records after a number has occurred in a field sorted as text."""
         self._ranks = self._make_field_ranks()
         keys = list(self._items)
         for start in range(0, len(keys), PAGE_PART_RECORDS):
@@ -163,8 +163,8 @@ class PageFeed(FocusFeed):
         return rows
 
     def _expire_at(self, time: int) -> list[FocusEvent]:
-        """Expire all records whose lifetimes end at one instant in one step: no record enters the page that leaves it
-        at the same time."""
+        """Expire all records whose lifetimes end at one instant in one step, so that no record enters the page and
+        leaves it at the same time."""
         rows: list[FocusEvent] = []
         while self._ends and self._ends[0][0] <= time:
             self._step = {}
@@ -179,7 +179,7 @@ class PageFeed(FocusFeed):
     ) -> Sequence[FocusEvent]:
         was, item = self._items.get(key), self._fresh[value]
         if was == item and not self._moved and self._step is None:
-            # It stays where it is: nothing else moves.
+            # The record keeps its position: no other record moves.
             return super()._process_publish(key, value, before, txid, time, place) if self._is_on_page(item) else ()
         if was is not None:
             self._order.remove(was)
@@ -198,7 +198,7 @@ class PageFeed(FocusFeed):
         )
 
     def _can_move_page(self, item: RankedItem | None) -> bool:
-        """Return whether a change at this place of the order can move what is on the page."""
+        """Return whether a change at this position of the order can change the page."""
         if item is None or not self._size:
             return False
         return self._moved or len(self._page) < self._size or item <= self._page[-1]
@@ -207,7 +207,7 @@ class PageFeed(FocusFeed):
         return bool(self._page) and self._page[0] <= item <= self._page[-1]
 
     def _apply_change(self, key: bytes, change: FeedChange, *, touched: bool) -> Sequence[FocusEvent]:
-        """Return the events of a change; none yet where others of its instant are to come."""
+        """Return the events of a change; none yet while other changes of its instant are pending."""
         if self._step is not None:
             self._step[key] = change
             self._moved = self._moved or touched
@@ -217,12 +217,13 @@ class PageFeed(FocusFeed):
     def _report_page_changes(
         self, changed: Mapping[bytes, FeedChange], txid: int, place: int | None
     ) -> Sequence[FocusEvent]:
-        """The page behind changes of one instant, and the events of its subscriber; ``place`` is that of the last."""
+        """Read the page after the changes of one instant, and return its events; ``place`` is that of the last
+        change."""
         old, self._page = self._page, self._order.slice_items(self._skip, self._size)
         self._moved = False
         shown, shows = {item[-1] for item in old}, {item[-1] for item in self._page}
         rows: list[FocusEvent] = []
-        # Records that leave the page come first, so that the subscriber never holds more than a page.
+        # Records that leave come first, so that the subscriber never holds more than a page.
         for one in (item[-1] for item in old if item[-1] not in shows):
             change = changed.get(one)
             if change is not None:
@@ -244,7 +245,7 @@ class PageFeed(FocusFeed):
 
 
 def group_places_by_instant(changes: TopicChanges) -> Iterator[Sequence[int]]:
-    """The places of changes that are of one instant: all rows of a view, else those with one txid."""
+    """Yield the indexes of changes of one instant together: all rows of a view, else those with one txid."""
     if changes.at_once:
         yield range(len(changes))
         return
@@ -254,7 +255,7 @@ def group_places_by_instant(changes: TopicChanges) -> Iterator[Sequence[int]]:
 
 
 def _make_ranked_items(keys: Sequence[bytes], ranked: Sequence[Any]) -> Sequence[RankedItem]:
-    """Sort keys made flat, with their SOW keys: parts of one kind have one length, so flat ones compare alike."""
+    """Return flat sort keys with their SOW keys: parts of one kind have one length, so flat ones compare alike."""
     if ranked and len(ranked[0]) == 1:
         return [(*rank[0], key) for rank, key in zip(ranked, keys, strict=True)]
     return [(*chain.from_iterable(rank), key) for rank, key in zip(ranked, keys, strict=True)]
