@@ -1,8 +1,8 @@
-"""Texts that say where a subscription begins, and where it ends (``behaviour`` 4.6, 11.59), as values.
+"""Bookmark texts, which say where a subscription starts and ends (``behaviour`` 4.6, 11.59), as values.
 
-A place is EPOCH ``0``, NOW ``0|1|``, an entry's bookmark ``publisher|sequence|``, a txid (a bare number) or a time. A
-list with commas stands for one place, a range ``[b:e)`` for two, each of which may be a list. ``recent`` is what a
-bookmark store has. :mod:`sowctl.engine.subscriptions.spans` finds out which entries are meant.
+A position is EPOCH ``0``, NOW ``0|1|``, the bookmark of an entry ``publisher|sequence|``, a txid (a bare number) or a
+time. A comma-separated list is one position; a range ``[b:e)`` has two, each of which may be a list. ``recent`` is the
+position in a bookmark store. :mod:`sowctl.engine.subscriptions.spans` resolves positions to entries.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BOOKMARK_HINT = (
 
 
 class TxidMark(Struct, frozen=True):
-    """The place of the entry with a txid."""
+    """The position of the entry with a txid."""
 
     number: int
 
@@ -53,23 +53,23 @@ class TxidMark(Struct, frozen=True):
 
 
 class TimeMark(Struct, frozen=True):
-    """The place of the first entry that is not older than ``time`` (microseconds UTC)."""
+    """The position of the first entry that is not older than ``time`` (microseconds UTC)."""
 
     time: int
 
     def __str__(self) -> str:
-        # The basic form: without colons, which part the sides of a range.
+        # The basic form has no colons, which separate the sides of a range.
         return format_time(self.time).replace("-", "").replace(":", "")
 
 
 Mark: TypeAlias = Bookmark | TxidMark | TimeMark
-"""One place as it was written."""
+"""One position as it was written."""
 
 
 class RangeBound(Struct, frozen=True):
-    """One side of what is wanted: places, and whether the entry there belongs to it; None without a bracket.
+    """One side of a range: positions, and whether the entry at the position is included; None without a bracket.
 
-    Of several places the start takes the earliest, the end the latest.
+    Of several positions, a start uses the earliest and an end the latest.
     """
 
     marks: tuple[Mark, ...]
@@ -80,8 +80,8 @@ class RangeBound(Struct, frozen=True):
 
 
 class BookmarkRange(Struct, frozen=True):
-    """The range of entries that a bookmark text asks for. Without an ``end`` the subscription goes on; a start
-    without marks is a store's to say.
+    """The range of entries that a bookmark text requests. Without an ``end`` the subscription has no end; a start
+    without marks is read from a bookmark store.
     """
 
     start: RangeBound
@@ -89,11 +89,11 @@ class BookmarkRange(Struct, frozen=True):
 
     @property
     def is_recent(self) -> bool:
-        """True if the start is the place in a bookmark store, which is yet to be read."""
+        """True if the start is the position in a bookmark store, not read yet."""
         return not self.start.marks
 
     def __str__(self) -> str:
-        """A text that :func:`parse_bookmark_range` reads back; times in UTC."""
+        """Return a text that :func:`parse_bookmark_range` parses to the same value; times in UTC."""
         if self.is_recent:
             return "recent"
         if self.end is None:
@@ -102,14 +102,14 @@ class BookmarkRange(Struct, frozen=True):
 
 
 RECENT_RANGE = BookmarkRange(RangeBound(()))
-"""What the subscription's bookmark store has; EPOCH where it has nothing."""
+"""The position in the subscription's bookmark store; EPOCH if the store has none."""
 
 
 def parse_bookmark_range(text: str, clock: Clock) -> BookmarkRange:
-    """Read a bookmark, a list, a range or ``recent``; ``clock`` is for times that count from now.
+    """Parse a bookmark, a list, a range or ``recent``; ``clock`` resolves times relative to now.
 
-    A comma always parts the members of a list, so fractions of a second are written with a point. Raises UsageError
-    ``SOW-IDN-001`` (no place), ``SOW-IDN-002`` (no range), ``SOW-VAL-020`` (a time that cannot be).
+    A comma always separates the members of a list, so fractions of a second are written with a point. Raises UsageError
+    ``SOW-IDN-001`` (invalid position), ``SOW-IDN-002`` (invalid range), ``SOW-VAL-020`` (impossible time).
     """
     word = text.strip()
     if word.lower() in _RECENT_WORDS:
@@ -126,7 +126,7 @@ def _parse_range(word: str, clock: Clock) -> BookmarkRange:
     if _is_bookmark(inner, clock):
         raise _make_range_error(word, "it has only one side")
     found: list[BookmarkRange] = []
-    # ISO 8601 has colons of its own: the one that parts the sides is the one at which both of them can be read.
+    # ISO 8601 has its own colons: the separator is the colon at which both sides can be parsed.
     for at, sign in enumerate(inner):
         left, right = inner[:at], inner[at + 1 :]
         if sign == ":" and _is_bookmark(left, clock) and _is_bookmark(right, clock):
@@ -146,7 +146,8 @@ def _is_bookmark(text: str, clock: Clock) -> bool:
 
 
 def _parse_marks(text: str, clock: Clock, read: Callable[[str, Clock], Micros] = parse_time) -> tuple[Mark, ...]:
-    # In a range 10:30 is two txids and not a time of day, so only other places have what parse_instant adds.
+    # In a range, 10:30 is two txids and not a time of day, so the additional forms of parse_instant are not allowed
+    # there.
     return tuple(_parse_mark(part.strip(), clock, read) for part in text.split(","))
 
 

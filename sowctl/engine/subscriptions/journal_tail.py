@@ -1,9 +1,9 @@
-"""The end of a journal as it grows: every entry after a txid, once, even if files are moved or removed meanwhile.
+"""The end of a growing journal: every entry after a txid, once, even if files are moved or removed meanwhile.
 
-A place is lineage and txid, with a file's number and an offset as a hint: a file that was rolled, compressed, moved to
-the archive or removed is found again by what it holds, not by its name. Groups come whole and a torn end is held back,
-because the journal's reader gives complete groups alone (``sow-journal(5)``, "Reading"). Called by
-:mod:`sowctl.engine.subscriptions.subscription`. Ruled by ``behaviour`` 4.1 and 4.6.
+A position is a lineage and a txid, with a file number and an offset as a hint: a file that was rolled, compressed,
+moved to the archive or removed is identified by its content, not by its name. Groups are read as a whole and an
+incomplete end is held back, because the journal's reader returns only complete groups (``sow-journal(5)``, "Reading").
+Called by :mod:`sowctl.engine.subscriptions.subscription`. Specified in ``behaviour`` 4.1 and 4.6.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 ENTRIES_PRUNED = "SOW-FOL-001"
 OTHER_JOURNAL = "SOW-FOL-002"
 FILE_SETTLED_NANOSECONDS = 1_000_000_000
-"""Nanoseconds after which what changes a file again has another time than the change before."""
+"""Nanoseconds after a change of a file from which another change is certain to have a different modification time."""
 
 
 class JournalTail:
-    """The journal of an instance from a txid on. ``txid``: everything up to it was handed out, or was not asked for.
+    """The journal of an instance after a txid. ``txid``: everything up to it was returned, or was not requested.
 
-    There may be no journal yet; then there is nothing to hand out until one begins.
+    The journal may not exist yet; then there are no blocks until it is created.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -50,26 +50,26 @@ class JournalTail:
 
     @property
     def exists(self) -> bool:
-        """True if there is a journal."""
+        """True if the journal exists."""
         return self._open_journal() is not None
 
     def list_topics(self) -> Collection[TopicRef]:
-        """The topics that the journal has entries of now. Raises as reading does."""
+        """Return the topics with entries in the journal now. Raises what reading raises."""
         log = self._open_journal()
         return () if log is None else log.read_topic_states()
 
     def read_end_txid(self) -> int:
-        """The txid with which the journal ends now; 0 where there is none. Raises as reading does.
+        """Return the last txid of the journal now; 0 without a journal. Raises what reading raises.
 
-        Asked again and again while nothing happens, so the journal itself is looked at only if its directory or its
-        last file has changed since, or a moment ago: times of files are coarse.
+        Called often while nothing happens, so the journal is read only if its directory or its last file has changed
+        since, or shortly before the last call: modification times are coarse.
         """
         marks = self._read_file_marks()
         if self._ended is not None and marks == self._ended[0]:
             return self._ended[1]
         log = self._open_journal()
         found = 0 if log is None else log.read_last_txid()
-        # Those from before the look: what has changed in the course of it is looked at again.
+        # The marks from before the read, so that a change during the read causes another read.
         latest = max((mark[1] for mark in marks), default=0)
         self._ended = (
             (marks, found)
@@ -79,8 +79,8 @@ class JournalTail:
         return found
 
     def _read_file_marks(self) -> tuple[tuple[int, int, int], ...]:
-        """Return the file attributes of the journal's directory and last file that change with them; none of missing
-        ones."""
+        """Return the file attributes of the journal's directory and last file that change with them, without missing
+        files."""
         log = self._instance.log
         paths = [] if log is None else [log.directory]
         if self._log is not None and isinstance(last := self._log.last_path, Path):
@@ -88,27 +88,28 @@ class JournalTail:
         return tuple(mark for path in paths if (mark := read_file_stamp(path)) is not None)
 
     def start_after(self, after: int) -> None:
-        """Start with the entries after ``after``. Raises MissingError ``SOW-FOL-001`` where that was pruned."""
+        """Start with the entries after ``after``. Raises MissingError ``SOW-FOL-001`` if these were pruned."""
         self.txid = after
         self._place = None
         log = self._open_journal()
         self._waited = log is None
         if log is not None:
-            log.refresh_state()  # which files there are is looked at anew: it was known before the states were read
+            log.refresh_state()  # the list of files predates the states: read it again
             self._refuse_pruned_entries(log)
 
     def read_blocks(self, until: int | None = None) -> Iterator[Block]:
-        """The blocks behind ``txid`` that there are now, up to the txid ``until``; whole, also where they straddle it.
+        """Yield the present blocks after ``txid``, up to the txid ``until``; complete blocks, even if they include
+        either limit.
 
-        A block counts as handed out when the next one is asked for. Raises MissingError ``SOW-FOL-001`` where entries
-        were removed before they were read, DamageError ``SOW-FOL-002`` where the journal is another one than it was,
-        and what reading raises.
+        A block counts as returned when the next one is requested. Raises MissingError ``SOW-FOL-001`` if entries were
+        removed before they were read, DamageError ``SOW-FOL-002`` if the journal was replaced by another one, and what
+        reading raises.
         """
         log = self._open_journal()
         if log is None:
             return
         state = log.refresh_state()
-        # The same txid is the same end only if it is the same block: what was taken back gives its txids to others.
+        # The same txid is the same end only if it is the same block: txids of an append that was undone are reused.
         known = self._seen is None or state.block_identity is None or state.block_identity == self._seen[1]
         if state.end.txid == self.txid and known:
             return
@@ -124,16 +125,16 @@ class JournalTail:
                 self.txid = min(block.last_txid, upto)
                 self._seen = block.last_txid, block.identity
                 if block.header.is_last:
-                    # Between two groups: where the next reading begins without a search.
+                    # Between two groups: the next read starts here without a search.
                     self._place = block.end
         except MissingError as error:
-            # Files that are removed in the middle of reading leave entries unread, as those removed before do.
+            # Files removed during the read leave entries unread, as files removed before it do.
             if error.code == REMOVED_FILE_CODE:
                 self.close()
                 if (rest := self._open_journal()) is not None:
                     self._refuse_pruned_entries(rest)
             raise
-        # Txids of aborted groups, and of what was left out, are passed over as well.
+        # Txids of aborted groups and of skipped entries are passed over as well.
         self.txid = max(self.txid, upto)
         if upto == end.txid:
             self._place = end
@@ -146,7 +147,7 @@ class JournalTail:
             self._log = None
 
     def _open_journal(self) -> Journal | None:
-        """The journal, opened again where its last file is another one than before; None while there is none."""
+        """Return the journal, reopened if its last file was replaced; None if it does not exist."""
         if self._log is not None and self._is_replaced(self._log):
             self.close()
         if self._log is None:
@@ -154,7 +155,8 @@ class JournalTail:
                 return None
             log = open_log(self._instance)
             if self._lineage is None:
-                # A journal that has begun since is read from its beginning, which lies above all stores.
+                # A journal created in the meantime is read from its beginning, which is after the positions of all
+                # stores.
                 self.txid = max(self.txid, log.first_txid - 1) if self._waited else self.txid
             elif log.lineage != self._lineage:
                 place = str(log.directory)
@@ -169,14 +171,14 @@ class JournalTail:
         return self._log
 
     def _is_replaced(self, log: Journal) -> bool:
-        """Return whether the last file's name leads to another file than before, as after a restore."""
+        """Return whether the name of the last file refers to another file than before, as after a restore."""
         path = log.last_path
         if not isinstance(path, Path):
-            return False  # nothing is here yet; what lies in an archive is never replaced
+            return False  # no file here yet; files in an archive are never replaced
         try:
             found = path, os.stat(path).st_ino  # noqa: PTH116 - asked at every look
         except OSError:
-            # Archived or compressed: the next look finds it where it lies.
+            # Archived or compressed: the next read finds it at its new place.
             return False
         before, self._file = self._file, found
         return before is not None and before[0] == path and before != found
@@ -193,10 +195,9 @@ class JournalTail:
             )
 
     def _refuse_other_journal(self, log: Journal) -> None:
-        """Refuse a journal whose entries up to here are not those that were handed out.
+        """Reject a journal whose entries up to here are not those that were returned.
 
-        Copies share the lineage; a failed append that was taken back gives its txids to other entries. Read is one
-        header.
+        Copies share the lineage, and the txids of a failed append that was undone are reused. Reads one header.
         """
         ends = log.read_last_txid()
         if self._seen is None:

@@ -1,7 +1,7 @@
-"""The rate of a replay: messages or bytes a second, or a multiple of the recorded pace.
+"""The rate of a replay: messages or bytes per second, or a multiple of the recorded pace.
 
-Called by the subscription for what it replays; what comes live is not held back. Clocks and sleeping are the caller's.
-Ruled by ``behaviour`` 4.6.
+Called by the subscription for replayed messages; live messages are not delayed. The caller provides the clock and
+sleeps. Specified in ``behaviour`` 4.6.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from sowctl.values.units import parse_size
 RateUnit = Literal["messages", "bytes", "times"]
 _RATE_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 MAX_CATCH_UP_SECONDS = 0.1
-"""Seconds by which a replay that was held up may be behind and hurry on; beyond them it goes on at its rate."""
+"""Maximum seconds that a delayed replay catches up by exceeding its rate; a longer delay is not caught up."""
 
 
 class Rate(Struct, frozen=True):
-    """``amount`` messages or bytes a second; or the recorded pace, ``amount`` times as fast."""
+    """``amount`` messages or bytes per second; or the recorded pace, ``amount`` times as fast."""
 
     amount: float
     unit: RateUnit
 
 
 def parse_rate(text: str) -> Rate:
-    """Read a rate: ``1000`` messages, ``500KB`` a second, ``2X`` or ``.5X``. Raises UsageError ``SOW-FOL-020``."""
+    """Parse a rate: ``1000`` messages, ``500KB`` per second, ``2X`` or ``.5X``. Raises UsageError ``SOW-FOL-020``."""
     match = _RATE_PATTERN.fullmatch(text.strip())
     if match is not None:
         number, unit = match[1], match[2].lower()
@@ -38,7 +38,7 @@ def parse_rate(text: str) -> Rate:
             if unit == "x":
                 rate = Rate(float(number), "times")
             elif unit:
-                # Units of sizes have digits before the point.
+                # Size units require digits before the point.
                 rate = Rate(float(parse_size(f"0{number}{unit}")), "bytes")
             else:
                 rate = Rate(float(number), "messages")
@@ -50,22 +50,22 @@ def parse_rate(text: str) -> Rate:
 
 
 class ReplayPace:
-    """Tells message by message how long to wait. ``longest``: seconds between two messages at most.
+    """Computes the wait before each message. ``longest``: maximum seconds between two messages.
 
-    ``monotonic`` is a clock in seconds that only goes on.
+    ``monotonic`` is a monotonic clock in seconds.
     """
 
     def __init__(self, rate: Rate, longest: float | None, monotonic: Callable[[], float]) -> None:
         self._rate = rate
         self._longest = longest
         self._monotonic = monotonic
-        # When the message before was due, and when it was recorded. The first one is due at once.
+        # When the previous message was due, and when it was recorded. The first message is due immediately.
         self._due: float | None = None
         self._recorded = 0
         self._next = 0.0
 
     def compute_wait(self, recorded: int, size: int) -> float:
-        """Return the seconds until the next message is due, 0 if it is; call it once for each message, in their order.
+        """Return the seconds until the next message is due, 0 if it is due; call it once for each message, in order.
 
         ``recorded``: its time in microseconds UTC; ``size``: the bytes of its payload.
         """
@@ -80,7 +80,7 @@ class ReplayPace:
             )
             if self._longest is not None:
                 gap = min(gap, self._longest)
-            # Counted from when the one before was due, so that pauses which are too long by a little do not add up.
+            # Relative to the time at which the previous message was due, so that small oversleeps do not add up.
             self._due = max(self._due + gap, now - MAX_CATCH_UP_SECONDS)
         self._recorded = max(recorded, self._recorded)
         self._next = (size if self._rate.unit == "bytes" else 1) / self._rate.amount
@@ -91,9 +91,9 @@ class ReplayPace:
         return self._rate.unit == "times"
 
     def count_ready(self, recorded: Sequence[int], sizes: Sequence[int]) -> tuple[int, float]:
-        """Return how many messages may go now, and the seconds until the next of them; 0 where none is left.
+        """Return the number of messages that are due, and the seconds until the next one is; 0 if all are due.
 
-        The message that has to wait is known already: it goes when the time is over.
+        The message after them is accounted for: deliver it when the wait is over.
         """
         for place, (time, size) in enumerate(zip(recorded, sizes, strict=True)):
             pause = self.compute_wait(time, size)

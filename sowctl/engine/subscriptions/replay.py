@@ -1,8 +1,8 @@
-"""The replaying part of a subscription with a bookmark: which entries belong to it, how fast they go, where it ends.
+"""The replay of a subscription with a bookmark: its entries, its pace, and its end.
 
-:class:`~sowctl.engine.subscriptions.subscription.Subscription` drives it: it asks for the beginning, lets changes of
-the journal through :meth:`Replay.count_skipped`, and hands out deliveries as :meth:`Replay.deliver_paced` gives them.
-Ruled by ``behaviour`` 4.6.
+:class:`~sowctl.engine.subscriptions.subscription.Subscription` drives it: it asks for the start states, calls
+:meth:`Replay.count_skipped` for changes of the journal, and yields the deliveries of :meth:`Replay.deliver_paced`.
+Specified in ``behaviour`` 4.6.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 END_GRACE_SECONDS = 1.0
-"""Seconds behind an end in the future: a writer has taken its time before, and writes its entries a moment later."""
+"""Seconds after an end in the future: a writer reads the clock first, and writes its entries a moment later."""
 
 
 class Replay:
-    """One replay. ``is_over``: the end of a range is reached; ``completed``: everything from before it began is
-    delivered.
+    """One replay. ``is_over``: the end of a range is reached; ``completed``: all entries from before the start of the
+    subscription are delivered.
 
-    Raises UsageError for what is no bookmark, no policy and no rate.
+    Raises UsageError for an invalid bookmark, policy or rate.
     """
 
     past: ReplayStart
@@ -86,15 +86,16 @@ class Replay:
 
     @property
     def has_past_states(self) -> bool:
-        """True if past states exist to begin with: without History a state is that of now."""
+        """True if there are past states to start from: without History only the current state is available."""
         return any(topic.history is not None for topic in self._topics)
 
     def open_start_states(self, tail: JournalTail, *, sow: bool, until_now: bool) -> tuple[TopicStates, int | None]:
-        """The states to begin with, with ``sow``, and the txid of the last entry, if any; ``tail`` stands behind them.
+        """Return the start states, with ``sow``, and the txid of the last entry, if any; position ``tail`` after the
+        states.
 
-        Without ``sow``, but with the option ``deletes``, the states after the last entry that is not replayed.
-        ``until_now``: nothing behind what is there now. Raises as ``find_replay_start`` and ``open_replay_states`` of
-        ``replay_start``.
+        Without ``sow``, but with the option ``deletes``: the states after the last entry that is not replayed.
+        ``until_now``: stop at the current end of the journal. Raises as ``find_replay_start`` and
+        ``open_replay_states`` of ``replay_start``.
         """
         self.past = past = find_replay_start(self._instance, self._topics, self._wanted, self._not_found, states=sow)
         until = past.span.until
@@ -108,19 +109,19 @@ class Replay:
         else:
             together, after = open_states_before(self._instance, self._topics, past.span.after), past.span.after
         with ExitStack() as held:
-            # Closed here only if start_after raises; otherwise the caller closes them.
+            # Closed here only if start_after raises; otherwise by the caller.
             held.callback(together.close)
             tail.start_after(after)
             held.pop_all()
         return together, until
 
     def count_skipped(self, changes: TopicChanges) -> int:
-        """Return how many of the first changes do not belong to the replay: its beginning may be a time."""
+        """Return the number of first changes that are before the replay: its start may be a time."""
         since = self.past.span.since
         return bisect_left(read_all_stamps(changes.values), since, key=itemgetter(1)) if since else 0
 
     def find_end_txid(self, block: Block, refs: Collection[TopicRef]) -> int | None:
-        """The txid with which the replay ends, if it does within a block, because it ends at a time."""
+        """Return the txid with which the replay ends if it ends within a block, because its end is a time."""
         before = self.past.span.before
         if before is None or block.header.latest < before:
             return None
@@ -131,7 +132,7 @@ class Replay:
 
     @property
     def seconds_until_end(self) -> float | None:
-        """Seconds until the clock has passed the end, None without an end in time."""
+        """Seconds until the clock passes the end, None without an end time."""
         before = self.past.span.before
         return (
             None if before is None else max((before - self._instance.now) / MICROS_PER_SECOND + END_GRACE_SECONDS, 0.0)
@@ -139,13 +140,14 @@ class Replay:
 
     @property
     def pause_seconds(self) -> float | None:
-        """Seconds until the next message is to go; None where none is held back."""
+        """Seconds until the next message is due; None if no message waits."""
         return None if self._source is None else max(self._resume - self._monotonic(), 0.0)
 
     def deliver_paced(self, news: Callable[[], Iterator[Delivery]]) -> Iterator[Delivery]:
-        """Yield the deliveries that may go now. ``news`` is asked for more when everything before it has gone.
+        """Yield the deliveries that are due. ``news`` is called for more when all previous deliveries were yielded.
 
-        It stays where it is while a message waits for its time, so nothing else may read the journal meanwhile.
+        Iteration of the journal pauses while a message waits for its time, so the journal must not be read elsewhere
+        meanwhile.
         """
         pace = self._pace
         if pace is None or self.completed:
@@ -156,7 +158,7 @@ class Replay:
         elif self._monotonic() < self._resume:
             return
         if self._rest is not None:
-            # The first of them was waiting, and its time has come.
+            # The first of them was waiting, and is due now.
             yield self._rest.slice_events(0, 1)
             rest, self._rest = self._rest.slice_events(1, None), None
             if self._must_wait(pace, rest):
@@ -181,13 +183,13 @@ class Replay:
         return pause > 0
 
     def _release_due(self, pace: ReplayPace, events: EventBatch) -> Iterator[Delivery]:
-        """Yield the events before the one that has to wait; the rest is kept."""
+        """Yield the events before the one that has to wait, and keep the rest."""
         self._rest = events.slice_events(self._count, None)
         if self._count:
             yield events.slice_events(0, self._count)
 
     def close(self) -> None:
-        """Let go of what is held back."""
+        """Release pending deliveries."""
         self._source = self._rest = None
 
 

@@ -1,8 +1,9 @@
 """The start of a subscription with a bookmark: the entries to replay, and the states before them.
 
-A state is the retained one of each topic at the bookmark's place. Granularity may have dropped what was current then,
-and a window what came before: the replay begins so early that it brings that again. So messages may come twice, and
-none is missing (``behaviour`` 2.2, 4.6). Called by :mod:`sowctl.engine.subscriptions.subscription`.
+A state is the retained state of each topic at the bookmark's position. Granularity may have dropped the version that
+was current then, and a window the earlier ones: the replay starts early enough to deliver these changes again. So
+messages may be delivered twice, but none is missing (``behaviour`` 2.2, 4.6). Called by
+:mod:`sowctl.engine.subscriptions.subscription`.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
 
 
 class ReplayStart(DescribedStruct, frozen=True):
-    """The meaning of a bookmark for some topics: the entries, and the journal's end when it was resolved.
+    """The resolved bookmark for some topics: the entries, and the journal's end at that time.
 
-    What stands behind ``caught_up`` is not replayed but live. ``states``: for each topic with History the latest
-    instant at which its state was the one before the first entry; None: now.
+    Entries after ``caught_up`` are live, not replayed. ``states``: for each topic with History, the latest instant at
+    which its state was the one before the first entry; None: now.
     """
 
     span: TxidSpan
@@ -65,16 +66,16 @@ def find_replay_start(
     states: bool,
     requires_start: bool = False,
 ) -> ReplayStart:
-    """Resolve a bookmark for a subscription to ``topics``; ``states``: records at that place are asked for, too;
-    ``requires_start``: as :func:`~sowctl.engine.subscriptions.spans.resolve_bookmark_range` has it.
+    """Resolve a bookmark for a subscription to ``topics``; ``states``: the records at that position are requested, too;
+    ``requires_start``: as in :func:`~sowctl.engine.subscriptions.spans.resolve_bookmark_range`.
 
-    Raises RefusedError ``SOW-FOL-021`` for a topic that the journal does not record, and as
-    :func:`~sowctl.engine.subscriptions.spans.resolve_bookmark_range` does.
+    Raises RefusedError ``SOW-FOL-021`` for a topic that is not recorded in the journal, and as
+    :func:`~sowctl.engine.subscriptions.spans.resolve_bookmark_range`.
     """
     for topic in topics:
         if not topic.journalled:
             hint = "remove the bookmark, or add the topic to the TransactionLog"
-            # The journal has what it is computed from; naming it in the TransactionLog would change nothing.
+            # The journal has the source topics; adding a derived topic to the TransactionLog would change nothing.
             if topic.derived is not None:
                 hint = "remove the bookmark; query --at shows its state at a past time"
             raise RefusedError(
@@ -93,21 +94,21 @@ def find_replay_start(
         if not states or not kept:
             return ReplayStart(span, log.read_last_txid(), {})
         after = span.after
-        # Records of an instant are those that a query as of it has: with what was published at that very instant,
-        # unless a bracket asks for that as messages.
+        # The records at an instant are those of a query as of it: they include messages published at that very instant,
+        # unless a bracket requests these as messages.
         if span.since and not wanted.start.inclusive and kept == refs:
             after = max(after, find_last_txid_at(instance, log, span.since - (wanted.start.inclusive is False), refs))
-        # A record that is older than the bookmark's time belongs to the state, whatever is said of messages.
+        # A record older than the bookmark's time belongs to the state, whatever the bracket says about messages.
         return ReplayStart(
             replace(span, after=after, since=0), log.read_last_txid(), find_instants_before(log, kept, after)
         )
 
 
 def find_instants_before(log: Journal, refs: frozenset[TopicRef], txid: int) -> dict[TopicRef, Micros | None]:
-    """Return for each topic the latest instant at which its state was that after ``txid``; None: it still is.
+    """Return for each topic the latest instant at which its state was that after ``txid``; None: it is still current.
 
-    That is right before its next entry, unless that has the time of the one before it: times do not go back within a
-    topic, but they may stand still.
+    This is just before its next entry, unless that has the same time as the one before it: times never decrease within
+    a topic, but may be equal.
     """
     state = log.read_state_before(txid)
     last = {ref: known.last_time for ref in refs if (known := state.topic_states.get(ref)) is not None}
@@ -115,7 +116,7 @@ def find_instants_before(log: Journal, refs: frozenset[TopicRef], txid: int) -> 
     left = set(refs)
     for ref in log.iter_block_refs(after=state.end.txid):
         header, names = ref.header, ref.read_map()
-        # Maps tell the last entry of every topic in a block; only where the place lies within is it read.
+        # Maps have the last entry of every topic in a block; a block is read only if the position is within it.
         if header.last_txid <= txid:
             last |= {row.topic: row.last_time for row in names.topic_rows if row.topic in refs}
         elif any(row.topic in left for row in names.topic_rows):
@@ -131,9 +132,9 @@ def find_instants_before(log: Journal, refs: frozenset[TopicRef], txid: int) -> 
 
 
 def open_replay_states(instance: Instance, topics: Sequence[TopicConfig], past: ReplayStart) -> tuple[TopicStates, int]:
-    """The states before a replay, None for a topic without records; and the txid behind which the replay begins.
+    """Return the states before a replay, None for a topic without records; and the txid after which the replay starts.
 
-    Raises MissingError ``SOW-ENG-071`` where the replay would have to begin before the oldest journal file.
+    Raises MissingError ``SOW-ENG-071`` if the replay would have to start before the oldest journal file.
     """
     after = past.span.after
     with ExitStack() as held:
@@ -153,10 +154,11 @@ def open_replay_states(instance: Instance, topics: Sequence[TopicConfig], past: 
 
 
 def open_states_before(instance: Instance, topics: Sequence[TopicConfig], txid: int) -> TopicStates:
-    """The state of each topic after the entry ``txid``, of which a consumer holds the records.
+    """Return the state of each topic after the entry ``txid``, whose records a consumer holds.
 
-    Lifetimes are judged at the time of the topic's last entry up to there: those that ended later may not have been
-    reported, and are reported once more otherwise. What the journal does not prove any more is unknown; a note says so.
+    Expiration is evaluated at the time of the topic's last entry up to there: later expirations may not have been
+    reported, and are otherwise reported again. A state that the journal no longer proves is unknown, which a note
+    reports.
     """
     with ExitStack() as held:
         sources: list[Source | None] = []
@@ -174,7 +176,8 @@ def open_states_before(instance: Instance, topics: Sequence[TopicConfig], txid: 
                         unknown.add(topic.ref)
                 else:
                     held.callback(source.close)
-            # Before the window of its History a topic has an empty state by definition, which is not what it was.
+            # Before the window of its History a topic's state is empty by definition, which is not its actual state
+            # then.
             if isinstance(source, EmptySource):
                 unknown.add(topic.ref)
                 source = None
@@ -190,14 +193,14 @@ def open_states_before(instance: Instance, topics: Sequence[TopicConfig], txid: 
 
 
 def _read_last_time(instance: Instance, topic: TopicConfig, txid: int) -> Micros | None:
-    """The time of the last entry of a topic up to a txid; None if there is none."""
+    """Return the time of the last entry of a topic up to a txid; None without one."""
     if topic.key_mode == "none" or not has_log(instance):
         return None
     ref = topic.whole_topic.ref
     with open_log(instance) as log:
         state = log.read_state_before(txid)
         last = known.last_time if (known := state.topic_states.get(ref)) is not None else None
-        # The state is that of a file's or a block's beginning: what comes between is looked at entry by entry.
+        # The state is that at the start of a file or a block: the entries from there on are read one by one.
         for block in log.iter_blocks(after=state.end.txid, until=txid, topic=ref):
             places = find_entry_places(block, ref, until=txid, unkeyed=True)
             last = block.decode_columns().times[places[-1]] if places else last
@@ -207,18 +210,18 @@ def _read_last_time(instance: Instance, topic: TopicConfig, txid: int) -> Micros
 def _open_past_state(
     instance: Instance, topic: TopicConfig, at: Micros | None, held: ExitStack
 ) -> tuple[Source | None, int | None]:
-    """A topic's state, and the txid of the oldest version in it behind which others may have been dropped."""
+    """Return a topic's state, and the txid of its oldest version after which other versions may have been dropped."""
     if topic.key_mode == "none":
         return None, None
     if at is None:
         return held.enter_context(closing(open_current_source(instance, topic, now=instance.now))), None
     assert topic.history is not None
-    # Outside the window states are unknown. The oldest one within it has all records that were there before; what has
-    # changed in between comes again with the replay.
+    # Outside the window states are unknown. The oldest state within it has all records that existed before; changes in
+    # between are delivered again by the replay.
     oldest = at < instance.now - topic.history.window_us
     way = plan_past_state(instance, topic, 0 if oldest else at, held)
     source = VersionsSource(way.current, topic, way.at)
-    # Flags of stored values do not have what changes behind the store have dropped: the timelines do.
+    # The flags of stored values do not have versions that were dropped from the history alone; the timelines do.
     found = (
         find_version_at(versions, way.at) for _, versions in source.iterate_timelines(STORE_LIMITS.read_batch_records)
     )
@@ -226,7 +229,7 @@ def _open_past_state(
 
 
 def _require_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> None:
-    """Refuse a replay behind ``txid`` if entries of the topic behind it are gone."""
+    """Reject a replay after ``txid`` if later entries of the topic were removed."""
     with open_log(instance) as log:
         if txid < log.first_txid - 1 and txid < log.find_prior_state(topic.ref).last_txid:
             raise MissingError(

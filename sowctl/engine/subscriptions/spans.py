@@ -1,8 +1,8 @@
 """Resolving a bookmark, a list or a range to entries of a journal (``behaviour`` 4.6, 6.4, 11.59).
 
-Called by what replays and follows a log. The order of places is that of the log, never that of bookmarks' numbers. What
-files lie before a place is told by their checkpoints, and in the file that remains by headers and maps of blocks, so
-the messages before it are not read.
+Called by replays and subscriptions. Positions are ordered as in the log, never by the numbers of bookmarks. The
+checkpoints of files show which files are before a position; in the remaining file headers and maps of blocks do, so the
+messages before it are not read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BOOKMARK_TOO_OLD = "SOW-ENG-071"
 
 
 class NotFoundPolicy(Enum):
-    """The start of a subscription whose bookmark the journals do not hold."""
+    """The start of a subscription whose bookmark is not in the journals."""
 
     FAIL = "fail"
     EPOCH = "epoch"
@@ -48,10 +48,10 @@ class NotFoundPolicy(Enum):
 
 
 class TxidSpan(DescribedStruct, frozen=True):
-    """The entries behind the txid ``after``, up to the txid ``until`` where there is one.
+    """The entries after the txid ``after``, up to the txid ``until`` if set.
 
-    ``since`` leaves out what is older than this instant. ``before`` is an end that the log has not reached: the span
-    ends before the first entry that is not older, and at this instant at the latest. Times in microseconds UTC.
+    ``since`` excludes older entries. ``before`` is an end that the log has not reached: the span ends before the first
+    entry at or after this time, and at this instant at the latest. Times in microseconds UTC.
     """
 
     after: int
@@ -64,9 +64,7 @@ class TxidSpan(DescribedStruct, frozen=True):
         return txid > self.after and time >= self.since and not self.ends_before(txid, time)
 
     def ends_before(self, txid: int, time: Micros) -> bool:
-        """Return whether an entry stands behind the span's end. All later ones of the topics that were asked for do,
-        too.
-        """
+        """Return whether an entry is after the span's end. So are all later ones of the requested topics."""
         return (self.until is not None and txid > self.until) or (self.before is not None and time >= self.before)
 
     @property
@@ -76,9 +74,9 @@ class TxidSpan(DescribedStruct, frozen=True):
 
 
 class _MarkPosition(DescribedStruct, frozen=True):
-    """The txids of the first and the last entry of a mark; a time is behind ``last`` = ``first``.
+    """The txids of the first and the last entry of a mark; a time is after ``last`` = ``first``.
 
-    ``time`` is set for a time, ``ahead`` where the log has no entry yet that is not older.
+    ``time`` is set for a time, ``ahead`` if the log has no entry at or after it yet.
     """
 
     first: int
@@ -96,16 +94,16 @@ def resolve_bookmark_range(
     *,
     requires_start: bool = False,
 ) -> TxidSpan:
-    """The entries of ``log`` that ``wanted`` means; None for ``refs`` stands for all of them.
+    """Return the entries of ``log`` that ``wanted`` means; ``refs`` None stands for all topics.
 
-    A start that the journals do not hold follows ``not_found``. Without one, what was never there begins now, and
-    ``instance.notify`` is told, or, with ``requires_start``, is an error; what was there and is gone with older files
-    is an error, because going on from elsewhere would lose entries without a word. Of a list, the members that are
-    there count.
+    A start that is not in the journals follows ``not_found``. Without that policy, a start that never existed begins
+    now, with a call of ``instance.notify``, or is an error with ``requires_start``; a start that was removed with older
+    files is an error, because starting elsewhere would silently lose entries. Of a list, only the members that exist
+    count.
 
-    Raises MissingError ``SOW-ENG-070`` (no such entry; of an end always), ``SOW-ENG-071`` (older than what is
-    retained; it names the first entry there is) and ``SOW-ENG-072`` (a restore has undone it; it names both histories),
-    and what reading the journals raises.
+    Raises MissingError ``SOW-ENG-070`` (no such entry; always for an end), ``SOW-ENG-071`` (older than the retained
+    entries; names the first retained entry) and ``SOW-ENG-072`` (undone by a restore; names both histories), and what
+    reading the journals raises.
     """
     if wanted.is_recent:
         raise ValueError("'recent' must be resolved in a bookmark store first")
@@ -117,7 +115,7 @@ def resolve_bookmark_range(
 def resolve_without_journal(
     instance: Instance, wanted: BookmarkRange, not_found: NotFoundPolicy | None = None
 ) -> TxidSpan:
-    """Resolve a range where there is no journal yet: all of it is still to come."""
+    """Resolve a range without a journal: all of its entries are in the future."""
     unknown = [mark for mark in wanted.start.marks if not isinstance(mark, TimeMark) and mark not in (EPOCH, NOW)]
     if len(unknown) == len(wanted.start.marks) and not_found is NotFoundPolicy.FAIL:
         raise _make_no_journal_error(wanted.start)
@@ -138,7 +136,7 @@ def resolve_without_journal(
 
 
 def find_last_txid_at(instance: Instance, log: Journal, time: Micros, refs: frozenset[TopicRef]) -> int:
-    """The txid behind which the first entry of ``refs`` stands that is newer than ``time``; the last if none is."""
+    """Return the txid before the first entry of ``refs`` that is newer than ``time``; the last txid without one."""
     return _MarkResolver(instance, log, refs).find_txid_before(time + 1)
 
 
@@ -148,7 +146,7 @@ def _make_no_journal_error(side: RangeBound) -> MissingError:
 
 
 class _MarkResolver:
-    """Looks places up in one journal as it is now."""
+    """Resolves positions in one journal in its current state."""
 
     def __init__(self, instance: Instance, log: Journal, refs: frozenset[TopicRef] | None) -> None:
         self._instance = instance
@@ -158,14 +156,14 @@ class _MarkResolver:
         self._first = log.first_txid
 
     def resolve_start(self, side: RangeBound, not_found: NotFoundPolicy | None, *, requires_start: bool) -> TxidSpan:
-        """The span from a start on, without an end."""
+        """Return the span from a start on, without an end."""
         found = self._find_marks(side)
         known: list[TxidSpan] = []
         for mark, place in found.items():
             if place is not None:
                 known.append(self._make_span_from(place, side.inclusive))
-            # A place of which only this is known, that it lies before all that is left: a complete replay from there on
-            # cannot be given, unless no entry that is wanted is gone.
+            # Of this mark it is only known that it is before the oldest entry: a complete replay from there is
+            # impossible, unless no wanted entry has been removed.
             elif self._is_pruned(mark):
                 if not side.inclusive and self._is_complete_after(mark):
                     known.append(TxidSpan(self._first - 1))
@@ -173,8 +171,8 @@ class _MarkResolver:
                     raise self._make_too_old_error(mark)
         if known:
             earliest = min(known, key=lambda span: (span.after, span.since))
-            # Among entries' places a time stands for its place in the log alone: what comes behind the earliest place
-            # must all be given, whatever the clock of its publisher said.
+            # Combined with positions of entries, a time only means its position in the log: everything after the
+            # earliest position must be delivered, whatever the clock of its publisher was.
             only_times = all(span.since for span in known)
             return earliest if only_times else TxidSpan(earliest.after)
         if not_found is None and (undone := self._make_undone_error(side)) is not None:
@@ -195,13 +193,13 @@ class _MarkResolver:
         ahead = [place.time + inclusive for place in known.values() if place.time is not None and place.ahead]
         if ahead:
             return TxidSpan(start.after, None, start.since, max(ahead))
-        # NOW is behind the last entry, so that an end there leaves nothing out, whatever its bracket.
+        # NOW is after the last entry, so an end there excludes nothing, whatever its bracket.
         until = max(self._find_end_txid(place, inclusive or mark == NOW) for mark, place in known.items())
         return TxidSpan(start.after, until, start.since)
 
     def _make_span_from(self, place: _MarkPosition, inclusive: bool | None) -> TxidSpan:
         if place.time is not None:
-            # A time begins with its own entries, unless a bracket says otherwise (decision 59).
+            # A time includes its own entries, unless a bracket excludes them (decision 59).
             return TxidSpan(place.last, since=place.time + (inclusive is False))
         return TxidSpan(place.first - 1 if inclusive else place.last)
 
@@ -211,27 +209,27 @@ class _MarkResolver:
         return place.last if inclusive else place.first - 1
 
     def _find_marks(self, side: RangeBound) -> dict[Mark, _MarkPosition | None]:
-        """Return every mark with its place, None if the journals do not have it."""
+        """Return every mark with its position, None if it is not in the journals."""
         places = {mark: self._find_mark(mark) for mark in side.marks}
         sought = [mark for mark in places if isinstance(mark, Bookmark) and places[mark] is None]
         for bookmark, (first, last) in find_publisher_entries(self._log, sought).items():
             places[bookmark] = _MarkPosition(first, last)
         for mark in sought:
-            # A client has the instance's name: its own numbers come first, and the others are the instance's txids.
+            # A client may have the instance's name: its own numbers take precedence; the rest are the instance's txids.
             if places[mark] is None and mark.publisher == self._instance.publisher_id:
                 places[mark] = self._find_entry_at(mark.sequence)
         return places
 
     def _find_mark(self, mark: Mark) -> _MarkPosition | None:
-        """The place of what is found without a search through publishers' entries."""
+        """Return the position of a mark that needs no search through publishers' entries, else None."""
         if isinstance(mark, TimeMark):
             behind = self.find_txid_before(mark.time)
             return _MarkPosition(behind, behind, max(mark.time, 1), ahead=behind == self._last)
         if mark == EPOCH:
-            # No entry has this place, so a bracket makes no difference.
+            # No entry has this position, so a bracket makes no difference.
             return _MarkPosition(self._first, self._first - 1)
         if mark == NOW:
-            # The last entry that happened; txids of an aborted group behind it are used up and are no entries.
+            # The last actual entry; the txids of an aborted group after it are used up and are no entries.
             entry = max((state.last_txid for state in self._log.read_topic_states().values()), default=self._last)
             return _MarkPosition(max(entry, self._first), self._last)
         if isinstance(mark, TxidMark):
@@ -243,13 +241,13 @@ class _MarkResolver:
         return self._find_entry_at(number)
 
     def _find_entry_at(self, txid: int) -> _MarkPosition | None:
-        # Any txid that was used up is a place, also one between entries; one that a restore has undone is none.
+        # Any used txid is a position, including one between entries; one that a restore has undone is not.
         if not self._first - 1 <= txid <= self._last or find_undoing_history(self._log, txid) is not None:
             return None
         return _MarkPosition(txid, txid)
 
     def _make_undone_error(self, side: RangeBound) -> MissingError | None:
-        """The error for places none of which is there, where a restore may have undone them."""
+        """Return the error for missing positions that a restore may have undone, else None."""
         for mark in side.marks:
             if isinstance(mark, TxidMark) or (isinstance(mark, Bookmark) and self._is_instance_mark(mark)):
                 number = mark.number if isinstance(mark, TxidMark) else mark.sequence
@@ -263,23 +261,24 @@ class _MarkResolver:
         return None
 
     def _is_instance_mark(self, mark: Bookmark) -> bool:
-        """Return whether a mark counts txids of the instance; a client of its name has its own (decision 54)."""
+        """Return whether a mark counts txids of the instance; a client of its name has its own numbers (decision
+        54)."""
         return mark.publisher == self._instance.publisher_id and not self._log.find_highest_sequence(mark.publisher)
 
     def _is_pruned(self, mark: Mark) -> bool:
-        """Return whether a mark that was not found lies before the oldest file."""
+        """Return whether a mark that was not found is before the oldest file."""
         if isinstance(mark, TxidMark):
             return mark.number < self._first
         if isinstance(mark, Bookmark):
             if self._is_instance_mark(mark):
                 return mark.sequence < self._first
-            # Numbers of a publisher only grow, so its highest one before the oldest file tells.
+            # A publisher's numbers only increase, so its highest number before the oldest file decides.
             known = self._log.read_beginning_state().publishers.get(mark.publisher)
             return known is not None and mark.sequence <= known[1]
         return False
 
     def _is_complete_after(self, mark: Mark) -> bool:
-        """Return whether no wanted entry stood between a mark that is gone and the oldest file."""
+        """Return whether no wanted entry was removed between a mark and the oldest file."""
         txid = mark.number if isinstance(mark, TxidMark) else 0
         if isinstance(mark, Bookmark) and self._is_instance_mark(mark):
             txid = mark.sequence
@@ -287,10 +286,10 @@ class _MarkResolver:
         return all(gone[ref].last_txid <= txid for ref in gone if self._refs is None or ref in self._refs)
 
     def find_txid_before(self, time: Micros) -> int:
-        """The txid behind which the first wanted entry stands that is not older than ``time``; the last if none is."""
+        """Return the txid before the first wanted entry at or after ``time``; the last txid without one."""
         refs = self._refs
 
-        # Times do not go back within a topic, so its last entry before a file tells of all of them.
+        # Times never decrease within a topic, so its last entry before a file decides for all entries before it.
         def reached(state: JournalState) -> bool:
             return any(
                 known.last_time >= time for ref, known in state.topic_states.items() if refs is None or ref in refs
@@ -333,9 +332,9 @@ class _MarkResolver:
 
 
 def find_publisher_entries(log: Journal, sought: Iterable[Bookmark]) -> dict[Bookmark, tuple[int, int]]:
-    """The txids of the first and the last entry with each bookmark of a publisher; what is not there is left out.
+    """Return the txids of the first and the last entry with each bookmark of a publisher, without missing bookmarks.
 
-    Several entries have one bookmark where a group carries it that is visible as a whole.
+    Several entries have one bookmark if they are in one atomic group.
     """
     left = {mark for mark in sought if log.find_highest_sequence(mark.publisher) >= mark.sequence}
     found: dict[Bookmark, tuple[int, int]] = {}
@@ -343,7 +342,7 @@ def find_publisher_entries(log: Journal, sought: Iterable[Bookmark]) -> dict[Boo
         return found
     group = 0
     for ref in log.iter_block_refs(after=min(log.find_txid_before_file(_make_reach_test(mark)) for mark in left)):
-        # What has been found may go on to the end of its group.
+        # A bookmark that was found may have further entries up to the end of its group.
         if not left and ref.header.group != group:
             break
         highest = {row.hash: row.sequence for row in ref.read_map().publishers}
@@ -368,7 +367,7 @@ def is_last_entry(instance: Instance, mark: Bookmark, txid: int) -> bool:
     """Return whether ``txid`` is the last entry with this bookmark."""
     with open_log(instance) as log:
         found = find_publisher_entries(log, [mark]).get(mark)
-    # Entries without a publisher are not searched for: each has its own txid in its bookmark.
+    # Entries without a publisher are not searched for: the bookmark of each has its own txid.
     return found is None or found[1] <= txid
 
 
@@ -377,7 +376,7 @@ def _make_reach_test(mark: Bookmark) -> Callable[[JournalState], bool]:
 
 
 def read_first_entry(log: Journal) -> Entry | None:
-    """The first entry that the journals hold."""
+    """Return the first entry of the journals, None without one."""
     return next((entry for block in log.iter_blocks() for entry in block.iter_entries()), None)
 
 

@@ -1,10 +1,10 @@
-"""Several topics at one instant: their states up to a txid, so that what follows begins with the next one.
+"""Several topics at one instant: their states up to a txid, so that changes continue with the next txid.
 
-A state holds every entry of its topic up to some txid, because store and memtable are read one behind the other and the
-memtable to its end. The instant is the highest such txid of all topics and of the journal; a state that was read before
-a later entry is brought up to it. So nothing is lost between the states and what follows, and nothing comes twice.
-Lifetimes are judged at one time of the clock behind all of these readings: the entries of the states are older.
-Called by :mod:`sowctl.engine.subscriptions.subscription`. Ruled by ``behaviour`` 4.1.
+A state has every entry of its topic up to some txid, because first the store and then the memtable is read, to the end
+of the log. The instant is the highest such txid of all topics and of the journal; a state read before a later entry is
+brought up to it. So no entry is lost between the states and the changes, and none is delivered twice. Expiration is
+evaluated at one time of the clock after all of these reads: the entries of the states are older. Called by
+:mod:`sowctl.engine.subscriptions.subscription`. Specified in ``behaviour`` 4.1.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class TopicStates(DescribedStruct):
     """The states of topics up to ``txid``; None for a topic without records: nothing published yet, or no SOW.
 
-    ``now``: the time at which lifetimes are judged, microseconds UTC. ``unknown``: the topics whose state at the txid
-    the journal does not have any more; their sources are None. To be closed.
+    ``now``: the time at which expiration is evaluated, microseconds UTC. ``unknown``: the topics whose state at the
+    txid is no longer in the journal; their sources are None. Must be closed.
     """
 
     txid: int
@@ -41,21 +41,21 @@ class TopicStates(DescribedStruct):
     unknown: frozenset[TopicRef] = frozenset()
 
     def close(self) -> None:
-        """Let go of all snapshots."""
+        """Close all snapshots."""
         self.held.close()
 
 
 def open_topic_states(instance: Instance, topics: Sequence[TopicConfig], tail: JournalTail) -> TopicStates:
     """Open ``topics`` at one instant. Raises what opening a source raises."""
     with ExitStack() as held:
-        # Before any state is read: an entry up to here is in every one of them.
+        # Read before any state: every state includes all entries up to here.
         least = tail.read_end_txid()
         opened = [_open_topic_snapshot(instance, topic, held) for topic in topics]
         logged = [(topic, found) for topic, found in zip(topics, opened, strict=True) if found and topic.journalled]
         txid = max((found.last_txid for _, found in logged), default=least)
         txid = max(least, txid)
         for topic, found in logged:
-            # Another topic's state is later than this one: entries of this topic may lie between.
+            # Another topic's state is later than this one: entries of this topic may be in between.
             if max(least, found.last_txid) < txid:
                 path = found.path or topic.file
                 assert path is not None
@@ -74,7 +74,7 @@ def _open_topic_snapshot(instance: Instance, topic: TopicConfig, held: ExitStack
     try:
         found = open_current_source(instance, topic.whole_topic)
     except MissingError as error:
-        # Nothing was published yet; what keeps nothing at all cannot be followed either.
+        # Nothing was published yet; a topic without a store and a journal cannot be followed either.
         if error.code != NO_STORE_CODE or (topic.file is None and not topic.journalled):
             raise
         return None
