@@ -15,14 +15,14 @@ In the order of processing:
 * ``changes``: the followed entries of a block, as stored values.
 * ``replay``: the replayed entries, and the end of the replay.
 * ``pace``: the rate of a replay.
-* ``feeds``: from changes to the events of one topic.
+* ``feeds``: build the events of one topic from its changes.
 * ``held_values``: the values that a subscriber has, in bounded memory.
 * ``followed_topics``: the feed of a topic, and the source of its changes.
-* ``new_topics``: topics that match a pattern and get their first message after the subscription began.
+* ``new_topics``: topics that match a pattern and get their first message after the subscription started.
 * ``events``: the events of subscribers.
 * ``conflation``: at most one message per key in each interval.
 * ``spool``: events that are produced and not consumed yet.
-* ``limits``: pauses, and sizes of what is held.
-* ``subscription``: the whole subscription: start, run, end.
+* ``limits``: intervals and buffer sizes.
+* ``subscription``: a complete subscription: start, run, end.
 * ``bookmark_stores``: stored positions of subscriptions.
 """

@@ -1,8 +1,8 @@
-"""Changes of followed topics, read from a block of the journal as stored values.
+"""Changes of followed topics as stored values, read from a block of the journal.
 
-Made by :mod:`sowctl.engine.subscriptions.journal_tail`, block by block, and of a store's change list; taken by the
-feeds (:mod:`sowctl.engine.subscriptions.feeds`). A deletion is a tombstone value, as everywhere. Ruled by ``behaviour``
-4.1, 6.4.
+They come from the blocks that :mod:`sowctl.engine.subscriptions.journal_tail` reads, or from a store's change list, and
+go to the feeds (:mod:`sowctl.engine.subscriptions.feeds`). A deletion is a tombstone value, as everywhere. Specified in
+``behaviour`` 4.1, 6.4.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class TopicChanges(DescribedStruct):
-    """Changes of one topic, in their order: keys and stored values in parallel.
+    """Changes of one topic, in order: keys and stored values in parallel.
 
-    ``publishers`` and ``sequences`` are the two parts of each entry's bookmark (decision 54); both None for a topic
-    without a journal, whose changes have no bookmarks. ``at_once``: they are what lies between two states, without an
-    order among them.
+    ``publishers`` and ``sequences`` are the two parts of each entry's bookmark (decision 54); both are None for a topic
+    without a journal, whose changes have no bookmarks. ``at_once``: the changes are the unordered difference of two
+    states.
     """
 
     topic: TopicRef
@@ -40,7 +40,7 @@ class TopicChanges(DescribedStruct):
         return len(self.keys)
 
     def select(self, places: Sequence[int]) -> TopicChanges:
-        """Return some of the changes, by their places in ascending order."""
+        """Return some of the changes, by their indexes in ascending order."""
         if len(places) == len(self.keys):
             return self
         return TopicChanges(
@@ -56,10 +56,11 @@ class TopicChanges(DescribedStruct):
 def iterate_block_changes(
     block: Block, interests: Mapping[TopicRef, Interest], owner: int, after: int, until: int | None
 ) -> Iterator[TopicChanges]:
-    """The followed entries of a block with ``after < txid <= until``, in txid order, cut where the topic changes.
+    """Yield the followed entries of a block with ``after < txid <= until``, in txid order, one batch per run of a
+    topic.
 
-    ``owner``: the publisher id in bookmarks of entries that have no publisher. Entries of other SOW keys than those
-    that are followed are left out before any message is read.
+    ``owner``: the publisher id in bookmarks of entries without a publisher. Entries with other SOW keys than the
+    followed ones are skipped before any message is read.
     """
     wanted = [topic for topic in block.topic_refs if topic in interests]
     if len(wanted) == 1:
@@ -92,7 +93,7 @@ def _build_changes(block: Block, topic: TopicRef, places: Sequence[int], owner: 
     whole = len(places) == len(block)
     numbers = columns.sequences.tolist() if whole else [columns.sequences[place] for place in places]
     if not any(numbers):
-        # What no client numbered is counted by its instance: its txid is its number.
+        # The instance numbers entries without a client sequence number: the number is the txid.
         return TopicChanges(topic, keys, values, [owner] * len(places), [first + place for place in places])
     hashes = [who for who, _ in block.publishers]
     publishers = [

@@ -1,9 +1,9 @@
 """Conflated subscriptions: per key at most one message in each interval (``behaviour`` 4.5).
 
-The first message of a key begins an interval; later ones take its place, deltas are merged into it; at the end of the
-interval it is delivered, with bookmark and timestamp of the first. Intervals run on the times of the messages, so that
-a replay conflates as the live subscription did. A subscriber who is told what leaves hears of that with the message
-that it received last, and hears nothing of records that came and went within an interval.
+The first message of a key starts an interval. A later message replaces it, a later delta is merged into it. The result
+is delivered at the end of the interval, with bookmark and timestamp of the first message. Intervals are measured by the
+times of the messages, so a replay conflates as the live subscription did. An out-of-focus event has the body that the
+subscriber received last; records that came and went within an interval cause no event.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sowctl.values.times import Micros
 
 ConflationKey = tuple[str, str, bytes]
-"""Topic, message type, and what tells its messages apart."""
+"""Topic, message type, and the key that distinguishes its messages."""
 
 
 class PendingEvent(DescribedStruct):
-    """The event of one key that is held back until the end of its interval. Bookmark, txid and time are the first
-    message's.
+    """The pending event of one key, held back until its interval ends. Bookmark, txid and time are those of the first
+    message.
     """
 
     command: EventCommand
@@ -46,8 +46,8 @@ class PendingEvent(DescribedStruct):
 
 
 class Conflation:
-    """Holds messages back. ``interval`` in microseconds; ``paths`` are the fields that tell messages apart, none for
-    SOW keys; ``oof``: out-of-focus events are delivered, so delivered messages are remembered."""
+    """Holds messages back. ``interval`` in microseconds; ``paths`` are the fields that form the key, none for the SOW
+    key; ``oof``: out-of-focus events are delivered, so delivered messages are remembered."""
 
     def __init__(self, interval: Micros, paths: Sequence[Path] = (), *, oof: bool = False) -> None:
         self._interval = interval
@@ -56,24 +56,24 @@ class Conflation:
         self._pending: dict[ConflationKey, PendingEvent] = {}
         self._ends: list[tuple[Micros, int, ConflationKey]] = []
         self._count = 0
-        # Intervals begin in the order of events, so that positions never go back.
+        # Intervals start in the order of events, so that positions never go back.
         self._time: Micros = 0
         self._delivered = HeldValues() if oof else None
 
     @property
     def next_due_time(self) -> Micros | None:
-        """When the next interval ends; None where nothing is held back."""
+        """End of the next interval; None without pending events."""
         return self._ends[0][0] if self._ends else None
 
     @property
     def lowest_held_txid(self) -> int | None:
-        """The lowest txid that is held back."""
+        """The lowest txid of a pending event."""
         return min((one.txid for one in self._pending.values() if one.txid), default=None)
 
     def hold_delivery(self, delivery: Delivery) -> Iterator[Delivery]:
-        """Hold back a delivery, and yield what falls due before its events, at their times.
+        """Hold back a delivery; yield pending events that are due before its events, at their times.
 
-        Records of a query, and what is no event of a record, pass.
+        Initial records and events without a record pass through.
         """
         if not isinstance(delivery, EventBatch) or delivery.command == "sow":
             yield delivery
@@ -81,20 +81,20 @@ class Conflation:
                 self.note_records(delivery)
             return
         for place, key in enumerate(self._make_conflation_keys(delivery)):
-            # A record that enters a page has a time of its own, from before the message that moved the page.
+            # A record that enters a page has its own time, which is before the message that moved the page.
             self._time = max(self._time, delivery.times[place])
-            # A message at the very end of an interval still belongs to it (decision 42).
+            # A message exactly at the end of an interval still belongs to it (decision 42).
             yield from self.flush(self._time - 1)
             self._hold_events(key, delivery, place)
 
     def note_records(self, events: EventBatch) -> None:
-        """Remember records as what the subscriber holds."""
+        """Remember records as held by the subscriber."""
         if self._delivered is not None:
             for key, payload in zip(self._make_conflation_keys(events), events.payloads, strict=True):
                 self._note_payload(key, payload)
 
     def flush(self, now: Micros | None) -> Iterator[Delivery]:
-        """Yield what is due at an instant; None: all that is held back."""
+        """Yield the events that are due at an instant; None: all pending events."""
         while self._ends and (now is None or self._ends[0][0] <= now):
             _, _, key = heapq.heappop(self._ends)
             found = self._pending.pop(key, None)
@@ -115,7 +115,7 @@ class Conflation:
             yield _make_pending_event(found)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Release the remembered messages."""
         if self._delivered is not None:
             self._delivered.close()
 
@@ -142,12 +142,12 @@ class Conflation:
             heapq.heappush(self._ends, (self._time + self._interval, self._count, key))
             return
         if events.command == "delta_publish" and before.command != "oof":
-            # A delta into a whole message makes a whole one, into a delta a delta.
+            # A delta merged into a complete message gives a complete message, merged into a delta it gives a delta.
             payload = events.kind.merge_delta(before.payload, payload, set_nulls=True)
         else:
             before.command = events.command
         before.payload, before.reason, before.sound = payload, events.reason, events.sound
-        # Fields may tell messages of several records, or logical topics, apart as one: the message's own key is told.
+        # Conflation fields may combine messages of several records or logical topics: report the message's own key.
         before.name = events.names[place]
         before.logical = None if events.logical is None else events.logical[place]
         before.correlation = None if events.correlations is None else events.correlations[place]

@@ -1,7 +1,7 @@
 """Control lines: commands to a running subscription on its standard input (decision 71), and the option text.
 
 A line is a JSON object: ``{"command":"replace","filter":...,"sow_keys":...,"options":...,"topic":...}``, or one with
-pause, resume or stop. The option text is that of a command to a server: ``top_n=10,skip_n=0,oof,conflation=1s``.
+pause, resume or stop. The option text is that of a server command: ``top_n=10,skip_n=0,oof,conflation=1s``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ CONTROL_COMMANDS = ("replace", "pause", "resume", "stop")
 
 
 class ControlLine(Struct, frozen=True, forbid_unknown_fields=True):
-    """One control line; what it does not name stays as it is. An empty text takes a filter or SOW keys away."""
+    """One control line; a missing member leaves its setting unchanged. An empty text removes the filter or the SOW
+    keys."""
 
     command: str
     filter: str | None = None
@@ -34,7 +35,7 @@ class ControlLine(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_control(line: bytes) -> ControlLine:
-    """Read a control line. Raises UsageError ``SOW-FOL-006``."""
+    """Parse a control line. Raises UsageError ``SOW-FOL-006``."""
     try:
         found = msgspec.json.decode(line, type=ControlLine)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -58,9 +59,9 @@ def _list_options() -> dict[str, DeclaredField]:
 
 
 _PAGE_OPTIONS = ("top_n", "skip_n", "orderby")
-"""Names in the text of what makes a page."""
+"""Names of the options of a page in the option text."""
 _IGNORED_OPTION = "timestamp"
-"""What a server adds where it is asked to, and every event has."""
+"""An option accepted and ignored: a server adds the timestamp on request; here every event has one."""
 
 
 def apply_subscription_text(options: SubscribeOptions, text: str) -> SubscribeOptions:
@@ -84,7 +85,8 @@ def apply_subscription_text(options: SubscribeOptions, text: str) -> SubscribeOp
 
 
 def parse_conflation_seconds(conflation: str | None) -> float | None:
-    """The interval that an option says, in seconds; None for none. Raises UsageError ``SOW-FOL-007``."""
+    """Return the interval of a conflation option in seconds; None without conflation. Raises UsageError
+    ``SOW-FOL-007``."""
     if conflation is None or conflation == "none":
         return None
     if conflation == "auto":
@@ -98,13 +100,13 @@ def parse_conflation_seconds(conflation: str | None) -> float | None:
 
 
 AUTO_CONFLATION_SECONDS = 0.1
-"""Seconds of the interval that ``auto`` stands for: what a person takes for at once."""
+"""Seconds of the interval ``auto``: short enough to look immediate to a person."""
 
 
 def apply_replace_line(options: SubscribeOptions, control: ControlLine) -> SubscribeOptions:
-    """The options behind a replacing control line: those of a page have to be given again (decision 37).
+    """Return the options after a replace line: the options of a page have to be given again (decision 37).
 
-    Raises UsageError ``SOW-FOL-008`` where they are not, and what :func:`apply_subscription_text` does.
+    Raises UsageError ``SOW-FOL-008`` if they are not, and what :func:`apply_subscription_text` raises.
     """
     new = options if control.filter is None else replace(options, filter=control.filter or None)
     if control.sow_keys is not None:
@@ -113,7 +115,7 @@ def apply_replace_line(options: SubscribeOptions, control: ControlLine) -> Subsc
     page = {name: getattr(options, _list_options()[name].name) for name in _PAGE_OPTIONS}
     missing = [name for name, value in page.items() if value is not None and name not in given]
     if missing:
-        # An order has commas of its own.
+        # An order contains commas.
         texts = page | {"orderby": f"[{options.order_by}]"}
         present = ",".join(f"{name}={texts[name]}" for name in missing)
         raise UsageError(

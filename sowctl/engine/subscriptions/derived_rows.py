@@ -1,8 +1,8 @@
-"""A view or conflated topic as it is followed: its rows are computed when its sources have changed, and compared.
+"""Following a view or conflated topic: its rows are recomputed when its sources have changed, and compared.
 
-Only changed rows are reported: a message that leaves a row as it was is no event. Rows come from the door of all
-readers (``views.openers``), so a view is followed as it is queried. Its events have no bookmarks, because nothing of it
-stands in a journal. Called by :mod:`sowctl.engine.subscriptions.subscription`.
+Only changed rows are reported: a message that leaves a row unchanged causes no event. Rows are opened with
+``views.openers``, as for every reader, so a view is followed as it is queried. Its events have no bookmarks, because a
+view has no journal entries. Called by :mod:`sowctl.engine.subscriptions.subscription`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
 
 CHECKS_PER_INTERVAL = 4
-"""Of a conflated topic's interval, the part after which its rows are looked at."""
+"""Number of checks of a conflated topic's rows per interval of the topic."""
 
 
 class DerivedRows:
-    """The rows of a derived topic as they were last seen, by digests of their messages.
+    """The last seen rows of a derived topic, as digests of their messages.
 
-    They may change with their sources; and with time alone where a source's records expire, or in the intervals of a
+    Rows change with their sources. They change with time alone if records of a source expire, or at the intervals of a
     conflated topic. ``stores`` are the files of sources without a journal.
     """
 
@@ -57,11 +57,11 @@ class DerivedRows:
             self._every = min(recheck, topic.derived.interval_us / MICROS_PER_SECOND / CHECKS_PER_INTERVAL)
 
     def open(self) -> Source:
-        """The rows now; to be closed."""
+        """Return the current rows; the caller closes the source."""
         return open_target(self._instance, Target(topic=self.topic), None)
 
     def start_after(self, source: Source) -> None:
-        """Take these rows as the state from which on changes are reported."""
+        """Use these rows as the state after which changes are reported."""
         self._known = {key: hash(payload) for key, payload in _iterate_records(source)}
         self._looked = time.monotonic()
 
@@ -71,10 +71,10 @@ class DerivedRows:
         return tuple(read_file_stamp(path) for path in self.stores)
 
     def compute_pause(self, stamp: object) -> float | None:
-        """Return the seconds until the rows are worth computing again; None where nothing has changed, and time changes
+        """Return the seconds until the rows are recomputed; None if no source has changed and time alone changes
         nothing.
 
-        ``stamp``: what is different when a source has changed.
+        ``stamp``: a value that differs after a change of a source.
         """
         now = time.monotonic()
         if stamp != self._stamp:
@@ -82,10 +82,10 @@ class DerivedRows:
         return None if self._every is None else max(0.0, self._rest - now, self._looked + self._every - now)
 
     def poll_changes(self, stamp: object) -> TopicChanges | None:
-        """Return what has changed since the last look, None for nothing."""
+        """Return the changes since the last check, None without changes."""
         if self.compute_pause(stamp) != 0.0:
             return None
-        # The stamp was taken before the rows are read, so a change in between makes the next stamp differ.
+        # The stamp was made before the rows are read, so a change in between makes the next stamp differ.
         self._stamp = stamp
         self._looked = begun = time.monotonic()
         with closing(self.open()) as source:
@@ -94,7 +94,7 @@ class DerivedRows:
         return found
 
     def read_changes_until(self, source: Source) -> TopicChanges | None:
-        """Return what has changed up to these rows, None for nothing."""
+        """Return the changes up to these rows, None without changes."""
         keys: list[bytes] = []
         values: list[bytes] = []
         gone = set(self._known)

@@ -1,7 +1,7 @@
-"""The events that a subscriber is given; sow-events(5) has the words and members.
+"""The events that subscribers receive; sow-events(5) defines their names and members.
 
-Feeds make :class:`EventBatch`, many of one kind at once and by columns, because a call for each would take most of the
-time of a busy subscription; a program that asks for single ones gets :class:`Event`. Ruled by ``behaviour`` 4.1 to 4.6.
+Feeds make :class:`EventBatch`, many events of one kind as columns, because a call per event would dominate the time of
+a busy subscription; a program that iterates over events gets :class:`Event`. Specified in ``behaviour`` 4.1 to 4.6.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ EventReason = Literal["deleted", "expired", "match"]
 
 
 class Event(DescribedStruct, frozen=True):
-    """One event. ``timestamp`` in microseconds UTC; what an event has not is None.
+    """One event. ``timestamp`` in microseconds UTC; members that do not apply are None.
 
-    ``bookmark`` is where a subscription can be taken up again: behind this event. ``data`` are the bytes of a message
-    of ``message_type``; ``reason`` says why a record went out of focus or was deleted.
+    ``bookmark``: a subscription can resume after this event with it. ``data``: the bytes of a message of
+    ``message_type``. ``reason``: why a record went out of focus or was deleted.
     """
 
     command: EventCommand
@@ -65,7 +65,7 @@ class Event(DescribedStruct, frozen=True):
 
 
 class MarkerEvent(DescribedStruct, frozen=True):
-    """An event without a record: group_begin, group_end, progress, completed. ``txid`` is the instant that it is at."""
+    """An event without a record: group_begin, group_end, progress, completed. ``txid`` is the position it reports."""
 
     command: EventCommand
     topic: str | None = None
@@ -91,13 +91,13 @@ class MarkerEvent(DescribedStruct, frozen=True):
 
 
 class EventBatch(DescribedStruct):
-    """Events of one command about records of one topic, in their order; the columns run in parallel.
+    """Events of one command for records of one topic, in order; the columns run in parallel.
 
-    ``names`` are SOW keys as their users see them, None without a SOW. ``txids`` and ``times`` are those of the entries
-    that caused the events, 0 where none did; ``publishers`` and ``sequences`` their bookmarks, None where there are
-    none. ``logical`` are the names of logical topics, where there are such. ``sound``: every payload was read when it
-    was published, so that it is a message of its type. ``unknown``: the records are deleted, and what they were is not
-    known; their payloads are empty and stand for none.
+    ``names`` are SOW keys as users see them, None without a SOW. ``txids`` and ``times`` are those of the entries that
+    caused the events, 0 without an entry; ``publishers`` and ``sequences`` are their bookmarks, None without bookmarks.
+    ``logical`` are the names of logical topics, if any. ``sound``: every payload was parsed when it was published, so
+    it is a valid message of its type. ``unknown``: the records are deleted, and their last content is unknown; their
+    payloads are empty and have no meaning.
     """
 
     command: EventCommand
@@ -124,29 +124,29 @@ class EventBatch(DescribedStruct):
 
     @property
     def view(self) -> Callable[[bytes], bytes]:
-        """Makes one line of JSON of a payload."""
+        """The function that renders a payload as one line of JSON."""
         return self.kind.view
 
     def __len__(self) -> int:
         return len(self.txids)
 
     def take_first(self, count: int) -> EventBatch:
-        """The first ``count`` of them."""
+        """Return the first ``count`` events."""
         return self.slice_events(0, count)
 
     def slice_events(self, start: int, stop: int | None) -> EventBatch:
-        """Return the events from the place ``start`` to before ``stop``, or to the end."""
+        """Return the events with indexes from ``start`` to before ``stop``, or to the end."""
         if start == 0 and (stop is None or stop >= len(self)):
             return self
         some = slice(start, stop)
         return self._map_columns(lambda column: column[some])
 
     def select(self, places: Sequence[int]) -> EventBatch:
-        """Return some of the events, by their places in ascending order."""
+        """Return some of the events, by their indexes in ascending order."""
         return self._map_columns(lambda column: [column[place] for place in places])
 
     def _map_columns(self, some: Callable[[Sequence[Any]], Sequence[Any]]) -> EventBatch:
-        """The same with ``some`` of every column."""
+        """Return a batch with ``some`` applied to every column."""
         return EventBatch(
             self.command,
             self.topic,
@@ -200,21 +200,21 @@ class EventBatch(DescribedStruct):
 
 
 Delivery = EventBatch | MarkerEvent
-"""What a subscription hands out at a time."""
+"""A unit of delivery of a subscription."""
 
 
 _GET_FLAGS = itemgetter(0)
 
 
 def combine_flags(values: Sequence[bytes]) -> int:
-    """The flags that any of the stored values has."""
+    """Return the flags that are set in any of the stored values."""
     return reduce(or_, set(map(_GET_FLAGS, values)), 0)
 
 
 def format_sow_keys(keys: Sequence[bytes], values: Sequence[bytes], flags: int) -> list[str | None]:
-    """SOW keys as their users see them: decimals, or what their publishers chose."""
+    """Return SOW keys as users see them: decimal numbers, or the keys that publishers chose."""
     names: list[str | None] = list(map(str, unpack(f">{len(keys)}Q", b"".join(keys))))
-    # One test for all: keys of publishers are in the values' optional parts.
+    # One test for all values: publishers' keys are in the optional parts of values.
     if flags & USER_KEY_FLAG:
         for place, value in enumerate(values):
             if value[0] & USER_KEY_FLAG:
@@ -235,7 +235,7 @@ def read_correlation_ids(keys: Sequence[bytes], values: Sequence[bytes]) -> list
 
 
 def read_logical_topics(keys: Sequence[bytes], values: Sequence[bytes], topic: str) -> list[str] | None:
-    """The names of logical topics, None where no value has one."""
+    """Return the names of logical topics, None if no value has one."""
     if not combine_flags(values) & LOGICAL_TOPIC_FLAG:
         return None
     found = (
@@ -262,7 +262,8 @@ def build_events(
     key_mode: str = "fields",
     reason: EventReason | None = None,
 ) -> EventBatch:
-    """Events of stored values, each with its own stamps; ``key_mode`` is that of the topic, none without a SOW."""
+    """Return the events of stored values, each with its own stamps; ``key_mode`` is that of the topic, none without a
+    SOW."""
     stamped = read_all_stamps(values)
     flags = combine_flags(values)
     plain = not flags & OPTIONAL_PART_FLAGS

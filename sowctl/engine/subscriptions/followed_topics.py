@@ -1,6 +1,7 @@
-"""One followed topic: its feed, and where its changes come from; and what else the options of a subscription make.
+"""A followed topic with its feed and the source of its changes; and the other objects that subscription options
+require.
 
-Called by :mod:`sowctl.engine.subscriptions.subscription`. Each kind of feed is imported by who needs it.
+Called by :mod:`sowctl.engine.subscriptions.subscription`. Each kind of feed is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class FollowedTopic(DescribedStruct):
-    """One topic: its feed, and where its changes come from if that is not the journal."""
+    """One topic: its feed, and the source of its changes if that is not the journal."""
 
     feed: Feed
     store: StoreTail | None = None
@@ -34,14 +35,14 @@ class FollowedTopic(DescribedStruct):
 
     @property
     def store_files(self) -> list[Path]:
-        """The stores whose changes stand in no journal."""
+        """The stores whose changes are in no journal."""
         if self.rows is not None:
             return self.rows.stores
         return [] if self.store is None or self.store.topic.file is None else [self.store.topic.file]
 
 
 def build_followed_topics(instance: Instance, wanted: Sequence[Interest]) -> dict[TopicRef, FollowedTopic]:
-    """The topics, each with a feed that remembers as much as the options need."""
+    """Return the topics, each with the simplest feed that supports the options."""
     found = {}
     for one in wanted:
         followed = found[one.ref] = FollowedTopic(_make_feed(instance, one))
@@ -74,7 +75,7 @@ def _make_feed(instance: Instance, wanted: Interest) -> Feed:
 
 
 def build_replay(instance: Instance, topics: Sequence[TopicConfig], options: SubscribeOptions) -> Replay | None:
-    """Return the replay that a bookmark asks for, None without a bookmark."""
+    """Return the replay from the bookmark, None without a bookmark."""
     if options.bookmark is None:
         return None
     from sowctl.engine.subscriptions.replay import Replay
@@ -83,7 +84,7 @@ def build_replay(instance: Instance, topics: Sequence[TopicConfig], options: Sub
 
 
 def build_conflation(options: SubscribeOptions) -> Conflation | None:
-    """Return the conflation that holds messages back, None where none is asked for."""
+    """Return the conflation of the options, None without conflation."""
     from sowctl.engine.subscriptions.control import parse_conflation_seconds
 
     seconds = parse_conflation_seconds(options.conflation)
@@ -92,6 +93,7 @@ def build_conflation(options: SubscribeOptions) -> Conflation | None:
     from sowctl.engine.subscriptions.conflation import Conflation
     from sowctl.engine.subscriptions.interest import parse_field_paths
 
-    # Events of single records are conflated by their keys, which are the fields then; a delta may lack these.
+    # Events of single records are conflated by SOW key, which equals the key fields here; a delta may lack these
+    # fields.
     paths = [] if options.oof or options.delta else parse_field_paths(options.conflation_key)
     return Conflation(round(seconds * MICROS_PER_SECOND), paths, oof=options.oof)

@@ -1,9 +1,9 @@
-"""Values that a subscriber holds: the last one of every record in focus, in bounded memory.
+"""Values that a subscriber holds: the last value of each record in focus, in bounded memory.
 
-Out-of-focus messages bring the last body of a record, and deltas are what differs from it. The store cannot be asked
-for it: it may be ahead of what a subscriber has received, and a journal may have lost its beginning. So values are kept
-here: in memory up to a limit, then in a temporary file that is written anew when most of it is out of date. What
-remains in memory is about 200 bytes a record in focus. Called by the feeds of this room.
+Out-of-focus messages have the last body of a record, and deltas are relative to it. It cannot be read from the store,
+which may be ahead of the subscriber, nor from the journal, whose beginning may be removed. So values are kept here: in
+memory up to a limit, then in a temporary file that is rewritten when it is mostly garbage. About 200 bytes per record
+in focus remain in memory. Called by the feeds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import IO
 from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 
 HELD_MEMORY_BYTES = 64 << 20
-"""Bytes of values that are held before they go to a file."""
+"""Maximum bytes of values in memory; more go to a file."""
 _VALUE_SIZE_BITS = 28
-"""Bits of a place that tell a value's size: more than the largest message takes."""
+"""Bits for a value's size in a packed place: enough for the largest message."""
 
 
 class HeldValues:
-    """Values by key; ``len`` tells how many. Close it."""
+    """Values by key; ``len`` returns their number. Must be closed."""
 
     def __init__(self, memory: int = HELD_MEMORY_BYTES) -> None:
         self._memory = memory
@@ -44,14 +44,14 @@ class HeldValues:
         yield from self._places
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, None where there is none."""
+        """Return the value of a key, None if it has none."""
         value = self._young.get(key)
         if value is None and (place := self._places.get(key)) is not None:
             return self._read_value(place)
         return value
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value in the place of what the key had."""
+        """Set the value of a key."""
         self._forget_place(key)
         self._young[key] = value
         self._size += len(value)
@@ -59,11 +59,11 @@ class HeldValues:
             self._spill_values()
 
     def drop(self, key: bytes) -> None:
-        """Keep nothing for a key."""
+        """Remove the value of a key."""
         self._forget_place(key)
 
     def clear(self) -> None:
-        """Keep nothing at all."""
+        """Remove all values."""
         self.close()
         self._young, self._places = {}, {}
         self._size = self._end = self._garbage = 0
@@ -86,7 +86,8 @@ class HeldValues:
         return os.pread(self._file.fileno(), place & (1 << _VALUE_SIZE_BITS) - 1, place >> _VALUE_SIZE_BITS)
 
     def _spill_values(self) -> None:
-        """Write values to the file; where most of the file is out of date, what counts goes into another one first."""
+        """Write the values in memory to the file; if the file is mostly garbage, copy its live values to a new file
+        first."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
         if self._garbage > self._memory and 2 * self._garbage > self._end:
@@ -115,7 +116,7 @@ class HeldValues:
         for key, value in values.items():
             self._places[key] = self._end << _VALUE_SIZE_BITS | len(value)
             self._end += len(value)
-        # One write may take fewer bytes than given, as on a disk that is nearly full; the next one says why.
+        # A write may be short, as on a nearly full disk; the next one then raises the reason.
         data = memoryview(b"".join(values.values()))
         while data:
             data = data[self._file.write(data) :]

@@ -31,7 +31,7 @@ PayloadSelector = Callable[[bytes], bytes]
 
 
 class Interest(DescribedStruct, frozen=True):
-    """The followed part of one topic: filter, SOW keys if only some are meant, select list, order of rows."""
+    """The followed part of one topic: filter, SOW keys if restricted, select list, order of rows."""
 
     config: TopicConfig
     kind: MessageType
@@ -43,12 +43,12 @@ class Interest(DescribedStruct, frozen=True):
 
     @property
     def ref(self) -> TopicRef:
-        """Name and message type, as journals name the topic."""
+        """Name and message type, as in journals."""
         return self.config.ref
 
     @property
     def label(self) -> str:
-        """The name of the topic as it is shown to users."""
+        """The name of the topic as users see it."""
         return self.config.label
 
     @property
@@ -57,7 +57,7 @@ class Interest(DescribedStruct, frozen=True):
         return self.config.key_mode != "none"
 
     def find_followed_places(self, keys: Sequence[bytes], values: Sequence[bytes]) -> Sequence[int]:
-        """Indexes of the records that are followed. Raises as :meth:`~Matcher.places`."""
+        """Return the indexes of the followed records. Raises as :meth:`~Matcher.find_matches`."""
         meant = self.find_followed_keys(keys)
         if len(meant) == len(keys):
             return self.matcher.find_matches(keys, values)
@@ -65,25 +65,25 @@ class Interest(DescribedStruct, frozen=True):
         return [meant[at] for at in found]
 
     def find_followed_keys(self, keys: Sequence[bytes]) -> Sequence[int]:
-        """Indexes of the keys that are followed, whatever the filter says of their records."""
+        """Return the indexes of the followed keys, without evaluating the filter."""
         wanted = self.sow_keys
         return range(len(keys)) if wanted is None else [at for at, key in enumerate(keys) if key in wanted]
 
     @property
     def is_store_only(self) -> bool:
-        """True if its changes stand in its store and in no journal."""
+        """True if its changes are in its store and in no journal."""
         return self.has_keys and not self.config.journalled and self.config.derived is None
 
 
 def compile_interests(instance: Instance, topics: Sequence[TopicConfig], options: SubscribeOptions) -> list[Interest]:
-    """Compile the options for each topic. Raises UsageError (exit 2) for texts and options."""
+    """Compile the options for each topic. Raises UsageError (exit 2) for invalid texts and options."""
     _check_combinations(options, topics)
     order, directives = parse_order_keys(options.order_by), parse_select_list(options.select)
     environment, functions = build_environment(instance, endless=True), load_functions(instance)
     wanted = []
     for topic in topics:
         _check_record_options(topic, options)
-        # A pattern may match a queue among others: then out-of-focus events come from the others only.
+        # A pattern may match queues and other topics: then out-of-focus events come only from the others.
         if (options.oof or options.deletes) and is_queue(topic) and len(topics) == 1:
             wish = "--oof" if options.oof else "--deletes"
             raise UsageError(
@@ -110,12 +110,13 @@ def compile_interests(instance: Instance, topics: Sequence[TopicConfig], options
 
 
 def is_queue(topic: TopicConfig) -> bool:
-    """Return whether a topic is a queue: what leaves it was processed, and causes no event (behaviour 4.2)."""
+    """Return whether a topic is a queue: a message that leaves it was processed, and causes no event (behaviour
+    4.2)."""
     return topic.derived is not None and topic.derived.kind in QUEUE_KINDS
 
 
 def is_page(options: SubscribeOptions) -> bool:
-    """Return whether a page is followed: top_n alone only limits the first records (behaviour 4.1)."""
+    """Return whether the options define a page: top_n alone only limits the initial records (behaviour 4.1)."""
     return options.top_n is not None and options.skip_n is not None
 
 
@@ -136,13 +137,13 @@ _SWITCH_OPTIONS = ("sow", "until_now", "oof", "deletes", "delta", "no_empties", 
 _COUNT_OPTIONS = "top_n", "skip_n", "batch_size", "most"
 _MIN_COUNTS = {"top_n": 0, "skip_n": 0, "most": 1}
 _MIN_SECONDS = {"lasting": 0.0, "progress_every": 0.001, "rate_max_gap": 0.0}
-"""Options that are texts, true or false, whole numbers, and seconds; of numbers the least."""
+"""Options that are texts, booleans, integers and seconds; with minimums for numbers."""
 
 
 def check_options(options: SubscribeOptions) -> None:
-    """Refuse values that options cannot have.
+    """Reject invalid option values.
 
-    Raises TypeError for a value of another type, UsageError ``SOW-FOL-026`` for a number that is too small; both name
+    Raises TypeError for a value of the wrong type, UsageError ``SOW-FOL-026`` for a number below its minimum; both name
     the option.
     """
     for names, kinds, words in (
@@ -155,16 +156,16 @@ def check_options(options: SubscribeOptions) -> None:
             value = getattr(options, name)
             if value is None and getattr(_DEFAULT_OPTIONS, name) is None:
                 continue
-            # True is an int to Python, and a mistake here.
+            # In Python True is an int, but here it is a mistake.
             if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
                 raise TypeError(f"{name} must be {words}, not {type(value).__name__}: {value!r}")
     for name, keys in (("sow_keys", options.sow_keys), ("keys", options.keys)):
-        # A text would be taken for a list of its letters.
+        # A text would be read as a list of its letters.
         if keys is not None and (isinstance(keys, str) or not all(isinstance(key, str) for key in keys)):
             raise TypeError(f"{name} must be a tuple of str, not {keys!r}")
     for name, least in (_MIN_COUNTS | _MIN_SECONDS).items():
         value = getattr(options, name)
-        # Not a number is not above the least either.
+        # NaN is not at least the minimum either.
         if value is not None and not value >= least:
             raise UsageError(
                 "SOW-FOL-026",
@@ -194,7 +195,7 @@ def _check_combinations(options: SubscribeOptions, topics: Sequence[TopicConfig]
 
 
 def _check_delete_options(options: SubscribeOptions) -> None:
-    """Refuse sow_delete events where others say the same, or where messages do not stand for records."""
+    """Reject sow_delete events if other events report deletions, or if messages are not records."""
     if not options.deletes:
         return
     if options.sow:
@@ -211,7 +212,7 @@ def _check_delete_options(options: SubscribeOptions) -> None:
 
 
 def _check_record_options(topic: TopicConfig, options: SubscribeOptions) -> None:
-    """Refuse what only a topic with records can give."""
+    """Reject options that require a topic with records."""
     wishes = {
         "oof": options.oof,
         "deletes": options.deletes,
@@ -231,11 +232,11 @@ def _check_record_options(topic: TopicConfig, options: SubscribeOptions) -> None
 
 
 def _check_replay_options(options: SubscribeOptions) -> None:
-    """Refuse what a replay cannot be (behaviour 3.4, 4.2, 4.3, 4.6; C111)."""
+    """Reject invalid combinations of replay options (behaviour 3.4, 4.2, 4.3, 4.6; C111)."""
     if options.bookmark is None:
         if options.rate is not None or options.rate_max_gap is not None or options.bookmark_not_found is not None:
             raise _make_replay_error("a replay option is given without a start position", "add --bookmark")
-        # Without records and without a replay there is nothing that a limit could be of.
+        # Without records and without a replay, there is nothing to limit.
         if not options.sow and options.top_n is not None and options.skip_n is None:
             raise _make_replay_error(
                 "top_n without records is a number of replayed messages, but there is no replay",
@@ -259,7 +260,7 @@ def _make_replay_error(words: str, hint: str) -> UsageError:
 
 
 def parse_field_paths(text: str | None) -> list[Path]:
-    """The fields of a list such as ``/a,/b``, also in brackets: ``[/a,/b]``. Raises ExpressionError."""
+    """Parse a list of fields such as ``/a,/b``, also in brackets: ``[/a,/b]``. Raises ExpressionError."""
     if text is None:
         return []
     from sowctl.expressions.syntax.errors import ExpressionError
@@ -267,14 +268,14 @@ def parse_field_paths(text: str | None) -> list[Path]:
 
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
-        # Otherwise the brackets are those of names: [/odd name], [/last, first].
+        # Otherwise the brackets belong to names: [/odd name], [/last, first].
         with suppress(ExpressionError):
             return [field.path for field in parse_grouping(text[1:-1])]
     return [field.path for field in parse_grouping(text)]
 
 
 def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType, options: SubscribeOptions) -> None:
-    """Refuse keys of conflation that the topic cannot have (behaviour 4.5)."""
+    """Reject conflation keys that the topic does not support (behaviour 4.5)."""
     from sowctl.engine.subscriptions.control import parse_conflation_seconds
 
     if parse_conflation_seconds(options.conflation) is None:
@@ -295,8 +296,8 @@ def _check_conflation(instance: Instance, topic: TopicConfig, kind: MessageType,
     if directives is None:
         return
     for names in (path.names for path in paths):
-        # Delivered messages are conflated, and so the fields are read after the select list. Names alone decide what it
-        # leaves, so that a message of JSON with this field alone stands for messages of all types.
+        # Delivered messages are conflated, so the fields are read after the select list was applied. Its result depends
+        # on names only, so a JSON message with this field alone represents messages of all types.
         probe = reduce(lambda inner, name: {name: inner}, reversed(names), cast(object, 0))
         if (
             msgspec.json.decode(

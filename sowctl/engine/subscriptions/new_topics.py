@@ -1,7 +1,7 @@
-"""Topics that a pattern means and that nothing was published to when it was looked up: followed as they come.
+"""Topics that match a pattern, but had no message when it was resolved: they are followed from their first entry.
 
-Only the transaction log names them, or they are logical topics of a Pattern topic, so nothing knows their names before
-their first entry. Called by :mod:`sowctl.engine.subscriptions.subscription`. Ruled by ``behaviour`` 1.8 and 4.1.
+Only the transaction log names them, or they are logical topics of a Pattern topic, so their names are unknown before
+their first entry. Called by :mod:`sowctl.engine.subscriptions.subscription`. Specified in ``behaviour`` 1.8 and 4.1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NewTopics:
-    """``joining`` gives the definition of a topic that is meant; without it there are none."""
+    """``joining`` returns the definition of a matching topic; without it, no topic is added."""
 
     def __init__(self, instance: Instance, joining: NewTopicResolver | None = None) -> None:
         self._instance = instance
@@ -45,7 +45,7 @@ class NewTopics:
             try:
                 found |= build_followed_topics(self._instance, compile_interests(self._instance, [topic], options))
             except UsageError as error:
-                # At the beginning this would have been refused; now others are followed, and go on.
+                # At the start this would have been an error; now other topics are followed, and continue.
                 self._others.add(ref)
                 self._instance.notify(f"new topic {topic.label!r} is not in the subscription: {error.message}")
         return found

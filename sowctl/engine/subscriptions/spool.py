@@ -1,7 +1,7 @@
-"""Deliveries that were made and not taken yet: in memory up to a limit, then in a temporary file.
+"""Deliveries that were produced but not consumed yet: in memory up to a limit, then in a temporary file.
 
-A program that iterates over a subscription may publish to its topic with any event in hand. A store cannot be open
-twice in one process, so what is read of it is read to the end before the first event is handed out. Called by
+A program that iterates over a subscription may publish to its topic between any two events. A store cannot be opened
+twice in one process, so everything is read from it before the first event is delivered. Called by
 :mod:`sowctl.engine.subscriptions.subscription`.
 """
 
@@ -16,12 +16,12 @@ import msgspec
 from sowctl.engine.subscriptions.events import Delivery, EventBatch
 
 SPOOL_MEMORY_BYTES = 64 << 20
-"""Bytes of messages that are kept in memory."""
+"""Maximum bytes of messages in memory."""
 _EVENT_COLUMNS = "names", "txids", "times", "payloads", "publishers", "sequences", "correlations", "logical"
 
 
 def spool_deliveries(deliveries: Iterable[Delivery], memory: int = SPOOL_MEMORY_BYTES) -> Iterator[Delivery]:
-    """The same deliveries, all taken before the first one is given."""
+    """Yield the same deliveries, after reading all of them."""
     kept: list[Delivery] = []
     size = 0
     file: IO[bytes] | None = None
@@ -35,12 +35,12 @@ def spool_deliveries(deliveries: Iterable[Delivery], memory: int = SPOOL_MEMORY_
                 continue
             if file is None:
                 file = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
-            # What is the same for all of its rows stays in memory.
+            # Only the columns are written; attributes of the whole batch stay in memory.
             sizes.append(file.write(msgspec.msgpack.encode([getattr(delivery, name) for name in _EVENT_COLUMNS])))
             kept.append(delivery.select(()))
         if file is not None:
             file.seek(0)
-        # Let go of one by one: those that were taken need no memory any more.
+        # Released one by one: a consumed delivery needs no memory.
         kept.reverse()
         for stored in sizes:
             delivery = kept.pop()

@@ -1,10 +1,10 @@
-"""Changes of a topic without a journal, read from its store's list of changes.
+"""Changes of a topic without a journal, read from its store's change list.
 
-No entry tells what was published; the store tells which keys were touched between two of its states, and what they have
-now. So of several messages for one key between two reads the last one is delivered, and changes have no bookmarks.
-Where the list does not lead so far back, all records are read once: those with a higher txid have changed, and what a
-feed holds and the store has not is gone. Called by :mod:`sowctl.engine.subscriptions.subscription`; ruled by
-``sow-store(5)``, "The change list".
+No entry records a message; the store only has the keys that were changed between two of its states, and their current
+values. So of several messages for one key between two reads only the last one is delivered, and changes have no
+bookmarks. If the list does not go back far enough, all records are read once: those with a higher txid have changed,
+and keys that a feed holds but the store does not are deleted. Called by
+:mod:`sowctl.engine.subscriptions.subscription`; specified in ``sow-store(5)``, "The change list".
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from sowctl.store.snapshot import Snapshot
 
 _EMPTY_DIGEST = 0
-"""The digest of a store without records: what there is before a topic has a store."""
+"""The digest of a store without records: the state of a topic before it has a store."""
 
 
 class StoreTail:
-    """The changes of one topic's store behind a state. ``applied`` is the txid, in the store's own count, of it."""
+    """The changes of one topic's store after a state. ``applied`` is the txid of the state, in the store's own
+    numbering."""
 
     def __init__(self, instance: Instance, topic: TopicConfig) -> None:
         self.topic = topic
@@ -50,8 +51,8 @@ class StoreTail:
         return read_file_stamp(self.topic.file)
 
     def poll_changes(self, held: Iterable[bytes]) -> TopicChanges | None:
-        """Return the changes since the last look; ``held`` are keys that a subscriber holds. Raises what opening the
-        store raises.
+        """Return the changes since the last call; ``held`` are the keys that a subscriber holds. Raises what opening
+        the store raises.
         """
         path = self.topic.file
         assert path is not None
@@ -75,7 +76,7 @@ class StoreTail:
         meta = snapshot.meta
         touched = snapshot.find_changed_keys(self._digest)
         if touched is None:
-            # The list was cut: everything with a later txid is new, and what is nowhere any more is gone.
+            # The list was truncated: every record with a later txid is new, and held keys without a record are deleted.
             for keys, values in snapshot.scan_records():
                 yield from (row for row in zip(keys, values, strict=True) if read_stamps(row[1])[0] > self.applied)
             touched = set(held)
@@ -85,12 +86,12 @@ class StoreTail:
             yield from present.items()
         nobody = bytes(KEY_CHECK_SLICE.stop - KEY_CHECK_SLICE.start)
         for key in touched.difference(present):
-            # No entry says when: the store's last txid and time are the latest that it can have been.
+            # No entry has the time of the deletion: the store's last txid and time are its upper limit.
             yield key, encode_tombstone(key, nobody, meta.applied, meta.last_time)
 
 
 def read_file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return the inode, time and size of a file; None where there is none."""
+    """Return the inode, time and size of a file; None if it does not exist."""
     try:
         found = os.stat(path)  # noqa: PTH116 - asked at every look
     except OSError:

@@ -1,8 +1,9 @@
-"""A subscription: the records of its topics at one instant, then everything that happens to them, in order.
+"""A subscription: the records of its topics at one instant, then all their changes, in order.
 
-:class:`Subscription` drives the rest of the room: it opens the states (:mod:`topic_states`), hands what journals and
-stores bring (:mod:`journal_tail`, :mod:`storetail`, :mod:`derived_rows`) to one feed for each topic (:mod:`feed`), and
-waits (:mod:`waker`). While it waits it holds no transaction of any store. Ruled by ``behaviour`` 4.1 and sow-events(5).
+:class:`Subscription` drives the other modules of this package: it opens the states (:mod:`topic_states`), passes
+changes of journals and stores (:mod:`journal_tail`, :mod:`storetail`, :mod:`derived_rows`) to one feed per topic
+(:mod:`feed`), and waits (:mod:`waker`). While it waits, it holds no transaction of any store. Specified in
+``behaviour`` 4.1 and sow-events(5).
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 MIN_WAIT_SECONDS = 0.005
-"""Seconds to wait at least where an event brought nothing new: a writer in the middle of a group writes again soon."""
+"""Minimum seconds to wait after an event without a change: a writer within a group writes again soon."""
 ChangeStamp = tuple[Any, ...]
 
 
 @convert_memory_errors
 class Subscription:
-    """Iterate for events, or over :meth:`deliveries` for many at a time. Close it; a ``with`` statement does.
+    """Iterate for events, or over :meth:`deliveries` for batches. Close it, for example with a ``with`` statement.
 
-    ``txid``: everything of the journal up to it has been handed out. :meth:`cancel` ends it, from another thread, too.
+    ``txid``: everything in the journal up to it has been delivered. :meth:`cancel` ends it, also from another thread.
     """
 
     def __init__(
@@ -67,10 +68,11 @@ class Subscription:
         direct: bool = False,
         joining: NewTopicResolver | None = None,
     ) -> None:
-        """``inputs`` end a wait when they can be read, ``output`` when its reader has gone.
+        """``inputs`` end a wait when they are readable, ``output`` when its reader has closed it.
 
-        ``direct``: events are handed out while the stores that they are read from are open. That is for who writes to
-        none of them meanwhile; others get them when they are closed. ``joining``: topics to follow when they come.
+        ``direct``: events are delivered while the stores they are read from are open. This is for callers that write to
+        none of these stores meanwhile; otherwise events are delivered after the stores are closed. ``joining``: finds
+        topics that are added later.
         """
         self.txid = 0
         self.options = options
@@ -85,7 +87,7 @@ class Subscription:
         self._waker: Waker | None = None
         self._begun = self._cancelled = self._paused = False
         self._until: int | None = None
-        # Of messages alone top_n is their number, once a bookmark says where they begin (decision 60).
+        # Without records, top_n is a number of messages if a bookmark defines their start (decision 60).
         limits = (options.most, None if self._replay is None or options.sow else options.top_n)
         self._left = min((limit for limit in limits if limit is not None), default=None)
         self._ends = None if options.lasting is None else time.monotonic() + options.lasting
@@ -104,7 +106,7 @@ class Subscription:
             yield from delivery
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        """The events, without holding up the loop: a thread of its own waits for them."""
+        """Yield the events without blocking the loop: a separate thread waits for them."""
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
 
@@ -117,11 +119,11 @@ class Subscription:
                     for event in delivery:
                         yield event
             finally:
-                # The thread may be waiting for the next change, and is waited for when this block is left.
+                # The thread may wait for the next change, and leaving this block waits for the thread.
                 self.cancel()
 
     def deliveries(self) -> Generator[Delivery]:
-        """Everything, as it comes, until the subscription ends by its options or is cancelled."""
+        """Yield all deliveries until the subscription ends by its options or is cancelled."""
         while not self._cancelled:
             yield from self.ready()
             if self.finished:
@@ -129,7 +131,7 @@ class Subscription:
             self.wait()
 
     def ready(self) -> Generator[Delivery]:
-        """Yield what can be handed out now, without waiting."""
+        """Yield the deliveries that are available now, without waiting."""
         if not self._begun:
             self._begun = True
             yield from self._spool_if_needed(self._conflate_news(self._deliver_start()))
@@ -137,8 +139,8 @@ class Subscription:
             return
         replay = self._replay
         if replay is None or replay.pause_seconds is None:
-            # Taken before reading: a change during the read makes the next stamp differ, which ends the next wait at
-            # once.
+            # Made before reading: a change during the read makes the next stamp differ, which ends the next wait
+            # immediately.
             self._seen = self._make_change_stamp()
 
         def news() -> Generator[Delivery]:
@@ -162,13 +164,14 @@ class Subscription:
 
     @property
     def settled(self) -> bool:
-        """True if all that was read of the journal is handed out: nothing waits for its time, or was left out."""
+        """True if everything read from the journal is delivered: nothing waits for its time or was cut off by a
+        limit."""
         waits = self._left == 0 or (self._replay is not None and self._replay.pause_seconds is not None)
         return not waits and (self._conflation is None or self._conflation.lowest_held_txid is None)
 
     @property
     def bookmark(self) -> str | None:
-        """The bookmark up to which all events were handed out. None without a journal."""
+        """The bookmark up to which all events were delivered. None without a journal."""
         held = None if self._conflation is None else self._conflation.lowest_held_txid
         txid = self.txid if held is None else min(self.txid, held - 1)
         return str(Bookmark(self._instance.publisher_id, txid)) if self._tail.exists else None
@@ -192,13 +195,13 @@ class Subscription:
         self.close()
 
     def cancel(self) -> None:
-        """Let the iteration end; a wait ends at once."""
+        """End the iteration, and a wait immediately."""
         self._cancelled = True
         if self._waker is not None:
             self._waker.wake()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._cancelled = True
         for one in self._followed.values():
             one.feed.close()
@@ -214,12 +217,12 @@ class Subscription:
     # waiting
 
     def wait(self) -> frozenset[int]:
-        """Wait until there may be something new, or the subscription's time is over; the inputs that can be read."""
+        """Wait for possible changes or the end of the subscription's time; return the inputs that are readable."""
         if self._cancelled:
             return frozenset()
         waker = self._get_waker()
         if self._replay is not None and self._replay.pause_seconds is not None:
-            # What is held back has the journal open in the middle of it: nothing looks at its end meanwhile.
+            # A paced replay holds the journal open within a block: its end must not be read meanwhile.
             return waker.wait(self._compute_max_wait())
         if self._make_change_stamp() != self._seen and not self._paused:
             return frozenset()
@@ -239,20 +242,20 @@ class Subscription:
                 if not waker.looked:
                     time.sleep(MIN_WAIT_SECONDS)
                 return ready
-            # Where nothing is announced a look that finds nothing is one of forty a second: no more is done for it.
+            # Without file events, 40 polls per second find nothing: the loop does nothing else for them.
             if until is not None and time.monotonic() >= until:
                 return ready
 
     def forget_input(self, number: int) -> None:
-        """An input has come to its end, and ends no wait any more."""
+        """Remove an input at its end, so that it ends no wait any more."""
         self._get_waker().forget_input(number)
 
     def _compute_max_wait(self) -> float | None:
-        """Return the seconds until something is due even if nothing changes."""
+        """Return the seconds until something is due even without a change."""
         now = time.monotonic()
         limits = [] if self._ends is None else [self._ends - now]
         if self._paused:
-            # Events due meanwhile are delivered after the pause: waking for them would be waking again and again.
+            # Events due meanwhile are delivered after the pause: waking for them would loop.
             return min(limits, default=None)
         if self.options.progress_every is not None:
             limits.append(self._told + self.options.progress_every - now)
@@ -270,7 +273,7 @@ class Subscription:
         return min(limits) if limits else None
 
     def _make_change_stamp(self) -> ChangeStamp:
-        """Return a value that differs when something has happened."""
+        """Return a value that differs after a change of any source."""
         stores = [one.store.change_stamp for one in self._followed.values() if one.store is not None]
         return (
             self._tail.read_end_txid(),
@@ -294,7 +297,7 @@ class Subscription:
     # delivering
 
     def _limit_deliveries(self, deliveries: Iterable[Delivery]) -> Generator[Delivery]:
-        """Yield deliveries up to the number of messages at which the subscription ends; records of groups do not
+        """Yield deliveries up to the number of messages at which the subscription ends; initial records do not
         count."""
         for delivery in deliveries:
             if self._left is not None and isinstance(delivery, EventBatch) and delivery.command != "sow":
@@ -305,7 +308,7 @@ class Subscription:
                 return
 
     def _spool_if_needed(self, deliveries: Generator[Delivery]) -> Iterator[Delivery]:
-        """Yield deliveries, spooled where stores may be written to while an event is handed out."""
+        """Yield deliveries, spooled if the caller may write to the stores between events."""
         if self._direct:
             return deliveries
         from sowctl.engine.subscriptions.spool import spool_deliveries
@@ -313,8 +316,8 @@ class Subscription:
         return spool_deliveries(deliveries)
 
     def _deliver_start(self) -> Generator[Delivery]:
-        """The records at the instant where following begins."""
-        # Watched before anything is read: what happens while the records go out is announced.
+        """Yield the records at the instant where the subscription starts."""
+        # Watch before reading: changes while the records are delivered are then announced.
         self._get_waker()
         last = None
         with closing(self._open_start_states()) as together:
@@ -323,22 +326,22 @@ class Subscription:
                 if last is not None:
                     yield last
                 last = delivery
-        # The stores are let go of before the group ends: who hears of that may write to them in this process.
+        # Close the stores before the last event: the consumer may write to them in this process after it.
         if last is not None:
             yield last
 
     def _open_start_states(self) -> TopicStates:
-        """The states to begin with; the tail stands behind them.
+        """Return the start states; position the tail after them.
 
-        Raises MissingError ``SOW-FOL-001`` and ``SOW-JRN-063`` where files are removed faster than they are read.
+        Raises MissingError ``SOW-FOL-001`` and ``SOW-JRN-063`` if files are removed faster than they are read.
         """
         looks = MAX_REREADS
         while True:
             try:
                 return self._find_start_states()
             except MissingError as error:
-                # Files with entries behind the states were removed before the tail stood there. Nothing has been told
-                # yet: states that are read now have those entries, so the subscription begins at a later instant.
+                # Files with entries after the states were removed before the tail was positioned. Nothing has been
+                # delivered yet: states read now include those entries, so the subscription starts at a later instant.
                 looks -= 1
                 if error.code not in (ENTRIES_PRUNED, REMOVED_FILE_CODE) or not looks:
                     raise
@@ -346,7 +349,7 @@ class Subscription:
     def _find_start_states(self) -> TopicStates:
         replay, sow = self._replay, self.options.sow
         if replay is not None and sow and not replay.has_past_states:
-            # Behaviour 11.61: there is no past state to begin with.
+            # Behaviour 11.61: there is no past state to start from.
             self._instance.notify("without History, the current records are used, and the subscription starts now")
             replay = self._replay = None
         if replay is None:
@@ -365,11 +368,11 @@ class Subscription:
     def _open_with_new_topics(
         self, followed: dict[TopicRef, FollowedTopic], newcomers: NewTopics, options: SubscribeOptions
     ) -> TopicStates:
-        """The states of ``followed``, to which those newcomers are added that have entries up to there."""
+        """Return the states of ``followed``, after adding new topics that have entries up to there."""
         while True:
             together = self._open_states(followed)
             try:
-                # Asked behind the instant: whatever is not known yet has its first entry behind it, and is met there.
+                # Listed after the instant: the first entry of any topic unknown here is after it, and is found there.
                 new = newcomers.resolve_refs(self._tail.list_topics(), followed, options)
             except BaseException:
                 together.close()
@@ -396,7 +399,8 @@ class Subscription:
     def _deliver_records(
         self, together: TopicStates, before: Mapping[TopicRef, Feed] | None = None
     ) -> Generator[Delivery]:
-        """The group of each topic; ``before`` are feeds that these replace: only what changes with that is told."""
+        """Yield the group of each topic; ``before``: the replaced feeds, so that only differences to them are
+        delivered."""
         replacing, before = before is not None, before or {}
         for (ref, one), source in zip(self._followed.items(), together.sources, strict=True):
             feed, old = one.feed, before.get(ref)
@@ -415,7 +419,7 @@ class Subscription:
                 yield from feed.deliver_removed(source, old)
             yield from feed.deliver_records(source, shown=shown, told=None if old is None else old.find_held_places)
             if replacing and self._conflation is not None and source is not None:
-                # The subscriber holds all of it, whether it was delivered now or before.
+                # The subscriber holds all of it, whether delivered now or before.
                 for events in feed.read_held_events(source):
                     self._conflation.note_records(events)
             if shown:
@@ -433,7 +437,8 @@ class Subscription:
     def _read_news(
         self, until: int | None, states: Mapping[TopicRef, Source | None] | None = None, now: int | None = None
     ) -> Generator[Delivery]:
-        """Yield changes up to the txid ``until``, the states ``states``, and lifetimes up to ``now`` (the present)."""
+        """Yield changes up to the txid ``until``, the states ``states``, and expirations up to ``now`` (default: the
+        present)."""
         followed = self._followed
         logged = {ref: one.feed.wanted for ref, one in followed.items() if one.store is None and one.rows is None}
         replay = self._replay
@@ -450,12 +455,12 @@ class Subscription:
                     feed = followed[changes.topic].feed
                     skipped = 0 if replay is None else replay.count_skipped(changes)
                     if skipped:
-                        # Times do not go back within a topic: what is older than the start comes first.
+                        # Times never decrease within a topic, so changes older than the start come first.
                         feed.skip_changes(changes.select(range(skipped)))
                         changes = changes.select(range(skipped, len(changes)))
                     if len(changes):
                         yield from feed.deliver_changes(changes)
-            # Advanced after the events of the block: `bookmark` must not be ahead of the events handed out.
+            # Advanced after the events of the block: `bookmark` must not be ahead of the delivered events.
             self.txid = block.last_txid if until is None else min(block.last_txid, until)
             if replay is not None and replay.is_over:
                 return
@@ -488,12 +493,13 @@ class Subscription:
             return
         for delivery in news:
             yield from conflation.hold_delivery(delivery)
-        # What was to be drained is delivered, whether its interval has ended or not.
+        # With until_now, pending events are delivered at the end even if their intervals have not ended.
         drained = self._until is not None and self._tail.txid >= self._until
         yield from conflation.flush(None if drained else self._instance.now)
 
     def _deliver_completed(self, replay: Replay) -> Generator[Delivery]:
-        """Tell once that everything from before the subscription began is replayed, or that its range is over."""
+        """Report once that all entries from before the start of the subscription are replayed, or that its range is
+        over."""
         if replay.seconds_until_end == 0.0:
             replay.is_over = True
         if not replay.completed and (self.txid >= replay.past.caught_up or self.finished):
@@ -517,9 +523,9 @@ class Subscription:
         found: Callable[[str], Sequence[TopicConfig]],
         joining: Callable[[str], NewTopicResolver | None] = lambda target: None,
     ) -> Generator[Delivery]:
-        """Do what a control line says; ``found`` gives the topics of a target, ``joining`` those that come later.
+        """Execute a control line; ``found`` returns the topics of a target, ``joining`` finds those added later.
 
-        Raises UsageError, changing nothing.
+        Raises UsageError without a change.
         """
         from sowctl.engine.subscriptions.control import apply_replace_line
 
@@ -539,10 +545,10 @@ class Subscription:
         topics: Sequence[TopicConfig] | None = None,
         joining: NewTopicResolver | None = None,
     ) -> Generator[Delivery]:
-        """Go on with other options or topics (``behaviour`` 4.1, decision 55): only what changes with that is told.
+        """Continue with other options or topics (``behaviour`` 4.1, decision 55); yield only the differences.
 
-        Everything up to the instant of the change is delivered as before. Raises UsageError for options that cannot be,
-        and then nothing has changed.
+        Everything up to the instant of the change is delivered as before. Raises UsageError for invalid options,
+        without a change.
         """
         if self._replay is not None and not self._replay.completed:
             hint = "wait for the event completed"
@@ -570,8 +576,8 @@ class Subscription:
         """Run :meth:`replace` with checked options."""
         old = self._followed
         with closing(self._open_with_new_topics(new, newcomers, options)) as together:
-            # The old subscription comes to its end at the instant where the new one begins: of the log, of stores, and
-            # of the clock. Lifetimes that end in between would be reported by both.
+            # The old subscription ends at the instant where the new one starts: of the log, of stores, and of the
+            # clock. Otherwise both would report expirations in between.
             states = dict(zip(new, together.sources, strict=True))
             yield from self._conflate_news(self._read_news(together.txid, states, together.now))
             if self._conflation is not None:
@@ -580,12 +586,12 @@ class Subscription:
             self._followed, self.options, self._topics = new, options, _list_topic_configs(new)
             self._newcomers = newcomers
             self._conflation = build_conflation(options)
-            # The new feeds have all entries up to this txid from the states, so the tail must start after it.
+            # The states of the new feeds include all entries up to this txid, so the tail must start after it.
             self._tail.start_after(together.txid)
             self.txid = together.txid
             feeds = {ref: one.feed for ref, one in old.items() if ref in new}
             last = None
-            # What changes with the replacement is delivered at once, as records of a query are.
+            # The differences are delivered immediately, like initial records.
             for delivery in self._deliver_records(together, feeds):
                 if last is not None:
                     yield last

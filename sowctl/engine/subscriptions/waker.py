@@ -1,9 +1,9 @@
-"""Waiting until something new may exist: by notification of the kernel where available, else by polling.
+"""Waiting for possible changes: by notification of the kernel if available, else by polling.
 
-A file event says "look again" and nothing else; what has changed is found out by reading. Events come from one inotify
-watch for each directory. They do not come from every file system (network shares, mounted folders of other systems),
-so a look is taken every second beside them; where such a look finds what no event announced, this waker relies on
-looking alone from then on. Called by :mod:`sowctl.engine.subscriptions.subscription`.
+A file event only means "check again"; reading finds out what has changed. Events come from one inotify watch per
+directory. Some file systems send none (network shares, mounted folders of other systems), so there is a poll every
+second in addition; if such a poll finds a change that no event announced, the waker only polls from then on. Called by
+:mod:`sowctl.engine.subscriptions.subscription`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 from sowctl.engine.subscriptions.limits import SUBSCRIPTION_LIMITS
 
 POLL_INTERVAL_SECONDS = 0.025
-"""Seconds between two looks where no events come: a change is noticed within 50 ms, and a look takes about 0.1 ms."""
+"""Seconds between two polls without events: a change is noticed within 50 ms, and a poll takes about 0.1 ms."""
 _INOTIFY_EVENTS = 0x002 | 0x080 | 0x040 | 0x100 | 0x200
 """inotify(7): IN_MODIFY, IN_MOVED_TO, IN_MOVED_FROM, IN_CREATE, IN_DELETE."""
 _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Waker:
-    """Watches directories from when it is made.
+    """Watches directories from construction on.
 
-    ``inputs`` are further descriptors that may end a wait, ``output`` is one whose reader may go away meanwhile.
+    ``inputs`` are further descriptors that may end a wait, ``output`` is one whose reader may close it meanwhile.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class Waker:
             self._poll.register(number, select.POLLIN)
         self._output = output
         if output is not None:
-            # Nothing is asked for; that the other end was closed is reported in any case.
+            # No event is requested; closing of the other end is reported in any case.
             self._poll.register(output, 0)
-        # Whether a directory is watched in the place of one that is not there yet.
+        # Whether a parent directory is watched instead of a missing directory.
         self._standins = False
         self._events: int | None = None
         if events:
@@ -58,7 +58,7 @@ class Waker:
             self._poll.register(self._woken, select.POLLIN)
 
     def wake(self) -> None:
-        """End a wait, from another thread; where the system has no way to, it ends at the next look."""
+        """End a wait, from another thread; without system support, the wait ends at the next poll."""
         if self._woken is not None:
             os.eventfd_write(self._woken, 1)
 
@@ -68,10 +68,10 @@ class Waker:
         return self._events is not None
 
     def wait(self, longest: float | None) -> frozenset[int]:
-        """Wait for an event, an input, or the time for the next look, at most ``longest`` seconds.
+        """Wait for an event, an input, or the time of the next poll, at most ``longest`` seconds.
 
-        Gives the inputs that can be read, or whose other end has gone. Raises BrokenPipeError where nobody reads the
-        output any more.
+        Returns the inputs that are readable, or whose other end was closed. Raises BrokenPipeError if the reader of the
+        output has closed it.
         """
         pause = POLL_INTERVAL_SECONDS if self._events is None else SUBSCRIPTION_LIMITS.event_recheck_seconds
         if longest is not None:
@@ -79,37 +79,37 @@ class Waker:
         ready = {number for number, _ in self._poll.poll(pause * 1000)}
         if self._output in ready:
             raise BrokenPipeError
-        # Of many events one look is made: they are read away together.
+        # Several events cause one check: they are drained together.
         if self._events in ready:
             self._drain_events()
             self.looked = False
             if self._standins:
-                # Before the look: what comes behind it is announced by the directory that has been made since.
+                # Before the check: later changes are announced by the directory that exists now.
                 self._watch_directories()
         else:
             self.looked = True
         return self._inputs & ready
 
     def note_change_found(self) -> bool:
-        """Say that the look behind the last wait found something; whether that shows that events do not come."""
+        """Note that the check after the last wait found a change; return whether that shows that no events are sent."""
         if not self.looked or self._events is None:
             return False
-        # The event may have come between the end of the wait and the look.
+        # The event may have come between the end of the wait and the check.
         if select.select([self._events], [], [], 0)[0]:
             return False
         self._close_descriptors()
         return True
 
     def forget_input(self, number: int) -> None:
-        """An input has come to its end."""
+        """Stop waiting for an input."""
         if number in self._inputs:
             self._inputs -= {number}
             self._poll.unregister(number)
 
     def _watch_directories(self) -> None:
-        """Watch the directories; of one that is not there, the nearest one above it, in which it will be made."""
+        """Watch the directories; for a missing one, its nearest existing parent, in which it will be created."""
         places = None
-        # One that is made between looking for it and watching the one above would be missed: then once more.
+        # A directory created between the search and the watch of its parent would be missed: then repeat.
         while places != (places := [_find_existing_directory(directory) for directory in self._directories]):
             self._close_descriptors()
             self._events = _watch_with_inotify(places)
@@ -124,8 +124,8 @@ class Waker:
                 pass
 
     def _close_descriptors(self) -> None:
-        # The waker forgets the descriptor first: an interrupt may come between any two lines, and what is closed twice
-        # may be somebody else's descriptor by then. It may also have come before the descriptor was registered.
+        # Drop the descriptor first: an interrupt may come between any two lines, and closing twice may close a
+        # descriptor that has been reused. It may also come before the descriptor was registered.
         events, self._events = self._events, None
         if events is not None:
             with suppress(KeyError):
@@ -133,27 +133,27 @@ class Waker:
             os.close(events)
 
     def close(self) -> None:
-        """End the watches."""
+        """Close the watches."""
         self._close_descriptors()
         woken, self._woken = self._woken, None
         if woken is not None:
             os.close(woken)
 
     def __del__(self) -> None:
-        # A subscription that was iterated and forgotten: a user may have few inotify instances, 128 by default.
+        # A subscription that was iterated and dropped: a user may have few inotify instances, 128 by default.
         if hasattr(self, "_woken"):
             self.close()
 
 
 def _find_existing_directory(directory: Path) -> Path:
-    """A directory, or the nearest one above it that is there."""
+    """Return a directory, or its nearest existing parent."""
     while not directory.is_dir() and directory.parent != directory:
         directory = directory.parent
     return directory
 
 
 def _watch_with_inotify(directories: Iterable[Path]) -> int | None:
-    """A descriptor of inotify(7) that watches all of the directories; None where one of them cannot be watched."""
+    """Return an inotify(7) descriptor that watches all of the directories; None if one of them cannot be watched."""
     try:
         import ctypes
 
@@ -165,7 +165,7 @@ def _watch_with_inotify(directories: Iterable[Path]) -> int | None:
     if descriptor < 0:
         return None
     for directory in directories:
-        # A directory that has just gone, or one watch too many for the user's limit: looking does without.
+        # A directory that was just removed, or a watch beyond the user's limit: polling works without.
         if add(descriptor, os.fsencode(directory), _INOTIFY_EVENTS) < 0:
             os.close(descriptor)
             return None
