@@ -1,8 +1,8 @@
-"""Taking a backup: from one instant of an instance to a tree of files with a manifest, proven before it gets its name.
+"""Creating a backup: from one instant of an instance to a verified tree of files with a manifest.
 
-Order: what has a lock of its own (states of queues, files of bookmarks) is copied first, so that it is not ahead of the
-journal; then comes the instant; then the journal's files, the stores, and the proof. An earlier backup in the directory
-is built on: what has not changed since is a link to its file. It is no part of this one: each can be removed.
+Order: files with their own lock (states of queues, files of bookmarks) are copied first, so that they are not ahead of
+the journal; then comes the instant; then the journal files, the stores, and the verification. If the directory has an
+earlier backup, unchanged files are links to its files. The backups remain independent: each can be removed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BOOKMARKS_SUFFIX = ".bookmarks"
 
 
 class PinnedStore(DescribedStruct, frozen=True):
-    """A topic's store, and the state of it that is backed up."""
+    """A topic's store, and a snapshot of the state that is backed up."""
 
     topic: TopicConfig
     path: Path
@@ -67,7 +67,7 @@ class PinnedStore(DescribedStruct, frozen=True):
 
 
 class LogPart(DescribedStruct, frozen=True):
-    """The journal up to the instant: its files in order, and the position behind its last whole group."""
+    """The journal up to the instant: its files in order, and the end position of its last complete group."""
 
     lineage: bytes
     first_txid: int
@@ -77,7 +77,7 @@ class LogPart(DescribedStruct, frozen=True):
 
 
 class BackupInstant(DescribedStruct, frozen=True):
-    """The journal and the store states that belong together. ``time`` is that of the last entry that is in it,
+    """A journal position and the store states that belong to it. ``time`` is that of the last entry included,
     microseconds UTC.
     """
 
@@ -92,14 +92,14 @@ class BackupInstant(DescribedStruct, frozen=True):
 
 
 def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
-    """Hold the instance for a moment and note where it stands; ``held`` ends the read transactions that this begins.
+    """Stop the writers for a moment and record the positions; ``held`` closes the read transactions that this opens.
 
-    A store with a journal may stand anywhere before the journal's end, because the journal has what comes behind. So
-    its state is taken first and the end read after it. Topics without a journal are held still meanwhile, all at once.
-    The locks are those of a batch, in the order of a batch, and are held for as long as it takes to begin read
-    transactions and to read the end: what takes time is done before and after.
+    A store with a journal may be at any position before the journal's end, because the journal has the later entries.
+    So its snapshot is opened first and the end of the journal is read after it. Writers of all topics without a journal
+    are stopped together. The locks are those of a batch, in the order of a batch, and are held only while read
+    transactions are opened and the end is read: slow operations come before and after.
 
-    Raises ConfigError ``SOW-ENG-020`` without a configuration, LockedError, and what is damaged.
+    Raises ConfigError ``SOW-ENG-020`` without a configuration, LockedError, and errors of damaged files.
     """
     config, log = instance.config, instance.log
     if config is None:
@@ -108,7 +108,7 @@ def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
     stores = [(topic, held.enter_context(open_store(instance, topic.file))) for topic in found if topic.file]
     journal = held.enter_context(open_log(instance, whole=True)) if log is not None and has_log(instance) else None
     if journal is not None:
-        journal.refresh_state()  # the most of it is read without the lock
+        journal.refresh_state()  # most of it is read without the lock
     with ExitStack() as locks:
         if journal is not None and log is not None:
             from sowctl.journal.lock import JournalLock
@@ -118,12 +118,12 @@ def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
             )
             locks.callback(lock.close)
             lock.acquire(instance.lock_wait)
-        # The lock of the journal stops the writers of all journalled topics; the others have a lock each.
+        # The lock of the journal stops the writers of all journalled topics; each of the others has its own lock.
         alone = [store for topic, store in stores if not topic.journalled]
-        # In one order always, so that two backups cannot wait for each other.
+        # Always in the same order, so that two backups cannot deadlock.
         for store in sorted(alone, key=lambda one: one.path):
             locks.enter_context(store.hold_writer_lock(instance.lock_wait))
-        # Read transactions are begun and the end of the journal is noted: writers wait for little more than that.
+        # Opens read transactions and records the end of the journal: writers wait for little more than that.
         pinned = tuple(
             PinnedStore(topic, store.files.path, held.enter_context(store.open_snapshot())) for topic, store in stores
         )
@@ -140,15 +140,15 @@ def take_instant(instance: Instance, held: ExitStack) -> BackupInstant:
 def take_backup(
     instance: Instance, directory: Path, *, bookmarks: Sequence[Path] = (), full: bool = False
 ) -> tuple[BackupManifest, Path]:
-    """Back up an instance into a new directory below ``directory``; what the backup says of itself, and where it lies.
+    """Back up an instance into a new directory below ``directory``; return the manifest and the path of the backup.
 
-    ``bookmarks`` are files of bookmark stores besides those that lie beside the configuration; ``full`` builds on no
-    earlier backup. Raises StorageError ``SOW-BAK-003``, LockedError, and what is damaged of the instance: then no
-    backup was made.
+    ``bookmarks`` are bookmark store files in addition to those next to the configuration; ``full``: use no earlier
+    backup. Raises StorageError ``SOW-BAK-003``, LockedError, and errors of damaged files of the instance; then there is
+    no new backup.
     """
     seam = instance.seam
     with hold_directory(directory, seam, instance.lock_wait), wrap_write_errors(directory, "make a backup"):
-        # Read before the draft is made: a manifest that is damaged is passed over, and said.
+        # Read before the draft is created: a damaged manifest is skipped and reported.
         earlier = [one for one in read_backups(directory) if one.manifest is not None]
         with create_draft(directory, instance.now, seam) as path:
             manifest = _BackupRun(instance, path, bookmarks, None if full else earlier, full=full).run()
@@ -156,7 +156,7 @@ def take_backup(
 
 
 class _BackupRun:
-    """One backup that is being made below ``path``."""
+    """Creates one backup below ``path``."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class _BackupRun:
         full: bool,
     ) -> None:
         if instance.log is not None:
-            # What lies at a URL stays there: a backup is of the files of this machine.
+            # Files at a URL stay there: a backup has only the files of this machine.
             instance = instance.with_archive(instance.log.moved_archive)
         assert instance.config is not None
         self.instance = instance
@@ -184,15 +184,17 @@ class _BackupRun:
         self.known: dict[str, BackupFile] = {}
 
     def run(self) -> BackupManifest:
-        """Write the backup and return its manifest; naming the directory is left to the caller."""
+        """Write the backup and return its manifest; the caller renames the directory."""
         instance, log = self.instance, self.instance.log
         self._copy_configuration()
-        # Before the instant: these may be older than the journal, and are caught up or made anew; never ahead of it.
+        # Before the instant: these files may be behind the journal, and then catch up or are rebuilt; never ahead of
+        # it.
         self._copy_queues()
         self._copy_bookmarks()
         with ExitStack() as held, ExitStack() as still:
             if log is not None and log.directory.is_dir():
-                # Nobody archives, compresses or removes files between the instant and the links to them.
+                # Prevents other processes from archiving, compressing or removing files between the instant and the
+                # links to them.
                 still.enter_context(
                     hold_maintenance_lock(
                         log.directory,
@@ -204,22 +206,23 @@ class _BackupRun:
                         notify=instance.notify,
                     )
                 )
-            # From here on everything is of one instant: snapshots are open, and the end of the journal is noted.
+            # From here on everything is of one instant: snapshots are open, and the end of the journal is recorded.
             instant = take_instant(instance, held)
             self.base = self._find_base(instant)
             if self.base is not None:
                 self.known = {file.path: file for file in self.base.valid_manifest.files}
-            # Links are made while nobody may remove a file; a link keeps the bytes, so their digests can wait.
+            # Files are linked under the lock, so that none is removed; a link keeps the bytes, so digests can be
+            # computed later.
             later = list(self._copy_journal(instant.log)) if instant.log is not None else []
             still.close()
             for file in later:
                 self._note_linked_file(file)
-            # Small ones first: a state that is held keeps its store from using pages again, so the fewer the better.
+            # Smallest first: an open snapshot prevents its store from reusing pages, so few should stay open for long.
             done = {one.path: self._copy_store(one, instant) for one in sorted(instant.stores, key=_count_store_bytes)}
             backup_topics = tuple(done[one.path] for one in instant.stores)
         manifest = self._build_manifest(instant, backup_topics)
         copied = {file.path for file in manifest.files if file.role == "store" and file.how == "copied"}
-        # The backup gets its name only when it has been opened and every digest was that of the instant.
+        # The backup gets its final name only after it was opened and every digest matched that of the instant.
         with link_probe_tree(self.tree, manifest, self.path / "probe", self.seam) as place:
             verify_topics(instance, manifest, place, copied)
         return self._verify_files(manifest)
@@ -266,7 +269,7 @@ class _BackupRun:
         return str(compute_tree_path(path, self.config.root))
 
     def _find_base(self, instant: BackupInstant) -> Backup | None:
-        """The newest earlier backup that this one goes on from; why there is none is noted."""
+        """Return the newest earlier backup that this one can build on, or None after recording the reason."""
         mine = [one for one in self.earlier if one.valid_manifest.instance == self.config.name]
         if not mine:
             self.reason = self.reason or "the directory has no earlier backup"
@@ -275,11 +278,11 @@ class _BackupRun:
         known = base.valid_manifest
         if log is None:
             return base
-        # Txids of two histories mean different entries: nothing of the one goes on from the other.
+        # Txids of two histories mean different entries, so a backup cannot build on one of another history.
         if known.lineage != log.lineage.hex():
             self.reason = "the earlier backups have another history"
         elif known.last_txid < log.first_txid - 1:
-            # Between the two, entries are gone that neither has: nothing may pass for going on from there.
+            # Neither has the entries between the two, so this backup must not claim to continue the earlier one.
             self.reason = (
                 f"the journal begins at txid {log.first_txid}, after the end of the earlier backup "
                 f"({known.last_txid}): the files between were removed"
@@ -310,7 +313,7 @@ class _BackupRun:
                 self._copy_file(path, "configuration")
 
     def _copy_queues(self) -> None:
-        """The states of queues, each under its lock: small, and nothing else has their leases."""
+        """Copy the states of queues, each under its lock: they are small, and only they have the leases."""
         if self.instance.log is None:
             return
         place = self.instance.log.directory / f"{self.config.name}.queues"
@@ -324,7 +327,7 @@ class _BackupRun:
         with QueueFile(
             path, self.seam, boot=read_boot_id(), lock_wait=self.instance.lock_wait
         ).hold_unchanged() as whole:
-            # One of an earlier start of the machine is not used by anyone, and made anew from the journal.
+            # A state from before a reboot is used by no process and rebuilt from the journal.
             if whole:
                 self._copy_file(path, "queue")
 
@@ -340,22 +343,22 @@ class _BackupRun:
                 os.close(fd)
 
     def _copy_journal(self, log: LogPart) -> Iterable[tuple[Path, str, Path]]:
-        """Link or copy the files of the journal; those that were linked are handed on, to be read later."""
+        """Link or copy the files of the journal; yield those that were linked, whose digests are computed later."""
         for info in log.files:
             if info.number == log.end.number and not info.is_compressed:
-                # The file that grows is copied up to the instant and no further: a link would grow with it.
+                # The active file is copied up to the instant: a link would grow with it.
                 self._copy_file(require_local(info.path), "journal", log.end.offset)
                 continue
             source = require_local(info.path)
             path, target = self._choose_target(source)
-            # A file that is not the last one never changes. As a link it takes no room and no time.
+            # All other files never change. A link takes no space and no time.
             if file_copy.link_file(source, target, self.seam):
                 yield source, path, target
             else:
                 self._copy_unlinkable(source, path, target)
 
     def _copy_unlinkable(self, source: Path, path: str, target: Path) -> None:
-        """A file of another file system: linked to the copy that the earlier backup has, if it is the same."""
+        """Copy a file of another file system, or link it to an identical copy in the earlier backup."""
         before = self.known.get(path)
         if before is not None and before.size == source.stat().st_size and self.base is not None:
             _, digest = file_copy.read_digest(source, self.seam)
@@ -365,13 +368,13 @@ class _BackupRun:
         self._copy_file(source, "journal")
 
     def _note_linked_file(self, file: tuple[Path, str, Path]) -> None:
-        """Note a linked file with its digest; that of one that the earlier backup links too is known."""
+        """Record a linked file with its digest; that of a file that the earlier backup links, too, is known."""
         _, path, target = file
         now, before = target.stat(), self.known.get(path)
         mode = now.st_mode & 0o777
         if before is not None and self.base is not None:
             there = self.base.tree / path
-            # The same inode is the same file, which never changes: it was read when it was first backed up.
+            # The same inode is the same file, which never changes: its digest was computed when it was first backed up.
             if there.exists() and (there.stat().st_ino, there.stat().st_size) == (now.st_ino, before.size):
                 self.files.append(BackupFile(path, "journal", before.size, before.digest, mode, "linked"))
                 return
@@ -379,8 +382,8 @@ class _BackupRun:
         self.files.append(BackupFile(path, "journal", size, digest, mode, "linked"))
 
     def _report_chunks(self, chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-        """Yield the chunks of a store unchanged, reporting each; free pages are left out, so there may be fewer
-        bytes."""
+        """Yield the chunks of a store unchanged and report progress; free pages are omitted, so there may be fewer
+        bytes than the file size."""
         done = 0
         for chunk in chunks:
             yield chunk
@@ -392,8 +395,7 @@ class _BackupRun:
         path, target = self._choose_target(pinned.path)
         stamp = meta.created, meta.transaction
         stored = f"{meta.digest:032x}"
-        # Created then, at this transaction, with this digest: the file says itself that it is the one of the earlier
-        # backup.
+        # The same creation time, transaction and digest prove that the earlier backup has a copy of the same state.
         before = self._link_unchanged(path, topic.name, topic.message_type, (stamp, stored, meta.applied))
         if before is not None:
             self.files.append(before)
@@ -412,7 +414,7 @@ class _BackupRun:
             memtable = read_overlay(self.instance, topic, meta, pinned.path, until)
             source = CurrentSource(nothing, pinned.snapshot, memtable, topic, instant.time)
             shown = compute_current_digest(source, Target(topic=topic), instant.time)
-        # As soon as it was read: a snapshot that stays makes its store grow.
+        # Closed as soon as it was read: an open snapshot makes its store grow.
         pinned.snapshot.close()
         return BackupTopic(
             topic=topic.name,
@@ -430,7 +432,7 @@ class _BackupRun:
     def _link_unchanged(
         self, path: str, topic: str, message_type: str, state: tuple[tuple[int, int], str, int]
     ) -> BackupFile | None:
-        """The earlier backup's copy of a store, linked, if the store is still in the state that it has."""
+        """Link the earlier backup's copy of a store if the store is still in the same state; return it, else None."""
         if self.base is None:
             return None
         for one in self.base.valid_manifest.topics:
@@ -444,7 +446,7 @@ class _BackupRun:
         return None
 
     def _copy_chains(self, store: Path) -> None:
-        """The chains of a key generator beside a store: behind its state, so that they know all of its keys."""
+        """Copy the key chains next to a store: after its snapshot was opened, so that they include all of its keys."""
         path = store.with_name(f"{store.name}.chains")
         if path.is_file():
             self._copy_file(path, "chains")

@@ -1,7 +1,7 @@
-"""Files into a backup and out of it: linked where that is possible, else copied, with the digest of their bytes.
+"""Copying files into and out of a backup: linked if possible, else copied, with the digest of their bytes.
 
-What is copied is synced in portions, so that a writer who syncs its journal beside this never waits for much; with
-``rest``, each portion is followed by a pause as long as it took, in which the disk is the writer's.
+A copy is synced in portions, so that a concurrent writer who syncs its journal never waits long; with ``rest``, each
+portion is followed by a pause of equal duration, which leaves the disk to the writer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _ignore_portion(size: int) -> None:
 
 
 class PortionProgress:
-    """Adds up portions of ``total`` bytes and tells ``watch`` how many of ``what`` are done."""
+    """Adds up the sizes of portions and reports the sum of ``total`` bytes to ``watch``; ``what`` names the bytes."""
 
     def __init__(self, watch: Callable[[str, int, int], None], what: str, total: int) -> None:
         self._watch, self._what, self._total = watch, what, total
@@ -51,9 +51,9 @@ def copy_file(
     rest: bool = False,
     on_read: Callable[[int], None] = _ignore_portion,
 ) -> tuple[int, str]:
-    """Copy a file, or its first ``size`` bytes; on disk when this returns. Its size and digest. Raises OSError.
+    """Copy a file, or its first ``size`` bytes; synced on return. Return its size and digest. Raises OSError.
 
-    ``on_read`` is told of every portion how many bytes it has.
+    ``on_read`` is called with the size of each portion.
     """
     fd = seam.call("file.open", os.open, source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -90,7 +90,7 @@ def read_pipe(pipe: int) -> Iterator[bytes]:
 
 
 def write_file(chunks: Iterable[bytes], target: Path, seam: Seam, mode: int, *, rest: bool) -> tuple[int, str]:
-    """Write a new file; on disk when this returns. Its size and digest. Raises OSError."""
+    """Write a new file, synced on return. Return its size and digest. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     # Writable for the owner even if the source is not: a restore opens copied stores for writing.
     out = seam.call("file.open", os.open, target, flags, mode | 0o200)
@@ -117,7 +117,7 @@ def write_file(chunks: Iterable[bytes], target: Path, seam: Seam, mode: int, *, 
 
 
 def link_file(source: Path, target: Path, seam: Seam) -> bool:
-    """Give a file a second name; False where it cannot have one there: another file system, or no permission."""
+    """Link a file to a second name; return False if that is impossible: another file system, or no permission."""
     try:
         seam.call("file.link", os.link, source, target, follow_symlinks=False)
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def link_file(source: Path, target: Path, seam: Seam) -> bool:
 
 
 def read_digest(path: Path, seam: Seam, on_read: Callable[[int], None] = _ignore_portion) -> tuple[int, str]:
-    """Size and digest of a file's bytes; ``on_read`` is told of portions as by :func:`copy_file`. Raises OSError."""
+    """Return size and digest of a file; ``on_read`` is called as by :func:`copy_file`. Raises OSError."""
     digest, done = xxh3_128(), 0
     fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -144,6 +144,6 @@ def read_digest(path: Path, seam: Seam, on_read: Callable[[int], None] = _ignore
 
 
 def link_or_copy(source: Path, target: Path, seam: Seam) -> None:
-    """A second name, or where that cannot be a copy. Raises OSError."""
+    """Link a file to a second name, or copy it if that is impossible. Raises OSError."""
     if not link_file(source, target, seam):
         copy_file(source, target, seam)

@@ -1,4 +1,4 @@
-"""A directory of backups: its lock, what is in it, and a new one, which gets its name when it is complete."""
+"""A directory of backups: its lock, its backups, and a new one, which gets its final name when it is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOCK_PAUSES_SECONDS = 0.01, 0.1
 
 
 class Backup(Struct, frozen=True):
-    """One backup in its directory; ``problem`` says why its manifest cannot be used, which is None then."""
+    """One backup in its directory. If the manifest cannot be used, it is None and ``problem`` is the reason."""
 
     path: Path
     manifest: BackupManifest | None
@@ -40,7 +40,7 @@ class Backup(Struct, frozen=True):
 
     @property
     def valid_manifest(self) -> BackupManifest:
-        """Its manifest. Raises the problem where it has none."""
+        """Its manifest. Raises ``problem`` without one."""
         if self.manifest is None:
             assert self.problem is not None
             raise self.problem
@@ -70,7 +70,7 @@ def wrap_write_errors(place: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def hold_directory(directory: Path, seam: Seam, wait: float) -> Iterator[None]:
-    """Hold the directory for one backup, within ``wait`` seconds; it is made where it is missing.
+    """Lock the directory for one backup, within ``wait`` seconds; create it if it is missing.
 
     Raises LockedError ``SOW-BAK-004``, StorageError ``SOW-BAK-003``.
     """
@@ -101,7 +101,7 @@ def hold_directory(directory: Path, seam: Seam, wait: float) -> Iterator[None]:
 
 
 def read_backups(directory: Path) -> list[Backup]:
-    """The backups in a directory, the oldest first. Raises MissingError ``SOW-BAK-005`` where there is none such."""
+    """Return the backups in a directory, oldest first. Raises MissingError ``SOW-BAK-005`` without the directory."""
     if not directory.is_dir():
         raise MissingError("SOW-BAK-005", "the backup directory does not exist", place=str(directory))
     with wrap_write_errors(directory, "list the backups"):
@@ -119,7 +119,7 @@ def _read_backup(path: Path) -> Backup:
 
 
 def find_backup(directory: Path, name: str | None) -> Backup:
-    """The backup of this name, or the newest one. Raises MissingError ``SOW-BAK-005``, and what is wrong with it."""
+    """Return the backup of this name, or the newest one. Raises MissingError ``SOW-BAK-005``, and its ``problem``."""
     found = read_backups(directory)
     if name is not None:
         found = [one for one in found if one.path.name == name]
@@ -137,9 +137,9 @@ def find_backup(directory: Path, name: str | None) -> Backup:
 
 @contextmanager
 def create_draft(directory: Path, now: Micros, seam: Seam) -> Iterator[Path]:
-    """A place for a new backup, under another name than it will have; removed unless :func:`install_backup` was called.
+    """Create a draft directory for a new backup; it is removed unless :func:`install_backup` was called.
 
-    What killed processes have left of theirs is removed first: the directory is locked.
+    Drafts of killed processes are removed first, which is safe because the directory is locked.
     """
     with wrap_write_errors(directory, "begin a backup"):
         for left in directory.glob(f".*{_DRAFT_SUFFIX}"):
@@ -150,7 +150,7 @@ def create_draft(directory: Path, now: Micros, seam: Seam) -> Iterator[Path]:
             number += 1
             name = f"{stem}-{number}"
         path = directory / f".{name}{_DRAFT_SUFFIX}"
-        # read_backups ignores names that start with a dot, so a draft is never taken for a backup.
+        # read_backups ignores names that start with a dot, so a draft is never mistaken for a backup.
         seam.call("dir.make", os.mkdir, path, 0o750)
         seam.call("dir.make", os.mkdir, path / TREE_NAME, 0o750)
     try:
@@ -161,13 +161,13 @@ def create_draft(directory: Path, now: Micros, seam: Seam) -> Iterator[Path]:
 
 
 def find_final_name(path: Path) -> str:
-    """The name that a draft will have."""
+    """Return the final name of a draft."""
     return path.name[1 : -len(_DRAFT_SUFFIX)]
 
 
 def install_backup(path: Path, manifest: BackupManifest, seam: Seam) -> Path:
-    """Write the manifest of a draft, whose files are on disk, and give it its name; the name. Raises OSError."""
-    # Order: files, manifest, rename. A directory with the final name is complete, whenever the machine stops.
+    """Write the manifest of a draft, whose files are synced, and rename the draft; return the path. Raises OSError."""
+    # Order: files, manifest, rename. A directory with the final name is complete, even after a power failure.
     write_synced(path / codec.MANIFEST_NAME, codec.encode_manifest(manifest), seam)
     sync_tree(path, seam)
     final = path.with_name(find_final_name(path))
@@ -177,7 +177,7 @@ def install_backup(path: Path, manifest: BackupManifest, seam: Seam) -> Path:
 
 
 def write_synced(path: Path, content: bytes, seam: Seam, mode: int = 0o640) -> None:
-    """Write a new file and put it on disk. Raises OSError."""
+    """Write and sync a new file. Raises OSError."""
     fd = seam.call("file.open", os.open, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         rest = memoryview(content)
@@ -189,7 +189,7 @@ def write_synced(path: Path, content: bytes, seam: Seam, mode: int = 0o640) -> N
 
 
 def sync_tree(path: Path, seam: Seam) -> None:
-    """Put the names in a directory and in all below it on disk, the lowest first. Raises OSError."""
+    """Sync a directory and all directories below it, the deepest first. Raises OSError."""
     for entry in sorted(path.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             sync_tree(entry, seam)

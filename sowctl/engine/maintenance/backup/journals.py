@@ -1,7 +1,7 @@
-"""The journal of a backup up to a txid, and the new history that a restore begins after it (``sow-journal(5)``).
+"""The journal of a backup up to a txid, and the new history that a restore starts after it (``sow-journal(5)``).
 
-Files are copied as they are; only the one that the txid lies in is cut, behind a whole group. What comes behind stands
-in a file of its own, of a new lineage, whose txids are above every one that may have been given.
+Files are copied unchanged; only the one that contains the txid is truncated, after a complete group. Later entries go
+to a new file with a new lineage, whose txids are above all that may have been assigned.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 TXID_STEP = 1_000_000_000_000
-"""A new history begins behind a multiple of this: an instance that was lost may have given txids that no backup knows,
-and hardly so many. At 400,000 messages a second it would have taken a month."""
+"""A new history starts after a multiple of this: a lost instance may have assigned txids that no backup knows, but
+hardly that many. At 400,000 messages per second it would have taken a month."""
 _PART_BYTES = 4 << 20
 
 
 class TopicLeftOut(Struct, frozen=True):
-    """The number of entries of a topic that a restore to a time leaves out although they are not later than the time.
-    ``is_empty``: no entry of the topic stands before the cut."""
+    """The number of entries of a topic that a restore to a time omits although they are not later than the time.
+    ``is_empty``: the topic has no entry before the cut."""
 
     topic: str
     message_type: str
@@ -47,8 +47,8 @@ class TopicLeftOut(Struct, frozen=True):
 
 
 class CutChoice(Struct, frozen=True):
-    """A txid to restore to instead of the time: it takes the first ``entries`` of those left out, and ``later`` entries
-    that are later than the time. ``topics``: the names of the topics whose entries it takes."""
+    """A txid to restore to instead of the time: it includes the first ``entries`` of the omitted ones, and ``later``
+    entries that are later than the time. ``topics``: the names of the topics whose entries it includes."""
 
     txid: int
     entries: int
@@ -57,26 +57,27 @@ class CutChoice(Struct, frozen=True):
 
 
 class LeftOutEntries(Struct, frozen=True):
-    """Entries that a restore to a time leaves out although they are not later, and the txids that take some or all."""
+    """Entries that a restore to a time omits although they are not later, and the txids that include some or all."""
 
     topic_counts: tuple[TopicLeftOut, ...] = ()
     choices: tuple[CutChoice, ...] = ()
 
     @property
     def entry_count(self) -> int:
-        """The number of entries of all topics."""
+        """The number of omitted entries of all topics."""
         return sum(topic.entries for topic in self.topic_counts)
 
     @property
     def empty_topics(self) -> tuple[str, ...]:
-        """The names of the topics of which no entry stands before the cut."""
+        """The names of the topics without an entry before the cut."""
         return tuple(topic.topic for topic in self.topic_counts if topic.is_empty)
 
 
 def find_end_at(log: Journal, txid: int) -> tuple[Position, Position]:
-    """The places before and behind the group in which ``txid`` lies; the same twice where a group ends with it.
+    """Return the positions before and after the group that contains ``txid``; the same position twice if a group ends
+    there.
 
-    Groups happen as a whole, and the state as of a txid has its entry, so all of the group belongs to it. Raises
+    Groups are atomic, and the state as of a txid includes its entry, so the whole group belongs to it. Raises
     DamageError.
     """
     first = log.list_files()[0]
@@ -96,7 +97,7 @@ def find_end_at(log: Journal, txid: int) -> tuple[Position, Position]:
 
 
 def find_end_before(log: Journal, at: Micros) -> Position:
-    """The place behind the last group before the first one with an entry later than ``at``. Raises DamageError."""
+    """Return the end of the last group before the first group with an entry later than ``at``. Raises DamageError."""
     first = log.list_files()[0]
     end = Position(first.number, 0, first.first_txid - 1)
     for ref in log.iter_block_refs():
@@ -109,8 +110,8 @@ def find_end_before(log: Journal, at: Micros) -> Position:
 
 
 def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOutEntries:
-    """The entries up to ``at`` that :func:`find_end_before` leaves out: their group has a later entry, or stands behind
-    a group that has one. Raises DamageError."""
+    """Return the entries up to ``at`` that :func:`find_end_before` omits: their group, or an earlier one, has a later
+    entry. Raises DamageError."""
     counts: Counter[TopicRef] = Counter()
     group_counts: Counter[TopicRef] = Counter()
     later = group_later = 0
@@ -126,7 +127,7 @@ def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOutEntries:
         later += group_later
         if group_counts:
             names = tuple(sorted({name for name, _ in counts}))
-            # Those between the first and the last may be as many as there are groups.
+            # Only the first and the last choice are kept: there may be as many as groups.
             choices = [*choices[:1], CutChoice(header.last_txid, counts.total(), later, names)]
         group_counts, group_later = Counter(), 0
     kept = _find_topics_before(log, end, set(counts))
@@ -135,7 +136,7 @@ def find_left_out(log: Journal, end: Position, at: Micros) -> LeftOutEntries:
 
 
 def _count_until(ref: BlockRef, at: Micros) -> Counter[TopicRef]:
-    """The number of entries up to ``at`` in a block, by topic."""
+    """Return the number of entries up to ``at`` in a block, by topic."""
     if ref.header.earliest > at:
         return Counter()
     block = ref.load()
@@ -155,7 +156,7 @@ def _find_topics_before(log: Journal, end: Position, refs: set[TopicRef]) -> set
 
 
 def read_time_before(log: Journal, end: Position) -> Micros:
-    """The time of the last entry before a place; 0 where there is none."""
+    """Return the time of the last entry before a position; 0 without one."""
     return max((ref.header.latest for ref in log.iter_block_refs() if ref.header.last_txid <= end.txid), default=0)
 
 
@@ -166,9 +167,9 @@ def copy_journal(
     seam: Seam,
     watch: Callable[[str, int, int], None],
 ) -> int:
-    """Copy the files up to ``end`` from the directories to which ``places`` gives another; the bytes that were written.
+    """Copy the files up to ``end`` to the directories that ``places`` maps theirs to; return the bytes written.
 
-    ``watch`` is told how many bytes of how many are copied. Raises OSError and what unpacking raises.
+    ``watch`` is called with the copied and the total bytes. Raises OSError and what decompression raises.
     """
     total = 0
     told = file_copy.PortionProgress(
@@ -191,7 +192,7 @@ def _copy_cut(info: FileInfo, end: Position, target: Path, seam: Seam, told: Cal
         offset = max(end.offset, file.header.blocks_offset)
         if not info.is_compressed:
             return file_copy.copy_file(require_local(info.path), target, seam, offset, on_read=told)[0]
-        # Compressed files are never appended to; and a part of one has to be unpacked in any case.
+        # Compressed files are never appended to, and a part of one has to be decompressed in any case.
         plain = target.with_suffix("") if target.suffix in COMPRESSED_SUFFIXES else target
         parts = [bytes(file.read(at, min(_PART_BYTES, offset - at))) for at in range(0, offset, _PART_BYTES)]
         write_synced(plain, b"".join(parts), seam)
@@ -210,16 +211,16 @@ def begin_history(
     now: Micros,
     seam: Seam,
 ) -> EndedHistory:
-    """Begin a new history behind the end of a journal, with txids above ``above``; the one that this ends.
+    """Start a new history after the end of a journal, with txids above ``above``; return the history that ends.
 
     Raises OSError and what reading raises.
     """
     with Journal.open(directory, instance, seam=seam, archive=archive) as log:
         state = log.refresh_state()
         ended = EndedHistory(log.lineage, state.end.txid, above, now)
-        # Noted in the checkpoint of the first file: every reader can name the history that a bookmark is of.
+        # Recorded in the checkpoint of the first file: every reader can name the history of a bookmark.
         state.histories = (*log.histories, ended)
-        # In a file of its own: no block of the former history is touched.
+        # In a separate file: no block of the former history is changed.
         number = state.end.number + 1
         header = pack_file_header(
             lineage,
@@ -230,7 +231,7 @@ def begin_history(
             (state.last_block[0], state.chain),
             state.file_version,
         )
-    make_directories(directory, seam)  # all files may lie in the archive
+    make_directories(directory, seam)  # all files may be in the archive
     file = Appender(directory, instance, seam)
     try:
         file.create_file(number, header)

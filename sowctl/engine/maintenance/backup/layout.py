@@ -1,7 +1,7 @@
-"""The places of an instance's files within a tree, and an instance whose files lie in another tree.
+"""The paths of an instance's files within a tree, and an instance whose files are in another tree.
 
-Within a tree every file has the path that it has below the directory from which the paths of the configuration count;
-one that lies elsewhere has its absolute path below ``outside``.
+Within a tree, a file below the root directory of the configuration's paths keeps its path relative to the root; any
+other file has its absolute path below ``outside``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ OUTSIDE_DIRECTORY = "outside"
 
 
 def compute_tree_path(path: Path, root: Path) -> Path:
-    """The path within a tree of a file of the instance whose paths count from ``root``."""
+    """Return the path within a tree of a file of the instance whose paths are relative to ``root``."""
     whole = path.absolute()
     base = root.absolute()
-    # Compared as they are written and as they are once links are followed: the root may be named through a link.
+    # Compared as written and with links resolved: the root may be named through a link.
     for one, other in ((whole, base), (whole.parent.resolve() / whole.name, base.resolve())):
         if one.is_relative_to(other) and ".." not in one.relative_to(other).parts:
             return one.relative_to(other)
@@ -33,7 +33,7 @@ def compute_tree_path(path: Path, root: Path) -> Path:
 
 
 def move_instance(instance: Instance, tree: Path, now: int) -> Instance:
-    """The same instance with its files below ``tree``, and a clock that stands at ``now``; nothing it says is shown."""
+    """Return the same instance with its files below ``tree``, its clock fixed at ``now``, and without notifications."""
     assert instance.config is not None
     config = relocate_config(instance.config, lambda path: tree / compute_tree_path(path, instance.config.root))  # type: ignore[union-attr]
     return replace(instance, config=replace(config, root=tree), clock=lambda: now, notify=_ignore_remark, noted=set())
@@ -44,10 +44,10 @@ def _ignore_remark(_: str) -> None:
 
 
 def relocate_config(config: InstanceConfig, place: Callable[[Path], Path]) -> InstanceConfig:
-    """A configuration whose stores and journals lie where ``place`` says."""
+    """Return a configuration whose stores and journals are at the paths that ``place`` returns."""
     log = config.transaction_log
     if log is not None:
-        # What lies at a URL stays there: a backup is of the files of this machine.
+        # Files at a URL stay there: a backup has only the files of this machine.
         archive = log.moved_archive
         log = replace(
             log,

@@ -1,6 +1,6 @@
-"""The manifest of a backup: the one codec of ``manifest.json`` (``sow-backup(5)``, "The manifest").
+"""The manifest of a backup: the codec of ``manifest.json`` (``sow-backup(5)``, "The manifest").
 
-Everything that is known of a backup without opening its files. Times in microseconds since 1970 UTC, sizes in bytes,
+The manifest describes a backup without opening its files. Times in microseconds since 1970 UTC, sizes in bytes,
 lineages and digests as hexadecimal digits, paths relative to the backup's tree.
 """
 
@@ -25,7 +25,7 @@ Role = Literal["configuration", "journal", "store", "queue", "bookmarks", "chain
 
 
 class BackupFile(Struct, frozen=True):
-    """One file. ``how`` it came: a copy, a link to the instance's own file, or a link to that of an earlier backup."""
+    """One file. ``how``: a copy, a link to the instance's own file, or a link to that of an earlier backup."""
 
     path: str
     role: Role
@@ -36,10 +36,11 @@ class BackupFile(Struct, frozen=True):
 
 
 class BackupTopic(Struct, frozen=True):
-    """One topic as of the instant: its digest as ``hash`` tells it, with the lifetimes judged at the manifest's time.
+    """One topic as of the instant: its digest as ``hash`` computes it, with expiration evaluated at the manifest's
+    time.
 
-    ``file`` is its store, None where it has none; ``applied``, ``stamp`` (creation time, number of the transaction) and
-    ``stored`` (digest) are what the store says of itself, behind which the journal goes on.
+    ``file`` is its store, None without one; ``applied``, ``stamp`` (creation time, number of the transaction) and
+    ``stored`` (digest) are from the store's meta record; the journal continues after ``applied``.
     """
 
     topic: str
@@ -55,7 +56,7 @@ class BackupTopic(Struct, frozen=True):
 
     @property
     def ref(self) -> TopicRef:
-        """``topic`` and message type."""
+        """Topic name and message type."""
         return TopicRef(self.topic, self.message_type)
 
 
@@ -69,7 +70,7 @@ class Lineage(Struct, frozen=True):
 
 
 class BackupOrigin(Struct, frozen=True):
-    """The place of the instance, which is asked again for the txids that it has given since."""
+    """The paths of the original instance; a restore asks it for the highest txid assigned since."""
 
     root: str
     journal: str | None
@@ -77,10 +78,10 @@ class BackupOrigin(Struct, frozen=True):
 
 
 class BackupManifest(Struct, frozen=True):
-    """One backup. ``time`` is the instant: that of the last entry; ``created`` the clock when it was taken.
+    """One backup. ``time`` is the instant, the time of the last entry; ``created`` is the clock's time of the backup.
 
-    ``first_txid`` and ``last_txid`` bound the entries that its journal can hold; both are 0 without a journal.
-    ``base`` is the backup that it was built on, ``reason`` why it has none. ``verified`` is when it was proven.
+    ``first_txid`` and ``last_txid`` bound the entries that its journal can have; both are 0 without a journal. ``base``
+    is the earlier backup that it builds on, ``reason`` why it has none. ``verified`` is the time of verification.
     """
 
     name: str
@@ -108,20 +109,21 @@ class BackupManifest(Struct, frozen=True):
 
     @property
     def bytes(self) -> int:
-        """Of all its files."""
+        """The total size of its files."""
         return sum(file.size for file in self.files)
 
 
 def encode_manifest(manifest: BackupManifest) -> bytes:
-    """The bytes of the file: JSON for people and programs, and a last line that seals what stands before it."""
+    """Return the content of the file: JSON for people and programs, and a last line with a checksum of all lines before
+    it."""
     body = json.dumps(msgspec.to_builtins(manifest), indent=1, ensure_ascii=True).encode() + b"\n"
     return body + _SEAL_PREFIX + xxh3_128_hexdigest(body).encode() + b"\n"
 
 
 def decode_manifest(raw: bytes, place: str) -> BackupManifest:
-    """Read it back. Raises DamageError ``SOW-BAK-001``, VersionError ``SOW-BAK-002``."""
+    """Decode a manifest. Raises DamageError ``SOW-BAK-001``, VersionError ``SOW-BAK-002``."""
     at = raw.rfind(_SEAL_PREFIX, 0, len(raw) - 1)
-    # The seal first: of a file that was changed, no member is believed, its version neither.
+    # The checksum first: no member of a changed file is trusted, not even its version.
     if at < 0 or raw[at:] != _SEAL_PREFIX + xxh3_128_hexdigest(raw[:at]).encode() + b"\n":
         raise build_damage_error(place, "the checksum in its last line does not match")
     try:
@@ -143,7 +145,7 @@ class _Versioned(Struct):
 
 
 def build_damage_error(place: str, what: str) -> DamageError:
-    """Return DamageError ``SOW-BAK-001``: something of a backup is not what its manifest says."""
+    """Return DamageError ``SOW-BAK-001``: some content of a backup does not match its manifest."""
     return DamageError(
         "SOW-BAK-001",
         f"the backup is damaged: {what}",

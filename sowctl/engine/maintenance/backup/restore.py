@@ -1,9 +1,10 @@
-"""An instance made of a backup, in a directory of its own, as of the backup's instant or an earlier txid or time.
+"""Restoring an instance from a backup to a new directory, as of the backup's instant or an earlier txid or time.
 
-A plan comes first, and a dry run ends with it. Then everything is made beside the place, proven, and renamed: the place
-holds the whole instance or nothing. A store that stands behind the txid is copied, and its journal leads on from there;
-one that stands beyond it is taken from an earlier backup, or built from the journal. The restored instance begins a
-new history (:mod:`~sowctl.engine.maintenance.backup.journals`), which its stores and queues follow.
+First comes a plan; a dry run ends with it. Then the instance is built next to the target, verified, and renamed: the
+target has the complete instance or nothing. A store whose position is before the txid is copied, and its journal
+continues from there; one whose position is after it is copied from an earlier backup, or rebuilt from the journal. The
+restored instance starts a new history (:mod:`~sowctl.engine.maintenance.backup.journals`), which its stores and queues
+follow.
 """
 
 from __future__ import annotations
@@ -59,21 +60,21 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 OpenInstance = Callable[[Path, Path], "Instance"]
-"""Opens the instance of a configuration whose paths count from a directory."""
+"""Opens the instance of a configuration whose paths are relative to a directory."""
 
 
 class StoreOrigin(DescribedStruct, frozen=True):
-    """The origin of a topic's store: the backup whose copy it is, None where it is built from the journal."""
+    """The origin of a topic's store: the backup to copy it from, None if it is rebuilt from the journal."""
 
     topic: BackupTopic
     source: Backup | None
 
 
 class RestorePlan(DescribedStruct, frozen=True):
-    """The plan of a restore. ``end`` is where the journal is cut, None without one; ``above`` the highest txid
-    that may have been given; ``whole``: nothing of the backup is undone; ``entries_left_out``: those that are not
-    later than the time that was asked for and stand behind the cut; ``beyond``: so many txids behind the one that was
-    asked for are taken, as its group has them, which begins behind the txid ``before``."""
+    """The plan of a restore. ``end`` is where the journal is cut, None without one; ``above`` the highest txid that may
+    have been assigned; ``whole``: nothing of the backup is undone; ``entries_left_out``: entries after the cut that are
+    not later than the requested time; ``beyond``: the number of txids after the requested one that are included,
+    because they are in the same group; the group starts after the txid ``before``."""
 
     backup: Backup
     manifest: BackupManifest
@@ -101,10 +102,10 @@ class RestoreResult(DescribedStruct, frozen=True):
 
 
 def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Micros | None, seam: Seam) -> RestorePlan:
-    """Decide which backup is taken, where its journal ends, and where each store comes from.
+    """Choose the backup, the end of its journal, and the origin of each store.
 
-    Raises MissingError ``SOW-BAK-005`` (no such backup), ``SOW-BAK-006`` (none reaches so far, or so far back), and
-    what is damaged.
+    Raises MissingError ``SOW-BAK-005`` (no such backup), ``SOW-BAK-006`` (no backup reaches the position), and errors
+    of damaged files.
     """
     found = _read_all_backups(directory)
     backup = _find_start_backup(directory, found, name, txid, at)
@@ -130,12 +131,12 @@ def plan_restore(directory: Path, *, name: str | None, txid: int | None, at: Mic
     for file in manifest.files:
         if file.role in ("store", "journal"):
             continue
-        # The state of a queue is ahead of an earlier txid; it is made anew from the journal, without its leases.
+        # The state of a queue is ahead of an earlier txid; it is rebuilt from the journal, without its leases.
         if file.role == "queue" and not whole:
             left_out.append(file.path)
         else:
             others.append(file)
-    # A txid that anybody may know of is never given again: the new history begins above all of them, with room.
+    # A txid that may be known anywhere is never assigned again: the new history starts well above all of them.
     above = (_find_highest_txid(found, manifest) // TXID_STEP + 1) * TXID_STEP if end is not None else 0
     return RestorePlan(
         backup,
@@ -162,7 +163,7 @@ def _read_all_backups(directory: Path) -> list[Backup]:
 def _find_start_backup(
     directory: Path, found: Sequence[Backup], name: str | None, txid: int | None, at: Micros | None
 ) -> Backup:
-    """The backup to begin with: the one named, else the oldest that holds the place, else the newest."""
+    """Return the backup to start from: the one named, else the oldest that includes the position, else the newest."""
     if (directory / codec.MANIFEST_NAME).is_file():
         directory, name = directory.absolute().parent, directory.absolute().name
     newest = find_backup(directory, name)
@@ -179,7 +180,7 @@ def _find_start_backup(
     if txid is None and at is None:
         return newest
     if at is not None and newest.valid_manifest.lineage is None:
-        # Without a journal nothing leads from one backup to the next: the last state before the time is what there is.
+        # Without a journal, a backup cannot be advanced to a later instant: use the last state before the time.
         before = [one for one in found if one.valid_manifest.time <= at]
         if before:
             return before[-1]
@@ -199,7 +200,7 @@ def _build_not_reached_error(what: str, why: str, backup: Backup) -> MissingErro
 
 @contextmanager
 def _open_backup_journal(backup: Backup, seam: Seam) -> Iterator[Journal | None]:
-    """The journal in a backup, read where it lies: reading writes nothing."""
+    """Open the journal in a backup in place: reading writes nothing."""
     manifest = backup.valid_manifest
     if manifest.journal is None or manifest.lineage is None:
         yield None
@@ -232,7 +233,7 @@ def _plan_store(
         one for one in found if one.valid_manifest.instance == manifest.instance and one.path.name < backup.path.name
     ]
     if not topic.journalled or log is None or end is None:
-        # No journal leads to the instant: the last backup before it has the state there is.
+        # No journal leads to the instant: the last backup before it has the best available state.
         for one in reversed(earlier):
             if one.valid_manifest.time <= time and (there := _find_same_topic(one, topic)) is not None:
                 return StoreOrigin(there, one)
@@ -241,7 +242,7 @@ def _plan_store(
         )
     if topic.applied <= end.txid:
         return StoreOrigin(topic, backup)
-    # Built from its whole journal a store is the same; from an earlier copy it is less work, and may be all there is.
+    # A store rebuilt from its whole journal is the same; from an earlier copy it is less work, and may be the only way.
     for one in reversed(earlier):
         there = _find_same_topic(one, topic) if one.valid_manifest.lineage == manifest.lineage else None
         if there is not None and log.first_txid - 1 <= there.applied <= end.txid:
@@ -262,7 +263,7 @@ def _find_same_topic(backup: Backup, topic: BackupTopic) -> BackupTopic | None:
 
 
 def _find_highest_txid(found: Sequence[Backup], manifest: BackupManifest) -> int:
-    """The highest txid known to have been given: by the backups, and by the instance where it is still there."""
+    """Return the highest txid known to be assigned: by the backups, and by the instance if it still exists."""
     txids = [0]
     for one in found:
         if one.valid_manifest.instance == manifest.instance:
@@ -279,7 +280,7 @@ def _find_highest_txid(found: Sequence[Backup], manifest: BackupManifest) -> int
 
 
 def require_free_place(to: Path) -> None:
-    """Refuse a place where something is. Raises RefusedError ``SOW-BAK-007``."""
+    """Refuse a directory that is not empty. Raises RefusedError ``SOW-BAK-007``."""
     if to.is_symlink() or (to.exists() and (not to.is_dir() or any(to.iterdir()))):
         raise RefusedError(
             "SOW-BAK-007",
@@ -300,8 +301,8 @@ def run_restore(
     lineage: bytes,
     watch: Callable[[str, int, int], None] = ignore_progress,
 ) -> RestoreResult:
-    """Carry out a plan: the instance at ``to``, whole and proven, or nothing. ``lineage``: 16 random bytes. ``watch``
-    is told how far it has come.
+    """Execute a plan: create the complete and verified instance at ``to``, or nothing. ``lineage``: 16 random bytes.
+    ``watch`` is called with the progress.
 
     Raises RefusedError ``SOW-BAK-007``, DamageError ``SOW-BAK-001``, StorageError ``SOW-BAK-003``, and what opening the
     configuration raises.
@@ -314,7 +315,7 @@ def run_restore(
             done = _RestoreRun(plan, work, open_instance, seam, now, lineage, watch).run()
             # Synced before the rename: after a crash, the complete instance exists or nothing.
             sync_tree(work, seam)
-            # A directory takes the place of an empty one in one step; of one that is not empty it does not.
+            # A rename atomically replaces an empty directory, but not one with content.
             seam.call("file.rename", os.rename, work, to)
             sync_directory(to.parent, seam)
         return done
@@ -322,7 +323,7 @@ def run_restore(
 
 @contextmanager
 def _create_work_directory(to: Path, seam: Seam) -> Iterator[Path]:
-    """A directory to build in; what killed processes have left of theirs is removed first, this one in the end."""
+    """Create a work directory, and remove it at the end; directories of killed processes are removed first."""
     for left in to.parent.glob(f".{to.name}.*.restore"):
         pid = left.name.split(".")[-2]
         if pid.isdigit() and not Path("/proc", pid).exists():
@@ -358,7 +359,7 @@ class _RestoreRun:
         self.lineage = lineage
         self.bytes = 0
         self.watch = watch
-        # The journal is read once more than it is copied, to compare it.
+        # The journal is read twice: compared and copied.
         read = [file for file in plan.manifest.files if file.role == "journal" or file in plan.others]
         copied = [one.topic.file for one in plan.stores if one.source is not None]
         total = sum(file.size for file in read) + sum(file.size for file in plan.manifest.files if file.path in copied)
@@ -373,7 +374,7 @@ class _RestoreRun:
             if one.source is not None and one.topic.file is not None:
                 known = {file.path: file for file in one.source.valid_manifest.files}
                 self._copy_file(one.source, known[one.topic.file])
-        # Order: copies first, then the journal with its new history, then what follows it.
+        # Order: copies first, then the journal with its new history, then the files that follow it.
         ended = self._restore_journal()
         instance = replace(self.open_instance(self.work / manifest.configuration, self.work), watch=self.watch)
         there = move_instance(instance, self.work, plan.time)
@@ -388,7 +389,7 @@ class _RestoreRun:
         if not source.is_file():
             raise build_damage_error(str(source), "the file is missing")
         size, found = file_copy.copy_file(source, target, self.seam, on_read=self.told)
-        # The digest is taken while it is copied: what is restored was compared, byte for byte.
+        # The digest is computed during the copy, so every restored byte was compared.
         if (size, found) != (file.size, file.digest):
             raise build_damage_error(str(source), f"the file has digest {found}, not {file.digest}")
         target.chmod(file.mode)
@@ -425,7 +426,8 @@ class _RestoreRun:
         )
 
     def _restore_stores(self, there: Instance, ended: EndedHistory | None) -> Iterator[str]:
-        """Stores follow the new history from where they stand; those that stand beyond its begin are built."""
+        """Make stores follow the new history; rebuild those whose position is after its start; yield the rebuilt
+        topics."""
         from sowctl.engine.fold.rebuild import rebuild_stores
         from sowctl.engine.topics.positions import open_log
 
@@ -433,7 +435,7 @@ class _RestoreRun:
         if missing:
             topics = [topic for topic in there.topics if topic.ref in missing]
             with open_log(there) as log:
-                # Built behind the cut, these follow the new history from the beginning.
+                # Built from the cut journal, these follow the new history from the start.
                 rebuild_stores(there, log, topics)
             yield from sorted(topic.name for topic in topics)
         if ended is None:
@@ -445,7 +447,7 @@ class _RestoreRun:
             with Store.open(self.work / one.topic.file, write=True, seam=self.seam, durable=True) as store:
                 # Only the lineage changes: a copied store has applied no entry after the cut (_plan_store).
                 meta = store.read_meta()
-                # A store that follows another journal stays as it is: it was of no use before either.
+                # A store that follows another journal stays unchanged: it was unusable before, too.
                 if meta.lineage in former:
                     store.write(lambda txn, meta=meta: txn.set_applied_position(self.lineage, meta.applied, meta.block))  # type: ignore[misc]
 
@@ -465,14 +467,13 @@ class _RestoreRun:
                 state.close()
 
     def _verify_stores(self, instance: Instance, there: Instance) -> dict[TopicRef, tuple[str, int, int]]:
-        """Read every byte of every store and return the digests, compared with those of the backup that was taken
-        there.
+        """Read every byte of every store, compare the digests with those of the backup, and return them.
 
-        Where none was taken, a store that was copied is compared with one that is built from the journal, if that
-        reaches back to the topic's first entry.
+        Without a digest in the backup, a copied store is compared with one that is rebuilt from the journal, if the
+        journal reaches back to the topic's first entry.
         """
         plan = self.plan
-        # At the instant of the backup every digest is known; earlier, store and journal have to agree with each other.
+        # For the instant of the backup every digest is known; for an earlier one, store and journal are compared.
         if plan.whole:
             verify_topics(instance, plan.manifest, self.work)
         else:

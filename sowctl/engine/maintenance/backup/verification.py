@@ -1,6 +1,6 @@
-"""A backup is proven by what can be read of it: opened as an instance, every store checked, every digest compared.
+"""Verification of a backup: it is opened as an instance, every store is checked, and every digest compared.
 
-It is opened in a tree of links, so that nothing is ever written beside the files of a backup, not even a lock.
+It is opened in a tree of links, so that nothing is ever written next to the files of a backup, not even a lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def link_probe_tree(tree: Path, manifest: BackupManifest, place: Path, seam: Seam) -> Iterator[Path]:
-    """A tree of links to the files of a backup below ``place``, which must not exist; removed in the end.
+    """Create a tree of links to the files of a backup below ``place``, which must not exist; removed at the end.
 
     Raises OSError.
     """
@@ -45,13 +45,13 @@ def link_probe_tree(tree: Path, manifest: BackupManifest, place: Path, seam: Sea
 def verify_topics(
     instance: Instance, manifest: BackupManifest, tree: Path, read: Collection[str] | None = None
 ) -> None:
-    """Compare every topic of the instance whose files lie below ``tree`` with what the manifest says of it.
+    """Compare every topic of the instance whose files are below ``tree`` with the manifest.
 
-    ``read``: the stores (paths within the tree) of which every byte is checked, None for all. Raises DamageError
+    ``read``: the stores (paths within the tree) to check byte by byte, None for all. Raises DamageError
     ``SOW-BAK-001``, and what reading raises.
     """
     there = move_instance(instance, tree, manifest.time)
-    # Checks first: a program that asks again and again keeps open what it has read.
+    # Checks first: a long-running program keeps files open after reading them.
     for topic in manifest.topics:
         if topic.file is not None and (read is None or topic.file in read):
             check_store_file(tree / topic.file, instance.seam, instance.build_watch("records to prove"))
@@ -61,7 +61,7 @@ def verify_topics(
 
 
 def check_store_file(path: Path, seam: Seam, on_read: Callable[[int, int], None] | None = None) -> None:
-    """Read every byte of a store; ``on_read`` is told how many entries of how many.
+    """Read every byte of a store; ``on_read`` is called with the read and the total number of entries.
 
     Raises DamageError ``SOW-BAK-001``.
     """
@@ -71,7 +71,7 @@ def check_store_file(path: Path, seam: Seam, on_read: Callable[[int, int], None]
     for finding in (findings := check_store(path, seam=seam, on_read=on_read)):
         if finding.level >= Level.ERROR:
             raise build_damage_error(str(path), f"{finding.id}: {finding.message}")
-    # A check that did not come to its end proves nothing.
+    # An incomplete check proves nothing.
     if not findings.coverage.is_complete:
         raise build_damage_error(
             str(path), f"the store was read only in part: {'; '.join(findings.coverage.not_verified)}"
@@ -92,9 +92,9 @@ def _compare_topic(there: Instance, topic: BackupTopic, tree: Path) -> None:
 def compare_files(
     manifest: BackupManifest, tree: Path, seam: Seam, watch: Callable[[str, int, int], None] = ignore_progress
 ) -> int:
-    """Read every file and compare it with the manifest; the bytes that were read. ``watch`` is told how many.
+    """Compare every file with the manifest; return the bytes read. ``watch`` is called with the progress.
 
-    Raises DamageError ``SOW-BAK-001``, OSError where one cannot be read.
+    Raises DamageError ``SOW-BAK-001``, OSError if a file cannot be read.
     """
     total, told = 0, PortionProgress(watch, "bytes to compare", manifest.bytes)
     for file in manifest.files:
