@@ -1,7 +1,7 @@
-"""What may be removed or made smaller to free disk space, the safest first, with the command that does it.
+"""Files that can be removed or compacted to free disk space, safest first, with the command for each.
 
-Nothing is changed, and what cannot be looked at is left out: the disk may be full. Called by ``doctor`` and by
-``explain disk-full``.
+Nothing is changed, and whatever cannot be read is skipped: the disk may be full. Called by ``doctor`` and by ``explain
+disk-full``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _KEPT_SUFFIXES = (DAMAGED_SUFFIX, REPLACED_SUFFIX)
 MIN_COMPACTED_BYTES = 1 << 20
-"""Free bytes of a store from which on compacting it is worth a line."""
+"""Free bytes of a store below which compacting it is not suggested."""
 
 
 class ReclaimableSpace(Struct, frozen=True):
-    """Something that takes ``bytes``; ``command`` frees them, or some of them where ``estimated``."""
+    """A use of ``bytes`` of disk space; ``command`` frees them, or some of them if ``estimated``."""
 
     what: str
     bytes: int
@@ -43,7 +43,7 @@ class ReclaimableSpace(Struct, frozen=True):
 
 
 def list_reclaimable(instance: Instance) -> Iterator[ReclaimableSpace]:
-    """What may go, in the order in which to try it: what nobody misses, what is made again, then old journal files."""
+    """Yield reclaimable space in the order to try: unneeded files, derived files, then old journal files."""
     steps: tuple[Callable[[Instance], Iterator[ReclaimableSpace]], ...] = (
         _find_leftovers,
         _find_kept_copies,
@@ -53,7 +53,7 @@ def list_reclaimable(instance: Instance) -> Iterator[ReclaimableSpace]:
         _find_active_file,
     )
     for step in steps:
-        # A file that cannot be read, or a lock that cannot be had, hides what it is about and nothing else.
+        # A file that cannot be read, or a lock that cannot be acquired, hides only its own step.
         with suppress(SowError, OSError):
             yield from step(instance)
 
@@ -74,7 +74,7 @@ def _find_leftovers(instance: Instance) -> Iterator[ReclaimableSpace]:
 
 
 def _find_kept_copies(instance: Instance) -> Iterator[ReclaimableSpace]:
-    """Earlier states that a repair or a restore has put aside."""
+    """Yield previous files that a repair or a restore has kept."""
     paths = [path.parent.glob(f"{path.name}{end}*") for _, path in _list_stores(instance) for end in _KEPT_SUFFIXES]
     if instance.log is not None and instance.config is not None:
         paths += [instance.log.directory.glob(f"{instance.config.name}.*.journal.{end}-*") for end in ("torn", "cut")]
@@ -114,7 +114,7 @@ def _find_journal_files(instance: Instance) -> Iterator[ReclaimableSpace]:
         yield ReclaimableSpace(words, sum(file.size for file in here), "sowctl journal archive")
     if not finished:
         return
-    # The rule that keeps nothing: what is left then is what something needs.
+    # A rule that keeps nothing: the files that remain are those that a holder needs.
     plan = prune_files(instance, KeepRule(keep_size=0), dry_run=True)
     if plan.removed:
         words = f"{format_count(plan.removed, 'journal file')} that nothing needs; past states are lost"

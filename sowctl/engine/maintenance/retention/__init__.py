@@ -4,9 +4,9 @@
 * ``archive``: moving finished journal files to the archive.
 * ``compression``: compressing finished journal files in place.
 * ``rotation``: finishing the active journal file.
-* ``holders``: what still needs entries of the journal.
-* ``prune``: removing the oldest files whose entries nothing needs.
+* ``holders``: the holders that still need entries of the journal.
+* ``prune``: removing the oldest files whose entries no holder needs.
 * ``action_log``: when the actions of a configuration last ran.
 * ``actions``: the due actions, and running their steps.
-* ``journal_repair``: cutting out damage, cutting off a torn end.
+* ``journal_repair``: cutting out damage, truncating an incomplete end.
 """

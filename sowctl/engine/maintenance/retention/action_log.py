@@ -1,6 +1,6 @@
-"""When the actions of a configuration last ran: the file ``INSTANCE.upkeep``, and the lock of who runs them.
+"""The last runs of a configuration's actions: the file ``INSTANCE.upkeep``, and the lock for running actions.
 
-Packed and unpacked here and nowhere else. Ruled by ``sow-upkeep(5)``.
+Only this module packs and unpacks the file. Specified in ``sow-upkeep(5)``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOCK_SUBJECT = "the running of actions"
 
 
 class ActionState(DescribedStruct, frozen=True):
-    """The state of an action: last ``ran`` to its end, last ``tried`` (microseconds UTC, 0 is never), work, error."""
+    """The state of an action: last complete run, last attempt (microseconds UTC, 0 is never), outcome, error."""
 
     name: str
     ran: Micros = 0
@@ -40,14 +40,15 @@ class ActionState(DescribedStruct, frozen=True):
 
 
 def find_actions_path(instance: Instance) -> Path:
-    """Find the path of the file: beside the journal, or where the paths of the configuration count from."""
+    """Return the path of the file: in the journal's directory, or in the root directory of the configuration's
+    paths."""
     assert instance.config is not None
     directory = instance.log.directory if instance.log is not None else instance.config.root
     return directory / f"{instance.config.name}.upkeep"
 
 
 def encode_rows(rows: Mapping[str, ActionState]) -> bytes:
-    """The whole file."""
+    """Return the content of the file."""
     import msgpack
 
     body: bytes = msgpack.packb(
@@ -57,14 +58,14 @@ def encode_rows(rows: Mapping[str, ActionState]) -> bytes:
 
 
 def decode_rows(raw: bytes, place: str) -> dict[str, ActionState] | None:
-    """The rows of a file; None where it is damaged. Raises VersionError ``SOW-UPK-005``."""
+    """Return the rows of a file; None if it is damaged. Raises VersionError ``SOW-UPK-005``."""
     import msgpack
 
     if len(raw) < _HEADER.size:
         return None
     magic, version, crc = _HEADER.unpack_from(raw)
     body = raw[_HEADER.size :]
-    # Before the version: a damaged number must not pass for a newer release.
+    # Before the version: a damaged number must not look like a newer release.
     if magic != FILE_MAGIC or crc != crc32(body):
         return None
     if version > FORMAT_VERSION:
@@ -85,7 +86,7 @@ def decode_rows(raw: bytes, place: str) -> dict[str, ActionState] | None:
 
 
 def read_rows(path: Path, instance: Instance) -> dict[str, ActionState]:
-    """Read the remembered rows; nothing where there is no file, or a damaged one, which is said.
+    """Read the saved rows; empty without a file, or after a notification if it is damaged.
 
     Raises StorageError ``SOW-UPK-004``, VersionError ``SOW-UPK-005``.
     """
@@ -114,7 +115,7 @@ def write_rows(path: Path, rows: Mapping[str, ActionState], seam: Seam) -> None:
             seam.call("file.sync", os.fsync, fd)
         finally:
             os.close(fd)
-        # On disk before it has the name: under that stands the old file or the new one.
+        # Synced before the rename: the name always refers to the complete old or the complete new file.
         seam.call("file.rename", os.rename, temporary, path)
         sync_directory(path.parent, seam)
     except OSError as error:

@@ -1,9 +1,9 @@
-"""The Actions of a configuration that this program supports: which are due, and running their steps.
+"""The supported Actions of a configuration: finding the due ones, and running their steps.
 
-An action is its steps in the order of the file; a false If and a step that fails end it. What concerns files is done;
-what has a meaning in a server alone is named, or ends the action where later steps may depend on it. Each run is noted
-down when it ends, so that one command every few minutes stands for the server's schedule. Called by ``sowctl upkeep``.
-Ruled by ``sow-upkeep(5)`` and ``sow-config(5)``, actions.
+The steps of an action run in the order of the file; a false If or a failed step ends the action. Steps on files are
+executed; a step that has a meaning only in a server is reported, and ends the action if later steps may depend on it.
+Each run is recorded when it ends, so that one command every few minutes replaces the server's schedule. Called by
+``sowctl upkeep``. Specified in ``sow-upkeep(5)`` and ``sow-config(5)``, actions.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ StepOutcome = Literal["done", "would be done", "left to a server", "condition is
 
 
 class ActionVerbs(Protocol):
-    """The verbs that steps need, which stand above this room."""
+    """The verbs that steps call; verbs are in a higher layer."""
 
     def delete(self, instance: Instance, topic: str, message_type: str, filter: str, *, dry_run: bool) -> int:
-        """Delete the records of the topics of this name or pattern for which an expression is true; how many."""
+        """Delete the records that match a filter in the topics of this name or pattern; return their number."""
         ...
 
 
 class StepResult(Struct):
-    """The result of a step: files moved, removed or made smaller; bytes moved or given back; records; ``notes``."""
+    """The result of a step: files moved, removed or made smaller; bytes moved or freed; records; ``notes``."""
 
     files: int = 0
     bytes: int = 0
@@ -52,7 +52,7 @@ class StepResult(Struct):
 
 
 class StepReport(Struct, frozen=True):
-    """One step of an action that was due. ``step`` is the module without its beginning."""
+    """One step of a due action. ``step`` is the module without its prefix."""
 
     action: int
     name: str
@@ -63,9 +63,9 @@ class StepReport(Struct, frozen=True):
 
 
 class PlannedAction(DescribedStruct, frozen=True):
-    """An action: its ``number`` in the file, from 1; ``key`` names it in what is remembered. ``events`` are those of a
-    server that start it besides ``schedules``; ``is_supported`` says whether a step of it is carried out by this
-    program."""
+    """An action: its ``number`` in the file, from 1; ``key`` identifies it in the saved rows. ``events`` are those of a
+    server that start it besides ``schedules``; ``is_supported`` is true if this program executes at least one of its
+    steps."""
 
     number: int
     name: str
@@ -77,24 +77,24 @@ class PlannedAction(DescribedStruct, frozen=True):
 
     @property
     def is_supported(self) -> bool:
-        """Return whether this program does anything of it."""
+        """True if this program executes any of its steps."""
         return bool(self.schedules) and any(step.module in STEP_FUNCTIONS for step in self.steps)
 
     def find_due_time(self, now: Micros) -> Micros | None:
-        """Return when the action runs next: not behind ``now`` where it is due; None where no schedule starts it."""
+        """Return when the action runs next: at most ``now`` if it is due; None if no schedule starts it."""
         return min((one.find_due_time(self.last.ran, now) for one in self.schedules), default=None)
 
 
 def list_actions(instance: Instance) -> list[PlannedAction]:
-    """The actions of the configuration with what is remembered of them. Raises ConfigError ``SOW-UPK-007`` for a
-    schedule that cannot be read, and what reading the file raises."""
+    """Return the actions of the configuration with their last runs. Raises ConfigError ``SOW-UPK-007`` for an invalid
+    schedule, and what reading the file raises."""
     config = instance.config
     assert config is not None
     known = action_log.read_rows(find_actions_path(instance), instance)
     found, same = [], Counter[str]()
     for number, action in enumerate(config.actions, 1):
         parts = repr([(step.kind, step.module, step.options) for step in action.steps])
-        # Known by what it does and not by its number: an action that is put in front of it does not make it due.
+        # Identified by its steps and not by its number: inserting an action before it does not make it due.
         key = xxh3_128_hexdigest(f"{parts} {same[parts]}".encode("utf-8", "surrogateescape"))
         same[parts] += 1
         on = [step for step in action.steps if step.kind == "On"]
@@ -114,9 +114,9 @@ def list_actions(instance: Instance) -> list[PlannedAction]:
 
 
 def run_actions(instance: Instance, verbs: ActionVerbs, *, dry_run: bool = False) -> Iterator[StepReport]:
-    """Carry out the actions that are due, in the order of the file, and give each of their steps when it is done.
+    """Run the actions that are due, in the order of the file; yield the report of each step when it is done.
 
-    An action that fails does not keep the others from running; it is due again. Raises LockedError ``SOW-UPK-006``,
+    A failed action does not prevent others from running, and is due again. Raises LockedError ``SOW-UPK-006``,
     StorageError ``SOW-UPK-004``, ConfigError ``SOW-UPK-007``.
     """
     path = find_actions_path(instance)
@@ -126,7 +126,7 @@ def run_actions(instance: Instance, verbs: ActionVerbs, *, dry_run: bool = False
         return
     # Held for the whole run: otherwise two runs would both execute an action that is due.
     with action_log.hold_actions(path, instance):
-        # Read under the lock: another run has noted down by now what it did.
+        # Read under the lock: another run may have recorded its actions in the meantime.
         actions = list_actions(instance)
         for place, action in enumerate(actions):
             began = instance.now
@@ -138,11 +138,11 @@ def run_actions(instance: Instance, verbs: ActionVerbs, *, dry_run: bool = False
                 yield report
             problem = next((report.error.message for report in reports if report.error is not None), None)
             outcome = "; ".join(f"{report.step}: {report.outcome}" for report in reports)
-            # What failed has not run: it stays due.
+            # A failed action has not run: it stays due.
             ran = action.last.ran if problem is not None else began
             last = ActionState(action.name, ran, began, outcome, problem)
             actions[place] = replace(action, last=last)
-            # After each action, so that one that ends the process does not make those before it run again.
+            # Written after each action, so that one that ends the process does not cause earlier ones to run again.
             action_log.write_rows(path, {one.key: one.last for one in actions if one.last.tried}, instance.seam)
 
 
@@ -173,7 +173,7 @@ def _run_steps(instance: Instance, action: PlannedAction, verbs: ActionVerbs, *,
         doer = STEP_FUNCTIONS.get(step.module)
         if doer is None:
             yield report("left to a server", StepResult())
-            # What follows may be meant only where this was done; a step without effect on others is passed over.
+            # Later steps may be meant only after this one; a step that does not affect others is skipped.
             if step.module not in SERVER_ONLY_STEPS:
                 return
             continue
@@ -199,7 +199,7 @@ def _parse_schedule(step: ActionStep) -> Schedule:
 
 
 def _expand_options(instance: Instance, step: ActionStep) -> dict[str, str]:
-    """The options of a step, with the variables that are always there; others are empty, as a server has them."""
+    """Return the options of a step with the predefined variables expanded; others are empty, as in a server."""
     assert instance.config is not None
     known = {
         "AMPS_INSTANCE_NAME": instance.config.name,
@@ -242,7 +242,7 @@ def _compress_journal(instance: Instance, options: Mapping[str, str], verbs: Act
     try:
         for packed in compress_files(instance, older_than=_parse_age(options), dry_run=dry_run):
             did.files += 1
-            # How small it gets is known when it is done.
+            # The compressed size is known only afterwards.
             did.bytes += 0 if packed.compressed_size is None else packed.size - packed.compressed_size
     except MissingError as error:
         did.notes.append(_explain_no_journal(error))
@@ -269,7 +269,7 @@ def _remove_journal(instance: Instance, options: Mapping[str, str], verbs: Actio
 
 
 def _explain_no_journal(error: MissingError) -> str:
-    """Nothing was published yet: then there is nothing to look after. Raises ``error`` if that is another one."""
+    """Return the message of a journal without entries: nothing to maintain. Raises any other ``error``."""
     if error.code != "SOW-JRN-001":
         raise error
     return error.message
@@ -306,7 +306,7 @@ STEP_FUNCTIONS: dict[str, StepFunction] = {
     "amps-action-do-compact-sow": _compact_stores,
     "amps-action-do-delete-sow": _delete_records,
 }
-"""What this program does of actions, by module."""
+"""The functions of the supported steps, by module."""
 SERVER_ONLY_STEPS = frozenset(
     ACTION_PREFIX + name
     for name in (
@@ -314,11 +314,11 @@ SERVER_ONLY_STEPS = frozenset(
         "do-nothing", "do-remove-files", "do-compress-files",
     )
 )  # fmt: skip
-"""Steps of a server on which no later step depends: they are named, and the action goes on."""
+"""Steps of a server on which no later step depends: they are reported, and the action continues."""
 
 
 def _check_usage(instance: Instance, options: Mapping[str, str]) -> tuple[bool, str]:
-    """Return whether more of a file system is used than a percentage, and that in words."""
+    """Return whether the used share of a file system exceeds a percentage, and a description."""
     import os
 
     assert instance.config is not None

@@ -1,7 +1,7 @@
-"""Finished journal files into the JournalArchiveDirectory, where all readers find them as before, or to a URL.
+"""Archiving finished journal files: to the JournalArchiveDirectory, where all readers find them as before, or to a URL.
 
-Called by ``sowctl journal archive`` and by the action of that name. Ruled by ``sow-journal(5)``, "Looking after files",
-and ``sow-archive(5)``.
+Called by ``sowctl journal archive`` and the action of that name. Specified in ``sow-journal(5)``, "Looking after
+files", and ``sow-archive(5)``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ArchivedFile(Struct, frozen=True):
-    """A file that was moved or sent, or with ``dry_run`` would be: from where, to where, its bytes and its txids."""
+    """A file that was moved or uploaded, or with ``dry_run`` would be: source, destination, size in bytes, txids."""
 
     number: int
     path: Path
@@ -39,13 +39,12 @@ class ArchivedFile(Struct, frozen=True):
 def archive_files(
     instance: Instance, *, older_than: int | None = None, keep: int = 0, dry_run: bool = False
 ) -> Iterator[ArchivedFile]:
-    """Move finished files, the oldest first, each given when it is there; the file that grows stays.
+    """Move finished files, oldest first; yield each when it is moved. The active file stays.
 
-    To a JournalArchiveDirectory at a URL they are sent, as by :func:`archive_to_url`, and stay here.
-    ``older_than`` microseconds: only files to which nothing was written for so long and that hold nothing newer.
-    ``keep``: so many of the youngest finished ones stay. Raises ConfigError ``SOW-UPK-001`` without a
-    JournalArchiveDirectory, LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-061``, and what looking at the journal
-    raises.
+    To a JournalArchiveDirectory at a URL they are uploaded, as by :func:`archive_to_url`, and stay here. ``older_than``
+    microseconds: only files that were not written to for this time and have no newer entry. ``keep``: number of newest
+    finished files that stay. Raises ConfigError ``SOW-UPK-001`` without a JournalArchiveDirectory, LockedError
+    ``SOW-JRN-060``, StorageError ``SOW-JRN-061``, and what listing the journal raises.
     """
     _, log = require_transaction_log(instance)
     if log.archive_url is not None:
@@ -73,8 +72,8 @@ def archive_files(
 def _choose_files(
     files: list[SurveyedFile], target: Path, older_than: int | None, keep: int, now: int
 ) -> list[tuple[int, Path, int, SurveyedFile]]:
-    """Return number, path and size of the files to move. All copies of a file are: two of them, of which one is
-    compressed, are left where compressing was interrupted."""
+    """Return number, path and size of the files to move. All copies of a file are moved: an interrupted compression
+    leaves two, one of them compressed."""
     finished = [file for file in files if any(path.parent != target for path in file.paths) and file.is_finished]
     finished = finished[: len(finished) - keep] if keep else finished
     return [
@@ -94,13 +93,14 @@ def archive_to_url(
     dry_run: bool = False,
     verify: bool = False,
 ) -> Iterator[ArchivedFile]:
-    """Send finished files to a URL, the oldest first, each given when the manifest there tells of it; they stay here.
+    """Upload finished files to a URL, oldest first; yield each when the manifest there lists it. They stay here.
 
-    ``verify``: all that is there already is read and compared with its digest, and sent again where it differs and the
-    file is here; ``instance.notify`` is told how much agrees. The other options are those of :func:`archive_files`.
-    Raises RefusedError ``SOW-JRN-085`` where the archive is of another journal, or the URL is a place of the journal's
-    own; DamageError ``SOW-JRN-080``, with ``verify`` ``SOW-JRN-083`` and ``SOW-JRN-084`` for what differs and is not
-    here; LockedError ``SOW-JRN-060``, what looking at the journal and what writing at a URL raises.
+    ``verify``: all archived files are read and compared with their digests, and uploaded again if they differ and the
+    file is here; ``instance.notify`` reports the number of verified ones. The other options are those of
+    :func:`archive_files`. Raises RefusedError ``SOW-JRN-085`` if the archive is of another journal, or the URL is a
+    directory of this journal; DamageError ``SOW-JRN-080``, with ``verify`` ``SOW-JRN-083`` and ``SOW-JRN-084`` for
+    segments that differ and are not here; LockedError ``SOW-JRN-060``, and what listing the journal and writing to a
+    URL raises.
     """
     config, log = require_transaction_log(instance)
     own = [one.resolve() for one in (log.directory, log.moved_archive) if one is not None]
@@ -117,7 +117,7 @@ def archive_to_url(
         files = _select_old_files(finished[: len(finished) - keep] if keep else finished, older_than, instance.now)
         run = ArchiveUpload(target, config.name, instance.seam, instance.now, verify=verify)
         if verify:
-            # What is there already was chosen by an earlier run.
+            # Segments that exist there were selected by an earlier run.
             files += [file for file in finished[len(files) :] if run.has_segment(file)]
         if dry_run:
             run.check_continuity(files)
@@ -144,7 +144,7 @@ def _report_agreed(instance: Instance, run: ArchiveUpload, verify: bool) -> None
 
 
 def _select_old_files(files: list[SurveyedFile], older_than: int | None, now: int) -> list[SurveyedFile]:
-    """Return the files before the first one that is too young: the oldest first and without a gap, as they are removed
+    """Return the files before the first one that is too new: oldest first and without a gap, as they are removed
     later."""
     if older_than is None:
         return files

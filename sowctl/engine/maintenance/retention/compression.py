@@ -1,6 +1,7 @@
-"""Finished journal files compressed where they lie; all readers find them as before.
+"""Compressing finished journal files in place; all readers find them as before.
 
-Called by ``sowctl journal compress`` and the action of that name. Ruled by ``sow-journal(5)``, "Looking after files".
+Called by ``sowctl journal compress`` and the action of that name. Specified in ``sow-journal(5)``, "Looking after
+files".
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class CompressedFile(Struct, frozen=True):
-    """A file that was compressed, or with ``dry_run`` would be: before and after, and its txids.
+    """A file that was compressed, or with ``dry_run`` would be: both paths, and its txids.
 
-    ``size`` and ``compressed_size`` are bytes on disk; the latter is None where nothing was done.
+    ``size`` and ``compressed_size`` are bytes on disk; the latter is None if the file was not compressed.
     """
 
     number: int
@@ -39,11 +40,11 @@ class CompressedFile(Struct, frozen=True):
 def compress_files(
     instance: Instance, *, kind: str = ".zst", older_than: int | None = None, keep: int = 0, dry_run: bool = False
 ) -> Iterator[CompressedFile]:
-    """Compress finished files, in the journal's directory and in the archive, each given when it is done.
+    """Compress finished files in the journal's directory and in the archive; yield each when it is done.
 
-    ``kind`` is ``.zst`` or ``.gz``. ``older_than`` microseconds: only files to which nothing was written for so long
-    and that hold nothing newer. ``keep``: so many of the youngest finished ones stay as they are. Raises LockedError
-    ``SOW-JRN-060``, StorageError ``SOW-JRN-070``, and what looking at the journal raises.
+    ``kind`` is ``.zst`` or ``.gz``. ``older_than`` microseconds: only files that were not written to for this time and
+    have no newer entry. ``keep``: number of newest finished files that stay uncompressed. Raises LockedError
+    ``SOW-JRN-060``, StorageError ``SOW-JRN-070``, and what listing the journal raises.
     """
     assert kind in COMPRESSED_SUFFIXES
     with hold_journal_files(instance, dry_run=dry_run):
@@ -62,7 +63,7 @@ def compress_files(
 def _choose_files(
     files: list[SurveyedFile], older_than: int | None, keep: int, now: int
 ) -> list[tuple[SurveyedFile, Path]]:
-    """The files, each with a copy of it that is not compressed."""
+    """Return the files, each with the path of an uncompressed copy."""
     finished = [file for file in files if file.is_finished]
     finished = finished[: len(finished) - keep] if keep else finished
     old = [file for file in finished if older_than is None or (file.compute_age(now) or 0) >= older_than]

@@ -1,8 +1,8 @@
 """Holders of journal entries: stores, RecoveryPoints, queues, conflated topics, chains, subscriptions, archives.
 
-Each holder says behind which txid it needs entries, of which topics, why, and which command lets them go. What a holder
-needs only grows less while the journal is looked after, but for people who set a bookmark back at that moment. Called
-by :mod:`sowctl.engine.maintenance.retention.prune`. Ruled by ``sow-journal(5)``, "Looking after files".
+Each holder has the txid after which it needs entries, their topics, the reason, and the command that releases them.
+During maintenance the needs of a holder only decrease, unless a user sets a bookmark back at that moment. Called by
+:mod:`sowctl.engine.maintenance.retention.prune`. Specified in ``sow-journal(5)``, "Looking after files".
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class EntryHolder(DescribedStruct, frozen=True):
-    """A holder of entries behind the txid ``after``: those of ``topic_refs``, None for all.
+    """A holder of the entries after the txid ``after`` of ``topic_refs``, None for all topics.
 
-    ``release``: the command that lets them go, as far as there is one. ``file``: what has to be on disk before entries
-    that it needs no more are removed; ``topic`` the topic whose store it is, None for a kept state.
+    ``release``: the command that releases them, if any. ``file``: the file to sync before entries that it no longer
+    needs are removed; ``topic``: the topic whose store it is, None for a saved state.
     """
 
     kind: str
@@ -56,14 +56,14 @@ class EntryHolder(DescribedStruct, frozen=True):
         return f"{self.kind} {self.name}"
 
     def holds(self, file: SurveyedFile) -> bool:
-        """Return whether a finished file has entries that it needs, or stands behind one that has."""
+        """Return whether a finished file has entries that it needs, or is after one that has."""
         assert file.last_txid is not None
         if self.topic_refs is None:
             return file.last_txid > self.after
         return any(file.find_last_txid(topic) > self.after for topic in self.topic_refs)
 
     def sync(self, instance: Instance) -> None:
-        """Bring what it has applied to the disk, meta page included. Raises what opening for writing raises."""
+        """Sync its applied changes to disk, including the meta page. Raises what opening for writing raises."""
         if self.file is None:
             return
         assert instance.config is not None
@@ -84,10 +84,10 @@ class EntryHolder(DescribedStruct, frozen=True):
 def list_holders(
     instance: Instance, log: Journal, files: Sequence[SurveyedFile], bookmarks: Iterable[str] = ()
 ) -> Iterator[EntryHolder]:
-    """Yield everything that may need entries of ``log``, whose end has been read and whose files these are;
-    ``bookmarks`` are files of places besides those that are found. Raises what reading a file of places or a queue
+    """Yield all holders that may need entries of ``log``, whose end has been read; ``files`` are its files,
+    ``bookmarks`` are bookmark store files in addition to those found. Raises what reading a bookmark store or a queue
     raises."""
-    # What readers would remark at their own beginning is no matter here.
+    # Notifications of readers at their own start are irrelevant here.
     quiet = replace(instance, notify=lambda words: None)
     for topic in instance.topics:
         if topic.journalled:
@@ -105,7 +105,7 @@ def list_holders(
 
 
 def _build_topic_holder(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHolder:
-    """The store of a topic, or the RecoveryPoint of one that has none."""
+    """Return the holder for the store of a topic, or for the RecoveryPoint of a topic without a store."""
     ref = topic.ref
     replay = f"sowctl replay {shlex.quote(topic.name)}"
     if topic.file is None:
@@ -121,9 +121,9 @@ def _build_topic_holder(instance: Instance, log: Journal, topic: TopicConfig) ->
         meta = read_meta(topic.file, instance)
         after = check_position(meta, log, ref, topic.file)
     except SowError as error:
-        # Faults that prevent reading it are reported by its own command; until then everything stays.
+        # The topic's own commands report why it cannot be read; until then all entries stay.
         return EntryHolder("store", topic.name, 0, (ref,), error.message, replay)
-    # A store of another history than this journal goes on from has applied nothing of it, wherever it stands.
+    # A store of a history that this journal does not continue has applied no entry of it, whatever its position.
     after = after if meta.lineage == log.lineage or find_former_history(log, meta.lineage) is not None else 0
     return EntryHolder(
         "store", topic.name, after, (ref,), f"it has applied entries up to txid {after}", replay, topic.file, topic
@@ -131,7 +131,7 @@ def _build_topic_holder(instance: Instance, log: Journal, topic: TopicConfig) ->
 
 
 def _build_chain_holder(instance: Instance, log: Journal, topic: TopicConfig) -> EntryHolder | None:
-    """The file of a topic whose keys are chained: it knows the chains up to a txid."""
+    """Return the holder for a topic's file of key chains, which knows the chains up to a txid; None without chains."""
     from sowctl.engine.keys.generators import build_generated_keys
 
     if topic.key_generator is None:
@@ -139,7 +139,7 @@ def _build_chain_holder(instance: Instance, log: Journal, topic: TopicConfig) ->
     try:
         chains = build_generated_keys(instance, topic, instance.find_message_type(topic.message_type)).chains
     except ConfigError:
-        return None  # nothing stands in for the generator: publishing is refused as well
+        return None  # no plugin implements the generator: publishing fails as well
     if chains is None:
         return None
     try:
@@ -152,7 +152,8 @@ def _build_chain_holder(instance: Instance, log: Journal, topic: TopicConfig) ->
 
 
 def _build_conflated_holder(instance: Instance, log: Journal, entry: ConflatedTopic) -> EntryHolder | None:
-    """Build the holder of a conflated topic: it needs its kept state, or all of the journal."""
+    """Return the holder for a conflated topic, which needs its saved state or the whole journal; None without
+    records."""
     from sowctl.engine.views.cache import find_cache_path
     from sowctl.engine.views.conflation.state_tables import definition_digest, is_recorded, read_state
     from sowctl.engine.views.instant import find_entry, list_topic_refs
@@ -180,28 +181,28 @@ def _build_conflated_holder(instance: Instance, log: Journal, entry: ConflatedTo
 
 
 def _build_archive_holder(instance: Instance, files: Sequence[SurveyedFile]) -> EntryHolder | None:
-    """A JournalArchiveDirectory at a URL, to which files are sent while they stay here.
+    """Return the holder for a JournalArchiveDirectory at a URL, to which files are uploaded while they stay here.
 
-    One that was removed before it was sent would be missing between the segments and the files here: readers of the
-    past would end with ``SOW-JRN-086``, and no later file could be sent.
+    A file removed before it was uploaded would be missing between the segments and the files here: readers of past
+    states would fail with ``SOW-JRN-086``, and no later file could be uploaded.
     """
     config, log = instance.config, instance.log
     if config is None or log is None or (archive := log.archive_url) is None:
         return None
     try:
         sending = ArchiveUpload(archive, config.name, instance.seam, instance.now)
-        # The txids there say nothing of these files where they are of another journal of this name.
+        # If the txids there are of another journal with this name, they mean nothing for these files.
         sending.check_continuity(files)
         after = sending.last_txid
         why = f"it has the entries up to txid {after}" if after else "no file was uploaded yet"
     except SowError as error:
-        # Whether a file is there is not known, or what is there is not this one: every one stays.
+        # It is unknown whether a file is archived, or the archived file is another one: all files stay.
         after, why = 0, error.message
     return EntryHolder("archive", str(archive), after, None, why, "sowctl journal archive")
 
 
 def _list_queue_holders(instance: Instance) -> Iterator[EntryHolder]:
-    """The oldest message of each queue that is not processed, or dead and not forgotten."""
+    """Yield the holders for the oldest pending message, or dead letter that is not purged, of each queue."""
     from sowctl.engine.queues.queue import OpenQueue
     from sowctl.engine.queues.reports import find_oldest_needed_txid
 
@@ -217,8 +218,9 @@ def _list_queue_holders(instance: Instance) -> Iterator[EntryHolder]:
 
 
 def _list_bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[tuple[str, BookmarkStore]]:
-    """The bookmark stores of an instance: its topics that are ones, the files that are named, those that subscriptions
-    have noted, and those that lie beside the configuration, where its paths count from, and in the working directory.
+    """Yield the bookmark stores of an instance: topics that are bookmark stores, files that are named, files that
+    subscriptions have listed, and files in the directory of the configuration, the root of its paths, and the working
+    directory.
     """
     from sowctl.engine.subscriptions.bookmark_stores.file import FileStore
     from sowctl.engine.subscriptions.bookmark_stores.store_kinds import STORE_FILE_SUFFIX
@@ -234,7 +236,7 @@ def _list_bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[
     assert config is not None
     places = dict.fromkeys(place.resolve() for place in (instance.working, config.directory, config.root))
     files = {path.resolve(): path for name in named if (path := instance.working / name)}
-    # One that subscriptions have used and that is gone has no places any more.
+    # A listed store file that was removed has no positions any more.
     files |= {path: path for path in list_known_stores(instance) if path.is_file()}
     for place in places:
         files |= {path.resolve(): path for path in sorted(place.glob(f"*{STORE_FILE_SUFFIX}")) if path.is_file()}
@@ -245,7 +247,7 @@ def _list_bookmark_stores(instance: Instance, named: Iterable[str]) -> Iterator[
 
 
 class _ReadOnlyRows:
-    """For a store in a topic of which only rows are read."""
+    """Rows of a store in a topic that is only read."""
 
     def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
         raise AssertionError("nothing is written")
@@ -255,14 +257,14 @@ class _ReadOnlyRows:
 
 
 def _list_bookmark_holders(instance: Instance, log: Journal, name: str, store: BookmarkStore) -> Iterator[EntryHolder]:
-    """List the places where the subscriptions of a store go on; the topics that they follow are not known. One whose
-    place is gone already, or was never there, holds nothing."""
+    """Yield the positions from which the subscriptions of a store resume; their topics are not known. A position that
+    was pruned or never existed holds nothing."""
     from sowctl.engine.subscriptions.bookmarks import parse_bookmark_range
     from sowctl.engine.subscriptions.spans import NotFoundPolicy, resolve_bookmark_range
 
     @cache
     def behind(bookmark: str) -> int | None:
-        # Subscriptions that are up to date have one place; looking for it may read a file of the journal.
+        # Subscriptions that are up to date share one position, and resolving it may read a journal file.
         try:
             return resolve_bookmark_range(
                 instance, log, parse_bookmark_range(bookmark, instance.clock), not_found=NotFoundPolicy.FAIL

@@ -1,7 +1,7 @@
-"""Repair of an instance's journal: damage is cut out with a receipt, a torn end cut off; undamaged entries are not
-changed.
+"""Repair of an instance's journal: damage is cut out with a receipt, an incomplete end is truncated; intact entries are
+not changed.
 
-Ruled by ``sow-journal(5)``, "Damage cut out" and "A torn tail".
+Specified in ``sow-journal(5)``, "Damage cut out" and "A torn tail".
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class JournalRepair(DescribedStruct, frozen=True):
     """The repair of a journal, done or with ``dry_run`` planned.
 
-    ``gaps`` stand in the place of damage; ``tail`` is what was torn or unfinished at the end, with the copy that was
-    kept, None where nothing was; ``left`` is damage that a gap does not mend.
+    ``gaps`` replace damage; ``tail`` is the torn or incomplete end, with the saved copy, None without one; ``left`` is
+    damage that a gap does not repair.
     """
 
     gaps: list[RepairedGap]
@@ -43,10 +43,10 @@ class JournalRepair(DescribedStruct, frozen=True):
 
 
 def repair_journal(instance: Instance, *, dry_run: bool = False) -> JournalRepair:
-    """Mend the journal, without a writer or other upkeep beside it.
+    """Repair the journal, without a concurrent writer or other maintenance.
 
     Raises ConfigError ``SOW-ENG-020`` without a TransactionLog, MissingError ``SOW-JRN-001`` without a file,
-    DamageError ``SOW-JRN-006`` where one is missing, LockedError, StorageError ``SOW-JRN-072`` and ``SOW-JRN-021``.
+    DamageError ``SOW-JRN-006`` if a file is missing, LockedError, StorageError ``SOW-JRN-072`` and ``SOW-JRN-021``.
     """
     config, log = require_transaction_log(instance)
     if dry_run:
@@ -82,7 +82,7 @@ def repair_journal(instance: Instance, *, dry_run: bool = False) -> JournalRepai
 def _plan_mending(instance: Instance) -> RepairPlan:
     config, log = require_transaction_log(instance)
     lineage = _read_lineage(instance)
-    # What the topics file counts in had been synced, too: it cannot be torn, only lost.
+    # The entries up to the position in the topics file were synced, too: they cannot be torn, only lost.
     told = load_topics_state(log.directory, config.name, lineage)
     acknowledged = max(_find_proven_txid(instance, lineage), told.end.txid if told is not None else 0)
     return plan_repair(log.directory, config.name, instance.seam, acknowledged, log.moved_archive)
@@ -109,7 +109,7 @@ def _read_lineage(instance: Instance) -> bytes:
 
 
 def _repair_tail(instance: Instance) -> TailReport | None:
-    """The end put right as every writer does it: a torn tail copied and cut off, an unfinished group closed."""
+    """Repair the end as every writer does: copy and truncate a torn tail, close an incomplete group."""
     config, log = require_transaction_log(instance)
     with JournalWriter.open(
         log.directory,

@@ -1,4 +1,4 @@
-"""The journal of an instance for who moves or removes its files: the one lock of that work, and the files as values."""
+"""The journal of an instance for processes that move or remove its files: the maintenance lock, and the file list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def require_transaction_log(instance: Instance) -> tuple[InstanceConfig, TransactionLog]:
-    """The configuration and its TransactionLog. Raises ConfigError ``SOW-ENG-020`` where there is none."""
+    """Return the configuration and its TransactionLog. Raises ConfigError ``SOW-ENG-020`` without one."""
     config, log = instance.config, instance.log
     if config is None or log is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
@@ -26,7 +26,8 @@ def require_transaction_log(instance: Instance) -> tuple[InstanceConfig, Transac
 
 
 def list_journal_files(instance: Instance) -> list[SurveyedFile]:
-    """The files of the journal on this machine. Its end was judged: a journal that lost its end is left as it is.
+    """Return the files of the journal on this machine, after verifying its end: a journal that lost its end is not
+    touched.
 
     Raises MissingError ``SOW-JRN-001``, and what reading the journal's end raises.
     """
@@ -38,14 +39,14 @@ def list_journal_files(instance: Instance) -> list[SurveyedFile]:
 
 @contextmanager
 def hold_journal_files(instance: Instance, *, dry_run: bool = False) -> Iterator[None]:
-    """Hold the lock for moving and removing journal files during the block; what killed runs left is removed, not with
-    ``dry_run``.
+    """Hold the lock for moving and removing journal files during the block; unless ``dry_run``, remove leftovers of
+    killed runs.
 
     Raises MissingError ``SOW-JRN-001`` without a journal, LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-021``.
     """
     config, log = require_transaction_log(instance)
     if not log.directory.is_dir():
-        open_log(instance).close()  # raises: the directory is not made for a lock
+        open_log(instance).close()  # raises: the directory is not created for a lock
     with hold_maintenance_lock(
         log.directory,
         config.name,

@@ -1,8 +1,9 @@
-"""The oldest journal files removed for good, as far as nothing needs their entries any more.
+"""Pruning: removing the oldest journal files whose entries no holder needs.
 
-First a plan: which files a rule of retention lets go, and who still needs some of them. Carrying it out syncs the
-stores, plans once more with what they say then, and removes the files, the oldest first. Called by ``sowctl journal
-prune`` and by the action amps-action-do-remove-journal. Ruled by ``sow-journal(5)``, "Looking after files".
+First comes a plan: the files that a retention rule releases, and the holders that still need some of them. Its
+execution syncs the stores, plans again with their positions then, and removes the files, oldest first. Called by
+``sowctl journal prune`` and the action amps-action-do-remove-journal. Specified in ``sow-journal(5)``, "Looking after
+files".
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class KeepRule(Struct, frozen=True):
-    """The rule for what is kept; exactly one is given. ``keep_for`` microseconds: files that were written to so lately,
-    or hold something as young. ``keep_size`` bytes: the youngest files that take no more, and the one that grows.
-    ``before_txid``, ``before_time``: files with an entry that is not before it."""
+    """The rule for files to keep; exactly one member is set. ``keep_for`` microseconds: files that were written to
+    within this time, or have an entry as recent. ``keep_size`` bytes: the newest files up to this total, and the active
+    one. ``before_txid``, ``before_time``: files with an entry that is not before it."""
 
     keep_for: int | None = None
     keep_size: int | None = None
@@ -42,8 +43,8 @@ class KeepRule(Struct, frozen=True):
 
 
 class PrunedFile(Struct, frozen=True):
-    """A file that the rule lets go. ``removable``: nothing needs it, else ``held_by`` says who does; ``removed``: it is
-    gone, which with ``dry_run`` it never is."""
+    """A file that the rule releases. ``removable``: no holder needs it, else ``held_by`` names the holders;
+    ``removed``: it was removed, never with ``dry_run``."""
 
     number: int
     path: Path
@@ -58,7 +59,8 @@ class PrunedFile(Struct, frozen=True):
 
 
 class HeldFiles(Struct, frozen=True):
-    """Files that the rule lets go but a holder needs: from file ``number`` on, why, and the command to release them."""
+    """Files that the rule releases but a holder needs: from file ``number`` on, the reason, and the command to release
+    them."""
 
     holder: str
     number: int
@@ -68,9 +70,10 @@ class HeldFiles(Struct, frozen=True):
 
 
 class LostPast(Struct, frozen=True):
-    """A topic whose past states stand in the journal alone: ``first_instant`` is the first that can be asked for then.
+    """A topic whose past states are only in the journal: ``first_instant`` is the first available instant after the
+    removal.
 
-    None where that is not known.
+    None if it is unknown.
     """
 
     topic: str
@@ -79,7 +82,7 @@ class LostPast(Struct, frozen=True):
 
 
 class PruneReport(Struct):
-    """The files removed, or with ``dry_run`` to be removed; ``first_txid`` is the first one that is left."""
+    """The files removed, or with ``dry_run`` to be removed; ``first_txid`` is that of the first remaining file."""
 
     first_txid: int
     removed: int = 0
@@ -91,7 +94,7 @@ class PruneReport(Struct):
 
 
 class _PrunePlan(DescribedStruct):
-    """Files that the rule lets go, those of them that nothing needs, who needs the others, and whom to sync."""
+    """Files that the rule releases, those of them that can be removed, the first remaining file, and all holders."""
 
     wanted: list[SurveyedFile]
     free: list[SurveyedFile]
@@ -100,11 +103,11 @@ class _PrunePlan(DescribedStruct):
 
     @property
     def affected_holders(self) -> list[EntryHolder]:
-        """The holders that have something on disk which stands for entries of files that go."""
+        """The holders with files on disk that depend on entries of files to remove; these have to be synced."""
         if not self.free:
             return []
         last = self.free[-1]
-        # 0 means that the files to be removed have no entry of the topic, so nothing depends on its sync.
+        # 0 means that the files to be removed have no entry of the topic, so no sync is needed.
         return [
             one for one in self.holders if one.file is not None and any(map(last.find_last_txid, one.topic_refs or ()))
         ]
@@ -113,11 +116,11 @@ class _PrunePlan(DescribedStruct):
 def prune_files(
     instance: Instance, rule: KeepRule, *, bookmarks: Sequence[str] = (), dry_run: bool = False
 ) -> PruneReport:
-    """Remove the files that ``rule`` lets go and that nothing needs.
+    """Remove the files that ``rule`` releases and no holder needs.
 
-    ``bookmarks``: files of bookmark stores besides those that are found. Raises LockedError ``SOW-JRN-060``,
-    StorageError ``SOW-JRN-062``, MissingError ``SOW-UPK-003``, what looking at the journal raises, and what opening a
-    store to sync it raises: then nothing was removed.
+    ``bookmarks``: bookmark store files in addition to those found. Raises LockedError ``SOW-JRN-060``, StorageError
+    ``SOW-JRN-062``, MissingError ``SOW-UPK-003``, what listing the journal raises, and what opening a store to sync it
+    raises: then nothing was removed.
     """
     with hold_journal_files(instance, dry_run=dry_run):
         plan = _plan_prune(instance, rule, bookmarks)
@@ -126,11 +129,11 @@ def prune_files(
             for holder in concerned:
                 holder.sync(instance)
             if concerned:
-                # What a store says now is on disk; before the sync, a power failure could have taken it back.
+                # The store's position is durable now; before the sync, a power failure could have reverted it.
                 plan = _plan_prune(instance, rule, bookmarks)
         report = _build_report(instance, plan, dry_run)
         if not dry_run:
-            # Last of all: whatever fails before, nothing was removed.
+            # Last step: after an earlier failure nothing is removed.
             remove_files(plan.free, instance.seam)
         return report
 
@@ -145,7 +148,7 @@ def _plan_prune(instance: Instance, rule: KeepRule, bookmarks: Sequence[str]) ->
         found = list(list_holders(instance, log, files, bookmarks))
     free: list[SurveyedFile] = []
     for file in wanted:
-        # The oldest that is needed ends it: behind it nothing may go, or the journal would have a hole.
+        # The oldest file that is needed ends the list: removing later ones would leave a gap in the journal.
         if any(holder.holds(file) for holder in found):
             break
         free.append(file)
@@ -153,7 +156,7 @@ def _plan_prune(instance: Instance, rule: KeepRule, bookmarks: Sequence[str]) ->
 
 
 def _select_released(files: list[SurveyedFile], rule: KeepRule, now: Micros) -> Iterator[SurveyedFile]:
-    """The oldest files that the rule does not keep; never the last one, and never one behind a file that is kept."""
+    """Yield the oldest files that the rule releases; never the last one, and never one after a file that is kept."""
     size = sum(file.size for file in files)
     for file in files[:-1]:
         age = file.compute_age(now)
@@ -205,14 +208,14 @@ def _build_report(instance: Instance, plan: _PrunePlan, dry_run: bool) -> PruneR
 
 
 def _find_lost_pasts(instance: Instance, log: Journal, plan: _PrunePlan) -> Iterator[LostPast]:
-    """The topics of which something can be asked for now that stands in files that go."""
+    """Yield the topics whose past states can be queried now, but need the files to remove."""
     if instance.log is not None and instance.log.archive_url is not None:
-        return  # what goes here has its segments there (holders), and states in the past are made of them
+        return  # removed files have their segments there (holders), and past states are computed from these
     last = plan.free[-1]
     assert last.last_txid is not None
     for topic in instance.topics:
-        # A topic with History has its versions in its store; the states of one without a store begin with its
-        # RecoveryPoint, which lies behind what goes.
+        # A topic with History has its versions in its store; the states of a topic without a store begin at its
+        # RecoveryPoint, which is after the removed files.
         if topic.history is None and topic.file is not None and topic.journalled:
             ref = topic.ref
             if last.find_last_txid(ref) >= plan.free[0].first_txid:

@@ -1,7 +1,8 @@
-"""The active journal file finished, and a new one begun, so that the finished one can be compressed, archived, pruned.
+"""Rotation: finishing the active journal file and starting a new one, so that the finished one can be compressed,
+archived, pruned.
 
-That is the step that a writer takes when a file is full, under the same lock. Called by ``sowctl journal rotate``.
-Ruled by ``sow-journal(5)``, "A new file".
+A writer does the same under the same lock when a file is full. Called by ``sowctl journal rotate``. Specified in
+``sow-journal(5)``, "A new file".
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RotatedFile(Struct, frozen=True):
-    """The file that was finished, or with ``dry_run`` would be: its bytes, its txids, and the file after it.
+    """The file that was finished, or with ``dry_run`` would be: its size in bytes, its txids, and the file after it.
 
     ``last_txid`` is None with ``dry_run``: entries may be added until it is finished.
     """
@@ -38,7 +39,7 @@ class RotatedFile(Struct, frozen=True):
 
 
 def rotate_journal(instance: Instance, *, dry_run: bool = False) -> RotatedFile | None:
-    """Finish the active file and begin the next one; None if the active file has no entry, which stays active.
+    """Finish the active file and start the next one; return None if the active file has no entry and so stays active.
 
     Raises MissingError ``SOW-JRN-001`` without a journal, LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021``,
     RefusedError ``SOW-JRN-052``, and the DamageErrors of reading.
@@ -52,7 +53,7 @@ def rotate_journal(instance: Instance, *, dry_run: bool = False) -> RotatedFile 
     if not finished:
         return None
     files = list_journal_files(instance)
-    # Others may have finished further files since the lock was released.
+    # Other writers may have finished further files since the lock was released.
     done = next((file for file in files if file.number == finished - 1), active)
     return _describe(done, _build_next_path(instance, done), done.last_txid, dry_run=False)
 
