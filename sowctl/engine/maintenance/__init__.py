@@ -1,7 +1,7 @@
 """Maintenance of the files of stores and journals.
 
 * ``journal_search``: searching entries of a journal, following and bisecting it.
-* ``backup``: backups of an instance at one instant, and restoring them.
+* ``backup``: backups of the state of an instance at one instant, and restoring them.
 * ``retention``: archiving, compressing and removing journal files; actions of the configuration.
 * ``reclaimable``: what can be removed when a disk is full, in order.
 * ``storefiles``: the store files of targets.

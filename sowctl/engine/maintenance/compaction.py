@@ -1,7 +1,7 @@
-"""Stores without free pages: a tight copy of each takes its place, while others read and write it.
+"""Compaction of stores: each is replaced by a compact copy while others read and write it.
 
-Called by the verb ``compact_file``, and by upkeep that a schedule asks for. The copy itself is the store's business
-(:mod:`sowctl.store.repair.compaction`). Ruled by ``sow-store(5)``, "Compacting".
+Called by the verb ``compact_file``, and by scheduled maintenance. :mod:`sowctl.store.repair.compaction` makes the copy.
+Specified in ``sow-store(5)``, "Compacting".
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 SPARE_PAGES = 16
-"""Pages that the transactions of a copy leave free, at most: 7 were counted in copies of 188 KiB, 12 in one of 47
-MiB."""
+"""Maximum number of free pages that the transactions of a copy leave: 7 were counted in copies of 188 KiB, 12 in one of
+47 MiB."""
 NO_SMALLER_REASON = "a copy would not be smaller"
 REPAIR_HINT = "sowctl store check shows the damage, sowctl store repair saves the other records"
 
@@ -37,9 +37,9 @@ def compact_store(
 ) -> CompactReport:
     """Compact the store at ``path`` if at least the share ``min_free`` of its pages is free, and a copy is smaller.
 
-    ``always``: also where it is not; then its records stand in the order of keys, in the present format.
+    ``always``: even if the copy is not smaller; its records are then stored in key order, in the current format.
 
-    Raises DamageError where a part of it is not sound, StorageError, LockedError; the store is as it was then.
+    Raises DamageError if a part of the store is damaged, StorageError, LockedError; then the store is unchanged.
     """
     started = monotonic()
     with Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait) as store:
@@ -47,7 +47,7 @@ def compact_store(
         report = CompactReport(meta.definition.topic, meta.definition.message_type, "compacted", path=str(path))
         report.records, report.versions = meta.records, meta.versions
         report.bytes_before = report.bytes_after = store.read_file_size()
-        # None where writers go on too fast to tell: then it is copied, which is never wrong.
+        # None if writers change the store too fast to measure it: then it is copied, which is always correct.
         space = measure_space(store, instance.seam)
         free = 0.0 if space is None else space.free_pages / space.pages
         report.free_before = round(free, 4)
@@ -57,10 +57,10 @@ def compact_store(
         if dry_run:
             report.dry_run = True
             report.leftovers = len(list_leftovers(path))
-            # Pages that are half full become full ones, so it is this at most.
+            # A copy fills half-full pages, so this is its maximum size.
             most = None if space is None else space.used_bytes + SPARE_PAGES * space.page_size
             if most is None or most >= report.bytes_before:
-                # How full the pages are only a copy tells: whether it would be smaller decides what a run does.
+                # Only a copy shows how full the pages are; a run decides by its size, so a dry run does, too.
                 most = _measure_copy(store, instance)
             report.bytes_after = min(report.bytes_before, most)
             if most >= report.bytes_before and not always:
@@ -92,7 +92,7 @@ def compact_store(
 
 
 def _measure_copy(store: Store, instance: Instance) -> int:
-    """The bytes of a copy, which is made where temporary files lie, and goes again. Raises as a copy in place."""
+    """Return the size of a temporary copy in bytes. Raises as a copy in place."""
     with (
         translate_errors(Path(tempfile.gettempdir()), "make a copy"),
         create_work_directory() as place,
@@ -105,11 +105,12 @@ def _measure_copy(store: Store, instance: Instance) -> int:
 
 
 def remove_offset_list(instance: Instance, path: Path) -> None:
-    """Remove the list of where records lie: a query would look at every place in vain before it asks for the key."""
+    """Remove the index of record offsets: it is stale, and a query would check each offset before it looks up the
+    key."""
     try:
         MemoDirectory(path, instance.seam).write_locations(None)
     except (OSError, SowError):
-        return  # it only makes a query slower
+        return  # a stale index only makes queries slower
 
 
 __all__ = ["REPAIR_HINT", "compact_store", "remove_offset_list"]

@@ -1,7 +1,7 @@
-"""Diagnosis of an instance: file systems, flushes, readers and locks, room, clock, versions.
+"""Diagnosis of an instance: file systems, flushes, readers and locks, disk space, clock, versions.
 
-Nothing is changed: a flush is timed on a file without a name. Each finding has a next step. Called by ``doctor``, which
-adds what is installed. Ruled by ``sow-store(5)`` and by ``sowctl-guarantees(7)``.
+It changes nothing: a flush is measured on an unnamed file. Each finding has a next step. Called by ``doctor``, which
+adds the installed packages. Specified in ``sow-store(5)`` and in ``sowctl-guarantees(7)``.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ NETWORK_FILE_SYSTEMS = frozenset(
         "fuse.sshfs",
     )
 )
-"""File systems of other machines: locks and maps do not hold between two of them."""
+"""Network file systems: locks and memory maps do not work between two machines."""
 MEMORY_FILE_SYSTEMS = frozenset(("tmpfs", "ramfs"))
 MIN_FLUSH_SECONDS = 20e-6
-"""Seconds; a flush that takes less has not reached a disk (``reliability``, Stated limits)."""
+"""Seconds; a faster flush has not reached a disk (``reliability``, Stated limits)."""
 FLUSH_SAMPLES = 15
 MAX_KEPT_SHARE = 0.1
 MAX_FREE_SHARE = 0.5
 MIN_STORE_PAGES = 1024
-"""Of a smaller store no free or kept page is worth a word."""
+"""Pages below which free or retained pages of a store are not reported."""
 LONG_HOLD_SECONDS = 60.0
 MAX_CLOCK_LAG_MICROS = 1_000_000
-"""Microseconds by which the clock may be behind the newest entry: two processes read it one after the other."""
+"""Microseconds that the clock may lag behind the newest entry: two processes read it one after the other."""
 
 
 class Diagnosis(Struct, frozen=True):
-    """One thing looked at. ``absent`` is no fault; ``hint`` is the next step."""
+    """One finding. ``absent`` is no fault; ``hint`` is the next step."""
 
     name: str
     state: DiagnosisState
@@ -76,8 +76,8 @@ class Diagnosis(Struct, frozen=True):
 
 
 def diagnose_instance(instance: Instance) -> Iterator[Diagnosis]:
-    """Everything about an instance with a configuration, in the order in which it is shown."""
-    # Path.exists raises where a directory may not be entered; whoever looks at the directories says that.
+    """Yield the findings for an instance with a configuration, in the order of output."""
+    # Path.exists raises in a directory without search permission; the checks of directories report that.
     stores = [topic for topic in instance.topics if topic.file is not None and os.access(topic.file, os.F_OK)]
     places = {topic.file.parent: None for topic in stores if topic.file is not None}
     if instance.log is not None and instance.log.directory.is_dir():
@@ -89,8 +89,8 @@ def diagnose_instance(instance: Instance) -> Iterator[Diagnosis]:
         yield from _diagnose_store(instance, topic)
     if instance.log is not None and instance.config is not None:
         lock = instance.log.directory / f"{instance.config.name}.lock"
-        # Not dated: a process that waits for this lock touches its file (JournalLock), so the time says nothing about
-        # the holder.
+        # Not dated: a process that waits for this lock updates its file (JournalLock), so the time does not date the
+        # holder.
         yield from diagnose_lock("journal lock", lock, *_read_journal_holder(lock), dated=False)
         yield from _diagnose_journal(instance)
     yield from _diagnose_work_directories()
@@ -101,7 +101,7 @@ def diagnose_instance(instance: Instance) -> Iterator[Diagnosis]:
 
 
 def diagnose_file_system(place: Path, mounts: str, flushed: Callable[[Path], float | None]) -> Iterator[Diagnosis]:
-    """Of which kind a directory's file system is, and whether it flushes; ``mounts`` is Linux's mountinfo."""
+    """Diagnose the type of a directory's file system, and the time of a flush; ``mounts`` is Linux's mountinfo."""
     name, kind = f"file system of {place}", find_file_system_kind(place, mounts)
     if kind is None:
         yield Diagnosis(name, "absent", "unknown type")
@@ -133,7 +133,7 @@ def diagnose_file_system(place: Path, mounts: str, flushed: Callable[[Path], flo
 
 
 def find_file_system_kind(place: Path, mounts: str) -> str | None:
-    """The kind of file system that holds a directory; None where ``mounts`` does not tell."""
+    """Return the type of the file system that has a directory; None if ``mounts`` does not list it."""
     real = place.resolve()
     best: tuple[int, str] | None = None
     for line in mounts.splitlines():
@@ -150,7 +150,7 @@ def find_file_system_kind(place: Path, mounts: str) -> str | None:
 
 
 def measure_flush(place: Path) -> float | None:
-    """The median of some flushes of a small write, in seconds, on a file without a name; None where that fails."""
+    """Return the median time of some flushes of a small write, in seconds, on an unnamed file; None if that fails."""
     try:
         fd = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -212,7 +212,8 @@ def _diagnose_store(instance: Instance, topic: TopicConfig) -> Iterator[Diagnosi
 
 
 def diagnose_space(name: str, topic: str, detail: str, space: SpaceUsage, room: int) -> Iterator[Diagnosis]:
-    """Free pages, pages that are kept for readers, and whether there is ``room`` (bytes) for the store once more."""
+    """Diagnose free pages, pages retained for readers, and whether ``room`` (free bytes) suffices for a copy of the
+    store."""
     free = space.free_pages / space.pages
     detail += f", {format_bytes(space.file_bytes)} of {format_bytes(space.map_bytes)} of its map, {free:.0%} free"
     large = space.pages >= MIN_STORE_PAGES
@@ -249,7 +250,7 @@ def _measure_free_room(path: Path) -> int:
 
 
 def diagnose_lock(name: str, path: Path, words: str, pid: int | None, *, dated: bool = True) -> Iterator[Diagnosis]:
-    """Diagnose who holds a lock; nothing where it is free. ``dated``: its file was changed when the lock was taken."""
+    """Diagnose a held lock; yield nothing if it is free. ``dated``: its file is modified when the lock is taken."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -281,14 +282,14 @@ def diagnose_lock(name: str, path: Path, words: str, pid: int | None, *, dated: 
 
 
 def read_process_state(pid: int) -> str | None:
-    """The letter that Linux has for the state of a process; None where there is none."""
+    """Return the letter of a process's state in Linux; None without the process."""
     with suppress(OSError, IndexError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return None
 
 
 def _diagnose_work_directories() -> Iterator[Diagnosis]:
-    """Diagnose temporary directories of killed processes of this user, whatever instance they worked on."""
+    """Diagnose temporary directories of killed processes of this user, for any instance."""
     if left := list_dead_directories():
         size = sum(one.bytes for one in left)
         detail = (
@@ -332,7 +333,7 @@ def _diagnose_clock(instance: Instance, stores: Sequence[TopicConfig]) -> Iterat
 
 
 def diagnose_clock_lag(now: int, latest: int, topic: str) -> Iterator[Diagnosis]:
-    """Diagnose a clock (microseconds) that is behind the newest entry, which is of this topic."""
+    """Diagnose a clock (microseconds) that lags behind the newest entry, which is of this topic."""
     if not latest:
         yield Diagnosis("clock", "ok", format_time(now))
     elif now + MAX_CLOCK_LAG_MICROS < latest:

@@ -1,8 +1,8 @@
-"""A damaged store made sound: what can be read of it, and what the journal has of the rest, in a new file.
+"""Repair of a damaged store: a new file from its readable part and the journal.
 
-The store by itself says what was in it (:mod:`sowctl.store.repair.salvage`). Where a journal covers its topic, the last
-entry of each key up to the store's position says it, too: a record that is missing comes back from its entry, one that
-was deleted or replaced does not stay. Called by the verb ``repair``. Ruled by ``sow-store(5)``, "Repairing".
+The store itself shows what it contained (:mod:`sowctl.store.repair.salvage`). If a journal covers its topic, so does
+the last entry of each key up to the store's position: a missing record is restored from its entry, a deleted or
+replaced one is dropped. Called by the verb ``repair``. Specified in ``sow-store(5)``, "Repairing".
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ Array: TypeAlias = Any
 
 
 class StoreRepair:
-    """The repair of one store. :meth:`run` it once; then ``report`` is whole, and :meth:`items` says it one by one."""
+    """The repair of one store. Call :meth:`run` once; then ``report`` is complete, and :meth:`items` yields the
+    details."""
 
     def __repr__(self) -> str:
         return f"<repair of {str(self._path)!r}: {self.report.action}>"
 
     def __init__(self, instance: Instance, path: Path, topic: TopicConfig | None) -> None:
-        """``topic`` is None for a bare file, for which no journal is asked."""
+        """``topic`` is None for a bare file, which is repaired without a journal."""
         import numpy
 
         self._np = numpy
@@ -78,22 +79,23 @@ class StoreRepair:
         self._stored: tuple[Array, Array] = nothing, nothing
         self._last: tuple[Array, Array, Array] = nothing, nothing, nothing.astype(bool)
         self._dropped, self._winners, self._restored = nothing, nothing, nothing
-        # What the journal says up to txid `_upto`, and whether it reaches back to the topic's first entry.
+        # The last entries of the journal up to txid `_upto`, and whether it reaches back to the topic's first entry.
         self._log: Journal | None = None
         self._covered = False
         self._upto = 0
-        # How much there was of it, for the room that restored records take.
+        # Number and bytes of its entries, to estimate the memory for restored records.
         self._entries = self._bytes = 0
-        # Versions that can be read, and the latest time of a record: no writer may go back behind it.
+        # The number of readable versions, and the latest time of a record: no writer may use an earlier time.
         self._versions = 0
         self._times = 0
 
     def run(self, *, earlier: bool = False, dry_run: bool = False) -> RepairReport:
-        """Repair the store, or say what would be done. ``earlier``: also from the state before the last transaction.
+        """Repair the store, or with ``dry_run`` report what a repair would do. ``earlier``: allow the state before the
+        last transaction.
 
-        Raises MissingError, DamageError ``SOW-STO-071`` where nothing can be saved, RefusedError ``SOW-STO-072`` where
-        only an earlier state can, ``SOW-STO-073`` where whose store it is cannot be told, ``SOW-ENG-023`` where it is
-        another topic's, StorageError, LockedError; the store is as it was then.
+        Raises MissingError, DamageError ``SOW-STO-071`` if nothing can be saved, RefusedError ``SOW-STO-072`` if only
+        an earlier state can, ``SOW-STO-073`` if the topic of the store is unknown, ``SOW-ENG-023`` if it is of another
+        topic, StorageError, LockedError; then the store is unchanged.
         """
         started = monotonic()
         instance, report = self._instance, self.report
@@ -101,7 +103,7 @@ class StoreRepair:
         if not files.path.exists():
             raise missing_store_error(files.path)
         lock = WriterLock(files, instance.seam, instance.holder, instance.notify)
-        # Who writes waits: what is saved is one state, and what takes its place is of that state.
+        # Writers wait: a single state is saved, and the new file replaces exactly that state.
         with ExitStack() as held:
             held.enter_context(lock.hold(instance.lock_wait))
             with closing(
@@ -113,7 +115,7 @@ class StoreRepair:
             salvage = held.enter_context(Salvage(files.path, instance.seam))
             if salvage.meta is not None:
                 if self._topic is not None:
-                    # Its journal would be asked for the entries of another topic.
+                    # Otherwise the journal would be read for the entries of another topic.
                     refuse_other_topic(self._topic, salvage.meta)
                 definition = salvage.meta.definition
                 report.topic, report.message_type = definition.topic, definition.message_type
@@ -136,7 +138,8 @@ class StoreRepair:
         return report
 
     def items(self) -> Iterator[RepairItem]:
-        """Iterate over the store's lacks, in the order of keys: restored, removed, lost; then those known by ranges."""
+        """Yield the differences in key order: restored, removed, lost; then losses of which only a key range is
+        known."""
         topic = self.report.topic
         keys, txids, _ = self._last
         restored = self._np.isin(txids, self._restored) if len(keys) else self._restored.astype(bool)
@@ -150,7 +153,7 @@ class StoreRepair:
                 yield RepairItem(topic, "version", "restored", loss.key, loss.txid)
         for loss in self._losses:
             what = "version" if loss.versions else "record"
-            # The wrong bit may be one of the key itself: then only the bounds name the record that was there.
+            # The damaged bit may be one of the key itself: then only the bounds identify the lost record.
             key = loss.key if loss.key is not None and loss.low <= loss.key <= loss.high else None
             first, last = (None, None) if key == loss.low == loss.high else (loss.low, loss.high)
             yield RepairItem(topic, what, "lost", key, loss.txid, first, last, loss.why)
@@ -175,10 +178,10 @@ class StoreRepair:
             )
         return build_definition(config.name, topic)
 
-    # What there should be
+    # Comparison with the journal
 
     def _compare_with_journal(self, salvage: Salvage, held: ExitStack, earlier: bool) -> None:
-        """Read through what is there, and ask the journal what there should be."""
+        """Read the readable records, and compare them with the journal."""
         np = self._np
         keys, raw = bytearray(), bytearray()
         for part, values in self._report_progress(salvage, "records that are read"):
@@ -212,7 +215,7 @@ class StoreRepair:
                 )
 
     def _report_progress(self, salvage: Salvage, what: str) -> Iterator[Pairs]:
-        """The sound records; the instance is told how many of those that the store counts they are."""
+        """Yield the intact records, and report progress relative to the store's record count."""
         done, total = 0, salvage.meta.records if salvage.meta is not None else 0
         for keys, values in salvage.iter_records():
             done += len(keys)
@@ -220,9 +223,9 @@ class StoreRepair:
             yield keys, values
 
     def _ask_journal(self, meta: StoreMeta | None, held: ExitStack) -> None:
-        """The journal, if it explains the store, and what it says.
+        """Open the journal if it covers the store, and find the differences to it.
 
-        Raises MissingError ``SOW-JRN-063`` where its files are pruned faster than they are read.
+        Raises MissingError ``SOW-JRN-063`` if its files are pruned faster than they are read.
         """
         attempts = MAX_REREADS
         while True:
@@ -232,14 +235,14 @@ class StoreRepair:
                     self._find_differences(self._log, meta)
                 return
             except MissingError as error:
-                # A file went after the journal was opened. Doing without the journal would lose records whose entries
-                # stand in the files that are left; those are looked at anew.
+                # A file was removed after the journal was opened. A repair without the journal would lose records whose
+                # entries are in the remaining files: list the files again.
                 attempts -= 1
                 if error.code != REMOVED_FILE_CODE or not attempts:
                     raise
 
     def _open_journal(self, meta: StoreMeta | None, held: ExitStack) -> Journal | None:
-        """The journal, if it explains the store. Raises MissingError ``SOW-JRN-063``."""
+        """Return the journal if the store follows it, else None. Raises MissingError ``SOW-JRN-063``."""
         instance, topic = self._instance, self._topic
         if topic is None or not topic.journalled:
             return None
@@ -247,7 +250,7 @@ class StoreRepair:
             if not has_log(instance):
                 return None
             log = held.enter_context(open_log(instance, acknowledged=meta.applied if meta is not None else 0))
-            # It is walked twice, for the last entry of each key and for these entries: both have to find all of them.
+            # It is read twice, for the last entry of each key and for these entries: both must find all files.
             log.require_files_after()
             if meta is not None:
                 if meta.lineage != log.lineage:
@@ -262,11 +265,11 @@ class StoreRepair:
             return None
 
     def _find_differences(self, log: Journal, meta: StoreMeta | None) -> None:
-        """The last entry of each key: which records are missing, and which should not be there."""
+        """Find the missing records, and those that must not remain, from the last entry of each key."""
         np, topic = self._np, self._topic
         assert topic is not None
         ref = topic.ref
-        # What is behind the position is not in the store, and is not lost: it is applied as always.
+        # Entries after the position are not in the store, and are not lost: they are applied later as always.
         self._upto = meta.applied if meta is not None else log.read_last_txid()
         last, span = LastPerKey(), EntrySpan(0, self._upto)
         self._bytes = 0
@@ -274,7 +277,7 @@ class StoreRepair:
             for block in log.iter_blocks(until=self._upto, topic=ref):
                 self._bytes += last.add_block(block, ref, span)
         except DamageError as error:
-            # A deletion may stand in what cannot be read: then a publish before it would bring the record back.
+            # A deletion may be in the unreadable part: then an earlier publish would bring the record back.
             self._notes.append(f"nothing was restored from the journal, which is damaged: {error.message}")
             self._log = None
             return
@@ -285,25 +288,25 @@ class StoreRepair:
         places = np.searchsorted(keys, stored)
         known = places < len(keys)
         known[known] = keys[places[known]] == stored[known]
-        # A record that is older than the last entry of its key was replaced or deleted by that entry: it must not stay.
+        # A record older than the last entry of its key was replaced or deleted by that entry: it must not remain.
         older = known.copy()
         older[known] = written[known] < txids[places[known]]
         self._dropped = stored[older]
         present = np.zeros(len(keys), dtype=bool)
         present[places[known & ~older]] = True
-        # A key whose last entry is a deletion is rightly missing; every other one that is not there comes back.
+        # A key whose last entry is a deletion is correctly missing; every other missing key is restored.
         self._winners = np.sort(txids[publishes & ~present])
 
-    # What is written
+    # Writing the new store
 
     def _fill_store(self, builder: StoreBuilder, salvage: Salvage) -> None:
         topic, log, meta = self._topic, self._log, salvage.meta
         found = salvage.losses
-        # Read a second time, now into the builder: all records of a large store are never held at once.
+        # Read a second time, now into the builder: the records of a large store are never all in memory.
         salvage.restart()
         rule = build_retention(topic.history) if topic is not None else None
         if log is not None and topic is not None and self._covered and rule is not None:
-            # Which versions are kept follows from all entries of a key: they are folded anew.
+            # The kept versions depend on all entries of a key, so the whole history is folded again.
             fold_journal(builder, log, topic, EntrySpan(0, self._upto), rule)
             self._restored = self._winners
             self._folded = [loss for loss in found if loss.versions]
@@ -317,11 +320,11 @@ class StoreRepair:
 
         def state(txn: WriteTxn) -> None:
             if meta is not None:
-                # The position is that of the damaged file: what came behind it is applied from the journal as always.
+                # The position is that of the damaged file: later entries are applied from the journal as always.
                 txn.copy_state(meta)
             elif log is not None:
                 txn.set_applied_position(log.lineage, self._upto, log.find_block_ending_at(self._upto))
-            # Times never go back within a topic, also where the record that held the last one is lost.
+            # Times never decrease within a topic, even if the record with the last time is lost.
             txn.raise_last_time(self._times)
             for publisher, sequence in (salvage.sequences or {}).items():
                 txn.set_sequence(publisher, sequence)
@@ -329,12 +332,12 @@ class StoreRepair:
         builder.run_transaction(state)
 
     def _estimate_restored_bytes(self) -> int:
-        """Return about how many bytes of values are restored."""
+        """Return the estimated bytes of the restored values."""
         count = len(self._winners)
         return self._bytes * count // max(self._entries, 1) + ENTRY_OVERHEAD_BYTES * count
 
     def _restore_records(self, removed_until: int) -> Iterator[KeyedValues]:
-        """The records of the winning entries, but for those whose lifetime was over when such were removed."""
+        """Yield the records of the winning entries, without those that had expired and were removed."""
         log, topic = self._log, self._topic
         if not len(self._winners):
             return
@@ -343,7 +346,7 @@ class StoreRepair:
         restored = []
         first = int(self._winners[0])
         for block in log.iter_blocks(after=first - 1, until=self._upto, topic=topic.ref):
-            # What had expired, and was removed as such, is not brought back: the removal is noted in the store alone.
+            # Expired records that were removed stay removed: only the store has a note of the removal, not the journal.
             pairs = zip(*read_winner_values(block, self._winners), strict=True)
             back = [(key, value) for key, value in pairs if not 0 < read_expiration(value) <= removed_until]
             if back:
@@ -361,12 +364,12 @@ class StoreRepair:
             if key not in dropped
         )
         fresh = ((key, value) for part in restored for key, value in zip(*part, strict=True))
-        # Both come in key order, and no key is in both: a builder takes nothing else.
+        # Both are in key order, and no key is in both: a builder requires this.
         pairs = merge(kept, fresh)
         while part := list(islice(pairs, FOLD_LIMITS.fold_part_records)):
             yield [key for key, _ in part], [value for _, value in part]
 
-    # What is said
+    # The report
 
     def _judge_losses(self, made: StoreMeta, salvage: Salvage) -> None:
         report, meta = self.report, salvage.meta
@@ -384,7 +387,7 @@ class StoreRepair:
         of_records = [loss for loss in self._losses if not loss.versions]
         of_versions = [loss for loss in self._losses if loss.versions]
         if meta is not None:
-            # What a repair has removed was no record of this state.
+            # A record that the repair removed was not part of this state.
             report.lost = max(0, meta.records - made.records - report.removed)
             report.lost_versions = max(0, meta.versions - made.versions)
             if not report.lost:
@@ -406,7 +409,7 @@ class StoreRepair:
             self._notes.append("the previous number of records is unknown")
 
     def _is_restored(self, loss: Loss, back: Array) -> bool:
-        """Return whether a record that could not be read was restored; of a stretch it cannot be told."""
+        """Return whether an unreadable record was restored; False for a key range, for which that is unknown."""
         if loss.versions or loss.key is None:
             return False
         np = self._np
@@ -414,7 +417,7 @@ class StoreRepair:
         return bool(low < len(back) and (low < high or int(back[low]) <= loss.high))
 
     def _name_expiring(self, salvage: Salvage) -> None:
-        """The index of lifetimes names records that are gone with their page."""
+        """Add the losses that the expiration index names: records whose page is lost."""
         stretches = [loss for loss in self._losses if loss.key is None and not loss.versions]
         if not stretches:
             return
@@ -426,12 +429,12 @@ class StoreRepair:
     def _install_store(self, builder: StoreBuilder, lock: WriterLock) -> None:
         instance = self._instance
         path = builder.files.path
-        # Order: the second name first, so that the damaged file outlives the exchange.
+        # Order: link the damaged file to a second name first, so that it survives the replacement.
         moved, fresh = keep_damaged(path, instance.seam)
         try:
             builder.install(lock=lock, wait=instance.lock_wait)
         except BaseException:
-            # The present file still has its own name: the second one is not needed.
+            # The original file still has its own name: the second one is not needed.
             if fresh and path.exists() and moved.samefile(path):
                 moved.unlink()
             raise
@@ -440,6 +443,6 @@ class StoreRepair:
 
 
 def _read_version_parts(salvage: Salvage) -> Iterator[list[tuple[bytes, bytes]]]:
-    """The versions that can be read, as SOW key and value: a builder makes the rest of the history key itself."""
+    """Yield the readable versions as SOW key and value; a builder computes the rest of the history key."""
     for keys, values in salvage.iter_versions():
         yield list(zip(map(extract_sow_key, keys), values, strict=True))

@@ -1,4 +1,4 @@
-"""The store files of targets: each once, with the whole topic that it belongs to."""
+"""The store files of targets: each once, with the complete topic that it belongs to."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def list_store_files(targets: Sequence[Target], *, missing: bool = False) -> Iterator[tuple[Path, TopicConfig | None]]:
-    """The files of ``targets`` that are there, or all with ``missing``, in order, and their topics.
+    """Yield the store files of ``targets``, with ``missing`` also those that do not exist, in order, with their topics.
 
-    Logical topics share the file of their Pattern topic, which is taken once and as a whole; a bare path has no topic.
+    Logical topics share the file of their Pattern topic, which is returned once; a bare path has no topic.
     """
     seen = set()
     for target in targets:

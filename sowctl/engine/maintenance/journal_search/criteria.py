@@ -1,6 +1,6 @@
-"""Criteria of a search, tested on a block by its header, its map, its columns, and then its payloads.
+"""Criteria of a search, tested on a block's header, its map, its columns, and then its payloads.
 
-Each question costs more than the one before it, so a block that fails one is not asked the next.
+Each test costs more than the previous one, so a block that fails one test is not tested further.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Criteria(DescribedStruct, frozen=True):
-    """The criteria of entries; None passes everything. Times in microseconds UTC, all bounds inclusive.
+    """The criteria of entries; None accepts all. Times in microseconds UTC, all bounds inclusive.
 
-    ``names`` are topics, logical ones too. ``keys`` are SOW keys (8 bytes) in any topic, ``named`` those in one;
-    an entry has to have one of either. ``client`` is the hash of a client name, ``operations`` codes.
+    ``names`` are topics, including logical ones. ``keys`` are SOW keys (8 bytes) in any topic, ``named`` those in one
+    topic; an entry must have a key of either. ``client`` is the hash of a client name, ``operations`` codes.
     """
 
     names: frozenset[str] | None = None
@@ -42,35 +42,36 @@ class Criteria(DescribedStruct, frozen=True):
 
     @property
     def all_keys(self) -> Sequence[bytes] | AbstractSet[bytes] | None:
-        """All keys that an entry may have to have, whatever its topic; a set where they are looked for all at once."""
+        """All wanted keys, whatever their topic; None without a criterion. A set if they are looked up together."""
         if self.keys is None:
             return None
         keys = self.keys.union(*self.named.values())
         return keys if len(keys) > JOURNAL_LIMITS.max_single_lookups else sorted(keys)
 
     def matches_header(self, header: BlockHeader) -> bool:
-        """Return whether a block with this header can hold such entries. Bounds of txids are the reader's."""
+        """Return whether a block with this header may have such entries. The reader applies bounds of txids."""
         return not (
             (self.from_time is not None and header.latest < self.from_time)
             or (self.to_time is not None and header.earliest > self.to_time)
         )
 
     def matches_map(self, header: BlockHeader, names: BlockMap) -> bool:
-        """Return whether a block with this map can hold such entries."""
+        """Return whether a block with this map may have such entries."""
         if self.client is not None and all(row.hash != self.client for row in names.publishers):
             return False
-        # Logical topics stand in the entries, not in the map.
+        # Logical topics are in the entries, not in the map.
         if self.names is not None and not header.flags & LOGICAL_TOPICS_FLAG:
             return any(self._matches_topic(row.topic) for row in names.topic_rows)
         return self.message_type is None or any(row.topic.message_type == self.message_type for row in names.topic_rows)
 
     @property
     def needs_columns(self) -> bool:
-        """Return whether columns are worth a look of their own, before a block is read whole."""
+        """Return whether it pays to test the columns before the whole block is read."""
         return self.keys is not None or self.operations is not None
 
     def matches_columns(self, ref: BlockRef, keys: Sequence[bytes] | AbstractSet[bytes] | None) -> bool:
-        """Return whether the columns of a block, some of ``keys`` among them, can be those of such entries.
+        """Return whether the columns of a block may be those of such entries; ``keys``: the wanted keys that it may
+        have.
 
         Raises DamageError ``SOW-JRN-010``.
         """
@@ -83,7 +84,7 @@ class Criteria(DescribedStruct, frozen=True):
         return topic.name in (self.names or ()) and self.message_type in (None, topic.message_type)
 
     def find_places(self, block: Block) -> list[int]:
-        """The places of the entries of a block that are meant, ascending."""
+        """Return the indexes of the matching entries of a block, ascending."""
         import numpy as np
 
         columns = block.decode_numpy_columns()
@@ -114,7 +115,7 @@ class Criteria(DescribedStruct, frozen=True):
         kinds = [self.message_type in (None, kind) for _, kind in block.topic_refs]
         if self.names is None:
             return np.array(kinds)[columns.topic_indexes]
-        # Named by its topic, or by its logical topic: both have to be of the type.
+        # Matched by its topic or by its logical topic; the type must match in both cases.
         found = np.array([self._matches_topic(topic) for topic in block.topic_refs])[columns.topic_indexes]
         if columns.logical_topics is not None:
             named = {name.encode() for name in self.names}
@@ -125,13 +126,13 @@ class Criteria(DescribedStruct, frozen=True):
         import numpy as np
 
         assert self.keys is not None
-        # Keys are compared as they lie in memory: numpy's search does not take numbers of another byte order.
+        # Keys are compared in their byte order in memory: numpy's search rejects numbers of another byte order.
         keys = columns.keys.view("=u8")
         found = np.isin(keys, _encode_key_numbers(self.keys))
         for index, topic in enumerate(block.topic_refs):
             if topic in self.named:
                 found |= (columns.topic_indexes == index) & np.isin(keys, _encode_key_numbers(self.named[topic]))
-        # What an entry without a SOW key has in its place is no key.
+        # The key field of an entry without a SOW key is not a key.
         return found & ((columns.flags & UNKEYED_FLAG) == 0)
 
 

@@ -1,6 +1,6 @@
-"""Entries of a journal as records for output, and the topics that a name may mean in a journal.
+"""Entries of a journal as output records, and the topics that a name may mean in a journal.
 
-Called by the verbs that print entries: dump, tail, search. A journal outlives its configuration, so both are asked.
+Called by the verbs that print entries: dump, tail, search. A journal outlives its configuration, so both are searched.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class EntryRecord:
 
     @property
     def payload(self) -> bytes:
-        """The message, nothing where it was not asked for."""
+        """The message; empty if it was not requested."""
         return self.entry.payload if self._data else b""
 
     @property
     def has_data(self) -> bool:
-        """Return whether there is a message to show: not for a deletion, and not where it was left out."""
+        """True if there is a message to show: not for a deletion, and not if it was not requested."""
         return self._data and self.entry.operation == PUBLISH
 
     @property
@@ -54,12 +54,12 @@ class EntryRecord:
 
     @property
     def timestamp(self) -> int:
-        """Microseconds UTC."""
+        """Time of the entry in microseconds UTC."""
         return self.entry.time
 
     @property
     def expiration(self) -> int:
-        """Microseconds UTC, 0 is never."""
+        """Time of expiration in microseconds UTC, 0 for never."""
         return self.entry.expiration
 
     @property
@@ -69,7 +69,7 @@ class EntryRecord:
 
     @property
     def bookmark(self) -> str:
-        """The publisher's, or the instance's where no publisher numbered it (``behaviour`` 11.54)."""
+        """The publisher's bookmark, or the instance's if no publisher numbered the entry (``behaviour`` 11.54)."""
         entry = self.entry
         return str(build_bookmark(entry.publisher, entry.sequence, entry.txid, self._owner))
 
@@ -81,7 +81,8 @@ class EntryRecord:
 
     @property
     def extra(self) -> dict[str, object]:
-        """Operation, client, sequence, the publisher's key, the logical topic; whether there is no key at all."""
+        """Operation, client, sequence, the publisher's key, the logical topic; ``unkeyed`` for an entry without a
+        key."""
         entry = self.entry
         row: dict[str, object] = {"operation": OPERATIONS.get(entry.operation, str(entry.operation))}
         if entry.user_key is not None:
@@ -91,7 +92,8 @@ class EntryRecord:
         if entry.operation in QUEUE_OPERATIONS:
             row["unkeyed"] = True
             if entry.operation != BEGIN:
-                # What is acknowledged has a bookmark of its own; that of the entry says where the acknowledgement is.
+                # The acknowledged message has its own bookmark; that of the entry is the position of the
+                # acknowledgement.
                 row["message_bookmark"] = f"{int.from_bytes(entry.key, 'big')}|{int.from_bytes(entry.check, 'big')}|"
         elif entry.flags & UNKEYED_FLAG:
             row["unkeyed"] = True
@@ -102,7 +104,7 @@ class EntryRecord:
 
 
 class JournalEntries(DescribedStruct, frozen=True):
-    """Entries of one topic in a row."""
+    """Consecutive entries of one topic."""
 
     topic: str
     message_type: str
@@ -112,15 +114,15 @@ class JournalEntries(DescribedStruct, frozen=True):
 
     @property
     def payloads(self) -> Sequence[bytes]:
-        """Those of its records, in their order."""
+        """The payloads of its records, in order."""
         return [record.payload for record in self.records]
 
     def view(self, payload: bytes) -> bytes:
-        """One line of JSON for a payload; a deletion has none."""
+        """Return a payload as one line of JSON; null for a deletion."""
         return self.kind.view(payload) if payload else b"null"
 
     def members_view(self, payload: bytes) -> bytes:
-        """A JSON object with what columns show."""
+        """Return a JSON object with the members that columns show."""
         return self.kind.members_view(payload) if payload else b"null"
 
     @property
@@ -130,7 +132,8 @@ class JournalEntries(DescribedStruct, frozen=True):
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
-        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        """The function that renders a payload as an object, with words for NaN and infinities; None if the type has
+        none."""
         exact = find_exact_view(self.kind)
         return None if exact is None else lambda payload: exact(payload) if payload else self.members_view(payload)
 
@@ -138,11 +141,11 @@ class JournalEntries(DescribedStruct, frozen=True):
 def require_topic(
     instance: Instance, journalled: Iterable[TopicRef], name: str, message_type: str | None = None
 ) -> TopicConfig | None:
-    """The topic of the configuration that ``name`` stands for, None where only the journal knows it.
+    """Return the topic of the configuration that ``name`` means, None if only the journal has it.
 
-    ``journalled`` are the topics of the journal. One that is in neither is a mistake and not an empty result: raises
-    MissingError ``SOW-ENG-012``. A topic of the configuration may have no entries yet; what the configuration has
-    under several types, or as a view, is known too.
+    ``journalled`` are the topics of the journal. A name in neither is a mistake and not an empty result: raises
+    MissingError ``SOW-ENG-012``. A topic of the configuration may have no entries yet; a name that the configuration
+    has under several types, or as a view, is known, too.
     """
     known = [topic for topic, kind in journalled if message_type in (None, kind)]
     if instance.config is not None:
@@ -161,15 +164,15 @@ def require_topic(
 
 
 def require_logical_topic(instance: Instance, log: Journal, name: str, message_type: str | None) -> None:
-    """Refuse a name that :func:`require_topic` does not know and that no entry has as its logical topic."""
+    """Reject a name that :func:`require_topic` does not know and that no entry has as its logical topic."""
     try:
         topic_states = log.read_topic_states()
     except DamageError:
-        return  # which topics there are cannot be told; reading on says what is wrong, and where
+        return  # the topics cannot be listed; reading the entries reports the damage and its place
     try:
         require_topic(instance, topic_states, name, message_type)
     except MissingError:
-        # What the journal knows at its end are physical topics; logical ones stand in the entries.
+        # The journal's end state lists physical topics; logical topics are only in the entries.
         for block in log.iter_blocks():
             if block.header.flags & LOGICAL_TOPICS_FLAG and any(
                 decode_logical_topic(entry) == name and message_type in (None, entry.topic.message_type)
@@ -190,7 +193,7 @@ def build_entry_batch(instance: Instance, records: list[EntryRecord]) -> Journal
 
 
 def iterate_batches(instance: Instance, block: Block, places: Sequence[int], *, data: bool) -> Iterator[JournalEntries]:
-    """The entries at some places of a block; of each batch all are of one topic, and the order of txids is kept."""
+    """Yield the entries at some indexes of a block in txid order, one batch per run of a topic."""
     held: list[EntryRecord] = []
     for entry in block.iter_entries_at(places):
         if held and held[-1].entry.topic != entry.topic:
@@ -204,9 +207,9 @@ def iterate_batches(instance: Instance, block: Block, places: Sequence[int], *, 
 def resolve_topic_names(
     instance: Instance, log: Journal, topic_names: Sequence[tuple[str, str | None]]
 ) -> tuple[frozenset[str] | None, str | None]:
-    """Names, and the message type, of topics that are asked for; None each for all.
+    """Return names and message type of the requested topics; None each for all.
 
-    Raises MissingError ``SOW-ENG-012`` for one that does not exist, UsageError ``SOW-CLI-086`` for several types.
+    Raises MissingError ``SOW-ENG-012`` for a name that does not exist, UsageError ``SOW-CLI-086`` for several types.
     """
     for name, message_type in topic_names:
         require_logical_topic(instance, log, name, message_type)

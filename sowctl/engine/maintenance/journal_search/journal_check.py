@@ -1,6 +1,6 @@
-"""The journal of an instance, every byte of it read and compared, with what its stores prove of it.
+"""A check of every byte of an instance's journal, compared with the positions of its stores and queues.
 
-Called by ``check``, which checks stores as well, and by ``journal check``.
+Called by ``check``, which checks stores, too, and by ``journal check``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 def check_instance_journal(
     instance: Instance, coverage: JournalCoverage, directory: Path | None = None
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the journal; ``coverage`` is filled meanwhile.
+    """Yield the findings for the journal, and fill ``coverage`` meanwhile.
 
-    ``directory`` is another place of it, where no store knows about it. Raises ConfigError ``SOW-ENG-020`` without a
-    TransactionLog, MissingError ``SOW-JRN-001`` without a file, DamageError ``SOW-JRN-013`` where it had files once.
+    ``directory`` is another directory of the journal, which no store refers to. Raises ConfigError ``SOW-ENG-020``
+    without a TransactionLog, MissingError ``SOW-JRN-001`` without a file, DamageError ``SOW-JRN-013`` if it had files
+    before.
     """
     config, log = instance.config, instance.log
     if config is None or (log is None and directory is None):
@@ -39,14 +40,15 @@ def check_instance_journal(
         yield from check_journal(directory, config.name, seam=instance.seam, coverage=coverage, on_read=told)
         return
     _require_journal_files(instance, log.directory, log.moved_archive)
-    # What stores have applied and queues have written proves how far the journal must go.
+    # The positions of stores and queues prove how far the journal must go.
     states = list_queue_positions(instance)
     stores = list_store_positions(instance, [topic for topic in instance.topics if topic.journalled])
     try:
         with open_log(instance) as journal:
             lineage = journal.lineage
     except SowError:
-        # No store and no queue has this lineage, so no position counts: what is wrong with the journal is found below.
+        # No store and no queue has this lineage, so no position counts: the check below reports the errors of the
+        # journal.
         lineage = b""
     yield from check_journal(
         log.directory,
@@ -60,7 +62,7 @@ def check_instance_journal(
 
 
 def _require_journal_files(instance: Instance, directory: Path, archive: Path | None = None) -> None:
-    """Raises what opening a journal without a file raises; one of which files are missing is looked at by the check."""
+    """Raise what opening a journal without files raises; the check below reports single missing files."""
     assert instance.config is not None
     if not find_files(directory, instance.config.name, archive):
         own = instance.log is not None and directory == instance.log.directory

@@ -1,7 +1,7 @@
-"""Counts of the records of a topic that match, as of any txid: states that are folded on from one another.
+"""Counts of the matching records of a topic as of any txid: each state is computed from an earlier one.
 
-A state holds the keys of the records that match and when these expire, not the records. The next one needs only the
-entries between the two: of each key the last one decides, and only its payload is looked at.
+A state has the keys of the matching records and their expirations, not the records. The next state needs only the
+entries between the two: the last one of each key decides, and only its payload is tested.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class MatchState(DescribedStruct, frozen=True):
-    """The records that match behind the entry ``txid``: their keys, ascending, and their expirations, in parallel.
+    """The matching records after the entry ``txid``: their keys, ascending, and their expirations, in parallel.
 
-    ``time`` is that of the topic's last entry up to there, 0 for none; ``count`` how many match at that time.
+    ``time`` is that of the topic's last entry up to there, 0 without one; ``count`` is the number of matches at that
+    time.
     """
 
     txid: int
@@ -42,7 +43,7 @@ class MatchState(DescribedStruct, frozen=True):
 class MatchCounter:
     """Counts the matching records of ``topic`` (of a Pattern topic: of its logical topic, if it names one).
 
-    ``keys``: only records with one of these count. ``entries`` is how many entries were folded so far.
+    ``keys``: only records with one of these count. ``entries`` is the number of entries folded so far.
     """
 
     def __init__(
@@ -57,29 +58,31 @@ class MatchCounter:
         self._keys = keys
 
     def build_empty_state(self, txid: int) -> MatchState:
-        """The state of a topic that has no record yet."""
+        """Return the state of a topic without records."""
         import numpy as np
 
         return MatchState(txid, 0, np.empty(0, "u8"), np.empty(0, "i8"), 0)
 
     def advance_state(self, state: MatchState, until: int) -> MatchState:
-        """The state behind the entry ``until``, which does not lie before that of ``state``."""
+        """Return the state after the entry ``until``, which must not be before that of ``state``."""
         import numpy as np
 
         touched, txids, time = self._find_last_entries(state.txid, until)
         matched, expirations = self._select_matching(state.txid, until, np.sort(txids))
-        # A state is what it was, less the keys that the stretch touched, plus those of them that match at its end.
+        # The new state is the old one, without all keys that the entries change, plus those of them that match at the
+        # end.
         kept = ~np.isin(state.keys, touched)
         keys = np.concatenate((state.keys[kept], matched))
         ends = np.concatenate((state.expirations[kept], expirations))
-        # Lifetimes are judged at the time of the last entry, which never goes back.
+        # Expiration is evaluated at the time of the last entry, which never decreases.
         time = max(time, state.time)
         gone = ((ends != 0) & (ends <= time)).sum() if self._expires else 0
         order = keys.argsort()
         return MatchState(until, time, keys[order], ends[order], len(keys) - int(gone))
 
     def _find_last_entries(self, after: int, until: int) -> tuple[Array, Array, int]:
-        """The keys that entries of a stretch have, each with the txid of its last one; the time of the last entry."""
+        """Return the keys of the entries in a range, each with the txid of its last one; and the time of the last
+        entry."""
         import numpy as np
 
         found: list[tuple[Array, Array]] = []
@@ -93,7 +96,7 @@ class MatchCounter:
             return np.empty(0, "u8"), np.empty(0, "i8"), time
         keys = np.concatenate([some for some, _ in found])[::-1]
         txids = np.concatenate([some for _, some in found])[::-1]
-        # The first one of the reversed order is the last entry of its key.
+        # The first one in reversed order is the last entry of its key.
         distinct, first = np.unique(keys, return_index=True)
         return distinct, txids[first], time
 
@@ -116,7 +119,7 @@ class MatchCounter:
         return np.concatenate([keys for keys, _ in found]), np.concatenate([ends for _, ends in found])
 
     def _find_places(self, after: int, until: int) -> Iterator[tuple[Block, Array]]:
-        """Blocks with the places of the topic's entries in a stretch of txids, where they have some."""
+        """Yield the blocks in a range of txids that have entries of the topic, with their indexes."""
         import numpy as np
 
         wanted = None if self._keys is None else np.frombuffer(b"".join(sorted(self._keys)), ">u8").astype("u8")

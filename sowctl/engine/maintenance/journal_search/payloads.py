@@ -1,7 +1,7 @@
-"""Selection of entries by a filter and a pattern over their messages.
+"""Selection of entries by a filter and a pattern on their messages.
 
-The filter is the one of queries (``sowctl-expressions(7)``); the pattern is PCRE2 over the bytes of the payload. A
-deletion, and an entry of a queue, has no message: neither accepts it.
+The filter is that of queries (``sowctl-expressions(7)``); the pattern is a PCRE2 pattern on the bytes of the payload.
+Deletions and entries of queues have no message: neither matches them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class PayloadTest:
-    """A filter and a pattern, either of which may be None. ``unreadable`` counts messages that the filter met and that
-    are none of their type: those match no filter.
+    """A filter and a pattern, either of which may be None. ``unreadable`` counts messages that are invalid in their
+    type: these match no filter.
 
-    Raises ExpressionError (exit 2) for texts that are none.
+    Raises ExpressionError (exit 2) for invalid texts.
     """
 
     def __init__(self, instance: Instance, filter: str | None, pattern: str | None) -> None:
@@ -45,7 +45,7 @@ class PayloadTest:
         if self._filter is not None:
             from sowctl.expressions.compiler import compile_filter
 
-            # Also where no entry is met: a text that is no filter is refused.
+            # Also without entries: an invalid filter is rejected.
             compile_filter(self._filter, extra=self._functions)
 
     @property
@@ -54,12 +54,12 @@ class PayloadTest:
         return self._filter is not None or self._pattern is not None
 
     def require_fields(self, topic: TopicRef) -> None:
-        """Refuse a filter on a topic whose messages have no fields. Raises UsageError ``SOW-QRY-003``."""
+        """Reject a filter on a topic whose messages have no fields. Raises UsageError ``SOW-QRY-003``."""
         if self._filter is not None:
             self._build_matcher(topic)
 
     def select_places(self, block: Block, places: Sequence[int]) -> list[int]:
-        """Return the ``places`` whose messages are accepted."""
+        """Return the ``places`` whose messages match."""
         operations = block.decode_columns().operations
         found = [place for place in places if operations[place] == PUBLISH]
         if found and self._pattern is not None:
@@ -71,7 +71,7 @@ class PayloadTest:
     def _match_pattern(self, block: Block, places: list[int]) -> list[int]:
         pattern = self._pattern
         assert pattern is not None
-        # A text that stands nowhere in the payloads of the block, back to back, stands in none of them.
+        # If a text does not occur in the concatenated payloads of the block, it occurs in none of them.
         if isinstance(pattern, PlainPattern) and pattern.text not in bytes(block.decompress_payloads()):
             return []
         payloads = block.list_payloads()
@@ -92,7 +92,7 @@ class PayloadTest:
         if matcher is None:
             return []
         payloads = block.list_payloads()
-        # What shows without decoding: a message without what the filter asks for does not match, readable or not.
+        # Prefilter without decoding: a message without the literals of the filter does not match, whether valid or not.
         possible = matcher.find_possible([payloads[place] for place in places], None)
         places = [places[at] for at in possible]
         wanted = matcher.filter
@@ -124,11 +124,11 @@ class PayloadTest:
         return found
 
     def _get_matcher(self, topic: TopicRef) -> Matcher | None:
-        """The filter for a topic; None where its messages have no fields, so that no filter is true of them."""
+        """Return the filter for a topic; None if its messages have no fields, so that no filter matches them."""
         if topic not in self._matchers:
             try:
                 self._matchers[topic] = self._build_matcher(topic)
-            # A journal outlives its configuration: of a type that was removed nothing is known but bytes.
+            # A journal outlives its configuration: of a removed type only the bytes are known.
             except (ConfigError, UsageError):
                 self._matchers[topic] = None
         return self._matchers[topic]
