@@ -1,4 +1,4 @@
-"""backup: all of an instance as of one instant, proven; what backups there are; an existing one, read and compared."""
+"""backup: creates a verified backup of an instance as of one instant, lists backups, or verifies an existing one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 OpenInstance = Callable[[Path, Path], "Instance"]
-"""Opens the instance of a configuration whose paths count from a directory."""
+"""Opens the instance of a configuration whose paths are relative to a directory."""
 
 
 class BackupReport(Struct, frozen=True):
     """One backup. ``bytes`` of all its files, ``copied_bytes`` of those that are not links; ``at`` is its instant.
 
-    ``kept`` files are links to those of the backup ``base``; ``reason`` says why there is none.
+    ``kept`` files are links to those of the backup ``base``; ``reason`` says why there is no base.
     """
 
     action: str
@@ -56,7 +56,7 @@ class BackupReport(Struct, frozen=True):
 
 
 class BackupRow(Struct, frozen=True):
-    """One backup in a list; ``problem`` where its manifest cannot be used, and the rest is null then."""
+    """One backup in a list; with a ``problem``, its manifest cannot be used and the other members are null."""
 
     name: str
     kind: str | None = None
@@ -76,14 +76,14 @@ class BackupRow(Struct, frozen=True):
 def create_backup(
     instance: Instance, directory: Path, *, bookmarks: Sequence[Path] = (), full: bool = False
 ) -> BackupReport:
-    """Take a backup. Raises as :func:`~sowctl.engine.maintenance.backup.creation.take_backup`."""
+    """Create a backup. Raises as :func:`~sowctl.engine.maintenance.backup.creation.take_backup`."""
     begin = time.monotonic()
     manifest, path = take_backup(instance, directory, bookmarks=bookmarks, full=full)
     return _build_report("backed up", manifest, path, time.monotonic() - begin)
 
 
 def list_backups(directory: Path) -> Iterator[BackupRow]:
-    """The backups in a directory, the oldest first. Raises MissingError ``SOW-BAK-005``."""
+    """Yield the backups in a directory, oldest first. Raises MissingError ``SOW-BAK-005``."""
     for one in read_backups(directory):
         yield _build_row(one)
 
@@ -97,8 +97,8 @@ def verify_backup(
     wait: float,
     watch: Callable[[str, int, int], None] = ignore_progress,
 ) -> BackupReport:
-    """Read every file of a backup (None: the newest), compare digests, and open it as an instance. ``watch`` is told
-    how far that has come.
+    """Read every file of a backup (None: the newest), compare digests, and open it as an instance. ``watch`` is called
+    with the progress.
 
     Raises DamageError ``SOW-BAK-001``, MissingError ``SOW-BAK-005``, StorageError ``SOW-BAK-003``.
     """

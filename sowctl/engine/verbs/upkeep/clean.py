@@ -1,4 +1,4 @@
-"""clean: what killed processes left beside stores and in temporary directories, listed and removed."""
+"""clean: lists and removes files that killed processes left next to stores and in temporary directories."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def clean_stores(instance: Instance, targets: Sequence[Target], *, dry_run: bool = False) -> Iterator[CleanReport]:
-    """Remove the files that builders of stores, runs and indexes left which were killed; one report for each file.
+    """Remove the files that killed builders of stores, runs and indexes left; yield one report for each file.
 
-    The store itself need not be there. Raises StorageError.
+    The store itself need not exist. Raises StorageError.
     """
     for path, _ in list_store_files(targets, missing=True):
         for one in list_leftovers(path) if dry_run else remove_leftovers(path, instance.seam):
@@ -26,6 +26,6 @@ def clean_stores(instance: Instance, targets: Sequence[Target], *, dry_run: bool
 
 
 def clean_work_directories(*, dry_run: bool = False) -> Iterator[CleanReport]:
-    """Remove the temporary directories of killed processes of this user; one report for each directory."""
+    """Remove the temporary directories of killed processes of this user; yield one report for each directory."""
     for one in list_dead_directories() if dry_run else remove_dead_directories():
         yield CleanReport(str(one.path), one.pid, one.bytes, dry_run)

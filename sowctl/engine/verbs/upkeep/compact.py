@@ -1,4 +1,5 @@
-"""compact: stores without free pages, put in place under readers and writers; each record is verified on the way."""
+"""compact: replaces stores by copies without free pages while they are in use; each record is verified during the
+copy."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ def compact_stores(
     always: bool = False,
     dry_run: bool = False,
 ) -> Iterator[CompactReport]:
-    """Compact the stores of ``targets``, one after the other; those that have none are passed over.
+    """Compact the stores of ``targets``, one after the other; targets without a store are skipped.
 
-    ``min_free``: only stores of whose pages at least this share is free; ``always``: also where a copy is no smaller,
-    which is left otherwise. Raises DamageError where a part of a store is
-    not sound, StorageError, LockedError, when the other stores are done: that store is as it was then. Of
-    several such errors the first is raised, and ``instance.notify`` is told of the others.
+    ``min_free``: only stores with at least this share of free pages; ``always``: even if a copy is not smaller, which
+    is skipped otherwise. Raises DamageError if a part of a store is damaged, StorageError, LockedError, after all other
+    stores: the store with the error is unchanged. Of several such errors the first is raised, and ``instance.notify``
+    reports the others.
     """
     failed: SowError | None = None
     for path, _ in list_store_files(targets):

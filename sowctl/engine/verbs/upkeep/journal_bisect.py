@@ -1,7 +1,7 @@
-"""journal bisect: the entry after which a condition over the state of a topic holds, by binary search.
+"""journal bisect: finds the entry after which a condition on the state of a topic holds, by binary search.
 
-The condition is false behind one txid and true behind a later one. The state in the middle says in which half it
-becomes true; so a journal of a million entries takes twenty states, each folded on from the last one where it is false.
+The condition is false after one txid and true after a later one. The state in the middle shows in which half it becomes
+true; so a journal of a million entries requires twenty states, each folded from the last one in which it is false.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 class BisectOptions(Struct, frozen=True):
     """``count`` compares the number of matching records, such as ``> 0`` or ``= 12``.
 
-    ``keys`` and ``sow_keys`` leave out all other records. The condition is evaluated after the txid or instant of
+    ``keys`` and ``sow_keys`` exclude all other records. The condition is evaluated after the txid or instant of
     ``from_txid`` or ``from_time`` and at that of ``to_txid`` or ``to_time``; None each for the journal's beginning and
     end.
     """
@@ -60,9 +60,9 @@ class BisectOptions(Struct, frozen=True):
 
 
 class Bisection(DescribedStruct, frozen=True):
-    """``entry`` made the condition true: ``before`` is the state before it, ``after`` the one behind it.
+    """``entry`` made the condition true: ``before`` is the state before it, ``after`` the state after it.
 
-    ``steps`` states in between were asked, ``folded`` entries were folded for all of them.
+    ``steps`` states in between were tested, for which ``folded`` entries were folded in total.
     """
 
     topic: str
@@ -90,7 +90,7 @@ class Bisection(DescribedStruct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """The result in a line."""
+        """The result in one line."""
         (record,) = self.entry.records
         whose = f" by {record.entry.client}" if record.entry.client is not None else ""
         return (
@@ -101,12 +101,12 @@ class Bisection(DescribedStruct, frozen=True):
 
 
 def bisect_journal(instance: Instance, topic: str | None, options: BisectOptions) -> Bisection:
-    """Find the entry of ``topic`` (None: the only one) behind which the condition holds.
+    """Find the entry of ``topic`` (None: the only one) after which the condition holds.
 
-    Where the condition changes more than once, one of the entries that made it true. Lifetimes are judged at the time
-    of the topic's last entry. Raises UsageError for texts, NegativeError ``SOW-UPK-040`` (exit 1) where it holds from
-    the beginning or not at the end, MissingError ``SOW-UPK-041`` where the journals do not reach back to the topic's
-    first entry, and what reading the journal raises.
+    If the condition changes more than once, this is one of the entries that made it true. Expiration is evaluated at
+    the time of the topic's last entry. Raises UsageError for invalid texts, NegativeError ``SOW-UPK-040`` (exit 1) if
+    the condition holds from the beginning or not at the end, MissingError ``SOW-UPK-041`` if the journals do not reach
+    back to the topic's first entry, and what reading the journal raises.
     """
     holds = _parse_condition(options.count)
     test = PayloadTest(instance, options.filter, None)
@@ -115,7 +115,7 @@ def bisect_journal(instance: Instance, topic: str | None, options: BisectOptions
     test.require_fields(ref)
     keys = _select_keys(chosen, options)
     with open_whole_log(instance) as log:
-        # Every step folds from the beginning: without a file of it, the condition would be asked of another state.
+        # Every step folds from the beginning: with a file missing, the condition would be evaluated on another state.
         log.require_files_after()
         if not log.covers_topic(ref):
             raise MissingError(
@@ -133,7 +133,7 @@ def bisect_journal(instance: Instance, topic: str | None, options: BisectOptions
         if not holds(high.count):
             raise _build_negative(f"not after txid {end}", high, options)
         steps = 0
-        # Invariant: behind low the condition is false, behind high it is true.
+        # Invariant: after low the condition is false, after high it is true.
         while high.txid - low.txid > 1:
             middle = counting.advance_state(low, (low.txid + high.txid) // 2)
             if holds(middle.count):
@@ -181,7 +181,7 @@ def _select_keys(topic: TopicConfig, options: BisectOptions) -> frozenset[bytes]
 
 
 def _find_bounds(log: Journal, ref: TopicRef, options: BisectOptions) -> tuple[int, int]:
-    """The txids between which is looked."""
+    """Return the txids that bound the search."""
     first, last = log.first_txid - 1, log.read_last_txid()
     begin = first if options.from_txid is None else min(max(options.from_txid, first), last)
     end = last if options.to_txid is None else min(max(options.to_txid, first), last)
@@ -195,7 +195,7 @@ def _find_bounds(log: Journal, ref: TopicRef, options: BisectOptions) -> tuple[i
 
 
 def _find_last_txid(log: Journal, ref: TopicRef, time: int, first: int) -> int:
-    """The txid of the last entry of a topic that is not later than ``time``; ``first`` where there is none."""
+    """Return the txid of the last entry of a topic that is not later than ``time``; ``first`` without one."""
     last = first
     for unread in log.iter_block_refs():
         if not unread.read_map().has_topic(ref) or unread.header.earliest > time:
@@ -204,7 +204,7 @@ def _find_last_txid(log: Journal, ref: TopicRef, time: int, first: int) -> int:
         index, columns = block.topic_refs.index(ref), block.decode_columns()
         for place, number in enumerate(columns.topic_indexes):
             if number == index:
-                # Times do not go back within a topic.
+                # Times never decrease within a topic.
                 if columns.times[place] > time:
                     return last
                 last = block.first_txid + place

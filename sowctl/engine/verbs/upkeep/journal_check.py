@@ -1,4 +1,4 @@
-"""journal check: every byte of a journal, read and compared; what is wrong comes as findings."""
+"""journal check: reads and compares every byte of a journal; errors are returned as findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class JournalCheckRun:
-    """Iterate for findings, once; ``report`` and ``coverage`` say, when they have ended, what was read and what not."""
+    """Iterate for findings, once; afterwards ``report`` and ``coverage`` describe what was read and what was not."""
 
     def __init__(self, instance: Instance, directory: Path | None) -> None:
         self._covered = JournalCoverage()
@@ -29,7 +29,7 @@ class JournalCheckRun:
 
     @property
     def report(self) -> JournalCheckReport:
-        """The figures of what was read, and in words what was not."""
+        """The counts of what was read, and a description of what was not."""
         read = self._covered
         return JournalCheckReport(
             files=read.files,
@@ -59,6 +59,6 @@ class JournalCheckRun:
 def check_journal(instance: Instance, directory: Path | None = None) -> JournalCheckRun:
     """Check the journal of the instance, or the one in ``directory``.
 
-    Iterating raises MissingError ``SOW-JRN-001`` (exit 10) where there is no file, StorageError ``SOW-JRN-020``.
+    Iterating raises MissingError ``SOW-JRN-001`` (exit 10) without a journal file, StorageError ``SOW-JRN-020``.
     """
     return JournalCheckRun(instance, directory)

@@ -1,7 +1,7 @@
-"""journal search: the entries of a journal that have a key, a client, a time, a message as asked for.
+"""journal search: finds the entries of a journal with a given key, client, time or message.
 
-A block that cannot hold such an entry is passed over by its header, by its map or by its columns; payloads are read of
-those alone that are left (``sow-journal(5)``, Map and Columns).
+A block that cannot have a matching entry is skipped by its header, its map or its columns; only the payloads of the
+remaining blocks are read (``sow-journal(5)``, Map and Columns).
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ OPERATION_CODES = {word: code for code, word in OPERATIONS.items()}
 
 
 class SearchOptions(Struct, frozen=True):
-    """Criteria of a search for entries; all that is given has to hold, None and empty ask for nothing.
+    """Criteria of a search for entries; all criteria given must hold, None and empty are no criterion.
 
-    ``topic_names``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``. ``keys``: texts of key fields, or
-    publishers' keys; ``sow_keys``: SOW keys as decimals; any of either. ``operations``: any of these words. Times in
-    microseconds UTC, bounds inclusive. ``pattern``: PCRE2, looked for in payloads. ``limit``: the first so many.
+    ``topic_names``: any of these, including logical ones, as ``NAME`` or ``[TYPE].[NAME]``. ``keys``: texts of key
+    fields, or publishers' keys; ``sow_keys``: SOW keys as decimals; any of either. ``operations``: any of these words.
+    Times in microseconds UTC, bounds inclusive. ``pattern``: a PCRE2 pattern to find in payloads. ``limit``: maximum
+    number of entries.
     """
 
     topic_names: tuple[str, ...] = ()
@@ -58,7 +59,7 @@ class SearchOptions(Struct, frozen=True):
 
 
 class JournalSearch:
-    """Iterate for the entries, in txid order, once; ``report`` says, also meanwhile, what was looked at."""
+    """Iterate for the entries, in txid order, once; ``report`` counts, also meanwhile, what was examined."""
 
     def __init__(
         self, instance: Instance, options: SearchOptions, *, data: bool = True, directory: Place | None = None
@@ -68,7 +69,7 @@ class JournalSearch:
         self._options = options
         self._data = data
         self._directory = directory
-        # Texts are refused before anything is opened.
+        # Invalid texts are rejected before anything is opened.
         self._test = PayloadTest(instance, options.filter, options.pattern)
         self._topic_names = [split_target(text) for text in options.topic_names]
         self._sow_keys = frozenset(map(_parse_sow_key, options.sow_keys))
@@ -76,7 +77,7 @@ class JournalSearch:
 
     @property
     def coverage(self) -> str:
-        """One line: what was found, and what had to be read for it."""
+        """One line: the matches, and what was read to find them."""
         read = self.report
         return (
             f"{format_count(read.matched, 'match', 'matches')} in {format_count(read.examined, 'entry', 'entries')}; "
@@ -99,7 +100,7 @@ class JournalSearch:
             notify_skipped_tail(instance, log)
 
     def _build_criteria(self, log: Journal) -> Criteria | None:
-        """Build the criteria of the search; None where no entry can have one of the keys."""
+        """Return the criteria of the search; None if no entry can have one of the keys."""
         options = self._options
         names, message_type = resolve_topic_names(self._instance, log, self._topic_names)
         named = self._find_named_keys()
@@ -120,7 +121,8 @@ class JournalSearch:
         )
 
     def _find_named_keys(self) -> dict[TopicRef, frozenset[bytes]]:
-        """The SOW keys that the texts of keys may mean in each topic. Raises UsageError where none makes such keys."""
+        """Return the SOW keys that the key texts may mean in each topic. Raises UsageError if no topic has such
+        keys."""
         texts = self._options.keys
         if not texts:
             return {}
@@ -136,7 +138,7 @@ class JournalSearch:
             if keys:
                 ref = topic.ref
                 found[ref] = found.get(ref, frozenset()) | keys
-        # Of several topics one may not make keys of such texts; where none does, its reason is the answer.
+        # Of several topics some may not have keys of such texts; if none has, report the reason of one of them.
         if not found and problem is not None:
             raise problem
         if not found and not self._list_keyed_topics():
@@ -148,7 +150,7 @@ class JournalSearch:
         return found
 
     def _list_keyed_topics(self) -> list[TopicConfig]:
-        """The topics of the configuration in which keys have texts."""
+        """Return the topics of the configuration whose keys have texts."""
         from sowctl.engine.topics.targets import find_publish_topic
 
         if not self._topic_names:
@@ -158,11 +160,11 @@ class JournalSearch:
             try:
                 found.append(find_publish_topic(self._instance, name, message_type))
             except SowError:
-                continue  # only the journal knows it
+                continue  # only the journal has it
         return [topic for topic in found if topic.keys or topic.key_mode == "user"]
 
     def _find_places(self, log: Journal, wanted: Criteria) -> Iterator[tuple[Block, list[int]]]:
-        """Blocks with the places of their entries that are meant."""
+        """Yield blocks with the indexes of their matching entries."""
         report, keys, test = self.report, wanted.all_keys, self._test
         for ref in log.iter_block_refs(after=(wanted.from_txid or 1) - 1):
             header = ref.header
@@ -195,8 +197,8 @@ def search_journal(
 ) -> JournalSearch:
     """Search the journal of the instance, or the one in ``directory``.
 
-    Raises UsageError (exit 2) for texts at once; iterating raises MissingError ``SOW-ENG-012`` for a topic that does
-    not exist, and what reading the journal raises.
+    Raises UsageError (exit 2) for invalid texts immediately; iterating raises MissingError ``SOW-ENG-012`` for a topic
+    that does not exist, and what reading the journal raises.
     """
     return JournalSearch(instance, options, data=data, directory=directory)
 

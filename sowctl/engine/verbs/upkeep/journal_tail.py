@@ -1,4 +1,4 @@
-"""journal tail: the last entries of a journal, and those that come."""
+"""journal tail: the last entries of a journal, and new ones as they are written."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 def read_journal_tail(
     instance: Instance, topic_names: Sequence[str], count: int, *, data: bool = True, directory: Path | None = None
 ) -> Iterator[JournalEntries]:
-    """The last ``count`` entries of all ``topic_names`` together, logical ones too; none named: of all.
+    """Yield the last ``count`` entries of all ``topic_names`` together, including logical ones; of all topics without
+    names.
 
-    Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
+    Raises MissingError ``SOW-JRN-001`` without a journal file, ``SOW-ENG-012`` for a topic that does not exist, and
     what reading the journal raises.
     """
     with open_whole_log(instance, directory) as log:
@@ -47,12 +48,12 @@ def follow_journal(
     output: int | None = None,
     waiting: Callable[[], None] = lambda: None,
 ) -> Iterator[JournalEntries]:
-    """As :func:`read_journal_tail`, and then the entries that are appended, without an end.
+    """Yield entries as :func:`read_journal_tail`, and then new entries as they are appended, without end.
 
-    There may be no journal yet. ``output`` is the descriptor that they are written to, if any: BrokenPipeError is
-    raised when nobody reads it any more. ``waiting`` is called before every wait. Raises as reading does, MissingError
-    ``SOW-FOL-001`` where entries were removed before they were read, DamageError ``SOW-FOL-002`` where the journal is
-    not the one that was followed.
+    The journal may not exist yet. ``output`` is the descriptor that the entries are written to, if any: BrokenPipeError
+    is raised when its reader closes it. ``waiting`` is called before every wait. Raises what reading raises,
+    MissingError ``SOW-FOL-001`` if entries were removed before they were read, DamageError ``SOW-FOL-002`` if the
+    journal is not the one that was followed.
     """
     config = instance.log
     if config is None:
@@ -76,7 +77,7 @@ def follow_journal(
                 places = wanted.find_places(block) if wanted.matches_map(block.header, block.map) else []
                 yield from iterate_batches(instance, block, places, data=data)
             if found:
-                # Where no event announced it, from now on it is looked for.
+                # If no event announced it, poll from now on.
                 waker.note_change_found()
             waiting()
             waker.wait(None)
@@ -90,7 +91,7 @@ def _build_criteria(instance: Instance, log: Journal, topic_names: Sequence[str]
 def _read_last_entries(
     instance: Instance, log: Journal, wanted: Criteria, end: int, count: int, *, data: bool
 ) -> Iterator[JournalEntries]:
-    """The last entries up to the txid ``end``: looked for from the end, in stretches that grow."""
+    """Yield the last entries up to the txid ``end``: searched from the end, in ranges of increasing size."""
     held: deque[tuple[Block, list[int]]] = deque()
     need, high, size = count, end, max(JOURNAL_LIMITS.first_tail_txids, count)
     while need > 0 and high >= log.first_txid:
@@ -104,7 +105,7 @@ def _read_last_entries(
 
 
 def _find_last_places(log: Journal, wanted: Criteria, low: int, high: int, need: int) -> list[tuple[Block, list[int]]]:
-    """The last ``need`` entries with ``low < txid <= high``, or as many as there are."""
+    """Return the last ``need`` entries with ``low < txid <= high``, or all if there are fewer."""
     part: deque[tuple[Block, list[int]]] = deque()
     surplus = -need
     for ref in log.iter_block_refs(after=low):
@@ -118,7 +119,7 @@ def _find_last_places(log: Journal, wanted: Criteria, low: int, high: int, need:
         if places:
             part.append((block, places))
             surplus += len(places)
-        # No more blocks are held than the entries that are asked for lie in.
+        # Hold only the blocks that the requested entries are in.
         while part and surplus >= len(part[0][1]):
             surplus -= len(part.popleft()[1])
     if surplus > 0:

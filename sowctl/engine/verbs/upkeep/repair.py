@@ -1,4 +1,4 @@
-"""repair: damaged stores made sound, with a list of what they lacked and what of it came back from the journal."""
+"""repair: repairs damaged stores, and reports the lost records and those restored from the journal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def repair_stores(
     instance: Instance, targets: Sequence[Target], *, earlier: bool = False, dry_run: bool = False
 ) -> Iterator[StoreRepair]:
-    """Repair the stores of ``targets``, one after the other; those that have none are passed over.
+    """Repair the stores of ``targets``, one after the other; targets without a store are skipped.
 
-    Of each the report, and item by item what it lacked. Raises as :meth:`StoreRepair.run` does.
+    Yields each repair, with its report and the affected items. Raises as :meth:`StoreRepair.run`.
     """
     for path, topic in list_store_files(targets):
         one = StoreRepair(instance, path, topic)

@@ -1,4 +1,4 @@
-"""restore: an instance made of a backup, as of its instant or an earlier one, in a directory of its own."""
+"""restore: restores an instance from a backup to a new directory, as of the backup's instant or an earlier one."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 
 class RestoredTopic(Struct, frozen=True):
-    """One topic: where its store comes from (a backup, or the journal), and the digest that it has at the instant.
+    """One topic: the origin of its store (a backup, or the journal), and its digest at the instant.
 
-    ``records`` and ``versions`` are None where only the restore itself counts them: in a dry run to an earlier place.
+    ``records`` and ``versions`` are None if only the restore itself can count them: in a dry run to an earlier
+    position.
     """
 
     topic: str
@@ -44,11 +45,10 @@ class RestoredTopic(Struct, frozen=True):
 
 
 class RestoreReport(Struct, frozen=True):
-    """The result of a restore. ``last_txid`` is the last one of the history that this ended; ``next_txid`` the first
-    one of the new history ``history``. ``records`` and ``versions`` are None as in :class:`RestoredTopic`.
-    ``entries_left_out``: by topic, the entries that are not later than the time that was asked for and are not in the
-    restored instance; ``choices``: the txids that take some of them, and all. ``configuration`` is that of the restored
-    instance."""
+    """The result of a restore. ``last_txid`` is the last one of the ended history; ``next_txid`` the first one of the
+    new history ``history``. ``records`` and ``versions`` are None as in :class:`RestoredTopic`. ``entries_left_out``:
+    by topic, the entries that are not later than the requested time but are not in the restored instance; ``choices``:
+    the txids that include some or all of them. ``configuration`` is that of the restored instance."""
 
     action: str
     dry_run: bool
@@ -89,10 +89,10 @@ def restore_backup(
     lineage: bytes,
     watch: Callable[[str, int, int], None] = ignore_progress,
 ) -> RestoreReport:
-    """Restore into the directory ``to``, which is empty or not there; ``lineage``: 16 random bytes. ``watch`` is told
-    how far it has come.
+    """Restore to the directory ``to``, which is empty or does not exist; ``lineage``: 16 random bytes. ``watch`` is
+    called with the progress.
 
-    Raises as :func:`~sowctl.engine.maintenance.backup.restore.plan_restore` and ``restore_backup`` there.
+    Raises as :func:`~sowctl.engine.maintenance.backup.restore.plan_restore` and ``run_restore`` there.
     """
     begin = time.monotonic()
     require_free_place(to)
@@ -104,7 +104,7 @@ def restore_backup(
 
 
 def refuse_empty_topics(plan: RestorePlan, at: Micros) -> None:
-    """Refuse a restore to a time after which a topic would be empty that has entries up to it.
+    """Reject a restore to a time after which a topic would be empty although it has entries up to that time.
 
     Raises RefusedError ``SOW-BAK-008``.
     """
@@ -123,7 +123,7 @@ def refuse_empty_topics(plan: RestorePlan, at: Micros) -> None:
 
 
 def describe_left_out(topic_counts: Sequence[TopicLeftOut], at: str) -> str:
-    """Describe how many entries of which topics a restore to a time leaves out, and why, in one clause."""
+    """Describe how many entries of which topics a restore to a time omits, and why, in one clause."""
     count = sum(topic.entries for topic in topic_counts)
     shares = ", ".join(f"{topic.topic} {topic.entries:,}" for topic in topic_counts)
     return (
@@ -134,7 +134,8 @@ def describe_left_out(topic_counts: Sequence[TopicLeftOut], at: str) -> str:
 
 
 def _explain_empty(plan: RestorePlan, last_txid: int) -> str:
-    """Why the restored instance has no records, where its journal is cut before the first entry; else nothing."""
+    """Explain why the restored instance has no records, if its journal is cut before the first entry; else return
+    ""."""
     if plan.end is None or last_txid:
         return ""
     if plan.entries_left_out.topic_counts:
@@ -143,7 +144,7 @@ def _explain_empty(plan: RestorePlan, last_txid: int) -> str:
 
 
 def describe_choices(choices: Sequence[CutChoice]) -> str:
-    """The txids to restore to instead, in one clause."""
+    """Describe the txids to restore to instead, in one clause."""
     words = []
     for number, choice in enumerate(choices, 1):
         names = ", ".join(choice.topics)
@@ -165,7 +166,7 @@ def _build_report(plan: RestorePlan, done: RestoreResult | None, to: Path, secon
         if shown is not None:
             records, versions = shown[1], shown[2]
         elif done is None and not plan.whole:
-            # The counts of the backup are those of its own instant.
+            # The counts of the backup are those at its own instant.
             records = versions = None
         else:
             records, versions = one.topic.records, one.topic.versions
