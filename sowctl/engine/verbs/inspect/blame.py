@@ -1,8 +1,8 @@
-"""blame: who set each field of a record to what it is, and when: the last entry that changed it.
+"""blame: the entry that last changed each field of a record: its publisher, time and txid.
 
-The entries of a key are gone through in the order of their txids, as the journal has them: deltas are merged there. A
-field that an entry repeats unchanged keeps its origin; a deletion, or a record that is inserted anew, starts over. What
-differs between two entries :mod:`sowctl.values.differences` says.
+The entries of a key are processed in txid order, as the journal has them, with deltas merged. A field that an entry
+repeats unchanged keeps its origin; a deletion, or a new record, starts over. :mod:`sowctl.values.differences` compares
+two entries.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 
 MAX_MEMBERS = 500_000
-"""Members and objects of a message, at all depths together, whose origins are kept. As many in two versions take 7 s
-of CPU as ndjson, 13 as csv, most of it to be shown, and 460 MB."""
+"""Maximum number of members and objects of a message, at all depths together, for which origins are tracked. As many in
+two versions take 7 s of CPU as ndjson, 13 as csv, most of it for output, and 460 MB."""
 _MEMBER_PATTERN = re.compile(rb'"(?:[^"\\]++|\\.)*+"(?:\s*+(:))?|(\{)', re.DOTALL)
-"""A text, with the colon behind it where it names a member, or the begin of an object."""
+"""A string, with the following colon if it is the name of a member, or the start of an object."""
 
 GoneReason = str
-"""Why there is no record: ``deleted`` or ``expired``."""
+"""Reason for a missing record: ``deleted`` or ``expired``."""
 
 
 class FieldOrigin(Struct, frozen=True):
-    """A field that holds no further fields, its value, and the version that set it.
+    """A leaf field, its value, and the version that set it.
 
-    ``earlier``: that version or one before it, which is not known any more.
+    ``earlier``: that version, or an earlier one that is not known any more.
     """
 
     path: FieldPath
@@ -54,9 +54,9 @@ class FieldOrigin(Struct, frozen=True):
 
 
 class Blame(DescribedStruct, frozen=True):
-    """One record. ``text`` named it. ``versions`` are how many are known; none: nothing is known of the key.
+    """One record, named by ``text``. ``versions``: the number of known versions; 0 for an unknown key.
 
-    ``gone``: the record is not there at the instant, and why; ``last`` is its last version.
+    ``gone``: why there is no record at the instant; ``last`` is its last version.
     """
 
     text: str
@@ -77,11 +77,11 @@ def find_origins(
     at: int | None = None,
     max_members: int = MAX_MEMBERS,
 ) -> list[Blame]:
-    """The origins of all fields of the records that ``texts`` name, now or as of ``at`` (microseconds UTC).
+    """Return the origins of all fields of the records that ``texts`` name, now or as of ``at`` (microseconds UTC).
 
-    The journal answers where one records the topic, else the versions that it retains. Raises UsageError
-    ``SOW-QRY-022`` where there is neither, ``SOW-QRY-023`` for what is derived from topics, InputError ``SOW-QRY-025``
-    for a version with more than ``max_members`` members and objects, and what reading raises.
+    They come from the journal if one records the topic, else from the versions that the topic retains. Raises
+    UsageError ``SOW-QRY-022`` without either, ``SOW-QRY-023`` for a derived topic, InputError ``SOW-QRY-025`` for a
+    version with more than ``max_members`` members and objects, and what reading raises.
     """
     topic = target.topic
     if topic is not None and topic.derived is not None:
@@ -110,7 +110,7 @@ def find_origins(
 
 
 def compute_origins(versions: Sequence[VersionRecord], view: Callable[[bytes], bytes]) -> Iterator[FieldOrigin]:
-    """The fields of the last of ``versions``, which are those of one key, oldest first."""
+    """Yield the fields of the last of ``versions``, which are those of one key, oldest first."""
     tree: Any = None
     origins: dict[FieldPath, tuple[VersionRecord, bool]] = {}
     before: VersionRecord | None = None
@@ -120,8 +120,8 @@ def compute_origins(versions: Sequence[VersionRecord], view: Callable[[bytes], b
             continue
         after = parse_view(view(version.payload))
         if before is None or before.deleted or version.inserted:
-            # What stood before the first version that is known may have had these values, unless it says itself that
-            # there was nothing.
+            # An unknown earlier version may have had the same values, unless the first known version is marked as an
+            # insert.
             mark = version, before is None and not version.inserted
             origins = dict.fromkeys((path for path, _ in iterate_leaves(after)), mark)
         else:
@@ -140,7 +140,7 @@ def compute_origins(versions: Sequence[VersionRecord], view: Callable[[bytes], b
 def _refuse_wide(
     versions: Sequence[VersionRecord], view: Callable[[bytes], bytes], limit: int, topic: str, text: str
 ) -> None:
-    """Refuse versions with more than ``limit`` members and objects. Raises InputError ``SOW-QRY-025``."""
+    """Reject versions with more than ``limit`` members and objects. Raises InputError ``SOW-QRY-025``."""
     for version in versions:
         if not version.deleted and _has_more_members(view(version.payload), limit):
             raise InputError(
@@ -153,8 +153,8 @@ def _refuse_wide(
 
 
 def _has_more_members(text: bytes, limit: int) -> bool:
-    """Return whether a JSON text has more than ``limit`` members and objects, at any depth. They are counted, and
-    not made.
+    """Return whether a JSON text has more than ``limit`` members and objects, at any depth. They are counted without
+    parsing.
     """
     if text.count(b":") + text.count(b"{") <= limit:
         return False

@@ -1,9 +1,9 @@
-"""diff: what makes the records of one state into those of another, by key and by field.
+"""diff: the differences between the records of two states, by key and by field.
 
-A side is a target at an instant, or what a range of the journal says of its keys. Two sides are read in one pass
-(:mod:`sowctl.engine.sources.state_pairs`), fields are compared by :mod:`sowctl.values.differences`. Records are the
-same where their payloads are the same bytes: so ``publish`` judges "unchanged". The digest of ``hash --payloads`` is
-equal where nothing differs; that of ``hash`` covers times and txids, which ``stamps`` compares, too.
+A side is a target at an instant, or the changes of its keys in a range of the journal. Two sides are read in one pass
+(:mod:`sowctl.engine.sources.state_pairs`), fields are compared by :mod:`sowctl.values.differences`. Records are equal
+if their payloads have the same bytes, which is also the criterion of ``publish`` for "unchanged". Without a difference
+the digests of ``hash --payloads`` are equal; that of ``hash`` covers times and txids, which ``stamps`` compares, too.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 ChangeKind = Literal["changed", "added", "removed"]
 MetadataDifference = tuple[str, object, object]
-"""Metadata that differs: its name, and its values before and after."""
+"""A metadata field that differs: its name, and its values before and after."""
 
 
 class DiffSide(DescribedStruct, frozen=True):
-    """One side: a target of an instance, as of ``at`` (microseconds UTC, None: now). ``name``: what it is called.
+    """One side: a target of an instance, as of ``at`` (microseconds UTC, None: now). ``name``: its name in output.
 
-    ``after``: only what the journal's entries behind this instant say, up to ``at``. ``absent`` where there may be no
-    such topic, or nothing was published to it: then it has no records.
+    ``after``: only the journal's entries after this instant, up to ``at``. ``absent``: the topic may not exist, or may
+    have no message; then it has no records.
     """
 
     instance: Instance
@@ -61,11 +61,11 @@ class DiffSide(DescribedStruct, frozen=True):
 
 
 class RecordChange(DescribedStruct, frozen=True):
-    """One record that differs; ``key`` is its key as people write it, ``before`` or ``after`` None where there is none.
+    """One record that differs; ``key`` is its key in display form, ``before`` or ``after`` is None without a record.
 
-    ``keyed``: the records have SOW keys of their own; those that were paired by fields have none that counts.
-    ``fields`` and ``facts`` say what is different in a changed record. Where both are empty, its bytes alone are: white
-    space, the order of members.
+    ``keyed``: the records have their own SOW keys; records paired by fields have no meaningful key. ``fields`` and
+    ``facts`` are the differences of a changed record. If both are empty, only its bytes differ: white space, the order
+    of members.
     """
 
     kind: ChangeKind
@@ -78,8 +78,8 @@ class RecordChange(DescribedStruct, frozen=True):
 
 
 class DiffCounts(Struct):
-    """Counts of records that differ, by the kind of difference. ``equal`` is None where a filter left open which of
-    them it means.
+    """Counts of different records by the kind of difference. ``equal`` is None with a filter, which is not evaluated on
+    equal records.
 
     ``fields`` counts the changed records in which a field differs, by path without positions.
     """
@@ -92,14 +92,14 @@ class DiffCounts(Struct):
 
     @property
     def different(self) -> int:
-        """All records that differ."""
+        """The number of records that differ."""
         return self.changed + self.added + self.removed
 
 
 class Comparison(DescribedStruct):
-    """Two sides of one topic, open: :meth:`iterate_changes` goes through them once and fills ``counts``.
+    """Two open sides of one topic: :meth:`iterate_changes` iterates over them once and fills ``counts``.
 
-    ``user_keys``: publishers choose the keys of the first side. ``lifetimes``: its topic gives records one.
+    ``user_keys``: publishers choose the keys of the first side. ``lifetimes``: its topic gives records a lifetime.
     """
 
     topic: str
@@ -118,17 +118,17 @@ class Comparison(DescribedStruct):
         return self._changes
 
     def close(self) -> None:
-        """Let go of both states."""
+        """Close both states."""
         self._held.close()
 
 
 def compare_sides(
     before: DiffSide, after: DiffSide, options: DiffOptions, lacking: UnknownFieldCheck | None = None
 ) -> Comparison:
-    """Open two sides and compare them. Close the result after use. ``lacking`` looks in both for the fields named.
+    """Open two sides and compare them. Close the result after use. ``lacking`` checks both for the named fields.
 
-    Raises UsageError ``SOW-DIF-001`` where the sides have no keys in common, ``SOW-DIF-002`` for different message
-    types, ``SOW-DIF-003`` for what is ``on`` no field, and what reading and filters raise.
+    Raises UsageError ``SOW-DIF-001`` if the sides have different keys, ``SOW-DIF-002`` for different message types,
+    ``SOW-DIF-003`` for an ``on`` that is not a field, and what reading and filters raise.
     """
     with ExitStack() as held:
         old, new = _open_side(before, held), _open_side(after, held)
@@ -168,7 +168,7 @@ def compare_sides(
 
 
 def _build_empty_comparison(before: DiffSide, after: DiffSide) -> Comparison:
-    """A topic that has nothing on either side."""
+    """Return the comparison of a topic without records on both sides."""
     named = before if before.target is not None else after
     topic = named.target.topic if named.target is not None else None
     assert topic is not None
@@ -183,7 +183,7 @@ def _gives_lifetimes(side: DiffSide) -> bool:
 
 
 def _open_side(side: DiffSide, held: ExitStack) -> Source | None:
-    """The source of a side; None where there may be none, and is none."""
+    """Return the source of a side; None for a missing one if that is allowed."""
     if side.target is None:
         return None
     try:
@@ -204,7 +204,7 @@ def _open_side(side: DiffSide, held: ExitStack) -> Source | None:
 def _choose_join_fields(
     old: Source | None, new: Source | None, sides: tuple[DiffSide, DiffSide], options: DiffOptions
 ) -> Sequence[Path] | None:
-    """The fields by which records belong together, None where their SOW keys say it."""
+    """Return the fields to match records by, None to match by SOW keys."""
     texts = options.on or _find_common_fields(old, new, sides)
     if texts is None:
         return None
@@ -237,9 +237,10 @@ def _read_side(
 def _find_common_fields(
     old: Source | None, new: Source | None, sides: tuple[DiffSide, DiffSide]
 ) -> Sequence[str] | None:
-    """The key fields by which records belong together, None where SOW keys say it.
+    """Return the key fields to match records by, None to match by SOW keys.
 
-    A SOW key is made of the key fields and of the topic's key domain: records of two topics have different ones.
+    A SOW key is computed from the key fields and the topic's key domain, so equal records of two topics have different
+    keys.
     """
     if old is None or new is None:
         return None
@@ -263,7 +264,7 @@ def _parse_path(text: str) -> Path:
 
 
 class _PairComparer:
-    """From pairs of stored values to changes."""
+    """Turns pairs of stored values into changes."""
 
     def __init__(
         self,
@@ -277,7 +278,7 @@ class _PairComparer:
         self._kind = kind
         self._options = options
         self._counts = counts
-        # Keys that were made of fields for this are none that anybody knows; the fields are.
+        # Keys computed from ``on`` fields have no meaning to users; the fields have.
         self._keyed = on is None
         self._on = on or ()
         self._naming = build_key_formatter(kind, source.definition) if on is None else build_field_formatter(kind, on)
@@ -304,7 +305,7 @@ class _PairComparer:
         return [slot.path for slot in asked], [*self._on, *(parse_path(text.strip()) for text in texts)]
 
     def iterate_changes(self, stretches: Iterator[tuple[list[RecordPair], int]]) -> Iterator[RecordChange]:
-        """The changes of all stretches; counted as they are handed out."""
+        """Yield the changes of all stretches, counting them as they are yielded."""
         counts = self._counts
         for pairs, equal in stretches:
             if counts.equal is not None:
@@ -323,7 +324,7 @@ class _PairComparer:
                 yield change
 
     def _select_pairs(self, pairs: list[RecordPair]) -> list[RecordPair]:
-        """The pairs that the filter means: on one side or on the other."""
+        """Return the pairs that match the filter on either side."""
         matcher = self._matcher
         if matcher is None:
             return pairs
@@ -356,7 +357,7 @@ class _PairComparer:
             found = [one for one in found if not has_same_reading(one.before, one.after)]
         fields = [one for one in found if self._is_compared(one.path)] if self._only or self._ignored else found
         facts = list(_compare_metadata(before, after)) if options.stamps else []
-        # Bytes alone differ: a change, unless it is fields that count.
+        # Only bytes differ: this is a change unless fields alone are compared.
         respelled = not found and before.payload != after.payload
         if fields or facts or (respelled and not (options.loose or self._only)):
             return RecordChange("changed", name, before, after, self._keyed, fields, facts)
@@ -378,7 +379,7 @@ def _split_names(text: str) -> tuple[str, ...]:
 
 
 def _compare_metadata(before: StoredRecord, after: StoredRecord) -> Iterator[MetadataDifference]:
-    """The metadata in which two records differ."""
+    """Yield the metadata in which two records differ."""
     for name, one, other in (
         ("timestamp", format_time(before.timestamp), format_time(after.timestamp)),
         ("expiration", format_expiry(before.expiration), format_expiry(after.expiration)),

@@ -1,7 +1,7 @@
-"""schema: the paths that messages have, with types, what is NULL or missing, how many values there are, and examples.
+"""schema: the paths of messages, with types, NULL and missing values, number of distinct values, and examples.
 
-No schema is declared anywhere: it is what the messages show. Memory is bounded whatever they hold: values are counted
-exactly as long as they fit, and so many paths are told apart (:mod:`sowctl.engine.profile`).
+No schema is declared anywhere; it is derived from the messages. Memory is bounded for any content: values are counted
+exactly while they fit, and the number of distinct paths is limited (:mod:`sowctl.engine.profile`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 BYTES_TYPE = "bytes"
-"""The type of messages that have no fields."""
+"""The type of messages without fields."""
 
 
 class PathFacts(DescribedStruct, frozen=True):
-    """One path. ``field`` is what filters call it, None for the whole message.
+    """One path. ``field`` is its name in filters, None for the whole message.
 
-    ``types`` counts values by type; ``null`` are among them, ``empty`` texts, too. ``missing`` objects could have this
-    member and do not. ``distinct`` values other than NULL, objects and arrays; ``distinct_error`` is the standard error
-    of an estimate, None where it is exact. ``items``: the fewest and the most elements of an array.
+    ``types`` counts values by type, including ``null`` ones and ``empty`` texts. ``missing``: number of objects that
+    could have this member but do not. ``distinct`` values other than NULL, objects and arrays; ``distinct_error`` is
+    the standard error of an estimate, None if the count is exact. ``items``: minimum and maximum number of elements of
+    an array.
     """
 
     path: str
@@ -44,8 +45,8 @@ class PathFacts(DescribedStruct, frozen=True):
 
 
 class SchemaReport(DescribedStruct, frozen=True):
-    """The paths of one topic's messages. ``looked_at`` of ``records`` were read; ``unreadable`` ones among them are no
-    messages of their type. ``left_out``: how often a path was met that was one too many. ``root`` is the whole."""
+    """The paths of one topic's messages. ``looked_at`` of ``records`` were read; ``unreadable`` of them are invalid in
+    their message type. ``left_out``: number of occurrences of paths beyond the limit. ``root`` is the whole message."""
 
     topic: str
     message_type: str
@@ -57,7 +58,7 @@ class SchemaReport(DescribedStruct, frozen=True):
     root: PathProfile
 
     def to_json_schema(self) -> dict[str, Any]:
-        """The JSON Schema (draft 2020-12) that all messages match."""
+        """Return the JSON Schema (draft 2020-12) that all messages match."""
         from sowctl.engine.profile.jsonschema import build_json_schema
 
         return build_json_schema(self.root, self.topic)
@@ -66,18 +67,18 @@ class SchemaReport(DescribedStruct, frozen=True):
 def profile_schema(
     batches: Iterable[RecordBatch], topic: str, kind: MessageType, share: SampleShare | None = None
 ) -> SchemaReport:
-    """Read the records of one ``topic``, all or a ``share``. Raises what reading them raises."""
+    """Profile the records of one ``topic``, all or a ``share``. Raises what reading them raises."""
     share = share or SampleShare()
     shapes = TopicProfile(valued=True)
     sampled = PayloadSample(batches, share)
-    # Trees are made by the thousand and hold no cycles: looking for some takes about 7 % of the time.
+    # Thousands of trees are built without reference cycles: collecting cycles takes about 7 % of the time.
     with pause_collection():
         for payloads in sampled:
             if kind.filterable:
                 shapes.add_trees(parse_trees(payloads, kind.view))
             else:
                 shapes.root.types[BYTES_TYPE] += len(payloads)
-    # The whole message is a line only where it is something else than an object.
+    # The whole message has a line only if it is not an object.
     found = [
         shape for shape in shapes.root.iterate_paths() if shape.parent is not None or set(shape.types) - {"object"}
     ]
@@ -94,7 +95,8 @@ def profile_schema(
 
 
 def format_spark_schema(batches: Iterable[RecordBatch], kind: MessageType, share: SampleShare | None = None) -> str:
-    """The fields of one topic's messages as Spark declares them (``sowctl-spark(7)``, "MESSAGES"), all or a ``share``.
+    """Return the fields of one topic's messages as a Spark schema (``sowctl-spark(7)``, "MESSAGES"), from all or a
+    ``share``.
 
     Raises what reading them raises, and LimitError ``SOW-SPK-083``.
     """
@@ -104,7 +106,7 @@ def format_spark_schema(batches: Iterable[RecordBatch], kind: MessageType, share
     for payloads in PayloadSample(batches, share or SampleShare()):
         if kind.filterable:
             look.add(map(kind.members_view, payloads))
-    # What a STRUCT of no name has between its brackets is what Spark takes for a schema.
+    # Spark parses the content of a STRUCT's brackets as a schema.
     return look.build_ddl().removeprefix("STRUCT<").removesuffix(">")
 
 

@@ -1,8 +1,7 @@
-"""stats: the values of fields as figures, and how many messages were published when.
+"""stats: statistics of the values of fields, and the number of messages published over time.
 
-Values are those that filters see: of a path that leads to several values, all of them. Memory is bounded: counts,
-quantiles and the most frequent values are exact as long as the values fit, and say so where they are not
-(:mod:`sowctl.engine.profile`).
+Values are those that filters see: all values of a path with several values. Memory is bounded: counts, quantiles and
+the most frequent values are exact while the values fit, and marked otherwise (:mod:`sowctl.engine.profile`).
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 MAX_FIELDS = 100
-"""Fields that are looked at where none is named: of each a value or NULL is taken from every record."""
+"""Maximum number of fields if none is named: a value or NULL of each is taken from every record."""
 TOP_VALUES = 5
 HISTOGRAM_BARS = 10
 
 
 class StatsLimits(Struct):
-    """Bounds of what is read to compute figures of fields; tests set smaller ones."""
+    """Limits of reading for statistics of fields; tests set smaller ones."""
 
     max_probed_values: int = 500_000
-    """Values that are looked at to find the fields, where none is named. 5 us each: 50,000 orders of ten fields, 333
-    records of 1,500, which are the first by key and so no special ones."""
+    """Values read to find the fields, if none is named. 5 us each: 50,000 orders of ten fields, 333 records of 1,500.
+    They are the first by key, so not a special selection."""
     probe_batch_records: int = 1000
-    """Records whose messages are looked at together for that."""
+    """Records per batch of this search."""
     max_values: int = 10_000_000
-    """Values that are taken of the fields that were found: 10 s. Where there are more, a part of the records is read.
-    """
+    """Maximum number of values read from the fields that were found: 10 s. If there are more, only a share of the
+    records is read."""
     max_message_bytes: int = 256_000_000
-    """Bytes of messages that are read for them. 1,000,000 orders of 219 bytes take 9 s of CPU, and 20,000 messages of
+    """Maximum bytes of messages read for them. 1,000,000 orders of 219 bytes take 9 s of CPU, and 20,000 messages of
     1,500 fields, 395,000,000 bytes, took 27 s when all were read."""
 
 
@@ -65,8 +64,9 @@ STATS_LIMITS = StatsLimits()
 
 
 class NumberFacts(DescribedStruct, frozen=True):
-    """The numbers among the values of a field. ``quantiles`` by rank; ``rank_error``: by how much of all numbers a rank
-    may be wrong at most, None where quantiles are exact. ``infinite`` numbers count for nothing else."""
+    """The numbers among the values of a field. ``quantiles`` by rank; ``rank_error``: the maximum error of a rank as a
+    share of all numbers, None if quantiles are exact. ``infinite``: number of infinite values, which no other figure
+    includes."""
 
     count: int
     infinite: int
@@ -79,10 +79,10 @@ class NumberFacts(DescribedStruct, frozen=True):
 
 
 class FieldFacts(DescribedStruct, frozen=True):
-    """One field. ``records`` have a value there, ``without`` have none, or NULL, which an empty text is as well.
+    """One field. ``records`` have a value there, ``without`` have none or NULL; an empty text counts as NULL.
 
-    ``values`` are those of all records; ``types`` counts them. ``distinct`` of them differ; ``distinct_error`` is the
-    standard error of an estimate, None where it is exact. ``shortest`` and ``longest``: characters of texts.
+    ``values`` counts those of all records, ``types`` by type. ``distinct`` counts different ones; ``distinct_error`` is
+    the standard error of an estimate, None if the count is exact. ``shortest`` and ``longest``: characters of texts.
     """
 
     path: str
@@ -101,9 +101,9 @@ class FieldFacts(DescribedStruct, frozen=True):
 
 
 class StatsReport(DescribedStruct, frozen=True):
-    """The fields of one topic's messages. ``looked_at`` of ``records`` were read; ``unreadable`` ones among them are no
-    messages of their type. Where none was named, the fields are those of the first ``searched`` records (None: of all),
-    and ``left_out`` ones are too many."""
+    """The fields of one topic's messages. ``looked_at`` of ``records`` were read; ``unreadable`` of them are invalid in
+    their message type. If no field was named, the fields are those of the first ``searched`` records (None: of all),
+    without ``left_out`` ones beyond the limit."""
 
     topic: str
     message_type: str
@@ -116,7 +116,7 @@ class StatsReport(DescribedStruct, frozen=True):
 
 
 class _FieldProfile:
-    """The profile of one field so far."""
+    """The accumulated profile of one field."""
 
     def __init__(self, path: Path, room: TallyBudget, store: NumberBudget) -> None:
         self.path = path
@@ -130,7 +130,7 @@ class _FieldProfile:
         self.longest: int | None = None
 
     def add_values(self, column: Sequence[SlotValue]) -> None:
-        """Take the slot values of a batch."""
+        """Add the slot values of a batch."""
         kinds = set(map(type, column))
         flat: Sequence[Any] = column
         if ValueList in kinds:
@@ -159,9 +159,9 @@ class _FieldProfile:
             self.numbers.add_numbers(found)
 
     def _choose_kinds(self, flat: Sequence[Any]) -> list[Any]:
-        """The values as they are shown elsewhere, where the message type does not tell numbers from texts.
+        """Return the values as they are displayed, for a message type that does not distinguish numbers from texts.
 
-        Texts that only look like numbers count among the numbers, too: they are compared and summed as such.
+        Texts that look like numbers are added to the numbers, too, because they are compared and summed as numbers.
         """
         shown = [choose_written_scalar(value) if type(value) is Number else value for value in flat]
         pairs = zip(flat, shown, strict=True)
@@ -187,7 +187,7 @@ class _FieldProfile:
         self.longest = max(lengths | {self.longest} if self.longest is not None else lengths)
 
     def build_facts(self, top: int, bars: int) -> FieldFacts:
-        """Build the facts of the field."""
+        """Return the statistics of the field."""
         distinct = self.tally.count_distinct()
         return FieldFacts(
             str(self.path),
@@ -216,9 +216,9 @@ def compute_stats(
     top: int = TOP_VALUES,
     bars: int = HISTOGRAM_BARS,
 ) -> StatsReport:
-    """Read the records of one ``topic``, as often as ``ask`` is called: once, and before it once more to find the
-    fields where no ``paths`` are given. All records, or a ``share``; of fields that were found, ``max_values``
-    values where no share is given.
+    """Read the records of one ``topic`` and return the statistics of ``paths``. ``ask`` opens the records; without
+    ``paths`` it is called twice, first to find the fields. Reads all records, or a ``share``; of fields that were
+    found, ``max_values`` values if no share is given.
 
     Raises UsageError ``SOW-STA-001`` for a type without fields, and what reading the records raises.
     """
@@ -257,9 +257,9 @@ def compute_stats(
 
 
 class _FoundFields(Struct, frozen=True):
-    """The fields that messages have, without ``left_out`` ones: those beyond :data:`MAX_FIELDS`, and names that no
-    filter can write; in how many records they
-    were looked for (None: in all), how many ``records`` there are, and the bytes of those that were asked for."""
+    """The fields that messages have, without the ``left_out`` ones: those beyond :data:`MAX_FIELDS`, and names that no
+    filter can express. ``searched``: the number of records searched for fields (None: all), ``records``: the number of
+    all records, ``size``: the bytes of the sampled ones."""
 
     paths: list[Path]
     left_out: int
@@ -271,7 +271,7 @@ class _FoundFields(Struct, frozen=True):
 def _find_fields(
     ask: Callable[[], AbstractContextManager[Iterable[RecordBatch]]], kind: MessageType, share: SampleShare
 ) -> _FoundFields:
-    """The paths at which there are values other than NULL."""
+    """Return the paths that have values other than NULL."""
     from sowctl.values.paths import parse_path
 
     shapes = TopicProfile(valued=False)
@@ -280,7 +280,7 @@ def _find_fields(
         sampled = PayloadSample(batches, share, STATS_LIMITS.probe_batch_records)
         for payloads in sampled:
             size += sum(map(len, payloads))
-            # The others are counted: their number and size say which part of them is read then.
+            # The other records are counted: their number and size determine which share of them is read later.
             if values < STATS_LIMITS.max_probed_values:
                 found = parse_trees(payloads, kind.view)
                 shapes.add_trees(found)
@@ -292,7 +292,7 @@ def _find_fields(
     )
     paths = []
     for field in fields:
-        # A name that filters cannot write is no field to them, and has no figures either.
+        # A name that filters cannot express is not a field, and has no statistics.
         with suppress(SowError):
             paths.append(parse_path(field))
     more = len(fields) - len(paths[:MAX_FIELDS])
@@ -321,7 +321,7 @@ def _format_value(value: str | bytes) -> str:
 
 
 class EntryRange(DescribedStruct, frozen=True):
-    """The range of journal entries to count: bounds inclusive, None is none; times in microseconds UTC."""
+    """The range of journal entries to count: bounds inclusive, None for no bound; times in microseconds UTC."""
 
     from_time: int | None = None
     to_time: int | None = None
@@ -340,12 +340,12 @@ def count_rates(
     by_topic: bool = False,
     directory: FilePath | None = None,
 ) -> RatesReport:
-    """The messages of ``topic_names`` (none: of all topics) per ``interval`` of microseconds, by topic and client, or
-    ``by_topic`` alone.
+    """Return the number of messages of ``topic_names`` (none: of all topics) per ``interval`` of microseconds, by topic
+    and client, or only by topic with ``by_topic``.
 
-    The interval becomes longer where there would be more than ``most`` from the first message to the last.
+    The interval is increased if there would be more than ``most`` from the first to the last message.
 
-    Raises MissingError ``SOW-JRN-001`` where there is no file, ``SOW-ENG-012`` for a topic that does not exist, and
+    Raises MissingError ``SOW-JRN-001`` without a journal file, ``SOW-ENG-012`` for a topic that does not exist, and
     what reading the journal raises.
     """
     from sowctl.identity.hashes import hash_client_name
