@@ -1,6 +1,6 @@
-"""delete: records by filter, by SOW key, or by messages with their keys (``behaviour`` 1.4).
+"""delete: deletes records by filter, by SOW key, or by messages with their keys (``behaviour`` 1.4).
 
-Whatever selected them, the journal gets the keys, in one group per topic: a replay deletes exactly the same.
+In any case the journal gets the keys, in one group per topic, so a replay deletes exactly the same records.
 """
 
 from __future__ import annotations
@@ -46,22 +46,23 @@ if TYPE_CHECKING:
 
 
 class DeleteLimits(Struct):
-    """Sizes of what a delete reads and writes at once; tests set smaller ones."""
+    """Batch sizes of a delete; tests set smaller ones."""
 
     scan_batch_records: int = 1000
-    """Records read at a time."""
+    """Records per read."""
     part_records: int = 16 << 10
-    """Records deleted at once: whole blocks of the journal, and what a memtable gets before it may be applied.
-    """
+    """Records deleted per batch: a multiple of a journal block, and the amount a memtable receives between two checks
+    of its size."""
 
 
 DELETE_LIMITS = DeleteLimits()
 
 
 def delete_records(instance: Instance, targets: Sequence[Target], options: DeleteOptions) -> list[DeleteReport]:
-    """Delete from every target what the one selector of ``options`` names; a key that is not there is no error (C30).
+    """Delete the records that the single selector of ``options`` names from every target; a missing key is no error
+    (C30).
 
-    Of several targets those without any record yet are left out.
+    Of several targets, those without any record yet are skipped.
 
     Raises UsageError ``SOW-DEL-001`` unless exactly one selector is given (C31), ``SOW-DEL-002`` for a bare file,
     ``SOW-DEL-007`` for a filter that compares nothing, and what stores and journals raise.
@@ -74,7 +75,7 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
             "a delete requires exactly one of a filter, keys, and data",
             hint="use --filter, --key, --sow-key or --data",
         )
-    # An empty variable in a script is more likely than a wish to delete everything.
+    # An empty variable in a script is more likely than the intention to delete everything.
     if options.filter is not None and not options.filter.strip():
         raise UsageError(
             "SOW-DEL-003", "an empty filter would delete everything", hint="to delete all records, use --filter '1=1'"
@@ -93,7 +94,7 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
         Matcher(options.filter, kind, topic.name, environment, functions=functions)
         for kind, topic in zip(kinds, topics, strict=True)
     ]
-    # Without locks and without opening for writing: a dry run leaves no trace.
+    # Without locks and without opening for writing: a dry run changes nothing.
     if options.dry_run:
         return [
             _count_matching(instance, topic, matcher, options) for topic, matcher in zip(topics, matchers, strict=True)
@@ -110,7 +111,7 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
 
 
 def _refuse_value(text: str) -> None:
-    """Refuse a filter that is a value alone, such as a key: it would be true of all records that have it."""
+    """Reject a filter that is only a value, such as a key: it would match all records that have it."""
     from sowctl.expressions.syntax import nodes
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.parser import parse_filter
@@ -118,7 +119,7 @@ def _refuse_value(text: str) -> None:
     try:
         node = parse_filter(text)
     except ExpressionError:
-        return  # reported with its place when it is compiled
+        return  # reported with its position when it is compiled
     if isinstance(node, nodes.Literal | nodes.Field | nodes.Arithmetic | nodes.Unary):
         raise UsageError(
             "SOW-DEL-007",
@@ -149,8 +150,8 @@ def _count_matching(instance: Instance, topic: TopicConfig, matcher: Matcher, op
 def _iterate_matching(
     instance: Instance, source: CurrentSource, topic: TopicConfig, matcher: Matcher, report: DeleteReport
 ) -> Iterator[MatchedPairs]:
-    """The records that the filter selects, by the way that a query would take."""
-    # Indexes know no logical topics, so a part of a Pattern topic is read whole.
+    """Yield the matching records, with the access path of a query."""
+    # Indexes have no logical topics, so a part of a Pattern topic is scanned.
     way = open_access(instance, source, matcher) if topic.logical is None else None
     if way is not None:
         report.examined += source.count_visible()
@@ -165,12 +166,12 @@ def _iterate_matching(
 def _delete_matching(
     session: WriteSession, writer: StoreWriter, topic: TopicConfig, matcher: Matcher, options: DeleteOptions
 ) -> DeleteReport:
-    """Select and delete under the locks of one batch, so that what was compared is what is deleted."""
+    """Select and delete under the locks of one batch, so that exactly the compared records are deleted."""
     instance = session.instance
     report = DeleteReport(topic.label, topic.message_type)
     now = instance.now
     with Spool(Path(writer.store.path).parent) as selected:
-        # Everything is selected before anything is deleted: a filter that fails on some record has deleted nothing.
+        # All records are selected before any is deleted: a filter that fails on a record deletes nothing.
         if options.filter is not None:
             with writer.open_source(now) as source:
                 _spool_matching(_iterate_matching(instance, source, topic, matcher, report), writer, report, selected)
@@ -179,7 +180,7 @@ def _delete_matching(
             report.examined = report.matched
         if not report.matched:
             return report
-        # Time within a topic never goes back, also for deletions (behaviour 11.41).
+        # Times never decrease within a topic, including deletions (behaviour 11.41).
         at = max(now, writer.last_time)
         if writer.journalled:
             _append_deletions(session, writer, selected, at, now, report.matched)
@@ -192,7 +193,7 @@ def _delete_matching(
 def _iterate_present(
     instance: Instance, writer: StoreWriter, topic: TopicConfig, options: DeleteOptions, now: int
 ) -> Iterator[MatchedPairs]:
-    """The records of the keys that are named, in key order; one without a record is no error (behaviour C30)."""
+    """Yield the existing records of the named keys, in key order; a missing one is no error (behaviour C30)."""
     named = sorted(set(_read_named_keys(topic, options, instance)))
     for start in range(0, len(named), DELETE_LIMITS.scan_batch_records):
         stored = writer.read_live_values(named[start : start + DELETE_LIMITS.scan_batch_records], now)
@@ -202,9 +203,7 @@ def _iterate_present(
 
 
 def _spool_matching(found: Iterable[MatchedPairs], writer: StoreWriter, report: DeleteReport, selected: Spool) -> None:
-    """Keep of the records ``found`` what their deletion takes, in parts of ``part_records`` of them, and count
-    them.
-    """
+    """Spool the parts of the records ``found`` that a deletion needs, ``part_records`` at a time, and count them."""
     keys: list[bytes] = []
     checks: list[bytes] = []
     names: list[bytes | None] = []
@@ -229,18 +228,18 @@ def _spool_matching(found: Iterable[MatchedPairs], writer: StoreWriter, report: 
 def _append_deletions(
     session: WriteSession, writer: StoreWriter, selected: Spool, at: int, now: int, count: int
 ) -> None:
-    """The ``count`` deletions as one group, however large; then the store follows in transactions of bounded size."""
-    # The memtable is empty then, so memory holds no more than some parts of what is deleted.
+    """Append the ``count`` deletions as one group of any size; then apply them to the store in bounded transactions."""
+    # Empties the memtable, so that memory holds only some batches of deletions.
     session.flush_memtables(force=True)
     journal = session.journal
     # From the last append on the journal has the deletions: the store must get all of them, in order, or none.
     with session.guard_memtables():
-        # The journal's lock is held, so the group gets the txids from here on without a gap.
+        # The journal's lock is held, so the group gets consecutive txids from here on.
         txid = journal.last_txid
         client = session.instance.find_recorded_client()
         for number, part in enumerate(selected, 1):
-            # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and recovery
-            # take the whole group for one that was never written.
+            # Only the last batch may be marked as the end of the group. Until that mark is on disk, readers and
+            # recovery treat the whole group as never written.
             keys, checks, names = part
             entries = build_deletions(writer.ref, keys, checks, at, names, client)
             journal.append_group(entries, now, last=number == len(selected))
@@ -248,7 +247,7 @@ def _append_deletions(
             session.instance.watch("deletions to journal", done, count)
         journal.sync()
         # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
-        # writer goes on from there.
+        # writer continues from there.
         for part in selected:
             txid = _put_deletions(writer.memtable, part, txid, at)
             if writer.is_full():
@@ -257,12 +256,12 @@ def _append_deletions(
 
 
 def _delete_from_store(writer: StoreWriter, selected: Spool, at: int) -> None:
-    """One transaction: without a journal, that is what makes a delete all or nothing."""
+    """Delete in one transaction: without a journal, this makes a delete atomic."""
     base, expired_at = writer.last_txid, writer.remove_expired_at
 
-    # It is run once more where the file has to grow, so it changes nothing outside of itself.
+    # Run again if the file has to grow, so it changes nothing outside of itself.
     def run(txn: WriteTxn) -> None:
-        # The store's writer lock is held, so these txids are not given twice.
+        # The store's writer lock is held, so these txids are not assigned twice.
         txid = base
         for part in selected:
             memtable = Memtable(history=writer.rule is not None)
@@ -280,7 +279,7 @@ def _delete_from_store(writer: StoreWriter, selected: Spool, at: int) -> None:
 
 
 def _put_deletions(memtable: Memtable, part: tuple[Any, ...], txid: int, at: int) -> int:
-    """Put deletions, which have the txids behind ``txid``, into a memtable; returns the last one's txid."""
+    """Put deletions with the txids after ``txid`` into a memtable; return the last txid."""
     keys, checks = split_words(part[0]), split_words(part[1])
     last = txid + len(keys)
     memtable.put_deletions(keys, encode_tombstones(keys, checks, range(txid + 1, last + 1), repeat(at)))
@@ -288,7 +287,7 @@ def _put_deletions(memtable: Memtable, part: tuple[Any, ...], txid: int, at: int
 
 
 def _read_named_keys(topic: TopicConfig, options: DeleteOptions, instance: Instance) -> list[bytes]:
-    """The keys that SOW keys or messages name. Raises InputError ``SOW-DEL-004`` for a message without a key."""
+    """Return the keys that SOW keys or messages name. Raises InputError ``SOW-DEL-004`` for a message without a key."""
     if (keys := read_key_options(options, Target(topic=topic), None)) is not None:
         return keys
     assert options.data is not None

@@ -1,11 +1,11 @@
 """eval: an expression over messages from files and pipes, without an instance (``sowctl-expressions(7)``).
 
-A tester for filters, and a search in files of messages. :func:`evaluate_sources` reads any input, chunk by chunk as it
-arrives; :func:`evaluate_file` shares a large file of lines out among several processes.
+A test of filters, and a search in files of messages. :func:`evaluate_sources` reads any input, chunk by chunk as it
+arrives; :func:`evaluate_file` divides a large file of lines among several processes.
 
-Of these every process takes every n-th segment of whole lines and sends what came of it through a pipe. The first
-process reads the pipes in turn, so that a slow reader of the output stops them all and no more than a segment each is
-held.
+Each of n processes evaluates every n-th segment of whole lines and sends the results through a pipe. The first process
+reads the pipes in turn, so that a slow reader of the output blocks them all, and each process holds at most one
+segment.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import Envelope
 
 READ_BLOCK_BYTES = 90 << 10
-"""Bytes read at a time; larger buffers come from the system page by page, every time."""
+"""Bytes per read; the system allocates larger buffers page by page, every time."""
 _LINE_COUNT = struct.Struct("<Q")
 
 
 class EvalLimits(Struct):
-    """Sizes of what the processes of an evaluation read; tests set smaller ones."""
+    """Segment sizes of the processes of an evaluation; tests set smaller ones."""
 
     segment_bytes: int = 4 << 20
     """Bytes of a file that a process evaluates at a time."""
@@ -49,14 +49,14 @@ EVAL_LIMITS = EvalLimits()
 
 
 class EvalInput(Struct, frozen=True):
-    """One input: its name, and its chunks."""
+    """One input: its name and its chunks."""
 
     name: str
     chunks: Iterable[Chunk]
 
 
 class EvalPart:
-    """The result of one chunk: bytes to print, refused messages, its lines, and the error that ends the run."""
+    """The result of one chunk: bytes to print, rejected messages, number of lines, and the error that ends the run."""
 
     __slots__ = ("error", "lines", "output", "rejected")
 
@@ -74,12 +74,12 @@ class EvalPart:
 
 
 class Evaluator:
-    """A compiled expression over payloads of one message type.
+    """A compiled expression, evaluated on payloads of one message type.
 
-    ``matches``: it is a filter, and matching messages are the output, as they came and framed as they came; else one
-    JSON value a line is. ``stops``: the first refused message ends the run. ``functions`` are those that modules of a
-    configuration add, asked for a name that is not built in. Raises ExpressionError, UsageError ``SOW-QRY-003`` where
-    messages of the type have no fields, and what looking up a function raises.
+    ``matches``: the expression is a filter, and the output is the matching messages, unchanged and in the framing of
+    the input; otherwise it is one JSON value per line. ``stops``: the first rejected message ends the run.
+    ``functions`` are those of a configuration's modules, for names that are not built in. Raises ExpressionError,
+    UsageError ``SOW-QRY-003`` if messages of the type have no fields, and what looking up a function raises.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Evaluator:
         from sowctl.expressions.compiler import compile_filter, compile_value
 
         extra = {} if functions is None else functions
-        # Exactly one of the two is there: a filter chooses messages, any other expression makes a value of each.
+        # Exactly one of the two is set: a filter selects messages, any other expression computes a value for each.
         self._filter = compile_filter(expression, extra=extra) if matches else None
         self._value = None if matches else compile_value(expression, extra=extra)
         compiled = self._filter or self._value
@@ -113,7 +113,8 @@ class Evaluator:
         self._once = find_single_pass(self._extract)
 
     def evaluate_chunk(self, name: str, chunk: Chunk, block: bytes | None = None) -> EvalPart:
-        """Evaluate one chunk of the input ``name``; ``block``: the bytes it was cut out of, if all its lines count."""
+        """Evaluate one chunk of the input ``name``; ``block``: the bytes it was cut from, if all its lines are
+        messages."""
         part = EvalPart(lines=len(chunk.payloads) + len(chunk.refused) + chunk.blank)
         payloads = chunk.payloads
         rows, refusals = self._read_rows(payloads, block)
@@ -185,7 +186,7 @@ class Evaluator:
         bad: set[int],
         part: EvalPart,
     ) -> list[bytes]:
-        """The output where a function of a module refuses messages: it does not know which of a batch it is given."""
+        """Return the output if a module's function rejects messages: it cannot identify the message within a batch."""
         found: list[bytes] = []
         for index, row in enumerate(self._read_rows(list(payloads), None)[0]):
             if index in bad:
@@ -209,7 +210,7 @@ class Evaluator:
 
 
 def evaluate_sources(evaluator: Evaluator, sources: Iterable[EvalInput]) -> Iterator[EvalPart]:
-    """Evaluate all inputs, in order, until an error ends the run. Raises what reading raises."""
+    """Evaluate all inputs in order until an error ends the run. Raises what reading raises."""
     for source in sources:
         for chunk in source.chunks:
             part = evaluator.evaluate_chunk(source.name, chunk)
@@ -219,7 +220,7 @@ def evaluate_sources(evaluator: Evaluator, sources: Iterable[EvalInput]) -> Iter
 
 
 def _count_before(refused: Rejected, chunk: Chunk) -> int:
-    """Count the messages of the chunk before a refused one."""
+    """Return the number of messages of the chunk before a rejected one."""
     return sum(offset < refused.offset for offset in chunk.places[1])
 
 
@@ -236,7 +237,7 @@ def _build_stop_error(refused: Rejected) -> InputError:
 
 
 def _locate_limit_error(error: LimitError, name: str, chunk: Chunk, index: int) -> LimitError:
-    """The error of a match limit with the place of the message instead of its index in the batch."""
+    """Return the error of a match limit with the position of the message instead of its index in the batch."""
     line = chunk.find_line(index)
     return LimitError(error.code, error.message, place=f"{name}:{line}", hint=error.hint, line=line)
 
@@ -272,7 +273,7 @@ def _parse_instant(text: str | None) -> int | None:
 
 
 def count_processes(size: int, *, least: int = 4 * EVAL_LIMITS.segment_bytes) -> int:
-    """Return how many processes a file of ``size`` bytes is worth."""
+    """Return the number of processes to use for a file of ``size`` bytes."""
     if size < least or not can_fork():
         return 1
     return min(max(count_processors(), 1), 8)
@@ -283,7 +284,8 @@ def evaluate_file(
 ) -> Iterator[EvalPart]:
     """Evaluate the lines between two offsets of a file with ``count`` processes.
 
-    ``name`` is for messages. Line numbers and offsets count from ``start``. Ends with the part that has an error.
+    ``name`` is used in messages. Line numbers and offsets are relative to ``start``. The last part is the first one
+    with an error.
     """
     segment = EVAL_LIMITS.segment_bytes
     segments = -(-(stop - start) // segment)
@@ -312,7 +314,7 @@ def evaluate_file(
 
 
 def _shift_lines(part: EvalPart, name: str, lines: int) -> None:
-    """Count the line of an error from the beginning of the file."""
+    """Make the line of an error relative to the beginning of the file."""
     assert part.error is not None
     facts = part.error.facts
     facts["line"] += lines
@@ -321,11 +323,11 @@ def _shift_lines(part: EvalPart, name: str, lines: int) -> None:
 
 
 SegmentSpan = tuple[int, int, int, int]
-"""Where the input begins, nominal start and end of the segment, and where the input ends."""
+"""Start of the input, nominal start and end of the segment, end of the input."""
 
 
 def _send_parts(evaluator: Evaluator, name: str, descriptor: int, spans: list[SegmentSpan], send: SendFunction) -> None:
-    """Evaluate segments in a forked process, and send two frames for each: lines and troubles, and the output."""
+    """Evaluate segments in a forked process, and send two frames for each: line count and errors, and the output."""
     for span in spans:
         part = _evaluate_segment(evaluator, name, descriptor, span)
         troubles = b""
@@ -340,7 +342,7 @@ def _send_parts(evaluator: Evaluator, name: str, descriptor: int, spans: list[Se
 def _receive_part(worker: ForkedProcess) -> EvalPart:
     """Receive the result of a process's next segment.
 
-    Raises what went wrong there; StorageError ``SOW-QRY-020`` if the process is gone.
+    Raises the error of the process; StorageError ``SOW-QRY-020`` if the process has terminated.
     """
     try:
         facts, output = worker.receive(), worker.receive()
@@ -353,18 +355,18 @@ def _receive_part(worker: ForkedProcess) -> EvalPart:
 
 
 def _decode_troubles(facts: bytes, lines: int) -> tuple[list[Rejected], int, SowError | None]:
-    """Decode what a process says of its segment: refused messages, lines, and error."""
+    """Decode a process's report on its segment: rejected messages, lines, and error."""
     if not facts:
         return [], lines, None
     import pickle
 
-    # The bytes come from a fork of this very process.
+    # The bytes come from a fork of this process.
     rejected, error = pickle.loads(facts)
     return rejected, lines, error
 
 
 def _evaluate_segment(evaluator: Evaluator, name: str, descriptor: int, span: SegmentSpan) -> EvalPart:
-    """The lines that begin in a segment."""
+    """Evaluate the lines that start in a segment."""
     origin, first, last, stop = span
     begin = _find_line_start(descriptor, origin, first, stop)
     end = _find_line_start(descriptor, origin, last, stop)
@@ -385,10 +387,10 @@ def _evaluate_segment(evaluator: Evaluator, name: str, descriptor: int, span: Se
 
 
 def _iterate_chunks(descriptor: int, begin: int, end: int, offset: int) -> Iterator[tuple[Chunk, bytes | None]]:
-    """The lines between two places of the file, and the block that each chunk was cut out of.
+    """Yield the lines between two offsets of the file as chunks, each with the block that it was cut from.
 
-    ``offset`` is that of ``begin`` in the input. What is not plain - CRs, a BOM, a line longer than a block - is
-    left to the cutter, from there on.
+    ``offset`` is that of ``begin`` in the input. From the first line on that is not plain (a CR, a BOM, a line longer
+    than a block), the line cutter is used.
     """
     number = 1
     rest = b""
@@ -417,7 +419,7 @@ def _build_chunk(lines: list[bytes], block: bytes, number: int, offset: int) -> 
 
 
 def _drop_blank_lines(chunk: Chunk, block: bytes) -> Chunk:
-    """The chunk once more without blank lines, which no message type can read."""
+    """Return the chunk without blank lines, which no message type can parse."""
     again = LineCutter(MAX_MESSAGE_BYTES, chunk.end - len(block), chunk.find_line(0)).feed(
         block.removesuffix(b"\n") + b"\n"
     )
@@ -436,7 +438,7 @@ def _cut_chunks(descriptor: int, begin: int, end: int, cutter: LineCutter) -> It
 
 
 def _find_line_start(descriptor: int, origin: int, at: int, stop: int) -> int:
-    """The first offset from ``at`` on at which a line begins."""
+    """Return the first offset from ``at`` on at which a line starts."""
     if at <= origin:
         return origin
     position = at - 1

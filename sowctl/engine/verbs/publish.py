@@ -1,9 +1,9 @@
-"""publish: messages into topics, batch by batch; acknowledged when in the journal and synced (principle 2).
+"""publish: writes messages to topics in batches; acknowledged when in the journal and synced (principle 2).
 
-A topic without a journal acknowledges with its store's synced transaction. What is refused is reported and counted;
-what was acknowledged before an error stays, and the report says where the input stood.
+A topic without a journal acknowledges with its store's synced transaction. Rejected messages are reported and counted;
+messages acknowledged before an error stay, and the report has the position in the input.
 
-Three objects have a duty each: :mod:`~sowctl.engine.writing.publish_input` reads,
+Three objects have one task each: :mod:`~sowctl.engine.writing.publish_input` reads,
 :mod:`~sowctl.engine.writing.group_commit` writes, syncs and acknowledges, and
 :mod:`~sowctl.engine.writing.publish_report` counts.
 """
@@ -50,13 +50,13 @@ def publish_messages(
     on_broken_off: Callable[[InputRest], None] | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> PublishReport:
-    """Publish the messages of ``sources`` (name and source each) to ``topic``, or where their envelopes say.
+    """Publish the messages of ``sources`` (name and source each) to ``topic``, or to the topics in their envelopes.
 
-    Raises InputError (exit 3) at the first refused message unless ``on_error`` is skip, LimitError (exit 7) beyond
-    ``max_errors``, and what stores and journals raise. An error carries the report so far in ``facts["report"]``.
-    ``on_broken_off`` is told of a run that an error or an interrupt ends where the rest of the input begins: published
-    from there on, each good message is published once. It is not called where nothing is durable that a second run
-    could repeat: after a dry run, for topics that nothing keeps.
+    Raises InputError (exit 3) at the first rejected message unless ``on_error`` is skip, LimitError (exit 7) beyond
+    ``max_errors``, and what stores and journals raise. An error has the report so far in ``facts["report"]``. If an
+    error or an interrupt ends the run, ``on_broken_off`` is called with the start of the rest of the input: publishing
+    from there publishes each valid message once. It is not called if a second run could not repeat anything durable:
+    after a dry run, or for topics that keep nothing.
     """
     with ExitStack() as stack:
         with without_interrupts():  # between the two, an interrupt would leave stores open
@@ -128,7 +128,7 @@ class _PublishRun:
         self.input = PublishInput(options, self.commits, refusals, found, linger=linger, monotonic=monotonic)
 
     def open_named_topic(self, topic: str | None, message_type: str | None) -> tuple[TopicWriter, Preparer] | None:
-        """Open the topic that the command names; None where envelopes name it."""
+        """Open the topic that the command names; return None if envelopes name it."""
         if topic is None:
             return None
         writer, preparer, _ = self.router.open_target(topic, message_type)
@@ -152,7 +152,7 @@ class _PublishRun:
         self.apply_all()
 
     def note_durable(self, batches: Sequence[WrittenBatch]) -> None:
-        """Count batches that are on disk, then acknowledge them."""
+        """Count durable batches, then acknowledge them."""
         # All are counted before the first is reported: the caller may abort the run, which then counts them as done.
         for written in batches:
             self.counts.count_batch(written)
@@ -161,19 +161,19 @@ class _PublishRun:
             self.counts.notify_acknowledged(written)
 
     def apply_all(self) -> None:
-        """Apply everything that is acknowledged, and keep what is known of chains."""
+        """Apply all acknowledged messages, and save key chains."""
         with without_interrupts():
             self.session.apply_all()
             if not self.session.dry_run:
                 self.router.save_chains()
 
     def note_end(self) -> None:
-        """Say in the report where the input stands."""
+        """Set the position in the input in the report."""
         if (end := self.input.find_end()) is not None:
             self.report.last_line, self.report.end = end[0] - 1, end[1]
 
     def abort(self, error: BaseException) -> None:
-        """Apply what was acknowledged, so that an error leaves no more behind than it must; then pass the error on."""
+        """Apply acknowledged messages, so that an error leaves as little as possible to do; then pass the error on."""
         try:
             self.commits.finish()
             self.apply_all()
@@ -185,7 +185,7 @@ class _PublishRun:
             error.facts["report"] = self.report
 
     def close(self) -> None:
-        """Let go of everything; what was acknowledged is safe."""
+        """Release everything; acknowledged messages are durable."""
         with without_interrupts():
             self.commits.close()
             self.session.close()

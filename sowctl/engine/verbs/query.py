@@ -1,8 +1,8 @@
-"""query: records of topics that match a filter, in the order asked for, as many as asked for (``behaviour`` 3).
+"""query: the records of topics that match a filter, in a given order and up to a given number (``behaviour`` 3).
 
-Texts are compiled before a store is opened. Without an order, records come in key order, topic after topic as the
-configuration has them; with one, order, skip_n and top_n hold over the whole result. Nothing is held but a batch and
-the memory for sorting.
+Texts are compiled before a store is opened. Without an order, records are in key order, topic by topic in the order of
+the configuration; order, skip_n and top_n apply to the whole result. Memory holds only a batch and the records being
+sorted.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = ["QueryOptions", "QueryResult", "report_unknown_fields", "start_query"
 
 
 class QueryResult:
-    """Iterate for batches of records, once; ``statistics`` are complete when that is done.
+    """Iterate for batches of records, once; ``statistics`` are complete afterwards.
 
-    Close it when not; forgetting it does the same.
+    Close it otherwise; garbage collection closes it, too.
     """
 
     def __init__(self, run: _QueryRun) -> None:
@@ -55,32 +55,32 @@ class QueryResult:
         return self._batches
 
     def iterate_again(self) -> Iterator[RecordBatch]:
-        """Ask once more: the records of this moment. ``statistics`` are those of the last time."""
+        """Run the query again, with the current records. ``statistics`` are those of the last run."""
         self.close()
         self.statistics.clear()
         self._batches = self._run.iterate_batches()
         return self._batches
 
     def count_records(self) -> int:
-        """Count the records, without reading them where indexes tell; instead of iterating."""
+        """Count the records, without reading them if indexes suffice; call it instead of iterating."""
         return self._run.count_records()
 
     def list_plans(self) -> list[Plan]:
-        """Return the plan for each topic; instead of iterating."""
+        """Return the plan for each topic; call it instead of iterating."""
         return self._run.list_plans()
 
     def iterate_records(self) -> Iterator[StoredRecord]:
-        """The records one by one."""
+        """Yield the records one by one."""
         for batch in self._batches:
             yield from batch.records
 
     def close(self) -> None:
-        """End the query early; snapshots and temporary files go."""
+        """End the query early: close snapshots and remove temporary files."""
         self._batches.close()
 
 
 class _QueryRun:
-    """One query. It knows nothing of its result, so that a forgotten result ends it."""
+    """One query. It has no reference to its result, so that garbage collection of the result ends it."""
 
     def __init__(self, instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
         check_options(options, targets)
@@ -96,13 +96,13 @@ class _QueryRun:
         self._environment = build_environment(instance) if asks else None
         self._functions = load_functions(instance) if asks else None
         self._after = parse_start_key(options, targets)
-        # Keys that a topic cannot have are refused before the records of another one are printed.
+        # Keys that a topic cannot have are rejected before the records of another topic are printed.
         for target in targets:
             if target.topic is not None:
                 read_key_options(options, target, None)
         topic = targets[0].topic if targets and options.projection is not None else None
         self._aggregation = self._compile_aggregation(topic.name, topic.message_type) if topic is not None else None
-        # All texts are compiled before a store is opened, so a wrong filter is reported at once.
+        # All texts are compiled before a store is opened, so that an invalid filter is reported immediately.
         self._matchers = [self._build_matcher(target) for target in targets if target.topic is not None]
         self.statistics: list[QueryStatistics] = []
         self._lacking = UnknownFieldCheck(instance, options.unknown)
@@ -120,7 +120,7 @@ class _QueryRun:
         return Matcher(self._options.filter, kind, name, self._environment, seen=seen, functions=self._functions)
 
     def iterate_batches(self) -> Generator[RecordBatch]:
-        """The result, opened when asked for the first batch."""
+        """Yield the result; sources are opened with the first batch."""
         batches = self._iterate_ordered() if self._order or self._options.by_time else self._iterate_limited()
         with closing(batches):
             for batch in batches:
@@ -128,14 +128,14 @@ class _QueryRun:
                 yield self._select_fields(batch) if self._select is not None else batch
 
     def count_records(self) -> int:
-        """The number of records of the result."""
+        """Return the number of records of the result."""
         options = self._options
         if options.projection is not None or self._names_keys or self._after is not None:
             return sum(map(len, self.iterate_batches()))
         skip, left, total = options.skip_n or 0, options.top_n, 0
         with closing(self._open_scans()) as scans:
             for scan, numbers in scans:
-                # Indexes or the store's own counts answer if they can; only else are records read.
+                # Use indexes or the store's own counts if they suffice; otherwise read the records.
                 counted = scan.count_matching()
                 if counted is None:
                     counted = sum(len(keys) for keys, _ in scan.read_matching(options.batch_size, numbers))
@@ -143,7 +143,7 @@ class _QueryRun:
                     scan.count_passed(numbers)
                     numbers.matched = counted
                 passed = min(skip, counted)
-                # skip_n and top_n hold over all topics together, so both are used up from one topic to the next.
+                # skip_n and top_n apply to all topics together, so what remains of both is passed on to the next topic.
                 numbers.returned = counted - passed if left is None else min(counted - passed, left)
                 skip -= passed
                 left = None if left is None else left - numbers.returned
@@ -156,7 +156,8 @@ class _QueryRun:
             return [scan.plan for scan, _ in scans]
 
     def _iterate_matching(self) -> Generator[tuple[Source, Iterator[MatchedPairs]]]:
-        """Open every source in turn, and yield it with its results: matching records, or messages made of them."""
+        """Open every source in turn, and yield it with its results: matching records, or messages computed from
+        them."""
         size, targets = self._options.batch_size, iter(self._targets)
         with closing(self._open_scans()) as scans:
             for scan, numbers in scans:
@@ -186,7 +187,7 @@ class _QueryRun:
         return Aggregation(projection, grouping, kind, topic, self._environment, self._functions or {})
 
     def _open_scans(self, *, shown: bool = False) -> Generator[tuple[Scan, QueryStatistics]]:
-        """Yield every target opened, with the plan for its records. ``shown``: plans are to be printed."""
+        """Yield every target opened, with the plan for its records. ``shown``: plans are printed."""
         self._place: dict[TopicRef, int] = {}
         compiled = iter(self._matchers)
         opener = partial(open_target, fresh=self._options.fresh, memory=self._options.sort_memory)
@@ -195,7 +196,7 @@ class _QueryRun:
         for target in self._targets:
             known = next(compiled) if target.topic is not None else None
 
-            # Of a bare file the type is known only when it is open, so its filter is compiled then.
+            # The type of a bare file is known only when it is open, so its filter is compiled then.
             def asked(source: Source, target: Target = target, known: Matcher | None = known) -> TopicQuery:
                 return self._build_question(known if known is not None else self._build_matcher(target, source))
 
@@ -209,7 +210,7 @@ class _QueryRun:
                 try:
                     yield scan, numbers
                 except GeneratorExit:
-                    # Whoever reads has enough, or had an error, which tells more than a field that is not there.
+                    # The reader has enough, or had an error, which is more important than an unknown field.
                     if numbers.returned and not shown:
                         lacking.check_source(
                             scan.source, scan.matcher.type, self._list_named_fields(scan.matcher), target, numbers
@@ -223,7 +224,7 @@ class _QueryRun:
         lacking.notify_unknown()
 
     def _list_named_fields(self, matcher: Matcher) -> NamedFields:
-        """The fields that the query names: those of its filter, and others."""
+        """Return the fields that the query names: those of its filter, and others."""
         asked = [slot.path for slot in matcher.filter.slots] if matcher.filter is not None else []
         others = [parse_path(text) for text in self._options.shown]
         if self._options.projection is not None:
@@ -235,9 +236,9 @@ class _QueryRun:
         return asked, others
 
     def check_named_fields(self) -> None:
-        """Look for the fields that are named, before any record is handed out, and remark those that no record has.
+        """Check the named fields before any record is returned, and report those that occur in no record.
 
-        Where they are refused, looks at all records, and raises UsageError ``SOW-QRY-024``.
+        If these are errors, reads all records, and raises UsageError ``SOW-QRY-024``.
         """
         for target in self._targets:
             with closing(open_target(self._instance, target, self._options.at)) as source:
@@ -287,8 +288,8 @@ class _QueryRun:
                         keys, values = keys[passed:end], values[passed:end]
                     if keys:
                         yield build_record_batch(source.topic, kind, keys, values)
-                    # With ``counted`` reading goes on to the end, because the statistics are to say how many match in
-                    # all.
+                    # With ``counted`` reading continues to the end, because the statistics include the total number of
+                    # matches.
                     if left == 0 and not self._options.counted:
                         return
 
@@ -298,9 +299,9 @@ class _QueryRun:
         return sort_records(self._iterate_narrowed, self._instance, self._options, self._order, self._count_wanted())
 
     def _iterate_narrowed(self, narrowing: PartReducer | None) -> Generator[tuple[Source, Iterator[MatchedPairs]]]:
-        # Messages that are made of groups need all records that match.
+        # Messages computed from groups need all matching records.
         self._narrowing = narrowing if self._options.projection is None else None
-        # A sort that starts over reads everything once more; what was counted the first time must not count twice.
+        # A sort that starts over reads everything again; the counts of the first read must not be added.
         self.statistics.clear()
         return self._iterate_matching()
 
@@ -313,11 +314,11 @@ class _QueryRun:
 
 
 def start_query(instance: Instance, targets: Sequence[Target], options: QueryOptions = DEFAULT_OPTIONS) -> QueryResult:
-    """Start a query over ``targets`` (see :func:`sowctl.engine.topics.targets.resolve_targets`).
+    """Start a query on ``targets`` (see :func:`sowctl.engine.topics.targets.resolve_targets`).
 
-    Of several targets those without any record yet are left out. Raises UsageError (exit 2) for texts and options at
-    once; reading raises what sources raise, and InputError ``SOW-QRY-004`` (exit 3) for a payload that a filter cannot
-    read, and UsageError ``SOW-QRY-024`` where a field that no record has is an error.
+    Of several targets, those without any record yet are skipped. Raises UsageError (exit 2) for invalid texts and
+    options immediately; reading raises what sources raise, InputError ``SOW-QRY-004`` (exit 3) for a payload that a
+    filter cannot parse, and UsageError ``SOW-QRY-024`` if an unknown field is an error.
     """
     run = _QueryRun(instance, select_readable_targets(instance, targets, has_known_state), options)
     if options.unknown == "error":
@@ -326,11 +327,11 @@ def start_query(instance: Instance, targets: Sequence[Target], options: QueryOpt
 
 
 def report_unknown_fields(instance: Instance, targets: Sequence[Target], options: QueryOptions) -> None:
-    """Report the fields that ``options`` name and no record has, as notes or as an error by ``unknown``; nothing else
-    is read.
+    """Report the fields that ``options`` name and no record has, as notes or as an error according to ``unknown``; read
+    nothing else.
 
-    For what finds its records in another way than a query, or changes them: it is told before anything is done. Raises
-    as :func:`start_query`.
+    For operations that find records in another way than a query, or change them: call it before anything is done.
+    Raises as :func:`start_query`.
     """
     named = (options.filter, options.shown, options.order_by, options.select, options.projection)
     if options.unknown != "ignore" and any(named):

@@ -1,8 +1,8 @@
-"""replace: a topic becomes equal to an input (``publish --replace-all``).
+"""replace: makes the records of a topic equal to an input (``publish --replace-all``).
 
 The input is published to an empty copy of the topic (:mod:`sowctl.engine.writing.input_state`). Then the two states are
-compared in key order under the locks of the topic, and the differences, upserts and deletions, are one group of the
-journal. Memory holds parts of bounded size.
+compared in key order under the locks of the topic, and the differences, upserts and deletions, are written as one group
+of the journal. Memory holds batches of bounded size.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 Load = Callable[["Instance", PublishOptions], PublishReport]
-"""Publishes the input to the topic, in the instance and with the options that it is given."""
+"""Publishes the input to the topic, in the given instance and with the given options."""
 
 
 class ReplaceLimits(Struct):
-    """Sizes of what a replacement holds at once; tests set smaller ones."""
+    """Batch sizes of a replacement; tests set smaller ones."""
 
     part_records: int = 4096
-    """Changes that are kept, journalled and applied together: whole blocks of the journal."""
+    """Changes that are spooled, journalled and applied together: a multiple of a journal block."""
     part_bytes: int = 4 << 20
     listed_changes: int = 10
-    """Changes that the report of a dry run names."""
+    """Maximum number of changes listed in the report of a dry run."""
 
 
 REPLACE_LIMITS = ReplaceLimits()
@@ -84,15 +84,16 @@ def replace_records(
     on_durable: Callable[[PublishReport], None] = lambda _: None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> PublishReport:
-    """Make the records of a topic, or of a logical topic, those that ``load`` would publish to it if it were empty.
+    """Replace the records of a topic, or of a logical topic, by those that ``load`` would publish to it if it were
+    empty.
 
-    Records that are equal but for txid and time are not written. Changed and new records and the deletions of all
-    others are one group with one time, that of the clock or ``options.timestamp``: after a crash all of it has happened
-    or nothing. A dry run counts, and names the first changes. ``on_durable`` gets the report once all changes are on
-    disk, before the store applies them.
+    Records that differ only in txid and time are not written. Changed and new records and the deletions of all others
+    are one group with one time, that of the clock or ``options.timestamp``: after a crash all of it is in effect, or
+    none. A dry run counts the changes and lists the first ones. ``on_durable`` is called with the report when all
+    changes are on disk, before they are applied to the store.
 
-    Raises UsageError ``SOW-PUB-032`` for options that do not fit, InputError (exit 3) at the first refused message,
-    RefusedError ``SOW-PUB-033`` for an input without records unless ``options.force``; nothing is written then.
+    Raises UsageError ``SOW-PUB-032`` for incompatible options, InputError (exit 3) at the first rejected message,
+    RefusedError ``SOW-PUB-033`` for an input without records unless ``options.force``; then nothing is written.
     """
     started = monotonic()
     _refuse_options(options)
@@ -107,7 +108,7 @@ def replace_records(
         timestamp=None,
     )
     with open_input_state(instance, topic, lambda copy: load(copy, apart)) as given:
-        # What was read stays in the report; what becomes of it is counted anew.
+        # The counts of the input stay in the report; outcomes are counted again.
         read = given.report
         report = PublishReport(
             [TopicCounts(topic.label, topic.message_type)],
@@ -130,7 +131,7 @@ def replace_records(
 
 
 def _refuse_options(options: PublishOptions) -> None:
-    """Raises UsageError ``SOW-PUB-032``."""
+    """Reject incompatible options. Raises UsageError ``SOW-PUB-032``."""
     chosen = {
         "--on-error skip": options.on_error == "skip",
         "--delta": options.delta,
@@ -146,7 +147,7 @@ def _refuse_options(options: PublishOptions) -> None:
 
 
 class _Replacement:
-    """One replacement: what differs between the records of the topic and those of the input, and its writing."""
+    """One replacement: compares the records of the topic with those of the input, and writes the differences."""
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ class _Replacement:
         self._counts = report.topics[0]
 
     def compare(self) -> None:
-        """Count what would be written; nothing is locked or opened for writing."""
+        """Count the changes without locks and without opening for writing."""
         with closing(_open_present(self.instance, self.topic)) as current:
             kind = self.instance.find_message_type(self.topic.message_type)
             format_keys = build_key_formatter(kind, current.definition)
@@ -183,7 +184,7 @@ class _Replacement:
             self._warn_clock_ahead(parse_instant(self.options.timestamp, self.instance.clock), self.instance.now)
 
     def write(self) -> None:
-        """Compare and write under the locks of one batch, so that what was compared is what is replaced."""
+        """Compare and write under the locks of one batch, so that exactly the compared records are replaced."""
         with WriteSession(self.instance) as session:
             writer = session.open_store(self.topic)
             self.report.torn_tails = session.torn
@@ -214,9 +215,10 @@ class _Replacement:
             self.report.ahead = at
 
     def _choose_time(self, writer: StoreWriter, now: int) -> int:
-        """The time of all changes. Raises InputError ``SOW-PUB-006`` for one before the last time of the topic."""
+        """Return the time of all changes. Raises InputError ``SOW-PUB-006`` for one before the last time of the
+        topic."""
         if self.options.timestamp is None:
-            # Time within a topic never goes back (behaviour 11.41).
+            # Times never decrease within a topic (behaviour 11.41).
             return max(now, writer.last_time)
         at = parse_instant(self.options.timestamp, self.instance.clock)
         if at < writer.last_time:
@@ -224,12 +226,12 @@ class _Replacement:
         return at
 
     def _find_publisher(self, session: WriteSession, writer: StoreWriter) -> Publisher | None:
-        """The client that is named, whose numbers go on behind its highest, else the recorded one; the locks are
-        held."""
+        """Return the named client, whose sequence numbers continue after its highest one, else the recorded client; the
+        locks are held."""
         client = self.options.client
         if client is None:
             name = self.instance.find_recorded_client()
-            # Only the journal has clients without numbers.
+            # Only the journal has clients without sequence numbers.
             if name is None or not writer.journalled:
                 return None
             return Publisher(name, None, session.find_highest_sequence, numbered=False)
@@ -237,10 +239,10 @@ class _Replacement:
         return Publisher(client, highest + 1, lambda _: highest)
 
     def _iterate_differences(self, current: Source) -> Iterator[list[RecordPair]]:
-        """What differs, in key order, in parts of bounded size.
+        """Yield the differences in key order, in batches of bounded size.
 
-        Raises RefusedError ``SOW-PUB-033`` where all records would be deleted, InputError ``SOW-PUB-007`` where a key
-        belongs to records with different key values.
+        Raises RefusedError ``SOW-PUB-033`` if all records would be deleted, InputError ``SOW-PUB-007`` if records with
+        different key values share a key.
         """
         size = STORE_LIMITS.read_batch_records
         with closing(open_current_source(self.given.instance, self.given.topic.whole_topic)) as wanted:
@@ -267,7 +269,8 @@ class _Replacement:
         self.report.unchanged += count
 
     def _refuse_empty(self, current: Source) -> None:
-        """Refuse an input without records: an empty file is more likely a fault than a wish to delete everything."""
+        """Reject an input without records: an empty file is more likely an error than the intention to delete
+        everything."""
         if any(keys for keys, _ in current.read_batches(1)):
             raise RefusedError(
                 "SOW-PUB-033",
@@ -293,8 +296,8 @@ class _Replacement:
         now: int,
         publisher: Publisher | None,
     ) -> None:
-        """Append all changes as one group, however large; then the store follows in transactions of bounded size."""
-        # The memtable is empty then, so memory holds no more than some parts of what is changed.
+        """Append all changes as one group of any size; then apply them to the store in bounded transactions."""
+        # Empties the memtable, so that memory holds only some batches of changes.
         session.flush_memtables(force=True)
         journal = session.journal
         with session.guard_memtables():
@@ -307,8 +310,8 @@ class _Replacement:
                     publisher.number_batch(len(entries), None)
                     sequences = publisher.list_sequences(range(len(entries)))
                     entries = entries.set_publisher(publisher.identity, sequences)
-                # Only the last part may be marked as the end of the group. Until that mark is on disk, readers and
-                # recovery take the whole group for one that was never written.
+                # Only the last batch may be marked as the end of the group. Until that mark is on disk, readers and
+                # recovery treat the whole group as never written.
                 journal.append_group(entries, now, last=number == len(parts))
                 self.report.bytes += sum(map(len, entries.payloads))
                 done += len(entries)
@@ -317,7 +320,7 @@ class _Replacement:
             self.report.last_txid = journal.last_txid
             self.on_durable(self.report)
             # Acknowledged. A crash between two transactions leaves the store at a txid within the group, and the next
-            # writer goes on from there.
+            # writer continues from there.
             for (part,) in parts:
                 txid = _put_changes(writer.memtable, _build_batch(writer, part, at), txid)
                 if writer.is_full():
@@ -325,14 +328,14 @@ class _Replacement:
         session.flush_memtables(force=True)
 
     def _store(self, writer: StoreWriter, parts: Spool, at: int, publisher: Publisher | None) -> None:
-        """One transaction: without a journal, that is what makes a replacement all or nothing."""
+        """Apply the changes in one transaction: without a journal, this makes a replacement atomic."""
         base, expired_at, count = writer.last_txid, writer.remove_expired_at, self.report.published
         if publisher is not None:
             publisher.number_batch(count, None)
 
-        # It is run once more where the file has to grow, so it changes nothing outside of itself.
+        # Run again if the file has to grow, so it changes nothing outside of itself.
         def run(txn: WriteTxn) -> None:
-            # The store's writer lock is held, so these txids are not given twice.
+            # The store's writer lock is held, so these txids are not assigned twice.
             txid = base
             for (part,) in parts:
                 memtable = Memtable(history=writer.rule is not None)
@@ -355,7 +358,7 @@ class _Replacement:
 
 
 def _open_present(instance: Instance, topic: TopicConfig) -> Source:
-    """The present records of a topic, or of a logical topic; none where nothing was published to it."""
+    """Open the current records of a topic, or of a logical topic; an empty source if nothing was published to it."""
     try:
         return narrow_source(open_current_source(instance, topic.whole_topic), topic)
     except MissingError as error:
@@ -365,8 +368,8 @@ def _open_present(instance: Instance, topic: TopicConfig) -> Source:
 
 
 def _pack_changes(pairs: Sequence[RecordPair], *, logical: bool) -> dict[str, Any]:
-    """The columns of the entries of changes as plain values, all but topic and time; ``logical``: the topic has logical
-    topics."""
+    """Return the columns of the changes' entries as plain values, without topic and time; ``logical``: the topic has
+    logical topics."""
     keys = [key for key, _, _ in pairs]
     records = [decode_record(key, new or old or b"") for key, old, new in pairs]
     statuses = ["inserted" if old is None else "deleted" if new is None else "updated" for _, old, new in pairs]
@@ -388,19 +391,19 @@ def _pack_changes(pairs: Sequence[RecordPair], *, logical: bool) -> dict[str, An
 
 
 def _build_batch(writer: StoreWriter, columns: dict[str, Any], at: int) -> EntryBatch:
-    """The entries of changes at the time ``at``."""
+    """Return the entries of changes at the time ``at``."""
     return EntryBatch([writer.ref], **(columns | {"times": at}))
 
 
 def _put_changes(memtable: Memtable, entries: EntryBatch, txid: int) -> int:
-    """Put entries, which have the txids behind ``txid``, into a memtable; returns the last one's txid."""
+    """Put entries with the txids after ``txid`` into a memtable; return the last txid."""
     last = txid + len(entries)
     memtable.add_entries(split_words(entries.keys), encode_values(entries, range(txid + 1, last + 1)))
     return last
 
 
 def _has_same_content(pair: RecordPair) -> bool:
-    """Return whether a record stays as it is. Raises InputError ``SOW-PUB-007`` for records with different keys."""
+    """Return whether a record is unchanged. Raises InputError ``SOW-PUB-007`` for records with different keys."""
     key, old, new = pair
     if old is None or new is None:
         return False

@@ -1,7 +1,7 @@
-"""replay: stores from journals. Stores that lag are caught up, missing or damaged ones rebuilt.
+"""replay: stores from journals. Stores that lag are brought up to date, missing or damaged ones rebuilt.
 
-Or it only compares (:mod:`sowctl.engine.sources.verification`), or builds new stores aside. Only this verb may
-replace a store that cannot be read. The damaged file is moved aside, never deleted (principle 5).
+It can also compare only (:mod:`sowctl.engine.sources.verification`), or build stores in another directory. Only this
+verb may replace an unreadable store. The damaged file is moved aside, never deleted (principle 5).
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ DEFAULT_OPTIONS = ReplayOptions()
 
 
 class StoreRebuild(Protocol):
-    """Builds a topic's store from the journals and puts it in place:
-    :func:`~sowctl.engine.fold.rebuild.rebuild_stores`.
-    """
+    """Builds a topic's store from the journals and installs it: :func:`~sowctl.engine.fold.rebuild.rebuild_stores`."""
 
     def __call__(
         self,
@@ -80,18 +78,18 @@ def replay_topics(
     fold: StoreRebuild = rebuild_stores,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> list[ReplayReport]:
-    """Bring the stores of ``topics`` in line with the journals; topics that no journal records are passed over.
+    """Bring the stores of ``topics`` up to date with the journals; topics that no journal records are skipped.
 
-    ``options.into``: build new stores there and leave the configured ones alone; ``verify_store``: only compare.
-    ``until`` needs one of the two. ``fold`` builds what is to be built. Raises UsageError ``SOW-RPL-001``, DamageError
-    where a journal is damaged, RefusedError ``SOW-RPL-002`` where a rebuild would lose records that journals no longer
-    hold, ``SOW-RPL-010`` where records stand under keys that their topic no longer makes.
+    ``options.into``: build stores there and leave the configured ones unchanged; ``verify_store``: only compare.
+    ``until`` requires one of the two. ``fold`` builds stores. Raises UsageError ``SOW-RPL-001``, DamageError if a
+    journal is damaged, RefusedError ``SOW-RPL-002`` if a rebuild would lose records that are no longer in the journals,
+    ``SOW-RPL-010`` if records have keys that their topic no longer computes.
     """
     _check_options(options)
     reports = []
     directory = parse_place(options.journal) if options.journal is not None else None
     with ExitStack() as stack:
-        # The whole journal is judged first: a rebuild from one that lost its end would take records away.
+        # The end of the journal is verified first: a rebuild from one that lost its end would remove records.
         log = stack.enter_context(open_log(instance, directory=directory, whole=True))
         writer: JournalWriter | None = None
         for topic in topics:
@@ -106,8 +104,7 @@ def replay_topics(
                 plan = _rekey_topic if options.rekey else _plan_replay
                 report = plan(instance, log, topic, options)
             else:
-                # Opened for writing only when a store is to be changed; a journal that was named by its directory is
-                # only read.
+                # Opened for writing only when a store is changed; a journal named by its directory is only read.
                 if writer is None and directory is None:
                     writer = open_journal(instance)
                     stack.callback(writer.close)
@@ -160,29 +157,29 @@ def _replay_topic(
     if needed == "behind" and writer is not None:
         return _catch_up(instance, topic, writer)
     ref = topic.ref
-    # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
+    # Files pruned while the store is built would be missing in it, and the old store would be gone.
     log.require_files_after()
     covered = log.covers_topic(ref)
-    # What was cut out of the journal, a store that has applied it still has.
+    # A store that has applied entries which were later cut out of the journal still has them.
     lacking = needed != "missing" and log.lacks_entries(ref)
-    # A store that can be read says what would be lost with it; a damaged one says nothing, and is kept aside below.
+    # A readable store shows what a rebuild would lose; a damaged one does not, and is kept under another name below.
     if topic.file.exists() and needed == "rebuild" and not options.force:
         with suppress(DamageError):
             meta = read_meta(topic.file, instance)
             refuse_other_topic(topic, meta)
             refuse_other_keys(topic, _build_definition(instance, topic), meta.definition)
             refuse_unlogged_past(topic, meta, log)
-    # The file holds records that the journals no longer have.
+    # The file has records that the journals no longer have.
     if topic.file.exists() and needed == "rebuild" and (lacking or not covered) and not options.force:
         raise _build_loss_error(topic, log, lacking=lacking)
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    # Only a store that the journals explain wholly is replaced without a copy of it.
+    # Only a store that can be rebuilt completely from the journals is replaced without keeping a copy.
     keep = needed in ("damaged", "other history") or lacking or not covered or options.force
     moved = _link_aside(instance, topic.file) if keep else None
     try:
         built = fold(instance, log, [topic], writer=writer, check_of=partial(KeyCheck, instance))[0]
     except BaseException:
-        # The present file still has its own name: the second one is not needed.
+        # The current file still has its own name: the second one is not needed.
         if moved is not None and topic.file.exists():
             moved.unlink()
         raise
@@ -195,9 +192,9 @@ def _replay_topic(
 
 
 def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
-    """Let a store go on that was built from what is left of a journal which was given up (``sow-journal(5)``)."""
+    """Accept a store that was rebuilt from the rest of a journal that was given up (``sow-journal(5)``)."""
     assert instance.log is not None and instance.config is not None and topic.file is not None
-    # As long as the configured journal has a file, this alone says what was acknowledged.
+    # While the configured journal has a file, only the journal determines what was acknowledged.
     if not has_log(instance):
         ref = topic.ref
         applied = read_meta(topic.file, instance).applied
@@ -205,16 +202,16 @@ def _accept_loss(instance: Instance, topic: TopicConfig) -> None:
 
 
 def _describe_missing_files(log: Journal) -> str:
-    """Describe the loss of a store built without older files; where no file was, nothing more is lost (C48)."""
+    """Describe the loss of a store built without older files; without any file nothing more is lost (C48)."""
     return f"the journals begin at txid {log.first_txid}: earlier records cannot be rebuilt"
 
 
 def find_store_need(instance: Instance, log: Journal, topic: TopicConfig) -> str:
-    """Return a store's need: ``missing``, ``damaged``, ``behind``, ``other history``, or none: ``current``.
+    """Return the need of a store: ``missing``, ``damaged``, ``behind``, ``other history``, or ``current`` for none.
 
-    A store that follows another copy of the journal is to be made anew from this one, and stays beside the new one.
-    Raises DamageError where the journal is damaged, or cannot explain the position of a sound store, and RefusedError
-    for another topic's store: building these anew would lose what they hold.
+    A store that follows another copy of the journal is rebuilt from this one and kept beside the new one. Raises
+    DamageError if the journal is damaged, or does not have the position of an intact store, and RefusedError for
+    another topic's store: a rebuild of these would lose their content.
     """
     assert topic.file is not None
     if not topic.file.exists():
@@ -232,10 +229,10 @@ def find_store_need(instance: Instance, log: Journal, topic: TopicConfig) -> str
 
 
 def _verify_store(instance: Instance, path: Path) -> StoreMeta | None:
-    """Read all of a store and return its meta; None where it is damaged."""
+    """Read all of a store and return its meta record; None if it is damaged."""
     try:
         with closing(open_file_source(instance, path)) as source:
-            # Every record is verified as it is read: a damaged one would raise here.
+            # Every record is verified when it is read: a damaged one raises here.
             for _ in source.snapshot.scan_records():
                 pass
             for _ in source.snapshot.scan_history():
@@ -249,8 +246,7 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
     with WriteSession(instance, journal=journal) as session:
         writer = session.open_store(topic)
         entries = len(writer.memtable)
-        # A replay brings the store to what the journal says; removing what has expired is left to ``expire`` and to
-        # writers.
+        # A replay makes the store equal to the journal; expired records are removed by ``expire`` and by writers.
         writer.remove_expired_at = None
         with session.hold_batch_locks([writer], merge_first=True):
             writer.apply(get_end_position(journal))
@@ -271,14 +267,15 @@ def _rekey_topic(
     options: ReplayOptions,
     writer: JournalWriter | None = None,
 ) -> ReplayReport:
-    """Give the records of a topic the keys that it makes now, then make its store anew; ``writer`` None: only say so.
+    """Give the records of a topic the keys that it computes now, then rebuild its store; ``writer`` None: only report
+    it.
 
-    A group that was written and a store that was not made anew (the process died between the two) is no harm: readers
-    see store and group, writers are refused, and the next attempt finds every key right and makes the store.
+    If the process dies after the group was written and before the store was rebuilt, no harm is done: readers see store
+    and group, writers are refused, and the next attempt finds every key correct and rebuilds the store.
     """
     refuse_other_file(instance, topic, force=options.force)
     ref = topic.ref
-    # Files that are pruned while the store is built would be missing in it, and the old store is gone then.
+    # Files pruned while the store is built would be missing in it, and the old store would be gone.
     log.require_files_after()
     covered = log.covers_topic(ref)
     use_store = False
@@ -288,10 +285,10 @@ def _rekey_topic(
         refuse_other_topic(topic, meta)
         if not options.force:
             refuse_unlogged_past(topic, meta, log)
-        # A store of another copy of the journal must not say which records there are: its entries are not this
-        # journal's.
+        # A store of another copy of the journal must not determine which records exist: its entries are not in this
+        # journal.
         use_store = _is_of_journal(meta, log, ref, topic.file)
-    # The group holds every record, but no version: those are lost with the store that has them alone.
+    # The group has every record, but no versions: those that only the store has are lost.
     if not covered and not options.force and topic.file is not None and (topic.history is not None or not use_store):
         raise _build_loss_error(topic, log)
     done = rekey_topic(instance, log, topic, writer, use_store=use_store, whole=use_store and not covered)
@@ -380,15 +377,15 @@ def _replay_aside(
 
 
 def _link_aside(instance: Instance, path: Path) -> Path | None:
-    """A second name for a store's file, one that is free, under which it stays when a new store takes its path.
+    """Link a store's file to an unused second name, which keeps it when a new store takes its path; return the name.
 
-    The name says what is known of the file: ``.damaged-N``, or ``.replaced-N`` where nothing was found wrong with it.
+    The suffix shows the state of the file: ``.damaged-N``, or ``.replaced-N`` for an intact one.
     """
     if not path.exists():
         return None
     target = _find_free_name(path, DAMAGED_SUFFIX if _verify_store(instance, path) is None else REPLACED_SUFFIX)
     try:
-        # A link and no rename: at every moment there is a file under the store's own name, the old one or the new one.
+        # A link and no rename: at every moment the store's own name refers to a file, the old or the new one.
         instance.seam.call("file.link", os.link, path, target, follow_symlinks=True)
     except OSError as error:
         raise StorageError(
@@ -401,10 +398,10 @@ def _link_aside(instance: Instance, path: Path) -> Path | None:
 
 
 def _put_chains_aside(instance: Instance, topic: TopicConfig) -> None:
-    """Move away the file of chains that came with a store of another history: it is made anew from this journal."""
+    """Move away the key chains of a store of another history: they are rebuilt from this journal."""
     if topic.key_mode != "module":
         return
-    with suppress(SowError):  # a generator that is not there has no such file
+    with suppress(SowError):  # a missing generator has no such file
         chains = PresentKeys(instance, topic).maker.chains
         if chains is not None and chains.path is not None and chains.path.exists():
             instance.seam.call("file.rename", os.rename, chains.path, _find_free_name(chains.path, REPLACED_SUFFIX))
