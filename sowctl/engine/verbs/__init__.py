@@ -1,6 +1,6 @@
-"""The verbs: one module for each command on an instance, which calls it under the same name.
+"""The verbs: one module for each command on an instance, with the name of the command.
 
-No verb imports another; what two of them share is in a package below. In the order of a record's life:
+No verb imports another; code that two of them share is in a lower layer. In the order of a record's life:
 
 * ``publish``: publish messages; acknowledged when they are in the journal and synced.
 * ``replace``: make a topic equal to an input.
@@ -9,7 +9,7 @@ No verb imports another; what two of them share is in a package below. In the or
 * ``query``: records by filter.
 * ``get``: records by key.
 * ``subscribe``: records at one instant, then their changes.
-* ``changes``: what happened to the records of a topic since a position.
+* ``changes``: the changes of a topic's records since a position.
 * ``explain``: the plans of a query.
 * ``history``: versions of records.
 * ``snapshot``: a past state of a topic, as records or as a store file.
@@ -17,7 +17,7 @@ No verb imports another; what two of them share is in a package below. In the or
 * ``expire``: remove expired records.
 * ``replay``: build stores from journals.
 * ``reindex``: build or remove memo indexes.
-* ``conflate``: bring conflated topics up to date.
+* ``conflate``: advancing conflated topics.
 * ``view``: views and their caches.
 * ``queue``: queues by name, and their messages as records.
 * ``bookmark``: the positions in a bookmark store.
@@ -27,5 +27,6 @@ No verb imports another; what two of them share is in a package below. In the or
 * ``check``: a check of stores and journals.
 * ``journal``: files and entries of the journal.
 
-The digest of a topic, which the command ``hash`` prints, is :mod:`sowctl.engine.sources.digest`: replay compares it.
+The digest of a topic, which the command ``hash`` prints, is in :mod:`sowctl.engine.sources.digest`, because replay
+compares it.
 """

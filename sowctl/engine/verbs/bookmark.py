@@ -1,7 +1,7 @@
 """bookmark: the positions in a bookmark store compared with the journal: their lag, and whether they still exist (9).
 
-What a store keeps is a text. What it means for a subscription is found out as a subscription would
-(:mod:`sowctl.engine.subscriptions.spans`), so that the report here is what would happen.
+A store keeps texts. They are resolved as by a subscription (:mod:`sowctl.engine.subscriptions.spans`), so the report
+shows what a subscription would do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class SubscriptionSelection(DescribedStruct, frozen=True):
-    """A selection of subscriptions: of one client, with one id; None is any."""
+    """A selection of subscriptions: of one client, with one id; None selects any."""
 
     client: str | None = None
     sub_id: str | None = None
@@ -41,7 +41,7 @@ class SubscriptionSelection(DescribedStruct, frozen=True):
 
 
 class Lag(DescribedStruct, frozen=True):
-    """The lag behind a place: entries, bytes of their messages, seconds since the first, of all or some topics."""
+    """The lag of a position: number of later entries, bytes of their messages, seconds since the first of them."""
 
     entries: int
     bytes: int
@@ -49,11 +49,11 @@ class Lag(DescribedStruct, frozen=True):
 
 
 class BookmarkStanding(DescribedStruct, frozen=True):
-    """A place against the journal.
+    """A position compared with the journal.
 
-    ``txid``: the subscription goes on behind it; ``publisher``: the client of a single bookmark, if the journals know
-    it; ``logged``: when the entry there was. All None where ``problem`` says why the place is not there. ``missing``
-    are members of a list that are not there, while others are.
+    ``txid``: the subscription resumes after it; ``publisher``: the client of a single bookmark, if the journals know
+    it; ``logged``: the time of the entry there. All are None if ``problem`` says why the position does not exist.
+    ``missing`` are the members of a list that do not exist, if others do.
     """
 
     row: StoredPlace
@@ -68,10 +68,10 @@ class BookmarkStanding(DescribedStruct, frozen=True):
 def list_standings(
     instance: Instance, store: BookmarkStore, chosen: SubscriptionSelection, topics: Sequence[TopicConfig] | None = None
 ) -> list[BookmarkStanding]:
-    """The chosen places of a store, by client and id. Without a journal they are given as they are stored.
+    """Return the chosen positions of a store, ordered by client and id; without a journal, only as they are stored.
 
-    A store does not know what its subscriptions are to: lags are of all topics of the journal, or of ``topics``, of a
-    view or conflated topic those that it is made of.
+    A store does not know the topics of its subscriptions: lags are of all topics in the journal, or of ``topics``; for
+    a view or conflated topic, of its source topics.
     """
     rows = [row for row in store.list_places() if chosen.includes(row.who)]
     if not rows or not has_log(instance):
@@ -86,10 +86,10 @@ def list_standings(
 
 
 def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: str, *, force: bool = False) -> str:
-    """Store a place, as the text that is returned. Times are stored as instants, so that they stay what they are.
+    """Store a position; return it as text. Times are stored as instants, so that they do not change.
 
-    Raises what resolving it raises, unless ``force``: a subscription that goes on there would end with it. Raises
-    LockedError ``SOW-BKM-010`` where the subscription is under way: it would store its own place over this one.
+    Unless ``force``, raises what resolving it raises: a subscription that resumes there would fail with it. Raises
+    LockedError ``SOW-BKM-010`` if the subscription is running: it would overwrite this position with its own.
     """
     wanted = parse_bookmark_range(text, instance.clock)
     if wanted.is_recent:
@@ -105,10 +105,10 @@ def set_place(instance: Instance, store: BookmarkStore, who: Subscriber, text: s
 def rewind_places(
     instance: Instance, store: BookmarkStore, chosen: SubscriptionSelection, text: str
 ) -> list[StoredPlace]:
-    """Set the chosen places back to where ``text`` says; the new rows, by client and id.
+    """Set the chosen positions back to ``text``; return the new rows, ordered by client and id.
 
-    Raises RefusedError ``SOW-BKM-008`` where one of them would go forward, LockedError ``SOW-BKM-010`` where one is
-    under way: then none is set.
+    Raises RefusedError ``SOW-BKM-008`` if one of them would move forward, LockedError ``SOW-BKM-010`` if one of the
+    subscriptions is running: then none is changed.
     """
     wanted = parse_bookmark_range(text, instance.clock)
     if wanted.is_recent or wanted.end is not None:
@@ -118,11 +118,11 @@ def rewind_places(
         to = resolve_bookmark_range(instance, log, wanted, not_found=NotFoundPolicy.FAIL).after
         locked = {row.who for row in store.list_places() if chosen.includes(row.who)}
         with hold_place_locks(store, sorted(locked), instance):
-            # Read again under the locks: until then another run may have set a place back further, or removed it.
+            # Read again under the locks: until then another run may have set a position further back, or removed it.
             rows = [row for row in store.list_places() if row.who in locked]
             for row in rows:
                 found = _locate_place(quiet, log, row)
-                # A place that is not there any more is behind all that is left.
+                # A position that no longer exists counts as later than all existing ones, so it can be set back.
                 if found.txid is not None and found.txid < to:
                     raise RefusedError(
                         "SOW-BKM-008",
@@ -138,7 +138,7 @@ def rewind_places(
 def purge_subscriptions(
     instance: Instance, store: BookmarkStore, chosen: SubscriptionSelection, *, dry_run: bool = False
 ) -> list[StoredPlace]:
-    """Forget the chosen subscriptions; their rows. Raises LockedError ``SOW-BKM-010`` where one is under way."""
+    """Remove the chosen subscriptions; return their rows. Raises LockedError ``SOW-BKM-010`` if one is running."""
     rows = [row for row in store.list_places() if chosen.includes(row.who)]
     if not dry_run:
         with hold_place_locks(store, [row.who for row in rows], instance):
@@ -148,7 +148,7 @@ def purge_subscriptions(
 
 
 def _locate_place(instance: Instance, log: Journal, row: StoredPlace) -> BookmarkStanding:
-    """Build the report of a stored position, without the lag."""
+    """Return the report of a stored position, without the lag."""
     try:
         wanted = parse_bookmark_range(row.bookmark, instance.clock)
         after = resolve_bookmark_range(instance, log, wanted, not_found=None).after
@@ -167,7 +167,7 @@ def _locate_place(instance: Instance, log: Journal, row: StoredPlace) -> Bookmar
 
 
 def _find_missing_members(instance: Instance, log: Journal, wanted: BookmarkRange) -> Iterator[str]:
-    """The members of a start that the journals do not hold."""
+    """Yield the members of a start that are not in the journals."""
     for mark in wanted.start.marks:
         try:
             resolve_bookmark_range(
@@ -178,7 +178,7 @@ def _find_missing_members(instance: Instance, log: Journal, wanted: BookmarkRang
 
 
 def _find_entry_time(log: Journal, txid: int) -> Micros | None:
-    """Return the time of the entry with a txid; None where there is none."""
+    """Return the time of the entry with a txid; None without one."""
     for block in log.iter_blocks(after=txid - 1, until=txid):
         if block.first_txid <= txid <= block.last_txid:
             time: Micros = block.decode_columns().times[txid - block.first_txid]
@@ -187,7 +187,7 @@ def _find_entry_time(log: Journal, txid: int) -> Micros | None:
 
 
 def _list_logged_topics(instance: Instance, topics: Iterable[TopicConfig]) -> Iterator[TopicRef]:
-    """Name and message type of the topics, as journals name them."""
+    """Yield the topics as journals name them: derived ones by their source topics."""
     from sowctl.engine.views.instant import list_topic_refs
 
     for topic in topics:
@@ -198,13 +198,13 @@ def _list_logged_topics(instance: Instance, topics: Iterable[TopicConfig]) -> It
 
 
 def _compute_lags(log: Journal, places: Iterable[int], now: Micros, refs: frozenset[TopicRef] | None) -> dict[int, Lag]:
-    """Compute the lag behind each of the places: one walk over the headers behind the first of them.
+    """Return the lag of each position, computed in one pass over the block headers after the first of them.
 
-    Blocks are read where a place lies within, or where they hold entries of other topics than those asked for, too.
+    A block is read if a position is within it, or if it has entries of unwanted topics, too.
     """
     waiting = sorted(places, reverse=True)
     entries = size = 0
-    # What stood behind the first place when the walk came to each of the others, and the time of the next entry.
+    # For each position: entries and bytes between the first position and it, and the time of the next entry.
     before: dict[int, tuple[int, int, Micros]] = {}
     untimed: list[int] = []
     for ref in log.iter_block_refs(after=waiting[-1] if waiting else 0):
@@ -224,7 +224,7 @@ def _compute_lags(log: Journal, places: Iterable[int], now: Micros, refs: frozen
         columns = ref.load().decode_columns()
         own = [at for at in range(header.count) if refs is None or named[columns.topic_indexes[at]] in refs]
         for place in inner:
-            # A place before the block stands behind the last one, as there are no entries between.
+            # A position before the block is after the previous block, since there are no entries between.
             passed = [at for at in own if header.first_txid + at <= place]
             before[place] = entries + len(passed), size + sum(columns.lengths[at] for at in passed), 0
         untimed += inner

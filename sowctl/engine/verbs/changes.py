@@ -1,8 +1,8 @@
-"""changes: what happened to the records of a topic since a position in the journal (sowctl-export(1)).
+"""changes: the changes of a topic's records since a position in the journal (sowctl-export(1)).
 
-The rows are those of :mod:`sowctl.engine.fold.changefeed`, with expirations: applied to the records at the position
-they give the records of now. The result is read as often as it is asked for, and is the same each time: its end and
-its clock are those of the start.
+The rows are those of :mod:`sowctl.engine.fold.changefeed`, with expirations: applied to the records at the position,
+they give the current records. The result can be read several times and is the same each time: its end and its clock are
+fixed at the start.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ NO_FEED_CODE = "SOW-EXC-019"
 
 
 class ChangeRecord:
-    """A row of a change feed as a record for output: the record is that of before or after the change, the txid, the
-    time and the bookmark are those of the entry. ``owner``: the publisher id of the instance."""
+    """A row of a change feed as an output record: the record before or after the change; txid, time and bookmark of the
+    entry. ``owner``: the publisher id of the instance."""
 
     __slots__ = ("_owner", "_record", "payload", "row")
 
@@ -69,7 +69,7 @@ class ChangeRecord:
 
     @property
     def has_data(self) -> bool:
-        """Return whether the record is known."""
+        """True if the record is known."""
         return self._record is not None
 
     @property
@@ -89,7 +89,7 @@ class ChangeRecord:
 
     @property
     def expiration(self) -> int:
-        """When the record expires, microseconds UTC; 0 is never."""
+        """Expiration of the record, microseconds UTC; 0 is never."""
         return 0 if self._record is None else self._record.expiration
 
     @property
@@ -134,15 +134,15 @@ class ChangeBatch(DescribedStruct, frozen=True):
 
     @property
     def payloads(self) -> Sequence[bytes]:
-        """Those of its records; empty where one is not known."""
+        """The payloads of its records; empty for an unknown record."""
         return [record.payload for record in self.records]
 
     def view(self, payload: bytes) -> bytes:
-        """One line of JSON for a payload."""
+        """Return a payload as one line of JSON."""
         return self.kind.view(payload) if payload else b"null"
 
     def members_view(self, payload: bytes) -> bytes:
-        """A JSON object with what columns show."""
+        """Return a JSON object with the members that columns show."""
         return self.kind.members_view(payload) if payload else b"null"
 
     @property
@@ -152,25 +152,26 @@ class ChangeBatch(DescribedStruct, frozen=True):
 
     @property
     def replaces_bytes(self) -> bool:
-        """True if views may have U+FFFD in the place of bytes that are not UTF-8."""
+        """True if views may have U+FFFD instead of bytes that are not UTF-8."""
         return replaces_bytes(self.kind)
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
-        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        """The function that renders a payload as an object, with words for NaN and infinities; None if the type has
+        none."""
         exact = find_exact_view(self.kind)
         return None if exact is None else lambda payload: exact(payload) if payload else b"null"
 
 
 class ChangesResult:
-    """The changes, in batches: iterate for them. ``txid`` is the position behind them, ``bookmark`` its bookmark."""
+    """The changes, in batches: iterate for them. ``txid`` is the position after them, ``bookmark`` its bookmark."""
 
     def __init__(self, instance: Instance, target: Target, options: QueryOptions, span: TxidSpan, last: int) -> None:
-        """``last``: the last txid of the journal. Made by :func:`start_changes`."""
+        """``last``: the last txid of the journal. Created by :func:`start_changes`."""
         assert target.topic is not None
         self.txid = last if span.until is None else min(span.until, last)
         self.counts: dict[str, int] = {}
-        """Rows by type of change, of the last reading."""
+        """Number of rows by type of change, of the last iteration."""
         self._instance = instance
         self._topic = topic = target.topic
         self._span = span
@@ -191,19 +192,19 @@ class ChangesResult:
 
     @property
     def bookmark(self) -> str:
-        """The position behind these changes, as bookmark stores keep it."""
+        """The position after these changes, in the format of bookmark stores."""
         return str(Bookmark(self._instance.publisher_id, self.txid))
 
     def __iter__(self) -> Iterator[ChangeBatch]:
         return self.iterate_again()
 
     def records(self) -> Iterator[ChangeRecord]:
-        """The rows one by one."""
+        """Yield the rows one by one."""
         for batch in self.iterate_again():
             yield from batch.records
 
     def iterate_again(self) -> Iterator[ChangeBatch]:
-        """The changes from the first one on."""
+        """Yield the changes, starting at the first one."""
         self.counts = {}
         if not has_log(self._instance):
             return
@@ -217,7 +218,7 @@ class ChangesResult:
                 topic.whole_topic.ref,
                 EntrySpan(self._span.after, self.txid),
                 Lifetimes(self._now) if expires else None,
-                # A feed with an end of its own ends with its last entry.
+                # A feed with an explicit end stops with its last entry.
                 None if self._span.is_bounded else self._now,
             )
             for some in rows:
@@ -233,7 +234,7 @@ class ChangesResult:
             )
 
     def _choose_rows(self, rows: list[ChangeRow]) -> list[ChangeRow]:
-        """The rows that were asked for; of a record that is not known the filter says nothing, and it is kept."""
+        """Return the matching rows; the filter cannot reject an unknown record, so its row is kept."""
         if self._keys is not None:
             rows = [row for row in rows if row.key in self._keys]
         if self._span.since:
@@ -268,12 +269,12 @@ def start_changes(
     since: str = "0",
     not_found: str | None = None,
 ) -> ChangesResult:
-    """The changes of a topic since a position: a bookmark, a txid, a time or a range, as a subscription takes it.
+    """Return the changes of a topic since a position: a bookmark, a txid, a time or a range, as for a subscription.
 
-    Of ``options`` counts what chooses records and fields: filter, SOW keys, keys, select. Raises UsageError
+    Of ``options``, only the selection of records and fields is used: filter, SOW keys, keys, select. Raises UsageError
     ``SOW-EXC-019`` for a target without records in the journal, ``SOW-FOL-022`` for ``recent``, RefusedError
-    ``SOW-FOL-021`` for a topic without a journal, MissingError ``SOW-ENG-070`` for a position that the journals do not
-    hold, unless ``not_found`` says where to start, and as positions do.
+    ``SOW-FOL-021`` for a topic without a journal, MissingError ``SOW-ENG-070`` for a position that is not in the
+    journals, unless ``not_found`` says where to start, and what resolving a position raises.
     """
     topic = target.topic
     if topic is None:
@@ -289,7 +290,7 @@ def start_changes(
             "SOW-FOL-022", "'recent' is the position in a bookmark store, but no store is given", hint="add --store"
         )
     policy = parse_not_found_policy(not_found)
-    # A feed that began now would have skipped changes of which no later run knows.
+    # A feed that started now would skip changes that no later run would deliver.
     start = find_replay_start(instance, [topic], wanted, policy, states=False, requires_start=True)
     if has_log(instance):
         _note_removed_changes(instance, topic.whole_topic.ref, wanted, start.span, policy)
@@ -299,14 +300,15 @@ def start_changes(
 def _note_removed_changes(
     instance: Instance, topic: TopicRef, wanted: BookmarkRange, span: TxidSpan, policy: NotFoundPolicy | None
 ) -> None:
-    """Say that changes which were asked for are gone with older journals; an entry's place is an error there."""
+    """Report wanted changes that were removed with older journals; for the position of an entry that is an error
+    already."""
     with open_log(instance) as log:
         gone, first = log.find_prior_state(topic), log.first_txid
     if not gone.last_txid:
         return
     marks = wanted.start.marks
     if span.since:
-        # Times do not go back within a topic.
+        # Times never decrease within a topic.
         is_missing = gone.last_time >= span.since
     elif EPOCH in marks:
         is_missing = True
@@ -321,7 +323,7 @@ def _note_removed_changes(
 
 
 def _find_mark_txid(instance: Instance, mark: Mark) -> int:
-    """The txid that a mark names; 0 where its bookmark counts the messages of a client."""
+    """Return the txid that a mark names; 0 if its bookmark counts the messages of a client."""
     if isinstance(mark, TxidMark):
         return mark.number
     return mark.sequence if isinstance(mark, Bookmark) and mark.publisher == instance.publisher_id else 0

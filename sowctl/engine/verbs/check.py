@@ -1,8 +1,8 @@
-"""check: every byte of stores and journals, read and compared.
+"""check: reads and compares every byte of stores and journals.
 
-What is wrong comes as findings, and what was not read is said. Stores are read in a process of their own
-(:mod:`sowctl.store.check`), so damage cannot take this one down. A check that could not complete is an error among
-its findings, never a pass.
+Faults are returned as findings, and unread parts are reported. Stores are read in a separate process
+(:mod:`sowctl.store.check`), so that damage cannot crash this one. An incomplete check is an error among the findings,
+never a pass.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
 
 
 _UNREADABLE_STATUSES = frozenset({StorageError.exit_status, LockedError.exit_status})
-"""Exit statuses of errors that say nothing of damage: no permission, a lock."""
+"""Exit statuses of errors that are no evidence of damage: no permission, a lock."""
 
 
 @convert_memory_errors
 class CheckRun:
-    """Iterate for findings, once; ``coverage`` says in words, when they have ended, what was read and what was not."""
+    """Iterate for findings, once; afterwards ``coverage`` describes what was checked and what was not."""
 
     def __init__(self, instance: Instance, targets: Sequence[Target] | None, reading: CheckScope | None = None) -> None:
         self._instance = instance
@@ -81,7 +81,7 @@ class CheckRun:
 
     def _count_findings(self) -> Iterator[Finding]:
         for finding in self._iterate_findings():
-            # Every topic meets what is wrong with the journal: it is one fault, and is reported once.
+            # An error of the journal is found for every topic: it is one fault, and is reported once.
             if (known := _identify_finding(finding)) not in self._told:
                 self._told.add(known)
                 self._errors += finding.level is Level.ERROR
@@ -89,10 +89,10 @@ class CheckRun:
 
     @property
     def status(self) -> int:
-        """The exit status when the findings have ended: 5 for damage; where there was none, that of the first store
-        which could not be read (permission: 6, a lock: 11) or is sound and of another definition (8); else 0.
+        """The exit status after the findings: 5 for damage; otherwise that of the first store that could not be read
+        (permission: 6, a lock: 11) or that is intact but has another definition (8); else 0.
 
-        That a file may not be read, or was made under another Key, says nothing of damage, and must not lead to a
+        A file without read permission, or created with another Key, is no evidence of damage, and must not lead to a
         rebuild.
         """
         if self._errors > len(self._sound):
@@ -107,7 +107,7 @@ class CheckRun:
 
     @property
     def report(self) -> CheckReport:
-        """The report of the check: figures of what was read, and what was not."""
+        """The report of the check: counts of what was read, and what was not."""
         self._read.not_verified = tuple(self._missed)
         return self._read
 
@@ -131,18 +131,18 @@ class CheckRun:
             yield from self._check_queues()
 
     def _check_target(self, target: Target, path: Path | None) -> Iterator[Finding]:
-        """Check one store. Raises StorageError and LockedError where it cannot be read."""
+        """Check one store. Raises StorageError and LockedError if it cannot be read."""
         if path is None or not _file_exists(path):
             yield from self._check_absent(target)
             return
-        # Read in a process of its own first. Only a store without a finding is read in this one: damaged pages can
-        # end a process.
+        # Read in a separate process first. Only a store without a finding is read in this process: damaged pages can
+        # crash a process.
         sound = yield from self._check_store(path)
         if target.topic is not None:
             yield from self._check_membership(target.topic, path, sound and self._reading is None)
 
     def _note_unread(self, error: SowError, what: str, path: Path | None) -> Iterator[Finding]:
-        """Note as not verified what could not be read for another reason than damage."""
+        """Note as not verified what could not be read for a reason other than damage."""
         self._missed.append(f"{what}: {error.message}")
         finding = Finding(error.code, Level.ERROR, Place(error.place or str(path or what)), error.message, error.hint)
         if _identify_finding(finding) not in self._told:
@@ -150,7 +150,7 @@ class CheckRun:
             yield finding
 
     def _check_queues(self) -> Iterator[Finding]:
-        """The states of queues against themselves and the journal."""
+        """Check the states of queues, by themselves and against the journal."""
         config = self._instance.config
         if config is None or not any(entry.kind in QUEUE_KINDS for entry in config.sow) or self._instance.log is None:
             return
@@ -174,7 +174,7 @@ class CheckRun:
     def _check_absent(self, target: Target) -> Iterator[Finding]:
         topic = target.topic
         if topic is not None and topic.durability == "transient":
-            return  # it has no store to miss: every command makes it from the journal
+            return  # it has no store: every command rebuilds it from the journal
         name = topic.name if topic is not None else str(target.path)
         self._missed.append(f"{name}: no store")
         if topic is not None and topic.journalled and self._has_entries(topic):
@@ -197,12 +197,12 @@ class CheckRun:
             return False
 
     def _check_store(self, path: Path) -> Generator[Finding, None, bool]:
-        """The store by itself; returns whether nothing was found, so that it may be read in this process too."""
+        """Check the store alone; return whether there was no finding, so that this process may read it, too."""
         from sowctl.store.check import check_store
 
         reading = self._reading
         if reading is not None and reading.seconds is not None:
-            # What is left of the time is shared by the stores that are left.
+            # The remaining time is divided among the remaining stores.
             stores, elapsed = self._left
             reading = replace(reading, seconds=max(0.0, reading.seconds - elapsed) / stores)
         told = self._instance.build_watch("records" if reading is None else "pages of data")
@@ -231,7 +231,7 @@ class CheckRun:
         return sound and covered.is_complete
 
     def _note_coverage(self, path: Path, covered: StoreCoverage) -> None:
-        """Say how much of a store that was, and keep a record of it."""
+        """Report the checked share of a store, and save which pages were checked."""
         from sowctl.store.repair.checked_ranges import write_checked_ranges
 
         self._lines[-1] += f", {format_count(covered.pages, 'page')} of its structure"
@@ -249,7 +249,7 @@ class CheckRun:
             except OSError as problem:
                 self._missed.append(f"{path.name}: the record of checked pages cannot be written: {problem.strerror}")
         stores, read = self._read.stores, self._read
-        # A mean over the stores, as each counts by itself.
+        # A mean over the stores, with equal weights.
         read.data_read = ((read.data_read or 0.0) * stores + covered.share) / (stores + 1)
         read.never_read = ((read.never_read or 0.0) * stores + covered.never) / (stores + 1)
         known = [time for time in (read.oldest_read, covered.oldest) if time]
@@ -257,7 +257,7 @@ class CheckRun:
         read.pages += covered.pages
 
     def _check_membership(self, topic: TopicConfig, path: Path, sound: bool) -> Iterator[Finding]:
-        """The store against its definition and against the journal's position; if ``sound``, its keys as well."""
+        """Check the store against its definition and its position in the journal; if ``sound``, its keys as well."""
         instance = self._instance
         assert instance.config is not None
         try:
@@ -288,7 +288,7 @@ class CheckRun:
             if self._reading is None:
                 yield from self._check_runs(path, meta)
         except SowError as error:
-            # A journal that may not be read is not damaged.
+            # A journal without read permission is not damaged.
             if error.exit_status in _UNREADABLE_STATUSES:
                 yield from self._note_unread(error, f"{path.name}: its position in the journal", path)
             elif error.exit_status != MissingError.exit_status:
@@ -296,7 +296,7 @@ class CheckRun:
                 yield Finding(error.code, Level.ERROR, Place(place or str(path)), error.message, error.hint)
 
     def _check_runs(self, store: Path, meta: StoreMeta) -> Iterator[Finding]:
-        """The sorted runs beside a store that lead on from where it stands; the others are of no use to anybody."""
+        """Check the sorted runs next to a store that continue from its position; all others are unused."""
         from sowctl.store.sortedrun import BadRun, SortedRun, find_run_files
 
         count = changes = size = 0
@@ -307,7 +307,7 @@ class CheckRun:
                 run = SortedRun(path)
                 run.check(STORE_LIMITS.read_batch_records)
             except BadRun as problem:
-                # A writer may have merged it since the names were read.
+                # A writer may have merged it since the directory was listed.
                 if path.exists():
                     yield Finding(
                         "SOW-CHK-004",
@@ -324,12 +324,12 @@ class CheckRun:
             self._read.bytes += size
 
     def _check_keys(self, topic: TopicConfig, path: Path) -> Iterator[Finding]:
-        """Check that every record stands under the key that its topic makes of it."""
+        """Check that every record has the key that its topic computes for it."""
         others = records = 0
         example: bytes | None = None
         try:
             present = PresentKeys(self._instance, topic)
-            # A generator's keys, and those that Enrichment writes over, do not follow from the records.
+            # Keys of a generator, and key fields that Enrichment overwrites, cannot be computed from the records.
             if not present.known:
                 return
             with closing(open_file_source(self._instance, path)) as source:
@@ -356,13 +356,14 @@ class CheckRun:
             )
 
     def _check_lost_journal(self) -> Iterator[Finding]:
-        """A journal that had txids and has no file any more: lost, or given up on purpose, which nothing tells."""
+        """Check for a journal that had txids and has no files: lost or removed on purpose, which cannot be
+        distinguished."""
         try:
             open_whole_log(self._instance).close()
         except DamageError as error:
             yield Finding(error.code, Level.WARNING, Place(error.place or "journal"), error.message, error.hint)
         except SowError:
-            return  # it has not begun
+            return  # it does not exist yet
 
     def _check_journal(self) -> Iterator[Finding]:
         from sowctl.journal.check import JournalCoverage
@@ -376,7 +377,7 @@ class CheckRun:
                 yield from self._check_lost_journal()
                 return
         except SowError:
-            pass  # what is missing is among the findings
+            pass  # missing files are among the findings
         coverage = JournalCoverage()
         try:
             yield from check_instance_journal(instance, coverage)
@@ -397,9 +398,7 @@ def _identify_finding(finding: Finding) -> tuple[str, str, str]:
 
 
 def _file_exists(path: Path) -> bool:
-    """Return whether there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked
-    into.
-    """
+    """Return whether a file exists. Raises StorageError ``SOW-STO-041`` without search permission on its directory."""
     from sowctl.store.lmdberrors import translate_errors
 
     with translate_errors(path, "look for the store"):
@@ -409,5 +408,6 @@ def _file_exists(path: Path) -> bool:
 def check_instance(
     instance: Instance, targets: Sequence[Target] | None = None, reading: CheckScope | None = None
 ) -> CheckRun:
-    """Check ``targets``, or all stores and the journal of the configuration; of stores so much as ``reading`` says."""
+    """Check ``targets``, or all stores and the journal of the configuration; ``reading`` limits what is read of
+    stores."""
     return CheckRun(instance, targets, reading)

@@ -1,7 +1,7 @@
-"""conflate: the kept states of conflated topics, brought to the clock (``behaviour`` 5.3, 11.45).
+"""conflate: advances the saved states of conflated topics to the present (``behaviour`` 5.3, 11.45).
 
-Where a journal records a source this only spares the next reader the work. Where none does, the state follows from when
-this runs: what happened between two runs shows as one change.
+If a journal records the source, this only saves work for the next reader. Otherwise the state depends on when this
+runs: all changes between two runs count as one change.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 MAX_PAUSE_MICROS = MICROS_PER_SECOND
-"""Microseconds between two steps of following, at most."""
+"""Maximum microseconds between two steps of following."""
 
 
 class ConflateReport(Struct, frozen=True):
-    """The result of one advance: messages shown, gone and pending; ``way``: advanced, computed, as it was.
-    ``interval_us`` in microseconds; ``path`` is None where nothing can be kept, and readers compute."""
+    """The result of one advance: number of messages shown, removed and pending; ``way``: advanced, computed, as it was.
+    ``interval_us`` in microseconds; ``path`` is None if the state cannot be saved, and readers compute it."""
 
     topic: str
     message_type: str
@@ -48,10 +48,10 @@ class ConflateReport(Struct, frozen=True):
 
 
 def advance_conflated(instance: Instance, names: Sequence[str] = ()) -> Iterator[ConflateReport]:
-    """Advance the conflated topics ``names``, or all, in the order of the configuration: what one reads comes first.
+    """Advance the conflated topics ``names``, or all, in the order of the configuration: sources first.
 
-    Raises MissingError ``SOW-ENG-012`` and UsageError ``SOW-VIW-003`` for names, ``SOW-VIW-002`` where there is no
-    journal and no file to keep a state beside, and what opening raises.
+    Raises MissingError ``SOW-ENG-012`` and UsageError ``SOW-VIW-003`` for names, ``SOW-VIW-002`` if the source has
+    neither a journal nor a file, and what opening raises.
     """
     for entry in select_conflated(instance, names):
         path = find_cache_path(instance, entry)
@@ -81,8 +81,9 @@ def advance_conflated(instance: Instance, names: Sequence[str] = ()) -> Iterator
 def follow_conflated(
     instance: Instance, names: Sequence[str], sleep: Callable[[float], None]
 ) -> Iterator[list[ConflateReport]]:
-    """Call :func:`advance_conflated` repeatedly, without end; ``sleep`` gets the seconds until the next time."""
-    # Often enough that no interval passes unseen, and often enough for people.
+    """Call :func:`advance_conflated` repeatedly, without end; ``sleep`` is called with the seconds until the next
+    time."""
+    # Often enough to miss no interval, and for people who watch the output.
     shortest = min((entry.interval_us for entry in select_conflated(instance, names)), default=MAX_PAUSE_MICROS)
     while True:
         yield list(advance_conflated(instance, names))
@@ -94,7 +95,8 @@ def _advance_topic(entry: ConflatedTopic, path: Path, moment: ViewInstant) -> Ad
 
 
 def select_conflated(instance: Instance, names: Sequence[str] = ()) -> list[ConflatedTopic]:
-    """The conflated topics of these names, or all. Raises MissingError ``SOW-ENG-012``, UsageError ``SOW-VIW-003``."""
+    """Return the conflated topics with these names, or all. Raises MissingError ``SOW-ENG-012``, UsageError
+    ``SOW-VIW-003``."""
     entries = instance.config.sow if instance.config is not None else ()
     if not names:
         return [entry for entry in entries if isinstance(entry, ConflatedTopic)]

@@ -1,7 +1,7 @@
-"""expire: remove from the files what is over at the clock. Reads do not need it; it gives room back.
+"""expire: removes expired data from the files. Reads do not need it; it frees space.
 
-That is records whose stamp has passed, and versions outside their topic's window. Nothing is journalled: what is over
-follows from stamps and clock, for every replay alike (``behaviour`` 1.5, 2.2).
+Expired data are records whose expiration has passed, and versions outside their topic's window. No entry is written:
+expiration follows from stamps and clock, in every replay alike (``behaviour`` 1.5, 2.2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def expire_records(instance: Instance, topics: Sequence[TopicConfig], *, dry_run: bool = False) -> list[ExpireReport]:
     """Remove the expired records of ``topics``, and versions that no query can reach any more.
 
-    Topics of which nothing expires, and those without a store, report 0; of a transient topic nothing stays anyway.
+    Topics without expiration and topics without a store report 0; a transient topic has no file to clean up.
 
     Raises what opening for writing raises.
     """
@@ -61,21 +61,21 @@ def _remove_versions(session: WriteSession, topic: TopicConfig, now: int) -> int
 
 
 def _run_in_store(session: WriteSession, topic: TopicConfig, run: Callable[[Store], int]) -> int:
-    """Do something with a store that has everything from its journal, under its lock."""
+    """Call ``run`` under the lock of a store that is up to date with its journal."""
     writer = session.open_store(topic)
-    # What has expired is removed and counted below; applying and merging must not do so before.
+    # Expired records are removed and counted below; applying and merging must not remove them before.
     writer.remove_expired_at = None
     with session.hold_batch_locks([writer], merge_first=True):
         if writer.journalled:
-            # First what the journal holds behind the store: an expired record may have a successor there.
+            # Apply the journal first: it may have a successor of an expired record.
             session.flush_memtables(force=True)
-        # One lock over all transactions: what was found stays as it is until it is removed.
+        # One lock for all transactions: no record changes between the search and its removal.
         with writer.store.hold_writer_lock(), add_replay_hint(topic):
             return run(writer.store)
 
 
 def _count_expired(instance: Instance, topic: TopicConfig, now: int) -> int:
-    """Count the records that are in the files but hidden."""
+    """Return the number of records that are in the files but hidden."""
     try:
         source = open_current_source(instance, topic, now=now)
     except MissingError:
@@ -85,7 +85,7 @@ def _count_expired(instance: Instance, topic: TopicConfig, now: int) -> int:
 
 
 def _count_old_versions(instance: Instance, topic: TopicConfig, now: int) -> int:
-    """Count the versions that no query can reach."""
+    """Return the number of versions that no query can reach."""
     from sowctl.engine.sources.versions import VersionsSource
 
     rule = build_retention(topic.history)

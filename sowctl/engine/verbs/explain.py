@@ -1,4 +1,5 @@
-"""The plan of a query: how each topic's records are found, as plain values (``sowctl-query(1)``, --explain)."""
+"""explain: the plan of a query, how each topic's records are found, as plain values (``sowctl-query(1)``,
+--explain)."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PlannedQuery(Protocol):
-    """A query that was started: either its plans are asked for, or its result is read; ``statistics`` count then."""
+    """A started query: the caller either lists its plans or reads its result; ``statistics`` are counted then."""
 
     statistics: list[QueryStatistics]
 
@@ -30,10 +31,10 @@ class PlannedQuery(Protocol):
 def explain_query(
     start: Callable[[], PlannedQuery], *, analyze: bool = False, timer: Callable[[], float] = perf_counter
 ) -> list[Plan]:
-    """The plans of the query that ``start`` starts, topic by topic; indexes that it needs are built.
+    """Return the plans of the query that ``start`` starts, one per topic; indexes that it needs are built.
 
-    With ``analyze`` it is started once more and read to its end. ``timer`` tells seconds: the instance's clock may
-    stand still. Raises what the query raises.
+    With ``analyze``, the query is started again and read to its end. ``timer`` returns seconds: the instance's clock
+    may be fixed. Raises what the query raises.
     """
     with closing(start()) as planned:
         plans = planned.list_plans()
@@ -57,7 +58,7 @@ def explain_query(
 
 
 def format_plan(plan: Plan) -> list[str]:
-    """A plan for people."""
+    """Return the lines of a plan for people."""
     share = f"{plan.estimated:,} of {format_count(plan.records, 'record')}"
     lines = [f"{plan.topic} ({plan.message_type}): {plan.access}, {share}"]
     lines += [f"  index     {step.condition}: {format_count(step.records, 'record')}" for step in plan.steps]

@@ -1,4 +1,4 @@
-"""get: records by key, without a filter and without a scan."""
+"""get: reads records by key, without a filter and without a scan."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Source
 
 KEYS_TOGETHER = 1000
-"""Keys that are looked up at once."""
+"""Keys per lookup."""
 
 
 def get_records(
     instance: Instance, target: Target, texts: Sequence[str], *, fields: bool = False, at: int | None = None
 ) -> tuple[RecordBatch, list[str]]:
-    """The records of keys in the order asked for, and those of the ``texts`` that name none.
+    """Return the records of keys in the requested order, and those ``texts`` that name no record.
 
-    A text is a SOW key (or the publisher's own key); where there is no record of that key, the text of the key field,
-    several fields joined by commas. With ``fields`` it is the latter alone. Raises as
+    A text is a SOW key (or the publisher's own key); without a record of that key, it is the text of the key field,
+    several fields joined by commas. With ``fields``, it is only the latter. Raises as
     :func:`~sowctl.engine.search.keytext.resolve_key_texts`, and what reading raises.
     """
     with closing(open_target(instance, target, at)) as source:
@@ -42,9 +42,9 @@ def iterate_key_records(
     at: int | None = None,
     note_missing: Callable[[str], None],
 ) -> Iterator[RecordBatch]:
-    """Yield the records of keys as :func:`get_records`, of any number of keys, all from one state.
+    """Yield the records of any number of keys as :func:`get_records`, all from one state.
 
-    ``note_missing`` is told of each text that names no record.
+    ``note_missing`` is called with each text that names no record.
     """
     with closing(open_target(instance, target, at)) as source:
         waiting = iter(texts)

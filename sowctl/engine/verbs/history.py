@@ -1,4 +1,5 @@
-"""versions: what records were, and until when: the retained versions of keys, or every journal entry of them."""
+"""history: the versions of records and when each was replaced: the retained versions of keys, or all their journal
+entries."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 SHORT_METADATA_FIELDS = ("sow_key", "timestamp", "until", "txid", "operation", "lossy")
-"""The facts of a version that matter most, in this order."""
+"""The most important metadata of a version, in order."""
 SHORT_CLIENT_FIELDS = ("sow_key", "timestamp", "until", "txid", "client", "operation", "lossy")
-"""Those where a version has a client."""
+"""The same for versions that have a client."""
 
 
 class VersionBatch(DescribedStruct, frozen=True):
-    """Versions of one topic's records. ``shown``: the metadata that envelopes have, None for all."""
+    """Versions of one topic's records. ``shown``: the metadata in envelopes, None for all."""
 
     topic: str
     message_type: str
@@ -33,15 +34,15 @@ class VersionBatch(DescribedStruct, frozen=True):
 
     @property
     def payloads(self) -> Sequence[bytes]:
-        """Those of its records, in their order."""
+        """The payloads of its records, in order."""
         return [record.payload for record in self.records]
 
     def view(self, payload: bytes) -> bytes:
-        """One line of JSON for a payload; a deletion has no members."""
+        """Return a payload as one line of JSON; an empty object for a deletion."""
         return self.kind.view(payload) if payload else b"{}"
 
     def members_view(self, payload: bytes) -> bytes:
-        """A JSON object with what columns show."""
+        """Return a JSON object with the members that columns show."""
         return self.kind.members_view(payload) if payload else b"{}"
 
     @property
@@ -51,17 +52,18 @@ class VersionBatch(DescribedStruct, frozen=True):
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
-        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        """The function that renders a payload as an object, with words for NaN and infinities; None if the type has
+        none."""
         exact = find_exact_view(self.kind)
         return None if exact is None else lambda payload: exact(payload) if payload else self.members_view(payload)
 
 
 class VersionChange(DescribedStruct, frozen=True):
-    """A version beside the one before it.
+    """A version compared with the previous one.
 
-    ``kind``: ``added`` where there was no record before, ``removed`` for a deletion, ``changed``, ``repeated`` where it
-    has the bytes that were there, ``known`` for the first one that the journals still hold of a record that is older.
-    ``fields``: what is different in a changed one; nothing where its bytes alone are.
+    ``kind``: ``added`` without a record before, ``removed`` for a deletion, ``changed``, ``repeated`` for a version
+    with the same bytes, ``known`` for the first version in the journals of a record that is older. ``fields``: the
+    differences of a changed version; empty if only its bytes differ.
     """
 
     kind: Literal["added", "changed", "repeated", "removed", "known"]
@@ -70,7 +72,7 @@ class VersionChange(DescribedStruct, frozen=True):
 
 
 def compare_versions(batch: VersionBatch) -> Iterator[VersionChange]:
-    """Every version of a batch compared with the one before it of its key."""
+    """Yield every version of a batch compared with the previous one of its key."""
     view = batch.kind.members_view
     before: VersionRecord | None = None
     for version in batch.records:
@@ -81,7 +83,7 @@ def compare_versions(batch: VersionBatch) -> Iterator[VersionChange]:
         elif old is None and version.inserted is False:
             yield VersionChange("known", version)
         elif old is None or version.inserted:
-            # Inserted over another version: the lifetime of that one was over.
+            # Inserted over another version, which had expired.
             yield VersionChange("added", version)
         elif old.payload == version.payload:
             yield VersionChange("repeated", version)
@@ -91,7 +93,7 @@ def compare_versions(batch: VersionBatch) -> Iterator[VersionChange]:
 
 
 KEYS_TOGETHER = 10_000
-"""Keys whose versions are read at once: with the journal, each time is a pass over it."""
+"""Keys whose versions are read together: with the journal, each batch is a pass over it."""
 
 
 def iterate_key_versions(
@@ -103,9 +105,9 @@ def iterate_key_versions(
     journal: bool = False,
     note_missing: Callable[[str], None],
 ) -> Iterator[VersionBatch]:
-    """Yield the versions of keys as :func:`read_key_versions`, of any number of keys.
+    """Yield the versions of any number of keys as :func:`read_key_versions`.
 
-    ``note_missing`` is told of each text for which nothing is known.
+    ``note_missing`` is called with each text without a known version.
     """
     waiting = iter(texts)
     while some := list(islice(waiting, KEYS_TOGETHER)):
@@ -118,9 +120,9 @@ def iterate_key_versions(
 def read_key_versions(
     instance: Instance, target: Target, texts: Sequence[str], *, fields: bool = False, journal: bool = False
 ) -> tuple[VersionBatch, list[str]]:
-    """The versions of the records that ``texts`` name, key after key as asked for, each oldest first.
+    """Return the versions of the records that ``texts`` name, key by key in the requested order, each oldest first.
 
-    Also returns the texts for which nothing is known. Arguments and errors are those of
+    Also returns the texts without a known version. Arguments and errors are those of
     :func:`~sowctl.engine.search.keyhistory.read_versions`.
     """
     answer = read_versions(instance, target, texts, fields=fields, journal=journal)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def list_topic_info(
     instance: Instance, targets: Sequence[Target] | None = None, problems: list[SowError] | None = None
 ) -> list[TopicInfo]:
-    """Facts about ``targets``, or about everything that the configuration names, in its order.
+    """Return the rows for ``targets``, or for all entries of the configuration, in its order.
 
-    A store that cannot be read is a row with its state; why it cannot be read goes to ``problems``.
+    A store that cannot be read has a row with its state; the error is added to ``problems``.
     """
     problems = [] if problems is None else problems
     if targets is None:
@@ -51,7 +51,7 @@ def list_topic_info(
 
 
 def find_topic_info(instance: Instance, text: str, problems: list[SowError] | None = None) -> list[TopicInfo]:
-    """Facts about what ``text`` names. Raises as ``resolve_targets`` does, but not for a topic without a SOW."""
+    """Return the rows for the target ``text``. Raises as ``resolve_targets``, but not for a topic without a SOW."""
     try:
         return list_topic_info(instance, resolve_targets(instance, text, derived=True), problems)
     except MissingError as error:
@@ -80,9 +80,9 @@ def _describe_target(instance: Instance, target: Target, problems: list[SowError
 
 
 def _describe_derived(instance: Instance, entry: OtherEntry, problems: list[SowError]) -> TopicInfo:
-    """A view, conflated topic or queue: what its cache or state holds, and how far that is behind; nothing changes."""
+    """Describe a view, conflated topic or queue: the content and lag of its cache or state, without changing it."""
     row = TopicInfo(entry.name, entry.message_type, entry.kind, "defined")
-    # Where the language is loaded anyway: the fields of the keys are found in texts.
+    # The expression language is loaded anyway: derived keys are parsed from texts.
     _fill_keys(instance, entry, row)
     if entry.kind == "ConflatedTopic":
         _fill_conflated(instance, entry, row, problems)
@@ -105,13 +105,13 @@ def _describe_derived(instance: Instance, entry: OtherEntry, problems: list[SowE
         row.path, row.last_update = str(found.path), found.state.refreshed
         row.applied = row.last_txid = max((one.last_txid for one in found.state.positions), default=0)
         row.index_bytes = MemoDirectory(found.path).count_bytes() if found.path is not None else 0
-    # How far it is behind is not known where the sources cannot tell; then the reason stands here.
+    # If the sources do not show the number of changes, the lag is unknown; then the note has the reason.
     row.note = found.why if found.changed is None else None
     return row
 
 
 def _fill_conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
-    """A conflated topic: what its kept state holds, and how far that is behind the log; nothing is advanced."""
+    """Fill in the saved state of a conflated topic, and its lag behind the log, without advancing it."""
     from sowctl.engine.views.conflation.conflated_source import read_current_status
 
     try:
@@ -123,7 +123,7 @@ def _fill_conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, probl
     if found.kept is None:
         row.state = "no state"
         return
-    # Without a journal it is what was kept last, however long ago.
+    # Without a journal the state is the one saved last, however old it is.
     row.state = "current" if found.is_current else "behind" if found.kept.lineage else "kept"
     row.file_bytes, row.lag = found.size, found.behind
     _fill_counts(row, found.meta)
@@ -133,7 +133,7 @@ def _fill_conflated(instance: Instance, entry: OtherEntry, row: TopicInfo, probl
 
 
 def _fill_queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems: list[SowError]) -> None:
-    """A queue: its counters as the last change left them; the state is not read up to the end of the log."""
+    """Fill in the counters of a queue as of its last change, without reading the journal up to its end."""
     from sowctl.config.derived_entries import Queue
     from sowctl.engine.queues.summary import read_queue_summary
 
@@ -151,7 +151,7 @@ def _fill_queue(instance: Instance, entry: OtherEntry, row: TopicInfo, problems:
 
 
 def _fill_keys(instance: Instance, entry: OtherEntry, row: TopicInfo) -> None:
-    """Fill in the keys of a derived topic; nothing where its definition cannot be read, which is told besides."""
+    """Fill in the keys of a derived topic; nothing if its definition is invalid, which is reported elsewhere."""
     from sowctl.engine.topics.derived_topics import require_derived_topic
 
     assert instance.config is not None
@@ -168,7 +168,8 @@ def _fill_counts(row: TopicInfo, meta: StoreMeta | None) -> None:
 
 
 def _describe_logical_topics(instance: Instance, topic: TopicConfig, problems: list[SowError]) -> TopicInfo:
-    """Some logical topics of a Pattern topic: their records, read one by one; file and position are everyone's."""
+    """Describe logical topics of a Pattern topic: their records are counted; file and position are the Pattern
+    topic's."""
     from sowctl.engine.sources.digest import compute_digest
 
     row = _describe_topic(instance, topic.whole_topic, problems)
@@ -220,7 +221,7 @@ def _describe_topic(instance: Instance, topic: TopicConfig, problems: list[SowEr
         states = ((DamageError, "damaged"), (MissingError, "missing"))
         row.state = next((state for kind, state in states if isinstance(error, kind)), "unreadable")
         row.note = error.message
-        # One store that cannot be read does not hide the others.
+        # An unreadable store does not hide the others.
         problems.append(error)
         return row
     with closing(source):
@@ -229,7 +230,7 @@ def _describe_topic(instance: Instance, topic: TopicConfig, problems: list[SowEr
 
 
 def _count_in_journals(instance: Instance, topic: TopicConfig, row: TopicInfo) -> None:
-    """The records of a topic without a store, as a query finds them; what is in the way of that becomes the note."""
+    """Count the records of a topic without a store as a query does; an error becomes the note."""
     if not row.last_txid:
         return
     try:
@@ -252,17 +253,17 @@ def _fill_from_source(row: TopicInfo, source: CurrentSource, path: Path) -> None
     row.digest = f"{meta.digest % DIGEST_MODULUS:032x}"
     row.records, row.expired = source.count_by_lifetime()
     beside = build_runs_directory(path)
-    # What a reader has let go of for itself is not the topic's.
+    # Runs that a reader spilled for itself do not belong to the topic.
     for run in (run for run in (memtable.runs if memtable is not None else ()) if run.path.parent == beside):
         row.runs, row.run_records, row.run_bytes = row.runs + 1, row.run_records + len(run), row.run_bytes + run.bytes
-    # Keys that changed behind the store, not entries: so many records a writer will touch when it catches up.
+    # Number of keys changed after the store's position, not of entries: the records a writer has to update to catch up.
     row.lag = sum(map(len, memtable.iterate_parts(STORE_LIMITS.read_batch_records))) if memtable is not None else 0
     row.flush = _describe_next_flush(source, row.file_bytes, path)
     _fill_file_use(row, path)
 
 
 def _describe_next_flush(source: CurrentSource, file_bytes: int, path: Path) -> str | None:
-    """Describe what the end of a session that begins now, and publishes little, does; None with nothing to apply."""
+    """Describe the flush at the end of a session that starts now and publishes little; None with nothing to apply."""
     memtable, config = source.memtable, source.config
     if memtable is None or not len(memtable) or config is None or not config.journalled:
         return None
@@ -278,7 +279,7 @@ def _describe_next_flush(source: CurrentSource, file_bytes: int, path: Path) -> 
 
 
 def _fill_file_use(row: TopicInfo, path: Path) -> None:
-    """Fill in how the file is used and who keeps its pages; nothing where writers go on too fast to tell."""
+    """Fill in the use of the file and the readers that retain its pages; nothing if writers change it too fast."""
     from sowctl.store.repair.leftovers import list_leftovers
     from sowctl.store.repair.space import measure_space_at
 
@@ -294,7 +295,7 @@ def _fill_file_use(row: TopicInfo, path: Path) -> None:
 
 
 def _list_log_only(instance: Instance) -> list[TopicInfo]:
-    """Topics that only the transaction log names: literally, or by a pattern that something was published under."""
+    """Return the topics that only the transaction log names: literally, or by a pattern with at least one entry."""
     from sowctl.config.topic_patterns import is_pattern
     from sowctl.journal.state import EMPTY_TOPIC_STATE
 
@@ -314,7 +315,7 @@ def _list_log_only(instance: Instance) -> list[TopicInfo]:
 
 
 def _read_journal_topics(instance: Instance) -> Mapping[TopicRef, TopicState]:
-    """Read the journal's state of every topic; nothing where it cannot be read: ``check`` says what is wrong."""
+    """Return the journal's state of every topic; empty if it cannot be read: ``check`` reports why."""
     from sowctl.engine.topics.positions import has_log, open_log
 
     try:

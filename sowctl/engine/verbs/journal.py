@@ -1,4 +1,4 @@
-"""journal list and dump: the files of the journal, and their entries."""
+"""journal list and dump: lists the files of the journal, and prints their entries."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 class EntryFilter(Struct, frozen=True):
-    """A filter of journal entries; None passes everything.
+    """A filter of journal entries; None accepts all.
 
-    ``topic_names``: any of these, logical ones too, as ``NAME`` or ``[TYPE].[NAME]``; none passes all. Times in
+    ``topic_names``: any of these, including logical ones, as ``NAME`` or ``[TYPE].[NAME]``; empty accepts all. Times in
     microseconds UTC, bounds inclusive.
     """
 
@@ -49,9 +49,9 @@ class EntryFilter(Struct, frozen=True):
 
 
 def parse_entry_keys(instance: Instance, texts: Sequence[str], topic_names: Sequence[str] = ()) -> frozenset[int]:
-    """The keys of entries that texts name: SOW keys, and in topics where publishers choose the keys, these.
+    """Return the keys that texts name: SOW keys, and in topics with keys of publishers, these.
 
-    ``topic_names``: of these topics alone. Raises UsageError ``SOW-CLI-025`` for a text that can be no key.
+    ``topic_names``: only keys of these topics. Raises UsageError ``SOW-CLI-025`` for a text that cannot be a key.
     """
     chosen = [topic for topic in instance.topics if topic.key_mode == "user"]
     if topic_names:
@@ -69,11 +69,11 @@ def parse_entry_keys(instance: Instance, texts: Sequence[str], topic_names: Sequ
 
 
 def list_files(instance: Instance, directory: Place | None = None) -> Iterator[FileInfo]:
-    """The journal files in order, the last txid of the one that grows included, where it has any.
+    """Yield the journal files in order, including the last txid of the active file, if it has one.
 
-    When all have been given, the end of the journal has been looked at: what was skipped there is told to
-    ``instance.notify``. Raises MissingError (exit 10) without any file, DamageError (exit 5) for gaps and bad headers,
-    and where the end of the journal is damaged or was lost.
+    After the last file, ``instance.notify`` reports entries skipped at the end of the journal. Raises MissingError
+    (exit 10) without any file, DamageError (exit 5) for gaps and bad headers, and if the end of the journal is damaged
+    or lost.
     """
     with open_whole_log(instance, directory) as log:
         *before, last = log.list_files()
@@ -81,7 +81,7 @@ def list_files(instance: Instance, directory: Place | None = None) -> Iterator[F
         try:
             txid = log.read_last_txid()
         except DamageError:
-            # Also where the end is damaged: the file itself is there, and is named before the error.
+            # Even if the end is damaged, the file exists, and is listed before the error.
             yield last
             raise
         yield replace(last, last_txid=txid if txid >= last.first_txid else None)
@@ -91,10 +91,10 @@ def list_files(instance: Instance, directory: Place | None = None) -> Iterator[F
 def dump_entries(
     instance: Instance, wanted: EntryFilter, *, data: bool = True, directory: Place | None = None
 ) -> Iterator[JournalEntries]:
-    """The entries that ``wanted`` lets through, in txid order.
+    """Yield the entries that match ``wanted``, in txid order.
 
-    What is skipped at the end of the log is told to ``instance.notify``, if reading comes so far. Raises DamageError
-    (exit 5) where the log is damaged, or lacks entries at its end that stores or the topics file know; MissingError
+    ``instance.notify`` reports entries skipped at the end of the log, if reading reaches it. Raises DamageError (exit
+    5) if the log is damaged, or lacks entries at its end that stores or the topics file have; MissingError
     ``SOW-ENG-012`` for a topic that does not exist.
     """
     publisher = hash_client_name(wanted.client) if wanted.client is not None else None
@@ -105,7 +105,7 @@ def dump_entries(
             require_logical_topic(instance, log, name, message_type)
         after = (wanted.from_txid or 1) - 1
         for block in log.iter_blocks(after=after, until=wanted.to_txid):
-            # The header tells, so such blocks are not decompressed.
+            # The header suffices, so such blocks are not decompressed.
             if wanted.from_time is not None and block.header.latest < wanted.from_time:
                 continue
             if topics and not any(_may_have_topic(block, name) for name, _ in topics):
@@ -130,7 +130,7 @@ def dump_entries(
 
 
 def _may_have_topic(block: Block, topic: str) -> bool:
-    """Return whether a block can have entries of a topic, or logical topic, of this name."""
+    """Return whether a block may have entries of a topic, or logical topic, of this name."""
     return bool(block.header.flags & LOGICAL_TOPICS_FLAG) or any(name == topic for name, _ in block.topic_refs)
 
 

@@ -1,7 +1,7 @@
-"""key: which SOW keys messages would get, without publishing them (``behaviour`` 1.1).
+"""key: the SOW keys that messages would get, without publishing them (``behaviour`` 1.1).
 
-Messages are prepared as for a publish, preprocessing included. A chaining generator is asked as in a dry run: with what
-the topic knows, and with the messages before in the input. A verb; nothing is locked and nothing is written.
+Messages are prepared as for a publish, preprocessing included. A chaining generator runs as in a dry run: with the
+chains of the topic, and with the previous messages of the input. Nothing is locked and nothing is written.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class MessageKey(Struct, frozen=True):
-    """The key of one message. ``sow_key`` is the number as clients see it, ``user_key`` what the publisher chose,
-    ``texts`` what the number was made of under ``key_domain`` (None: NULL), ``check_word`` the other half of the digest
-    as 16 hex digits."""
+    """The key of one message. ``sow_key`` is the number as clients see it, ``user_key`` the publisher's key, ``texts``
+    the key texts from which the number was computed in ``key_domain`` (None: NULL), ``check_word`` the other half of
+    the digest as 16 hex digits."""
 
     sow_key: str
     user_key: str | None
@@ -38,8 +38,8 @@ class MessageKey(Struct, frozen=True):
 
 
 class KeyFinder:
-    """Tells the keys of messages of one topic. Raises what :class:`~sowctl.engine.writing.prepare.Preparer` raises, and
-    UsageError ``SOW-PUB-024`` for a topic without a SOW."""
+    """Computes the keys of messages of one topic. Raises what :class:`~sowctl.engine.writing.prepare.Preparer` raises,
+    and UsageError ``SOW-PUB-024`` for a topic without a SOW."""
 
     def __init__(self, instance: Instance, topic: TopicConfig, options: PublishOptions) -> None:
         if topic.key_mode == "none":
@@ -54,7 +54,7 @@ class KeyFinder:
     def find_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None = None
     ) -> tuple[list[MessageKey], list[Refusal]]:
-        """The keys of those messages that have one, in order, and the refusals of the others."""
+        """Return the keys of the messages that have one, in order, and the refusals of the others."""
         ready, refused = self._preparer.prepare(payloads, envelopes)
         keep: Sequence[int] = range(len(ready.places))
         chains = self._preparer.keys.chains

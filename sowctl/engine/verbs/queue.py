@@ -1,6 +1,6 @@
-"""queue: message queues by name, and their messages as records for output (``behaviour`` 5.4).
+"""queue: message queues by name, and their messages as output records (``behaviour`` 5.4).
 
-What a queue does is in :mod:`sowctl.engine.queues`; here it is opened, and its messages get the shape of records.
+:mod:`sowctl.engine.queues` implements queues; this module opens them and converts their messages to records.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 LEASED_FIELDS = ("topic", "txid", "timestamp", "bookmark", "token", "lease_until", "deliveries", "cancels", "barrier")
-"""Metadata of leased messages, in their order."""
+"""Metadata of leased messages, in order."""
 PEEKED_FIELDS = (
     "state", "topic", "txid", "timestamp", "expiration", "bookmark", "token", "lease_until", "until", "holder",
     "deliveries", "cancels", "priority", "barrier", "reason", "exit_status", "stderr",
 )  # fmt: skip
-"""Metadata of messages that were looked at."""
+"""Metadata of peeked messages, in order."""
 
 
 def open_queue(instance: Instance, name: str, message_type: str | None = None) -> OpenQueue:
-    """A queue by name; a context manager. Raises as :func:`~sowctl.engine.queues.definition.find_queue` does."""
+    """Open a queue by name; a context manager. Raises as :func:`~sowctl.engine.queues.definition.find_queue`."""
     return OpenQueue(instance, find_queue(instance, name, message_type))
 
 
 def list_queues(instance: Instance, problems: list[SowError]) -> list[QueueInfo]:
-    """All queues of the configuration, in its order; why one cannot be read goes to ``problems``."""
+    """Return all queues of the configuration, in its order; errors of unreadable ones are added to ``problems``."""
     found = []
     for config in list_configured_queues(instance):
         try:
@@ -51,7 +51,7 @@ def list_queues(instance: Instance, problems: list[SowError]) -> list[QueueInfo]
 
 
 class QueueRecord:
-    """A message of a queue as a record for output."""
+    """A message of a queue as an output record."""
 
     __slots__ = ("message",)
 
@@ -75,12 +75,12 @@ class QueueRecord:
 
     @property
     def timestamp(self) -> int:
-        """When it was published, microseconds UTC."""
+        """Time of publication, microseconds UTC."""
         return self.message.timestamp
 
     @property
     def expiration(self) -> int:
-        """When its time in the queue ends, microseconds UTC; 0 is never."""
+        """Time at which the message expires in the queue, microseconds UTC; 0 is never."""
         return self.message.expiration
 
     @property
@@ -107,7 +107,7 @@ class QueueRecord:
             "topic": message.topic,
             "unkeyed": True,
             "state": message.state,
-            # As text, like keys: readers that make doubles of numbers would not give it back as it was.
+            # As text, like keys: readers that parse numbers as doubles would not return it unchanged.
             "token": str(message.token) if message.token else None,
             "lease_until": format_expiry(message.until or 0) if leased else None,
             "until": format_expiry(message.until or 0) if message.state == "delayed" else None,
@@ -123,7 +123,7 @@ class QueueRecord:
 
 
 class QueueBatch(DescribedStruct, frozen=True):
-    """Messages of one queue in a row."""
+    """Consecutive messages of one queue."""
 
     topic: str
     message_type: str
@@ -133,17 +133,17 @@ class QueueBatch(DescribedStruct, frozen=True):
 
     @property
     def payloads(self) -> Sequence[bytes]:
-        """Those of its records, in their order."""
+        """The payloads of its records, in order."""
         return [record.payload for record in self.records]
 
     @property
     def view(self) -> Callable[[bytes], bytes]:
-        """Makes one line of JSON of a payload."""
+        """The function that renders a payload as one line of JSON."""
         return self.kind.view
 
     @property
     def members_view(self) -> Callable[[bytes], bytes]:
-        """Makes an object with what columns show of a payload."""
+        """The function that renders a payload as an object with the members that columns show."""
         return self.kind.members_view
 
     @property
@@ -153,20 +153,22 @@ class QueueBatch(DescribedStruct, frozen=True):
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
-        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        """The function that renders a payload as an object, with words for NaN and infinities; None if the type has
+        none."""
         return find_exact_view(self.kind)
 
 
 def build_queue_batch(
     queue: OpenQueue, messages: Iterable[QueueMessage], shown: tuple[str, ...] | None = None
 ) -> QueueBatch:
-    """Messages as a batch of records; ``shown`` is the metadata that envelopes have, None for all."""
+    """Return messages as a batch of records; ``shown`` is the metadata in envelopes, None for all."""
     kind = queue.instance.find_message_type(queue.queue.message_type)
     return QueueBatch(queue.queue.name, kind.name, kind, [QueueRecord(one) for one in messages], shown)
 
 
 def parse_handle(text: str, owner: int) -> MessageHandle:
-    """The message that a text names: a bookmark or txid, alone or with a token, or what ``queue lease`` prints.
+    """Return the message that a text names: a bookmark or txid, alone or with a token, or the output of ``queue
+    lease``.
 
     ``owner`` is the publisher id of the instance. Raises UsageError ``SOW-QUE-011``.
     """

@@ -1,7 +1,6 @@
-"""reindex: build the memo indexes that the configuration names and those that queries built, or remove them.
+"""reindex: builds the memo indexes that the configuration names and those that queries built, or removes them.
 
-:func:`reindex_loaded` does that behind a bulk load, whichever way it came, so that the first queries find indexes
-again.
+:func:`reindex_loaded` rebuilds them after a bulk load of any kind, so that the first queries find indexes again.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def rebuild_indexes(instance: Instance, targets: Sequence[Target], *, drop: bool = False) -> list[ReindexReport]:
-    """Build the indexes of ``targets`` anew; ``drop``: remove them.
+    """Rebuild the indexes of ``targets``; ``drop``: remove them.
 
-    Indexed are the paths of Key, HashIndex and Index in the configuration, and those for which there is an index now.
-    Raises LockedError ``SOW-ENG-063`` while another process builds, StorageError ``SOW-ENG-064`` where the directory
+    The indexed paths are those of Key, HashIndex and Index in the configuration, and those of existing indexes. Raises
+    LockedError ``SOW-ENG-063`` while another process builds indexes, StorageError ``SOW-ENG-064`` if the directory
     cannot be written, and what opening raises.
     """
     return [_rebuild_target(instance, target, drop) for target in targets]
@@ -76,12 +75,12 @@ def _build_indexes(instance: Instance, directory: MemoDirectory, source: Current
 
 
 def reindex_loaded(instance: Instance, loaded: Iterable[tuple[str, str, int]]) -> int:
-    """Build the indexes of stores anew whose records a load has mostly changed; returns of how many stores.
+    """Rebuild the indexes of stores most of whose records a load has changed; return the number of these stores.
 
-    ``loaded``: name and message type of topics, and how many messages or records came. To be called when all of the
-    load is acknowledged, with its stores closed: by the command line once it is said, by the Python API and a commit of
-    Spark before they return. A load of few messages pays one comparison. Indexes that nobody built are not built here.
-    What cannot be read or written is left to the next query, which says so or does without.
+    ``loaded``: name and message type of topics, and the number of loaded messages or records. To be called after the
+    whole load is acknowledged and its stores are closed: by the command line after its report, by the Python API and a
+    commit of Spark before they return. For a small load this is only one comparison. Indexes that do not exist are not
+    built here. Read and write errors are left to the next query, which reports them or works without indexes.
     """
     done = 0
     for name, message_type, count in loaded:

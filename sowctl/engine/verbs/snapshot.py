@@ -1,4 +1,4 @@
-"""snapshot: a topic as it was, as records or as a store file of its own."""
+"""snapshot: writes a past state of a topic, as records or as a store file of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotReport(Struct, frozen=True):
-    """A snapshot file: records and bytes of payload in it, the instant (microseconds UTC), its digest."""
+    """A snapshot file: number of records, bytes of their payloads, instant (microseconds UTC), digest."""
 
     topic: str
     message_type: str
@@ -41,17 +41,17 @@ class SnapshotReport(Struct, frozen=True):
 def write_snapshot(
     instance: Instance, target: Target, at: int | None, path: Path, *, filter: str | None = None, force: bool = False
 ) -> SnapshotReport:
-    """Write the state of a target as of ``at`` (None: now) into a new store file, or the records that match ``filter``.
+    """Write the state of a target as of ``at`` (None: now), or its records that match ``filter``, to a new store file.
 
-    It holds the records alone, no versions, and follows no journal.
+    The file has only records, no versions, and follows no journal.
 
-    Raises RefusedError ``SOW-SNP-001`` where ``path`` exists (unless ``force``), and what reading the past raises.
+    Raises RefusedError ``SOW-SNP-001`` if ``path`` exists (unless ``force``), and what reading past states raises.
     """
     return _write_stores(instance, [(target, path)], at, filter=filter, force=force)[0]
 
 
 def write_source(instance: Instance, target: Target, source: Source, at: int, path: Path) -> SnapshotReport:
-    """As :func:`write_snapshot`, from the open ``source`` of a target; a file at ``path`` is replaced."""
+    """Write a snapshot as :func:`write_snapshot`, from the open ``source`` of a target; replace a file at ``path``."""
     definition = _build_definition(instance, target, source)
     with build_store(path, definition, seam=instance.seam, now=instance.now) as builder:
         report = _copy_records(source, builder, at)
@@ -68,10 +68,10 @@ def write_snapshots(
     filter: str | None = None,
     force: bool = False,
 ) -> list[SnapshotReport]:
-    """Write the states of several targets as of one instant into new store files ``NAME.TYPE.sow`` in ``directory``.
+    """Write the states of several targets as of one instant to new store files ``NAME.TYPE.sow`` in ``directory``.
 
-    The directory is made if it does not exist. If one of the files cannot be written, none is: those that ``force``
-    would replace stay. Raises as :func:`write_snapshot`, before anything is written where one of the files exists.
+    The directory is created if it does not exist. If one of the files cannot be written, none is: files that ``force``
+    would replace stay. Raises as :func:`write_snapshot`; if one of the files exists, before anything is written.
     """
     then = instance.now if at is None else at
     paths = [directory / _name_file(target) for target in targets]
@@ -98,7 +98,7 @@ def _write_stores(
 
 
 def _copy_records(source: Source, builder: StoreBuilder, at: int) -> SnapshotReport:
-    """Write the records of a source as of ``at`` into a store under construction, and close its file."""
+    """Write the records of a source as of ``at`` to a store under construction, and close its file."""
     last_time = last_txid = 0
     for keys, values in source.read_batches(STORE_LIMITS.read_batch_records):
         builder.append_records(keys, values)
@@ -107,13 +107,13 @@ def _copy_records(source: Source, builder: StoreBuilder, at: int) -> SnapshotRep
             last_txid, last_time = max(last_txid, txid), max(last_time, time)
 
     def position(txn: WriteTxn) -> None:
-        # Without a lineage: the file follows no journal, and none is asked to explain it.
+        # Without a lineage: the file follows no journal, and is not checked against one.
         txn.set_applied_position(bytes(16), last_txid)
         txn.raise_last_time(last_time)
 
     builder.flush()
     builder.run_transaction(position)
-    # Of many topics only a descriptor each stays open until all are complete.
+    # Of many topics, only one descriptor each stays open until all are complete.
     builder.finish()
     meta, path = builder.meta, str(builder.files.path)
     return SnapshotReport(
@@ -122,20 +122,21 @@ def _copy_records(source: Source, builder: StoreBuilder, at: int) -> SnapshotRep
 
 
 def _install_stores(builders: Sequence[StoreBuilder], wait: float) -> None:
-    """Give all stores their names, when all are complete; where one cannot get its name, new ones go again."""
+    """Rename all stores to their final names when all are complete; if one fails, remove the new ones."""
     locks: list[WriterLock] = []
     made: list[list[Path]] = []
     builders = sorted(builders, key=lambda one: one.files.path)
     with ExitStack() as stack:
-        # All locks first, in one order for all runs: a store that is in use must not let others be replaced.
+        # All locks first, in the same order in all runs: if one store is in use, no other may be replaced.
         for builder in builders:
             files = builder.files
-            # The files that a store has beside it; those of others stay, whatever they are called.
+            # The files that belong to a store; all other files stay, whatever their names are.
             own = (files.path, files.lock, files.gate, files.writer)
             new = [file for file in own if not file.exists()]
             lock = WriterLock(files, builder.seam, builder.command)
             stack.enter_context(lock.hold(wait))
-            # Before the lock is let go of: who waits for it sees that its file is gone, and makes a new one.
+            # Before the lock is released: a process that waits for it sees that its file is gone, and creates a new
+            # one.
             stack.callback(_remove_files, new)
             locks.append(lock)
             made.append(new)

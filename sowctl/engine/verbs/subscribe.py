@@ -1,4 +1,4 @@
-"""subscribe: the records of topics at one instant, then everything that happens to them (``behaviour`` 4)."""
+"""subscribe: the records of topics at one instant, then their changes (``behaviour`` 4)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ def subscribe_topics(
     direct: bool = False,
     joining: NewTopicResolver | None = None,
 ) -> Subscription:
-    """Follow ``topics`` (:func:`~sowctl.engine.topics.targets.resolve_followed_topics` finds them).
+    """Follow ``topics``, which :func:`~sowctl.engine.topics.targets.resolve_followed_topics` finds.
 
-    ``joining``, of the module of that function, says what a pattern means of topics that nobody has published to yet.
+    ``joining``, from the module of that function, finds topics that match the pattern and have no message yet.
 
-    ``inputs`` are descriptors that end a wait when they can be read; ``output`` is the one that events are written to,
-    if any: a wait ends when nobody reads it any more. ``direct``: the caller writes to no topic that is followed while
-    it takes events; then records need not be read to the end before the first one is given.
+    ``inputs`` are descriptors that end a wait when they are readable; ``output`` is the one that events are written to,
+    if any: a wait ends when its reader closes it. ``direct``: the caller writes to no followed topic while it consumes
+    events; then records need not be read to the end before the first one is delivered.
 
-    Nothing is opened before the first event is asked for. Raises UsageError (exit 2) for texts and options at once;
-    iterating raises what sources and journals raise, MissingError ``SOW-FOL-001`` (exit 10) where entries were removed
-    before they were read, and DamageError ``SOW-FOL-002`` (exit 5) where the journal is not the one that was followed.
+    Nothing is opened before the first event is requested. Raises UsageError (exit 2) for invalid texts and options
+    immediately; iterating raises what sources and journals raise, MissingError ``SOW-FOL-001`` (exit 10) if entries
+    were removed before they were read, and DamageError ``SOW-FOL-002`` (exit 5) if the journal is not the one that was
+    followed.
     """
     if len(topics) > 1:
-        # What nothing is known of yet does not spoil the others of a pattern.
+        # Topics without any known state do not prevent following the others of a pattern.
         topics = [topic for topic in topics if has_known_state(instance, topic)] or topics
     if options.bookmark is not None:
         # A pattern may match a queue and its topics: each topic once.
@@ -51,7 +52,8 @@ def subscribe_topics(
 
 
 def _iterate_log_topics(instance: Instance, topics: Sequence[TopicConfig]) -> Iterator[TopicConfig]:
-    """The topics, for a queue those that it takes messages from: the log has these (behaviour 5.4)."""
+    """Yield the topics; for a queue, the topics that it takes messages from, whose entries are in the log (behaviour
+    5.4)."""
     from sowctl.config.derived_entries import Queue
 
     for topic in topics:
@@ -64,5 +66,5 @@ def _iterate_log_topics(instance: Instance, topics: Sequence[TopicConfig]) -> It
             for one in resolve_followed_topics(instance, queue.underlying, queue.message_type)
             if one.derived is None
         ]
-        # A queue may have the name of its topic, which only the log names then.
+        # A queue may have the name of its topic, which then only the log names.
         yield from found or [find_publish_topic(instance, queue.underlying, queue.message_type)]

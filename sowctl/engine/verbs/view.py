@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class ViewInfo(Struct, frozen=True):
     """A view and its cache. ``next``: what the next reader does (use, catch up, compute), and ``why``.
 
-    ``lag``: records of the sources that changed since the cache was ``refreshed`` (microseconds UTC), None where that
-    is not known; ``records`` are its messages; ``bytes`` is the size of the cache and ``column_bytes`` that of its
-    column files, None where it has none. Costs in seconds of processor time: of computing everything, and of the last
-    refresh, with its numbers of changed records and of groups that it computed.
+    ``lag``: number of source records changed since the cache was ``refreshed`` (microseconds UTC), None if unknown;
+    ``records``: number of its messages; ``bytes``: size of the cache; ``column_bytes``: size of its column files, None
+    without any. Costs are in seconds of processor time: of a full computation, and of the last refresh, with its
+    numbers of changed records and of recomputed groups.
     """
 
     view: str
@@ -53,7 +53,7 @@ class ViewInfo(Struct, frozen=True):
 
 
 class ViewDefinition(Struct, frozen=True):
-    """The definition of a view, as the configuration has it."""
+    """The definition of a view in the configuration."""
 
     joins: tuple[str, ...]
     filter: str | None
@@ -65,7 +65,7 @@ class ViewDefinition(Struct, frozen=True):
 
 
 class RefreshReport(Struct, frozen=True):
-    """The result of refreshing a view: ``way`` is used, caught up, computed, or none where it has no cache."""
+    """The result of refreshing a view: ``way`` is used, caught up, computed, or none for a view without a cache."""
 
     view: str
     message_type: str
@@ -75,7 +75,7 @@ class RefreshReport(Struct, frozen=True):
 
 
 class ViewCheck(Struct, frozen=True):
-    """A view against what its sources say: messages of both, and those that are in one alone or differ."""
+    """A view compared with its sources: messages of both, and those that are only in one or differ."""
 
     view: str
     message_type: str
@@ -87,14 +87,14 @@ class ViewCheck(Struct, frozen=True):
 
     @property
     def is_sound(self) -> bool:
-        """Return whether the cache and the sources agree."""
+        """True if the cache and the sources agree."""
         return not (self.missing or self.surplus or self.different)
 
 
 def select_views(instance: Instance, names: Sequence[str] | None, message_type: str | None = None) -> list[View]:
-    """The views of these names, of a message type where one is given, or all.
+    """Return the views with these names, of a message type if given, or all.
 
-    Raises UsageError ``SOW-VIW-010`` for what is no view, and as ``resolve_targets``.
+    Raises UsageError ``SOW-VIW-010`` for an entry that is not a view, and as ``resolve_targets``.
     """
     if not names:
         entries = instance.config.sow if instance.config is not None else ()
@@ -110,7 +110,7 @@ def select_views(instance: Instance, names: Sequence[str] | None, message_type: 
 
 
 def build_view_info(instance: Instance, view: View) -> ViewInfo:
-    """Describe how a view's cache stands. Raises what opening the sources raises."""
+    """Return the state of a view's cache. Raises what opening the sources raises."""
     found = plan_refresh(instance, view)
     state, path = found.state, find_cache_path(instance, view)
     return ViewInfo(
@@ -134,7 +134,7 @@ def build_view_info(instance: Instance, view: View) -> ViewInfo:
 
 
 def build_view_definition(view: View) -> ViewDefinition:
-    """Build the definition of a view."""
+    """Return the definition of a view."""
     return ViewDefinition(
         view.joins,
         view.filter,
@@ -147,9 +147,9 @@ def build_view_definition(view: View) -> ViewDefinition:
 
 
 def refresh_view(instance: Instance, view: View, *, fresh: bool = False) -> RefreshReport:
-    """Bring the cache of a view up to date; ``fresh``: make it anew, and those of views that it reads.
+    """Refresh the cache of a view; ``fresh``: recompute it and those of the views that it reads.
 
-    Raises StorageError, LockedError or RefusedError where it cannot be written, and what reading raises.
+    Raises StorageError, LockedError or RefusedError if it cannot be written, and what reading raises.
     """
 
     def work(moment: ViewInstant) -> tuple[str, int]:
@@ -168,7 +168,7 @@ def _count_records(instance: Instance, path: Path | None) -> int:
 
 
 def check_view(instance: Instance, view: View) -> ViewCheck:
-    """Compare what a view shows, from its cache, with what its sources say at the same instant."""
+    """Compare the messages of a view's cache with those computed from its sources at the same instant."""
 
     def work(moment: ViewInstant) -> ViewCheck:
         with closing(open_derived_entry(moment, view)) as shown, closing(open_computed(moment, view)) as computed:
@@ -178,7 +178,7 @@ def check_view(instance: Instance, view: View) -> ViewCheck:
 
 
 def _compare_messages(view: View, shown: Source, computed: Source) -> ViewCheck:
-    """Both side by side in key order."""
+    """Compare both in key order."""
     left, right = _read_pairs(shown), _read_pairs(computed)
     records = made = missing = surplus = different = 0
     one, other = next(left, None), next(right, None)
