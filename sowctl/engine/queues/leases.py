@@ -1,8 +1,8 @@
-"""Leasing, acknowledging, cancelling, renewing: what a change does to single messages (``behaviour`` 5.4, 11.64-11.72).
+"""Leasing, acknowledging, cancelling, renewing: the operations on single messages (``behaviour`` 5.4, 11.64-11.72).
 
-Every lease has a token of its own. Who names the token acts on the lease that it got, and on no later one of the same
-message: a worker that was stopped for longer than its lease can neither finish nor renew that of its successor. Tokens
-are random, so that this holds, too, where the state file was lost, or an older copy of it was put back.
+Every lease has its own token. An operation with a token applies only to that lease, not to a later one of the same
+message: a worker that was suspended for longer than its lease can neither finish nor renew that of its successor.
+Tokens are random, so this holds even if the state file was lost, or restored from an older copy.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from sowctl.store.queue.values import Holder
 
 MAX_ASK_AGE_MICROS = 2_000_000
-"""Microseconds for which one that asked in vain is counted among those who wait: it asks again much sooner."""
+"""Microseconds for which a holder that got too few messages counts as waiting: it asks again much sooner."""
 
 
 def lease_messages(turn: QueueChange, number: int, wanted: int) -> list[Lease]:
-    """Lease up to ``wanted`` messages to a holder, in the order of delivery; what its room and fairness leave of that.
+    """Lease up to ``wanted`` messages to a holder in delivery order, limited by its capacity and by fairness.
 
-    Under at-most-once they leave the queue with it: what is returned was journalled before.
+    With at-most-once, the lease removes them from the queue: the result is journalled before it is returned.
     """
     rows, queue = turn.rows, turn.queue
     rows.verify_leases_of_holder(number)
@@ -69,7 +69,7 @@ def lease_messages(turn: QueueChange, number: int, wanted: int) -> list[Lease]:
             ended.add(spot)
         turn.add_entries(ended.entries)
         ended.update_counters(turn.now)
-        # They are processed as far as the queue knows: there is no lease that could be acknowledged or renewed.
+        # For the queue they are processed: there is no lease to acknowledge or renew.
         taken = [replace(one, token=0, until=NEVER_MICROS) for one in taken]
     holder.delivered += len(taken)
     # A holder that got less than requested counts as waiting in the next division (_compute_fair_count).
@@ -117,7 +117,7 @@ def _compute_fair_count(turn: QueueChange, number: int, holder: Holder, free: in
 
 
 def _count_ready_before(turn: QueueChange, limit: int) -> int:
-    """Count the messages that are ready before a barrier, up to a few thousand."""
+    """Return the number of ready messages before a barrier, counting only up to about 10,000."""
     found = 0
     for first in turn.rows.iter_ready_pages_before(limit):
         if found > 10_000:
@@ -128,7 +128,7 @@ def _count_ready_before(turn: QueueChange, limit: int) -> int:
 
 
 def _take_ready(turn: QueueChange, number: int, wanted: int, limit: int | None) -> list[Lease]:
-    """Take the first ``wanted`` ready messages, those before the txid ``limit``."""
+    """Lease the first ``wanted`` ready messages before the txid ``limit``."""
     rows, queue, now = turn.rows, turn.queue, turn.now
     period = queue.lease_period_us
     until = NEVER_MICROS if period is None else now + period
@@ -150,7 +150,7 @@ def _take_ready(turn: QueueChange, number: int, wanted: int, limit: int | None) 
 
 
 def _lease_run(turn: QueueChange, page: Page, start: int, stop: int, number: int, until: int) -> Iterable[Lease]:
-    """Lease the messages from ``start`` to ``stop`` (exclusive), which lie in one block."""
+    """Lease the messages from ``start`` to ``stop`` (exclusive), which are in one block."""
     count = stop - start
     tokens = turn.create_tokens(count)
     page.states[start:stop] = bytes((LEASED,)) * count
@@ -169,7 +169,8 @@ def _lease_run(turn: QueueChange, page: Page, start: int, stop: int, number: int
 
 
 def _find_ready_runs(page: Page, priority: int, limit: int | None, wanted: int) -> Iterator[tuple[int, int]]:
-    """The first ``wanted`` ready messages of a priority as runs of indexes (stop exclusive), each within one block."""
+    """Yield the first ``wanted`` ready messages of a priority as runs of indexes (stop exclusive), each within one
+    block."""
     states = page.states
     ranked = page.ranked
     ends = [place.start for place in page.places[1:]]
@@ -189,9 +190,9 @@ def _find_ready_runs(page: Page, priority: int, limit: int | None, wanted: int) 
 class Barriers:
     """The oldest barrier of a queue in one change (``behaviour`` 5.4, 11.65; C132).
 
-    A barrier waits for all messages before it and holds up all behind it. It is delivered once to each worker that is
-    alive when all before it are acknowledged; where none is, to the next that asks. It acknowledges itself with the
-    last delivery, and what stands behind it is delivered from then on. ``limit``: messages from this txid on are
+    A barrier waits for all messages before it and blocks all after it. When all before it are acknowledged, it is
+    delivered once to each live worker; without a live worker, to the next holder that asks. The last delivery
+    acknowledges it, and the messages after it are delivered from then on. ``limit``: messages from this txid on are
     blocked, None for none.
     """
 
@@ -202,7 +203,7 @@ class Barriers:
         self._row = None if found is None else found[1]
 
     def take_due_barrier(self, number: int) -> tuple[Page, int, BookmarkName] | None:
-        """The barrier, if it is delivered to this holder now: its page, its index there, its bookmark."""
+        """Return the barrier if it is delivered to this holder now: its page, its index there, its bookmark."""
         turn, rows, row = self._turn, self._turn.rows, self._row
         while self.limit is not None and row is not None:
             if rows.find_first_pending() != self.limit:
@@ -228,7 +229,7 @@ class Barriers:
             if delivered:
                 page.deliveries[index] += 1
                 return page, index, name
-            # All that waited for it have ended: it is over, and the next barrier counts.
+            # All workers that had to receive it have terminated: it is done, and the next barrier applies.
             rows.flush()
             found = rows.find_first_barrier()
             self.limit, row = found if found is not None else (None, None)
@@ -241,9 +242,9 @@ class Barriers:
 def acknowledge_messages(
     turn: QueueChange, handles: Sequence[MessageHandle], client: int | None, *, expire: bool = False
 ) -> list[Outcome]:
-    """Finish messages; with ``expire`` they are dropped unprocessed. ``client`` is the holder that asks, if known.
+    """Settle messages; with ``expire`` they are dropped unprocessed. ``client`` is the holder that asks, if known.
 
-    A bookmark of a message that is not there yet is remembered (DeferredAckExpiration).
+    An acknowledgement of a message that is not published yet is remembered (DeferredAckExpiration).
     """
     outcomes: list[Outcome] = []
     ended = SettlementBatch(turn.rows, turn.owner, EXPIRE if expire else ACK, FORCED_REASON if expire else "")
@@ -258,7 +259,7 @@ def acknowledge_messages(
             ended.add(spot)
             outcomes.append("done")
         else:
-            # Messages that were leased together are acknowledged together: they stand in a row.
+            # Messages that were leased together are usually acknowledged together, and are consecutive.
             _, page, index = spot
             count = _count_lease_run(handles, place, page, index, turn.owner)
             ended.add_run(page, index, index + count)
@@ -270,7 +271,7 @@ def acknowledge_messages(
 
 
 def _count_lease_run(handles: Sequence[MessageHandle], place: int, page: Page, index: int, owner: int) -> int:
-    """Count the leases in a row, from ``index`` on, that the handles from ``place`` on name."""
+    """Return the number of consecutive leases from ``index`` on that the handles from ``place`` on name."""
     most = min(len(handles) - place, len(page) - index)
     count = 1
     columns = zip(page.txids[index + 1 :], page.tokens[index + 1 :], page.states[index + 1 :], strict=True)
@@ -285,7 +286,7 @@ def _count_lease_run(handles: Sequence[MessageHandle], place: int, page: Page, i
 
 
 def _acknowledge_absent(turn: QueueChange, handle: MessageHandle) -> Outcome:
-    """An acknowledgement of what is not pending: dead, done before, or not there yet."""
+    """Return the outcome of acknowledging a message that is not pending: dead, settled before, or not published yet."""
     rows, name = turn.rows, handle.name
     txid = find_txid(rows, turn.owner, name)
     if handle.token is not None:
@@ -309,7 +310,8 @@ def _acknowledge_absent(turn: QueueChange, handle: MessageHandle) -> Outcome:
 def cancel_leases(
     turn: QueueChange, handles: Iterable[MessageHandle], client: int | None, *, started: bool = True
 ) -> list[Outcome]:
-    """Return leased messages to the queue; ``started`` False: untouched, which is no delivery and no cancel."""
+    """Return leased messages to the queue; ``started`` False: unprocessed, which counts as no delivery and no
+    cancel."""
     outcomes: list[Outcome] = []
     for handle in handles:
         spot, outcome = _find_leased(turn, handle, client)
@@ -333,7 +335,7 @@ def cancel_leases(
 
 
 def renew_leases(turn: QueueChange, handles: Iterable[MessageHandle], client: int | None) -> list[Outcome]:
-    """Let leases last for another LeasePeriod from now on."""
+    """Extend leases by another LeasePeriod from now on."""
     period = turn.queue.lease_period_us
     until = NEVER_MICROS if period is None else turn.now + period
     outcomes: list[Outcome] = []
@@ -342,7 +344,7 @@ def renew_leases(turn: QueueChange, handles: Iterable[MessageHandle], client: in
         if spot is not None:
             _, page, index = spot
             page.until[index] = until
-            # Where LeasePeriod has become shorter, or the clock went back, it ends before the page was to be looked at.
+            # If LeasePeriod was reduced, or the clock was set back, the lease ends before the page's alarm.
             if until != NEVER_MICROS:
                 page.alarm = choose_earlier(page.alarm, until)
         outcomes.append("done" if spot is not None else outcome)
@@ -372,7 +374,7 @@ def requeue_messages(turn: QueueChange, names: Sequence[BookmarkName]) -> list[O
 
 
 def _find_pending(turn: QueueChange, handle: MessageHandle, client: int | None) -> tuple[PageMessage | None, Outcome]:
-    """The pending message that may be finished: None, and why, where there is none."""
+    """Return the pending message that may be settled; None and the outcome if there is none."""
     rows, name = turn.rows, handle.name
     # The usual bookmark is that of the instance: its number is the txid.
     txid = name[1] if name[0] == turn.owner and not rows.has_names else find_txid(rows, turn.owner, name)
@@ -381,7 +383,7 @@ def _find_pending(turn: QueueChange, handle: MessageHandle, client: int | None) 
         return None, "stale" if handle.token is not None else "unknown"
     _, page, index = spot
     if handle.token is not None:
-        # The token says which lease is meant: it must be the one that runs.
+        # The token identifies the lease: it must be the current one.
         if page.states[index] == LEASED and page.tokens[index] == handle.token:
             return spot, "done"
         return None, "stale"
@@ -391,7 +393,7 @@ def _find_pending(turn: QueueChange, handle: MessageHandle, client: int | None) 
 
 
 def _find_leased(turn: QueueChange, handle: MessageHandle, client: int | None) -> tuple[PageMessage | None, Outcome]:
-    """The leased message that is meant."""
+    """Return the leased message of a handle; None and the outcome if there is none."""
     spot, outcome = _find_pending(turn, handle, client)
     if spot is not None and spot[1].states[spot[2]] != LEASED:
         return None, "not leased"
@@ -399,7 +401,7 @@ def _find_leased(turn: QueueChange, handle: MessageHandle, client: int | None) -
 
 
 def iterate_pages(turn: QueueChange) -> Iterable[tuple[int, Page]]:
-    """All pages, in the order of txids."""
+    """Yield all pages in txid order."""
     for first in list(turn.rows.iter_first_txids()):
         yield first, turn.rows.load_page(first)
 

@@ -1,8 +1,8 @@
-"""Lock files of live workers: each holds the lock of its own file, which ends with its process.
+"""Lock files of live workers: each worker holds the lock of its own file, which ends with its process.
 
-A lock tells more than a process id: it counts in other containers of the machine, and no other process gets it later.
-The commands of a worker hold the lock, too. So what a worker leaves beside its lock, the files with messages for its
-commands, is removed together with it by whoever finds the lock free: no command can be reading them any more.
+A lock is more reliable than a process id: it is valid across containers of the machine, and no other process gets it
+later. The commands of a worker hold the lock, too. So the process that finds the lock free removes it together with the
+files that the worker left, with messages for its commands: no command can be reading them any more.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class WorkerPresence:
         return self._directory / f"{number}.lock"
 
     def register_worker(self, number: int) -> bool:
-        """Register this process as the worker of this number; False where another one has it. Raises OSError."""
+        """Register this process as the worker of this number; return False if another process has it. Raises
+        OSError."""
         if number in self._own:
-            return True  # a change that is made again
+            return True  # a change that is executed again
         make_directories(self._directory, self._seam)
         lock = FileLock(self._build_path(number), self._seam)
         if not lock.acquire(exclusive=True, wait=0):
@@ -43,27 +44,27 @@ class WorkerPresence:
         return True
 
     def unregister_worker(self, number: int) -> None:
-        """The worker of this number ends."""
+        """End the worker of this number: remove its files and release its lock."""
         lock = self._own.pop(number, None)
         if lock is not None:
             self._remove_files(number)
             lock.release()
 
     def try_exclusive_role(self) -> bool:
-        """Try to make this process the only one that does tasks done one at a time; leaving 0 ends it."""
+        """Try to get the exclusive role for tasks that only one worker does at a time; unregistering 0 ends it."""
         return self.register_worker(0)
 
     def get_lock_descriptor(self, number: int) -> int:
-        """The descriptor of the lock of a worker of this process."""
+        """Return the lock descriptor of a worker of this process."""
         return self._own[number].fd
 
     def create_message_file(self, number: int, content: bytes) -> MessageFile:
-        """A file for a command of this worker. Raises OSError."""
+        """Create a file for a command of this worker. Raises OSError."""
         self._messages += 1
         return MessageFile(self._directory.absolute() / f"{number}.message-{self._messages}", content)
 
     def is_alive(self, number: int) -> bool:
-        """Return whether the worker of this number lives. The files of one that does not are removed."""
+        """Return whether the worker of this number is alive. The files of a dead one are removed."""
         held = self._own.get(number)
         if held is not None and held.pid == os.getpid():
             return True
@@ -82,7 +83,7 @@ class WorkerPresence:
         return False
 
     def _is_held(self, lock: FileLock) -> bool:
-        """Return whether a worker has its lock, without writing; True where the file may not be read."""
+        """Return whether a worker holds its lock, without writing; True if the file is not readable."""
         try:
             if not lock.acquire(exclusive=False, wait=0):
                 return True
@@ -92,28 +93,28 @@ class WorkerPresence:
         return False
 
     def remove_dead_files(self) -> None:
-        """Remove the files of all workers that have ended, also of those that no state file knows of."""
+        """Remove the files of all dead workers, including those that no state file has."""
         if self._directory.is_dir():
             for path in list(self._directory.glob("*.lock")):
                 if path.stem.isdecimal():
                     self.is_alive(int(path.stem))
 
     def _remove_files(self, number: int) -> None:
-        # The lock's name goes last: as long as it is there, somebody will look here again.
+        # The lock file goes last: while it exists, another process will check here again.
         for path in self._directory.glob(f"{number}.message-*"):
             path.unlink(missing_ok=True)
         self._build_path(number).unlink(missing_ok=True)
 
 
 class MessageFile:
-    """A file with a message, for a command that wants a name; removed by :meth:`close`."""
+    """A file with a message, for a command that requires a file name; removed by :meth:`close`."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.name = str(path)
-        # Like temporary files: for this user alone.
+        # Like temporary files: accessible only to this user.
         path.touch(0o600)
         path.write_bytes(content)
 
     def close(self) -> None:
-        """The command has ended."""
+        """Remove the file after the command has ended."""
         Path(self.name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""An opened queue: what the commands and the Python API call (``behaviour`` 5.4)."""
+"""An open queue: the interface for commands and the Python API (``behaviour`` 5.4)."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from sowctl.store.queue.rows import BookmarkName
 
 MAX_IDLE_CLIENTS = 100
-"""Clients without a lease that are remembered: every lease goes through all holders."""
+"""Maximum number of remembered clients without a lease: every lease iterates over all holders."""
 STATE_NAMES = {READY: "ready", LEASED: "leased", DELAYED: "delayed", BARRIER: "ready"}
 
 
 class QueueMessage(Struct, frozen=True):
     """A message of a queue.
 
-    ``state`` is ready, leased, delayed, blocked (behind a barrier, or a barrier that waits) or dead; ``token`` and
-    ``until`` those of its lease (0 for none; ``until`` microseconds UTC, None without an end). ``deliveries`` count the
-    present one; ``name`` is the bookmark's publisher and sequence. ``timestamp`` and ``expiration`` in microseconds
-    UTC, the latter 0 for never: its end in this queue. Of a dead message, ``reason`` says why, ``holder`` is who had it
-    last, ``exit_status`` and ``stderr`` are those of the worker's command, None and empty where that is not known.
+    ``state`` is ready, leased, delayed, blocked (after a barrier, or a waiting barrier) or dead; ``token`` and
+    ``until`` are those of its lease (0 for none; ``until`` microseconds UTC, None without an end). ``deliveries``
+    includes the current one; ``name`` is the bookmark's publisher and sequence. ``timestamp`` and ``expiration`` (its
+    expiration in this queue, 0 for never) in microseconds UTC. For a dead message, ``reason`` says why, ``holder`` is
+    the last holder, ``exit_status`` and ``stderr`` are those of the worker's command, None and empty if unknown.
     """
 
     topic: str
@@ -98,7 +98,7 @@ class QueueMessage(Struct, frozen=True):
 
 
 class MessageSummary(Struct, frozen=True):
-    """A message as a change saw it, without its payload."""
+    """A message without its payload, as a change saw it."""
 
     txid: int
     name: tuple[int, int]
@@ -118,7 +118,7 @@ class MessageSummary(Struct, frozen=True):
 
 
 class OpenQueue:
-    """A queue, opened. Files open with the first use and are closed by :meth:`close`; not for several threads."""
+    """An open queue. Files are opened on first use and closed by :meth:`close`; not thread-safe."""
 
     def __init__(self, instance: Instance, queue: Queue) -> None:
         self.instance = instance
@@ -143,17 +143,17 @@ class OpenQueue:
 
     @property
     def exists(self) -> bool:
-        """True if there is a journal that messages can be in."""
+        """True if there is a journal that can have messages."""
         return self.turns.has_log
 
     def takes_topic(self, topic: str, message_type: str) -> bool:
-        """Return whether messages published to a topic come into this queue, as far as their names say."""
+        """Return whether messages published to a topic belong to this queue, judging by the names only."""
         return message_type == self.queue.message_type and self.turns.backlog.takes_topic(topic)
 
-    # Leasing; its module is loaded when it is used, as a look at a queue needs none of it
+    # Leasing; its module is loaded on first use, because reading a queue does not need it
 
     def lease_for_client(self, count: int, client: str) -> list[QueueMessage]:
-        """Lease up to ``count`` messages to a client by name, as its process need not live on (``behaviour`` 11.64)."""
+        """Lease up to ``count`` messages to a client by name; the lease outlives its process (``behaviour`` 11.64)."""
         from sowctl.engine.queues import leases
 
         if not self.exists:
@@ -164,19 +164,19 @@ class OpenQueue:
             number = find_client(turn, client)
             holder = turn.rows.load_holder(number)
             assert holder is not None
-            # The default of 1 holds for the slots of workers; a client asks for as many as it wants.
+            # The default of 1 applies to the slots of workers; a client gets as many as it asks for.
             limit = self.queue.max_per_subscription_backlog - holder.in_flight if configured else count
             return leases.lease_messages(turn, number, min(count, limit))
 
         return self.read_leased_messages(self.turns.run_change(act, journals=self._journals_leases))
 
     def lease_for_worker(self, number: int, count: int) -> list[QueueMessage]:
-        """Lease up to ``count`` messages to a worker that entered."""
+        """Lease up to ``count`` messages to a registered worker."""
         from sowctl.engine.queues import leases
 
         def act(turn: QueueChange) -> list[Lease]:
             if turn.rows.load_holder(number) is None:
-                # The state was made anew; what was leased to this worker is no more, but it lives on.
+                # The state was rebuilt: the leases of this worker are gone, but it continues.
                 turn.rows.add_holder(number, self._add_worker(turn, number, *self._workers[number]))
                 turn.rows.state.holder = max(turn.rows.state.holder, number)
             self.next_due = turn.rows.find_next_alarm()
@@ -185,9 +185,7 @@ class OpenQueue:
         return self.read_leased_messages(self.turns.run_change(act, journals=self._journals_leases))
 
     def acknowledge(self, handles: Iterable[MessageHandle], client: str = "", *, expire: bool = False) -> list[Outcome]:
-        """Finish messages; durable when this returns. ``client`` as for :meth:`lease_for_client`, where Leasing is
-        strict.
-        """
+        """Settle messages; durable on return. ``client`` as for :meth:`lease_for_client`, for strict Leasing."""
         from sowctl.engine.queues import leases
 
         chosen = list(handles)
@@ -208,7 +206,7 @@ class OpenQueue:
         )
 
     def renew(self, handles: Iterable[MessageHandle], client: str = "") -> list[Outcome]:
-        """Let leases last for another LeasePeriod."""
+        """Extend leases by another LeasePeriod."""
         from sowctl.engine.queues import leases
 
         chosen = list(handles)
@@ -225,14 +223,15 @@ class OpenQueue:
     # Workers
 
     def register_worker(self, name: str, slots: int, room: int) -> int:
-        """Become a worker with so many ``slots``, with ``room`` for so many messages in flight; returns its number."""
+        """Register a worker with ``slots`` slots and ``room`` for messages in flight; return its number."""
 
         def act(turn: QueueChange) -> int:
             state, presence = turn.rows.state, self.turns.presence
-            # Nobody else enters now. What workers left is cleared away here, where it holds up none at work.
+            # No other worker registers now. Files of dead workers are removed here, where no working process waits for
+            # it.
             presence.remove_dead_files()
             number = state.holder + 1
-            # A worker of before the state was made anew may still have it.
+            # A worker from before a rebuild of the state may still have this number.
             while not presence.register_worker(number):
                 number += 1
             state.holder = number
@@ -246,17 +245,18 @@ class OpenQueue:
         return Holder(name, True, os.getpid(), socket.gethostname(), turn.now, turn.now, slots, room)
 
     def unregister_worker(self, number: int) -> list[Outcome]:
-        """End a worker: what it still has returns to the queue; the outcome of each of these messages."""
+        """Unregister a worker and return its leases to the queue; return the outcome of each message."""
         from sowctl.engine.queues.returns import return_holder_leases
 
         outcomes = self.turns.run_change(lambda turn: return_holder_leases(turn, number))
         self.turns.presence.unregister_worker(number)
         return outcomes
 
-    # Looking
+    # Reading
 
     def peek(self, count: int | None = None, *, unleased: bool = False, state: str | None = None) -> list[QueueMessage]:
-        """The first ``count`` messages in the order of delivery; dead ones last; with ``unleased`` only what is not.
+        """Return the first ``count`` messages in delivery order, dead ones last; with ``unleased``, without leased and
+        dead ones.
 
         ``state``: only messages in this state.
         """
@@ -266,13 +266,13 @@ class OpenQueue:
         return list(self.read_messages(islice((one for one in listed if one.state == state), count)))
 
     def list_messages(self, count: int | None = None, *, unleased: bool = False) -> list[MessageSummary]:
-        """As :meth:`peek`, without payloads."""
+        """Return messages as :meth:`peek`, without payloads."""
         if not self.exists:
             return []
         return self.turns.run_read(lambda turn: _list_summaries(turn, count, unleased=unleased))
 
     def list_dead(self) -> list[MessageSummary]:
-        """The dead messages, without payloads."""
+        """Return the dead messages, without payloads."""
         if not self.exists:
             return []
         return self.turns.run_read(
@@ -280,14 +280,14 @@ class OpenQueue:
         )
 
     def read_messages(self, seen: Iterable[MessageSummary]) -> Iterator[QueueMessage]:
-        """Yield messages with their payloads from the journal; those that were pruned are left out."""
+        """Yield messages with their payloads from the journal, without pruned ones."""
         for one in seen:
             body = self.message_reader.read_message(one.txid, one.place)
             if body is not None:
                 yield self._build_message(one, body)
 
     def purge(self) -> int:
-        """Drop every message that is not leased; how many."""
+        """Drop all messages that are not leased; return their number."""
 
         def act(turn: QueueChange) -> int:
             gone = 0
@@ -305,7 +305,7 @@ class OpenQueue:
         return self.turns.run_change(act, journals=True) if self.exists else 0
 
     def bury(self, txids: Collection[int] | None = None) -> int:
-        """Forget dead messages, all or those with these txids; how many."""
+        """Remove dead messages, all or those with these txids; return their number."""
 
         def act(turn: QueueChange) -> int:
             gone = 0
@@ -323,8 +323,8 @@ class OpenQueue:
     def hold_leases(self, count: int, client: str = "python") -> Iterator[list[QueueMessage]]:
         """Lease messages for a block: they are acknowledged at its end, and cancelled if it raises.
 
-        Raises NegativeError ``SOW-QUE-015`` at the end of a block that took longer than the lease: others may have got
-        the messages. What is still leased was acknowledged.
+        Raises NegativeError ``SOW-QUE-015`` at the end of a block that took longer than the lease: others may have
+        received the messages. Those still leased were acknowledged.
         """
         messages = self.lease_for_client(count, client)
         handles = [build_handle(message) for message in messages if message.token]
@@ -347,13 +347,13 @@ class OpenQueue:
 
     @property
     def message_reader(self) -> MessageReader:
-        """Reads payloads."""
+        """The reader of payloads."""
         if self._bodies is None:
             self._bodies = MessageReader(self.turns.log)
         return self._bodies
 
     def read_leased_messages(self, leased: Sequence[Lease]) -> list[QueueMessage]:
-        """Return leased messages with their payloads. What was pruned from the journal leaves the queue as ``gone``."""
+        """Return leased messages with their payloads. Messages pruned from the journal leave the queue as ``gone``."""
         found: list[QueueMessage] = []
         gone: list[Lease] = []
         bodies, kind = self.message_reader, self.queue.message_type
@@ -423,12 +423,12 @@ class OpenQueue:
 
 
 def build_handle(message: QueueMessage, delay_us: int = 0, failure: CommandFailure | None = None) -> MessageHandle:
-    """Build the handle of the lease of a message."""
+    """Return the handle of the lease of a message."""
     return MessageHandle(message.name, message.token, delay_us, failure)
 
 
 def find_client(turn: QueueChange, name: str, *, make: bool = True) -> int:
-    """The number of a client that leases by hand, 0 where it never did and ``make`` is false."""
+    """Return the number of a client that leases by name; 0 for an unknown one if ``make`` is false."""
     for number, holder in turn.rows.list_holders().items():
         if not holder.worker and holder.name == name:
             return number
@@ -442,7 +442,7 @@ def find_client(turn: QueueChange, name: str, *, make: bool = True) -> int:
 
 
 def _forget_clients(turn: QueueChange) -> None:
-    """Forget clients that have nothing, those first that were seen longest ago, where there are very many names."""
+    """If there are too many clients without leases, remove those not seen for the longest time."""
     idle = [
         (holder.seen, number)
         for number, holder in turn.rows.list_holders().items()
@@ -468,7 +468,7 @@ def _list_summaries(turn: QueueChange, count: int | None, *, unleased: bool) -> 
     found: list[MessageSummary] = []
     ranked = bool(turn.queue.priority)
     for first in rows.iter_first_txids():
-        # Without priorities pages are in the order of delivery, and what is asked for is at the beginning.
+        # Without priorities pages are in delivery order, so the requested messages come first.
         if count is not None and not ranked and len(found) >= count:
             return found[:count]
         page = rows.load_page(first)

@@ -1,8 +1,8 @@
-"""A worker: a process that runs a command for each message and acknowledges what the command processed.
+"""A worker: a process that runs a command for each message and acknowledges the messages that it processed.
 
-Exit status 0 acknowledges, any other cancels with a back-off that doubles. Leases are renewed while commands run. When
-the worker is told to end it stops its commands and gives back what it has; when it is killed, its commands still hold
-the lock of its file, so that its messages return when they, too, have ended. Ruled by ``behaviour`` 5.4, 11.64-11.66.
+Exit status 0 acknowledges, any other cancels with exponential back-off. Leases are renewed while commands run. A worker
+that is asked to end stops its commands and returns its leases; if it is killed, its commands still hold the lock of its
+file, so its messages return when they have ended, too. Specified in ``behaviour`` 5.4, 11.64-11.66.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ if TYPE_CHECKING:
     from sowctl.engine.queues.reports import Depth
 
 FILE_PLACEHOLDER = "{}"
-"""What stands for the name of a file with the message in a command's arguments."""
+"""The placeholder in a command's arguments for the name of a file with the message."""
 MAX_BACKOFF_SECONDS = 300.0
 STOP_GRACE_SECONDS = 5.0
-"""Seconds that commands have to end when the worker is told to."""
+"""Seconds that commands have to end when the worker ends."""
 MAX_ERROR_LINES = 10
 MAX_ERROR_CHARACTERS = 2000
-"""Lines, and characters, of the standard error of a command that are kept with a dead message."""
+"""Lines and characters of a command's standard error that are kept with a dead message."""
 _ERROR_END_SECONDS = 0.5
-"""Seconds to wait for the end of the standard error of a command that has ended."""
+"""Seconds to wait for the end of a command's standard error after the command has ended."""
 _STANDARD_ERROR = 2
 _POLL_INTERVAL_SECONDS = 0.02
-"""Seconds between two looks at commands where the system does not announce their end."""
+"""Seconds between two checks of commands if the system does not announce their end."""
 
 
 class WorkerLimits(Struct):
     """Times of a worker; tests set shorter ones."""
 
     idle_notice_seconds: float = 5.0
-    """Seconds without anything to do until a worker says what it waits for."""
+    """Idle seconds after which a worker reports what it waits for."""
 
 
 WORKER_LIMITS = WorkerLimits()
 
 
 class WorkOptions(DescribedStruct, frozen=True):
-    """The options of a worker. ``batch`` messages at most go to one command; ``backoff`` seconds before a message
-    that was cancelled once is delivered again. ``bury`` is given the payloads of dead messages and publishes them.
-    ``on_round`` is told after each round of work what was done until then. ``output_to_error``: what commands write to
-    standard output goes to standard error."""
+    """The options of a worker. ``batch``: maximum number of messages per command; ``backoff``: seconds before a message
+    that was cancelled once is delivered again. ``bury`` is called with the payloads of dead messages and publishes
+    them. ``on_round`` is called after each round with the report so far. ``output_to_error``: the standard output of
+    commands goes to standard error."""
 
     command: Sequence[str]
     name: str
@@ -80,9 +80,9 @@ class WorkOptions(DescribedStruct, frozen=True):
 
 
 class WorkReport(Struct):
-    """The counts of what a worker did. ``returned``: the worker ended before the command did; ``lost``: the lease was
-    over when the command ended; ``dead``: delivered no more; ``failed``: the command failed or was stopped, and as the
-    queue delivers at most once the message is gone. ``buried``: dead messages that were published elsewhere."""
+    """The counters of a worker. ``returned``: the worker ended before the command did; ``lost``: the lease had expired
+    when the command ended; ``dead``: not delivered again; ``failed``: the command failed or was stopped, and the
+    message is lost because the queue delivers at most once. ``buried``: dead messages that were published elsewhere."""
 
     delivered: int = 0
     acknowledged: int = 0
@@ -95,10 +95,10 @@ class WorkReport(Struct):
 
 
 class _ErrorReader(threading.Thread):
-    """Passes on what a command writes to its standard error, and remembers the end of it.
+    """Forwards the standard error of a command, and remembers its end.
 
     A thread, because a command must not wait for a worker that waits for a lock. It ends with the last process that has
-    the pipe, which may outlive the command.
+    the pipe open, which may outlive the command.
     """
 
     def __init__(self, pipe: BinaryIO, target: int) -> None:
@@ -108,23 +108,23 @@ class _ErrorReader(threading.Thread):
         self._end = b""
 
     def run(self) -> None:
-        """Read until nobody can write any more."""
+        """Read until all writers have closed the pipe."""
         with self._pipe:
             while chunk := os.read(self._pipe.fileno(), 1 << 16):
-                # A character has four bytes at most.
+                # A character has at most four bytes.
                 self._end = (self._end + chunk)[-4 * MAX_ERROR_CHARACTERS :]
                 with suppress(OSError):
                     os.write(self._target, chunk)
 
     def read_last_lines(self) -> str:
-        """The last lines, once the command has ended."""
+        """Return the last lines, after the command has ended."""
         self.join(_ERROR_END_SECONDS)
         text = self._end.decode("utf-8", "replace").rstrip()
         return "\n".join(text.splitlines()[-MAX_ERROR_LINES:])[-MAX_ERROR_CHARACTERS:]
 
 
 class _CommandRun:
-    """A command that runs, and the messages that it got; ``errors`` reads its standard error, if that is asked for."""
+    """A running command and its messages; ``errors`` reads its standard error, if it is captured."""
 
     def __init__(
         self,
@@ -142,13 +142,13 @@ class _CommandRun:
 
     @property
     def handles(self) -> list[MessageHandle]:
-        """The leases that this command works under; barriers have none."""
+        """The leases of this command's messages; barriers have none."""
         return [build_handle(message) for message in self.messages if message.token]
 
     def describe_failure(self) -> CommandFailure:
-        """Why the command, which has ended, did not process its messages."""
+        """Return why the command, which has ended, did not process its messages."""
         status = self.process.returncode
-        # As a shell counts signals.
+        # Signals are numbered as by a shell.
         status = status if status >= 0 else 128 - status
         return CommandFailure(status, "" if self.errors is None else self.errors.read_last_lines())
 
@@ -161,7 +161,7 @@ class _CommandRun:
 
 
 class Worker:
-    """Runs commands for messages until it is told to end, or with ``until_empty`` until nothing is pending."""
+    """Runs commands for messages until it is asked to end, or with ``until_empty`` until no message is pending."""
 
     def __init__(self, queue: OpenQueue, options: WorkOptions) -> None:
         self.queue = queue
@@ -173,20 +173,20 @@ class Worker:
         self._unburied: set[int] = set()
         self._readers: list[_ErrorReader] = []
         self._idle: float | None = None
-        """Since when there is nothing to do, though messages are pending."""
+        """Since when the worker is idle although messages are pending."""
         self._told = False
         self._number = 0
         self._epoll: select.epoll | None = None
         period = queue.queue.lease_period_us
-        # A third of the lease leaves two more attempts.
+        # Renewing after a third of the lease leaves two more attempts.
         self._renew_every = None if period is None else period / 3e6
         self._final = queue.queue.semantics == "at-most-once"
 
     def run(self) -> WorkReport:
-        """Run commands until the worker ends. Raises MissingError ``SOW-QUE-013`` where the command cannot be started,
-        and what changes raise."""
+        """Run commands until the worker ends. Raises MissingError ``SOW-QUE-013`` if the command cannot be started, and
+        what changes raise."""
         options, queue = self.options, self.queue
-        # Asked before anything is leased: with at-most-once a message that was handed out is gone.
+        # Checked before anything is leased: with at-most-once a leased message would be lost.
         program = options.command[0]
         if FILE_PLACEHOLDER not in program and which(program, path=options.environment.get("PATH")) is None:
             raise _make_start_error(program, "the program does not exist")
@@ -204,13 +204,13 @@ class Worker:
                     if ended:
                         return self.report
                 except LockedError as problem:
-                    # A process that was stopped may hold the lock; messages of ours are safe until their leases end.
+                    # A suspended process may hold the lock; our messages are safe until their leases end.
                     queue.instance.notify(f"{problem.message}; retrying")
                 waker.wait(self._compute_pause())
         finally:
             waker.close()
             self._stop_commands()
-            # What commands have written is passed on before this process may end.
+            # Output of commands is forwarded before this process may end.
             until = time.monotonic() + _ERROR_END_SECONDS
             for reader in self._readers:
                 reader.join(max(0.0, until - time.monotonic()))
@@ -218,7 +218,7 @@ class Worker:
                 self._epoll.close()
 
     def _run_round(self) -> bool:
-        """Run one round; whether all is done."""
+        """Run one round; return whether all is done."""
         # Renewed first, so that no lease expires while the rest of the round runs.
         self._renew_leases()
         self._settle_ended_commands()
@@ -227,7 +227,8 @@ class Worker:
         free = self.options.concurrency - len(self._jobs)
         if free > 0:
             each = min(self.options.batch, self.queue.queue.max_per_subscription_backlog)
-            # A signal that ends the worker comes before or after: what is leased is known to be untouched then.
+            # A signal that ends the worker is handled before or after: all leased messages are then known to be
+            # unprocessed.
             with without_interrupts():
                 self._leased += self.queue.lease_for_worker(self._number, free * each)
                 self.report.delivered += len(self._leased)
@@ -235,7 +236,8 @@ class Worker:
                 # Spread over the free slots, rather than one slot full and the others idle.
                 share = max(1, min(each, -(-len(self._leased) // max(1, free))))
                 part = self._leased[:share]
-                # And a command that was started is known to run, and is stopped before its messages go back.
+                # A started command is recorded before a signal is handled, so it is stopped before its messages are
+                # returned.
                 with without_interrupts():
                     self._start_command(part)
                     del self._leased[:share]
@@ -248,7 +250,7 @@ class Worker:
         return depth.pending == 0
 
     def _notify_waiting(self, depth: Depth) -> None:
-        """Tell once what keeps an idle worker from ending: others may have leases without an end."""
+        """Report once why an idle worker does not end: others may have leases without an end."""
         now = time.monotonic()
         self._idle = now if self._idle is None else self._idle
         if depth.pending and not self._told and now - self._idle >= WORKER_LIMITS.idle_notice_seconds:
@@ -269,7 +271,7 @@ class Worker:
             files.append(named)
             arguments = [argument.replace(FILE_PLACEHOLDER, named.name) for argument in arguments]
         else:
-            # A file and no pipe: a command that does not read its input must not stop the worker.
+            # A file and no pipe: a command that does not read its input must not block the worker.
             spool = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the job
             spool.write(payload)
             spool.seek(0)
@@ -289,12 +291,12 @@ class Worker:
                 arguments,
                 stdin=given,
                 stdout=_STANDARD_ERROR if self.options.output_to_error else None,
-                # With at-most-once there are no dead messages that could tell of it.
+                # With at-most-once there are no dead messages to store it with.
                 stderr=None if self._final else subprocess.PIPE,
                 env=environment,
-                # A process group of its own, so that killpg also reaches processes started by the command.
+                # A separate process group, so that killpg also reaches processes started by the command.
                 process_group=0,
-                # While the command runs, the worker counts as alive: nobody else gets its messages.
+                # While the command runs, the worker counts as alive: its messages are delivered to no other worker.
                 pass_fds=(self.queue.turns.presence.get_lock_descriptor(self._number),),
             )
         except OSError as problem:
@@ -312,12 +314,11 @@ class Worker:
             self._epoll.register(job.descriptor, select.EPOLLIN)
 
     def _settle_ended_commands(self) -> None:
-        """Note which commands have ended, and acknowledge or cancel what they had.
+        """Collect the commands that have ended, and acknowledge or cancel their messages.
 
-        Where that cannot be done now, as another process has the journal, it is done in a later round; their leases
-        are renewed until then.
+        If another process holds the journal, a later round does this; the leases are renewed until then.
         """
-        # A signal between a change and its count would end these leases twice, the second time as expired.
+        # A signal between a change and its count would settle these leases twice, the second time as expired.
         with without_interrupts():
             self._collect_ended_commands()
             self._end_leases()
@@ -386,7 +387,7 @@ class Worker:
             job.renewed = now
 
     def _bury_dead(self) -> None:
-        """Publish dead messages elsewhere and forget them; of several workers one does it at a time."""
+        """Publish dead messages elsewhere and remove them; only one worker at a time does this."""
         queue = self.queue
         assert self.options.bury is not None
         if compute_depth(queue).dead > len(self._unburied) and queue.turns.presence.try_exclusive_role():
@@ -402,13 +403,13 @@ class Worker:
             # Published before it is removed: a crash in between publishes it twice instead of losing it.
             self.options.bury([message.payload])
         except InputError as problem:
-            # It stays where it is, for somebody to look at; the others go on.
+            # It stays in the queue for inspection; the others are processed.
             self._unburied.add(message.txid)
             self.queue.instance.notify(f"dead letter {message.bookmark} stays in the queue: {problem.message}")
         else:
             with without_interrupts():
                 self.report.buried += self.queue.bury([message.txid])
-            # With the message in another topic nothing else tells why it is there.
+            # In the other topic nothing else explains why the message is there.
             self.queue.instance.notify(describe_dead(message))
 
     def _compute_pause(self) -> float | None:
@@ -420,12 +421,12 @@ class Worker:
             now = time.monotonic()
             pauses.append(max(0.0, min(job.renewed + self._renew_every - now for job in self._jobs)))
         if self.queue.next_due and len(self._jobs) < self.options.concurrency:
-            # A message that was cancelled comes back when its back-off is over, and not with the next look.
+            # A cancelled message is delivered again when its back-off ends, not at the next poll.
             pauses.append(max(_POLL_INTERVAL_SECONDS, (self.queue.next_due - self.queue.instance.now) / 1e6))
         return min(pauses, default=None)
 
     def _stop_commands(self) -> None:
-        """Stop the commands and give back what is leased, as far as disk and locks let it: the commands in any case."""
+        """Stop the commands, and return leases as far as disk and locks permit; commands are stopped in any case."""
         with self._notify_errors():
             self._settle_ended_commands()
         for job in self._jobs:
@@ -467,12 +468,12 @@ class Worker:
         try:
             yield
         except SowError as problem:
-            # They return with the lock of this worker's file, which ends with the process.
+            # The leases return when the lock of this worker's file is released, at the end of the process.
             self.queue.instance.notify(f"{problem.message}; leases are returned when this process ends")
 
 
 def describe_dead(message: QueueMessage) -> str:
-    """One line about a dead message: reason, deliveries, who had it last, and how its command ended."""
+    """Return one line about a dead message: reason, deliveries, last holder, and the end of its command."""
     deliveries = format_count(message.deliveries, "delivery", "deliveries")
     parts = [f"dead letter {message.bookmark}: {message.reason}, {deliveries}"]
     if message.holder:
@@ -494,7 +495,7 @@ def _make_start_error(program: str, why: str | None) -> MissingError:
 
 
 def _open_descriptor(pid: int) -> int:
-    """A descriptor that can be read when the process has ended; -1 where the system has none."""
+    """Return a descriptor that is readable when the process has ended; -1 without system support."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):
