@@ -1,7 +1,7 @@
-"""New entries of the journal into the state of a queue: messages that pass its Filter, and acknowledgements.
+"""Adding new entries of the journal to the state of a queue: messages that match its Filter, and acknowledgements.
 
-Called by every change before anything else, so that each sees the journal up to its end. Ruled by ``behaviour`` 5.4: a
-delete or the end of a record's lifetime removes nothing here, and each publish of a key is a message of its own.
+Every change calls this first, so that each sees the journal up to its end. Specified in ``behaviour`` 5.4: a deletion
+or the expiration of a record removes nothing here, and each publish of a key is a separate message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_CHANGE_MESSAGES = 50_000
-"""Messages that one change takes in at most: a long journal is read in several, and no lock is held for long."""
+"""Maximum number of messages added per change: a long journal is read in several, so that no lock is held for long."""
 
 
 class Backlog:
@@ -54,14 +54,14 @@ class Backlog:
 
     @property
     def _expressions(self) -> QueueExpressions:
-        """Compiled with the first message that they are asked of: most changes find none."""
+        """Compiled for the first message: most changes have none."""
         if self._made is None:
             self._made = self._make()
         return self._made
 
     def catch_up(self, rows: StateRows, log: Journal, last: int, now: int) -> bool:
-        """Take in what is behind the state's position, up to the txid ``last``; whether that was all, or all that
-        TargetQueueDepth has room for.
+        """Add the entries after the state's position, up to the txid ``last``; return whether all were read, or as many
+        as TargetQueueDepth allows.
 
         Raises the DamageErrors of reading, and LimitError for a runaway pattern.
         """
@@ -85,8 +85,8 @@ class Backlog:
             if state.applied < block.last_txid:
                 state.whole = False
                 return True
-        # Behind the last group there may be txids that an aborted one has used up, or that a restore has passed over.
-        # The block that ends with them is another one then, or none: the last one would not be found under this txid.
+        # The last txids may have been used up by an aborted group, or skipped by a restore. Then another block ends
+        # there, or none: the last block read would not be found under this txid.
         if state.applied < last:
             state.applied, state.block = last, log.find_block_ending_at(last)
         state.whole = True
@@ -100,12 +100,12 @@ class Backlog:
         return found
 
     def _take_block(self, rows: StateRows, block: Block, now: int, room: int | None) -> int:
-        """The entries of one block, ``room`` messages at most; how many messages there were."""
+        """Add the entries of one block, at most ``room`` messages; return the number of messages."""
         state = rows.state
         after, until = state.applied, block.last_txid
         places = self._filter_places(block, self._find_message_places(block, after))
         if room is not None and len(places) > room:
-            # What comes later stays unread: acknowledgements too, or one could come before its message.
+            # Later entries stay unread, including acknowledgements, which could otherwise precede their messages.
             until = block.first_txid + places[room] - 1
             places = places[:room]
         if places:
@@ -114,7 +114,7 @@ class Backlog:
         state.applied = until
         whole = until == block.last_txid
         place = block.end if whole else block.start
-        # Within a block, the position is the start of the block: it is read again, and `applied` tells which entries
+        # Within a block, the position is the start of the block: it is read again, and `applied` shows which entries
         # are done.
         state.position = place.number, place.offset, place.txid
         # Journal.has_block compares the last txid of a block with `applied`, so a partly read block cannot be verified.
@@ -122,7 +122,7 @@ class Backlog:
         return len(places)
 
     def _find_message_places(self, block: Block, after: int) -> Sequence[int]:
-        """The places of the messages of the queue's topics behind the txid ``after``."""
+        """Return the indexes of the queue's messages after the txid ``after``."""
         kind = self._queue.message_type
         wanted = {
             index for index, (name, type_) in enumerate(block.topic_refs) if type_ == kind and self.takes_topic(name)
@@ -156,7 +156,7 @@ class Backlog:
         return name is not None and self.takes_topic(name.decode("utf-8", "replace"))
 
     def _filter_places(self, block: Block, places: Sequence[int]) -> Sequence[int]:
-        """Return those of the places whose messages pass the Filter."""
+        """Return the indexes of the messages that match the Filter."""
         if not places or not self._queue.filter:
             return places
         return [places[index] for index in self._evaluate(self._expressions.find_matching, block, places)]
@@ -164,7 +164,7 @@ class Backlog:
     def _evaluate(
         self, evaluate: Callable[[Sequence[bytes], Sequence[Header] | None], T], block: Block, places: Sequence[int]
     ) -> T:
-        """Evaluate an expression of the queue over messages; an error of it names the record that it is about."""
+        """Evaluate an expression of the queue on messages; its error names the record that caused it."""
         payloads, headers = self._read_messages(block, places)
         return evaluate_places(
             lambda part: evaluate(payloads[part], headers and headers[part]),
@@ -180,7 +180,7 @@ class Backlog:
         return chosen, _build_headers(block, places, chosen)
 
     def _add_pending(self, rows: StateRows, block: Block, places: Sequence[int], now: int) -> None:
-        """Make the messages at these places pending."""
+        """Make the messages at these indexes pending."""
         columns, first = block.decode_columns(), block.first_txid
         made: dict[str, Sequence[int]] = {}
         if self._expressions.has_priority or self._queue.barrier:
@@ -196,7 +196,7 @@ class Backlog:
         if any(columns.sequences):
             known = [number for number, _ in block.publishers]
             who, counts = columns.publisher_indexes, columns.sequences
-            # What no client numbered has the bookmark of the instance, whether a client is named or not.
+            # A message without a client's number has the bookmark of the instance, even if a client is named.
             made["publishers"] = [known[who[place]] if counts[place] else 0 for place in places]
             made["sequences"] = [counts[place] for place in places]
             pairs = zip(made["publishers"], made["sequences"], places, strict=True)
@@ -227,7 +227,7 @@ class Backlog:
             at, last = stop, None
 
     def _compute_expirations(self, columns: DecodedEntries, places: Sequence[int]) -> list[int]:
-        """The end of each message's time in the queue, 0 for never (``behaviour`` 5.4, ExpirationModel)."""
+        """Return when each message expires in the queue, 0 for never (``behaviour`` 5.4, ExpirationModel)."""
         model, lifetime = self._queue.expiration_model, self._queue.expiration_us
         found = []
         for place in places:
@@ -240,14 +240,14 @@ class Backlog:
             elif model == "earliest":
                 found.append(choose_earlier(stamp, own))
             else:
-                # A queue without Expiration keeps messages for ever, which is later than any instant.
+                # A queue without Expiration keeps messages forever, which is later than any instant.
                 found.append(max(stamp, own) if own else 0)
         return found
 
     def _settle_deferred(
         self, rows: StateRows, block: Block, txids: array[int], made: dict[str, Sequence[int]], now: int
     ) -> None:
-        """Finish the messages whose acknowledgements came before them."""
+        """Settle the messages that were acknowledged before they were published."""
         times, first = block.decode_columns().times, block.first_txid
         nothing = (0,) * len(txids)
         named = zip(txids, made.get("publishers", nothing), made.get("sequences", nothing), strict=True)
@@ -258,13 +258,13 @@ class Backlog:
                 continue
             rows.drop_deferral(name)
             spot = find_pending(rows, txid)
-            # One that came too late is delivered like any other (DeferredAckExpiration).
+            # If the acknowledgement expired before, the message is delivered like any other (DeferredAckExpiration).
             if spot is not None and until > times[txid - first]:
                 settle_message(rows, spot)
                 count_settled(rows, QueueEntry(ACK, name), now)
 
     def _apply_entries(self, rows: StateRows, block: Block, after: int, until: int) -> None:
-        """Apply the entries about the queue itself, in their order."""
+        """Apply the entries of the queue itself, in order."""
         ref = self._queue.ref
         if ref not in block.topic_refs:
             return
@@ -279,8 +279,8 @@ class Backlog:
             name = int.from_bytes(keys[at : at + 8], "big"), int.from_bytes(checks[at : at + 8], "big")
             reason = columns.correlation_ids[place] if columns.correlation_ids is not None else None
             entry = QueueEntry(operation, name, (reason or b"").decode("ascii", "replace"))
-            # Its own entries a state has done already. What they did may be undone since: a message that died and was
-            # requeued is leased by now, perhaps. Acknowledgements are for ever, and done again where they are missing.
+            # The state has applied its own entries already. Their effect may be undone since: a dead message that was
+            # requeued may be leased by now. Acknowledgements are final, and are applied again if they are missing.
             if first + place <= rows.written_txid and (operation == REQUEUE or entry.reason in DEAD_REASONS):
                 continue
             apply_entry(rows, self._owner, entry, columns.times[place], self._queue.deferred_ack_expiration_us)

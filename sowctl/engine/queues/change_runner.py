@@ -1,8 +1,8 @@
-"""One change of a queue: locks, the journal's new entries, what fell due, the change itself, and what it journals.
+"""One change of a queue: locks, the journal's new entries, due returns, the change itself, and its journal entries.
 
-The journal is written and synced before the state is committed. A crash between the two leaves entries that the state
-has not got; the next change reads them like those of any other process. Locks are taken in one order: the journal's,
-then the state file's.
+The journal is written and synced before the state is committed. A crash in between leaves entries that the state does
+not have; the next change reads them like those of any other process. Lock order: the journal's lock, then the state
+file's.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NOT_WRITABLE_CODES = frozenset({"SOW-STO-040", "SOW-STO-041", "SOW-JRN-021"})
-"""Errors of a state or journal that cannot be written: no room, no permission, a read-only file system."""
+"""Errors of a state or journal that is not writable: no space, no permission, a read-only file system."""
 WORKER_CHECK_SECONDS = 0.5
-"""Seconds between two looks whether the workers live; each costs a file lock per worker."""
+"""Seconds between two checks whether workers are alive; each costs a file lock per worker."""
 
 
 class ChangeRunner:
-    """Makes the changes of one queue. Files are opened when they are needed and stay open; not for several threads."""
+    """Executes the changes of one queue. Files are opened on first use and stay open; not thread-safe."""
 
     def __init__(self, instance: Instance, queue: Queue) -> None:
         self.instance = instance
@@ -111,12 +111,14 @@ class ChangeRunner:
         return QueueExpressions(self.instance, self.queue)
 
     def run_change(self, act: Callable[[QueueChange], T], *, journals: bool = False, look: bool = False) -> T:
-        """Make a change: ``act`` is called with the state up to date, perhaps more than once until it is committed.
+        """Execute a change: call ``act`` with the current state, possibly more than once until it is committed.
 
-        ``journals``: it is expected to journal something. ``look``: whether workers live is looked up in any case.
+        ``journals``: the change is expected to write journal entries. ``look``: check in any case whether workers are
+        alive.
         """
         while True:
-            # Around the locks of journal and state: a signal between taking one and noting that would leave it held.
+            # Covers taking the locks of journal and state: a signal between taking a lock and recording it would leave
+            # it held.
             with without_interrupts():
                 try:
                     with self._open_change(journals, look) as turn:
@@ -126,8 +128,8 @@ class ChangeRunner:
                     journals = True
 
     def run_read(self, act: Callable[[QueueChange], T], *, look: bool = False) -> T:
-        """As :meth:`run_change`, for an ``act`` that reads alone: where this process may not write the state or the
-        journal, the change is made to a copy of the state, and nothing is journalled."""
+        """Execute a change as :meth:`run_change`, with an ``act`` that only reads: if this process may not write the
+        state or the journal, the change is made on a copy of the state, and no entry is written."""
         try:
             return self.run_change(act, look=look)
         except StorageError as error:
@@ -139,7 +141,7 @@ class ChangeRunner:
 
     @contextmanager
     def _use_state_copy(self) -> Iterator[None]:
-        """Make changes to a copy of the state for the moment: what is to be leased is never leased from one."""
+        """Make changes on a copy of the state within the block; messages are never leased from a copy."""
         file, known = self._file, self._known
         file.close()
         with create_work_directory() as place, closing(file.copy_into(place)) as copy:
@@ -160,21 +162,22 @@ class ChangeRunner:
 
     @contextmanager
     def _open_change(self, journals: bool, look: bool) -> Iterator[QueueChange | None]:
-        """Run one change; returns None where the journal is so long that reading it takes one more."""
+        """Execute one change; yield None if the journal is so long that reading it requires another change."""
         with ExitStack() as locks:
-            # A copy journals nothing, so that it takes no lock of the journal.
+            # A change of a copy writes no entries, so it does not take the journal's lock.
             writes = journals and not self._is_copy
             # Lock order: journal, then state. A change that discovers later that it must write to the journal is
             # restarted (NeedsJournal), because taking the locks in the other order could deadlock.
             if writes:
                 locks.enter_context(self.writer.hold_lock())
-            # Opened before the state is locked: who opens a journal may ask the states of all queues, this one too.
+            # Opened before the state is locked: opening a journal may read the states of all queues, including this
+            # one.
             log = self.log
             rows = locks.enter_context(self._file.begin_change())
             # Read under the locks, so that times increase in the order of the changes.
             now = self.instance.now
             turn = QueueChange(rows, log, self.queue, self._owner, now, self.instance.random, journals=journals)
-            # Who holds the journal's lock knows its end, unless the state knows that there was more.
+            # With the journal's lock held, the writer knows the end, unless the state proves a later one.
             last = self.writer.last_txid if writes else 0
             if rows.written_txid > last:
                 last = read_proven_end(rows, log)
@@ -195,10 +198,10 @@ class ChangeRunner:
             self._write_entries(turn)
 
     def _rebuild_if_stale(self, turn: QueueChange, last: int) -> None:
-        """Make the state anew where it has to be."""
+        """Rebuild the state if it is stale."""
         rows, log = turn.rows, self.log
         why = explain_stale_state(rows, self._digest, log, last)
-        # The journal is asked about a block once, and again only if the state names another block.
+        # A block is looked up in the journal once, and again only if the state has another block.
         if why is None and rows.state.block != self._known and belongs_to_other_copy(rows, log):
             why = "it belongs to another copy of the journal"
         if why is None:
@@ -207,7 +210,7 @@ class ChangeRunner:
         if not rows.is_new:
             self.instance.notify(f"rebuilding the state of queue {self.queue.name!r}: {why}")
         if self.queue.recovery_point == "creation":
-            # One that began otherwise until now is created in this moment.
+            # A queue that had another RecoveryPoint until now is created at this moment.
             other = not rows.is_new and rows.state.recovery != self.queue.recovery_point
             found = None if other else find_creation_txid(self.queue, log)
             if found is None:
@@ -223,14 +226,14 @@ class ChangeRunner:
         self._restore_leases(turn, kept, last)
 
     def _restore_leases(self, turn: QueueChange, kept: list[PendingState], last: int) -> None:
-        """Leases that are to be given back cannot wait for another change: then the journal is read in this one."""
+        """Restore leases; this cannot wait for another change, so the rest of the journal is read in this one."""
         if kept:
             while not self.backlog.catch_up(turn.rows, self.log, last, turn.now):
                 pass
             restore_pending_states(turn.rows, kept)
 
     def _return_dead_leases(self, turn: QueueChange, look: bool) -> None:
-        """Return the leases of workers that have ended."""
+        """Return the leases of workers that have terminated."""
         instant = time.monotonic()
         if not look and instant - self._looked < WORKER_CHECK_SECONDS:
             return
@@ -243,7 +246,7 @@ class ChangeRunner:
                 return_holder_leases(turn, number)
 
     def _write_entries(self, turn: QueueChange) -> None:
-        """Write what the change has to say into the journal; from here on it counts."""
+        """Write the entries of the change to the journal; this makes the change effective."""
         entries = turn.entries
         if not len(entries) or self._is_copy:
             return
@@ -255,7 +258,7 @@ class ChangeRunner:
         state = turn.rows.state
         # Set only after the sync: from now on it proves that the journal reached this txid (read_proven_end).
         turn.rows.written_txid = last
-        # Nothing was appended meanwhile: these entries need not be read to know what they say.
+        # Nothing was appended in between, so the state need not read its own entries.
         if state.applied == first - 1:
             end = writer.find_end()
             state.applied, state.block = last, writer.last_block

@@ -1,4 +1,4 @@
-"""Finding a queue by its name, and the digest of what its configuration decides."""
+"""Finding a queue by its name, and the digest of its definition."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 _MAX_LISTED_QUEUES = 8
-"""Names of queues that a message lists at most."""
+"""Maximum number of queue names in an error message."""
 
 
 def find_queue(instance: Instance, text: str, message_type: str | None = None) -> Queue:
-    """The queue of this name.
+    """Return the queue of this name.
 
     Raises MissingError ``SOW-QUE-001``, UsageError ``SOW-ENG-030`` (several message types), ConfigError ``SOW-ENG-020``
     without a TransactionLog.
@@ -48,7 +48,7 @@ def find_queue(instance: Instance, text: str, message_type: str | None = None) -
 
 
 def _format_queue_hint(name: str, queues: Sequence[Queue]) -> str:
-    """Return the hint for a name that no queue has: queues of similar names, or all of them."""
+    """Return the hint for an unknown queue name: queues with similar names, or all of them."""
     from difflib import get_close_matches
 
     names = [queue.name for queue in queues]
@@ -66,9 +66,10 @@ def _format_queue_hint(name: str, queues: Sequence[Queue]) -> str:
 
 
 def compute_definition_digest(queue: Queue) -> bytes:
-    """Return a digest of what decides the messages of a queue and their order; another one, another state.
+    """Return a digest of the settings that determine a queue's messages and their order; if it changes, the state is
+    stale.
 
-    Limits, LeasePeriod, Leasing and FairnessModel are not part of it: they count when they are asked for.
+    Limits, LeasePeriod, Leasing and FairnessModel are not included: their current values apply.
     """
     from xxhash import xxh3_128_digest
 

@@ -1,4 +1,4 @@
-"""Filter, Priority and BarrierExpression over the messages of a block, each read once (``behaviour`` 5.4)."""
+"""Filter, Priority and BarrierExpression, evaluated on the messages of a block (``behaviour`` 5.4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PRIORITY = (1 << 64) - 1
 
 
 class QueueExpressions:
-    """The compiled expressions of a queue. Raises ExpressionError for one that is none."""
+    """The compiled expressions of a queue. Raises ExpressionError for an invalid one."""
 
     def __init__(self, instance: Instance, queue: Queue) -> None:
         self.needed = bool(queue.filter or queue.priority or queue.barrier)
@@ -54,21 +54,21 @@ class QueueExpressions:
 
     @property
     def has_priority(self) -> bool:
-        """True if messages are delivered in an order of their own."""
+        """True if messages have priorities."""
         return self._priority is not None
 
     def find_matching(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> Sequence[int]:
-        """The indexes of the messages that pass the Filter. One that cannot be read does not."""
+        """Return the indexes of the messages that match the Filter; an invalid message does not match."""
         return self._find_true(self._filter, payloads, headers)
 
     def find_barriers(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> frozenset[int]:
-        """The indexes of the messages that are barriers."""
+        """Return the indexes of the messages that are barriers."""
         if self._barrier is None:
             return frozenset()
         return frozenset(self._find_true(self._barrier, payloads, headers))
 
     def compute_priorities(self, payloads: Sequence[bytes], headers: Sequence[Header] | None) -> list[int]:
-        """The priority of each message, 0 to 2**64 - 1. NULL, NaN, and what is no number or cannot be read is 0."""
+        """Return the priority of each message, 0 to 2**64 - 1; 0 for NULL, NaN, a non-number or an invalid message."""
         assert self._priority is not None
         rows, refused = self._read_slots(self._priority, payloads)
         values = self._priority.compute_values(rows, self._environment, headers)
@@ -101,7 +101,7 @@ class QueueExpressions:
 
 
 def _convert_to_unsigned(value: SlotValue) -> int:
-    """A value as an unsigned long: below zero is lowest, a fraction is cut off."""
+    """Return a value as an unsigned long: negative values are 0, fractions are truncated."""
     number = to_number(value)
     if number is None or number != number or number <= 0:
         return 0

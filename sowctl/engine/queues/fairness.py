@@ -1,8 +1,9 @@
-"""Sharing messages among those who have room for them (``behaviour`` 5.4, FairnessModel).
+"""Sharing messages among holders with free capacity (``behaviour`` 5.4, FairnessModel).
 
-Workers ask for messages, while the models speak of whom a message is sent to. So whoever asks is given what the model
-would send to it, were all that have asked in vain served at the same moment; the rest stays for the others, who ask
-again soon. Where there is enough for all, everybody gets what it has room for under any model.
+Workers ask for messages, whereas the models describe to whom a message is sent. So a holder that asks gets the messages
+that the model would send to it if all holders that have asked in vain were served at the same moment; the rest stays
+for the others, which ask again soon. If there are enough messages for all, everyone gets as many as it has capacity for
+under any model.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ FairnessModel: TypeAlias = Literal["fast", "round-robin", "proportional"]
 
 
 class LeaseCandidate(Struct, frozen=True):
-    """A holder that may get messages: ``leased`` are in flight with it, of ``room`` that may be."""
+    """A holder that may get messages: ``leased`` are in flight, at most ``room`` may be."""
 
     number: int
     leased: int
@@ -30,7 +31,7 @@ class LeaseCandidate(Struct, frozen=True):
 
 
 class _LoadRatio:
-    """The order under ``proportional``: leased by room, then who was found first."""
+    """Sort key under ``proportional``: the ratio leased to room, then the order of the seats."""
 
     __slots__ = ("leased", "rank", "room", "seat")
 
@@ -38,7 +39,7 @@ class _LoadRatio:
         self.seat, self.rank, self.leased, self.room = seat, rank, seat.leased, seat.room
 
     def __lt__(self, other: _LoadRatio) -> bool:
-        # As products: quotients of floats would make ties of what is none.
+        # Compared as products: float quotients could turn different ratios into ties.
         mine, others = self.leased * other.room, other.leased * self.room
         return (mine, self.rank) < (others, other.rank)
 
@@ -48,8 +49,7 @@ def compute_share(
 ) -> int:
     """Return how many of ``available`` messages the holder with the number ``asking`` gets.
 
-    ``seats`` in the order in which they are found, that of who asks among them; ``turn`` is the number of the seat that
-    was served last.
+    ``seats`` includes the asking holder, in a fixed order; ``turn`` is the number of the seat that was served last.
     """
     mine = next(seat for seat in seats if seat.number == asking)
     free = [seat for seat in seats if seat.free_room]

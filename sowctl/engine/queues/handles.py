@@ -1,4 +1,4 @@
-"""Handles of messages and their leases, and the outcome of an act on one."""
+"""Handles of messages and their leases, and the outcomes of operations on them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from msgspec import Struct
 Outcome: TypeAlias = Literal[
     "done", "stale", "unknown", "deferred", "leased", "not leased", "max_cancels", "max_deliveries"
 ]
-"""``done``, or why not; the last two: it was given back and is dead."""
+"""``done``, or why not; the last two: the message was returned and is dead."""
 
 
 class Lease(Struct, frozen=True):
-    """A leased message. ``until`` microseconds UTC, NEVER without an end; ``place`` where its payload lies."""
+    """A leased message. ``until`` microseconds UTC, NEVER without an end; ``place`` is that of its payload."""
 
     txid: int
     name: tuple[int, int]
@@ -26,14 +26,14 @@ class Lease(Struct, frozen=True):
 
 
 class CommandFailure(Struct, frozen=True):
-    """Why a worker's command did not process its messages: its exit status, and the end of its standard error."""
+    """The failure of a worker's command: its exit status, and the end of its standard error."""
 
     exit_status: int
     stderr: str = ""
 
 
 class MessageHandle(Struct, frozen=True):
-    """A reference to a message: by its bookmark, by the token of a lease, or both. ``delay_us`` and ``failure`` for
+    """A reference to a message: by its bookmark, by the token of a lease, or both. ``delay_us`` and ``failure`` are for
     cancels."""
 
     name: tuple[int, int]

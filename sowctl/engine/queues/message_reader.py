@@ -1,4 +1,4 @@
-"""The payloads of messages, from the blocks of the journal in which they lie."""
+"""Reading the payloads of messages from the blocks of the journal."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 _MAX_CACHED_BLOCKS = 16
-"""Blocks that stay in memory: messages are leased in rows, and a few priorities go through a few blocks at a time."""
+"""Maximum number of blocks in memory: messages are leased in order, and a few priorities use a few blocks at a time."""
 
 
 MessageBody: TypeAlias = tuple[str, int, int, bytes, str | None]
-"""What the journal has of a message: its topic (or logical topic), time, lifetime (0 for none), payload, correlation
-id."""
+"""The content of a message in the journal: its topic (or logical topic), time, expiration (0 for none), payload,
+correlation id."""
 
 
 class _CachedBlock(DescribedStruct, frozen=True):
-    """A block, taken apart as far as messages are asked for: what its columns give is looked up once."""
+    """A decoded block: its columns are looked up once."""
 
     first: int
     raw: bytes
@@ -38,7 +38,7 @@ class _CachedBlock(DescribedStruct, frozen=True):
 
 
 class MessageReader:
-    """Reads messages by their places; keeps the blocks that were read last."""
+    """Reads messages by their places; caches the most recently used blocks."""
 
     def __init__(self, log: Journal) -> None:
         self._log = log
@@ -47,7 +47,7 @@ class MessageReader:
         self._last: _CachedBlock | None = None
 
     def read_message(self, txid: int, place: tuple[int, int, int]) -> MessageBody | None:
-        """The message with this txid in the block at ``place``; None where its file was pruned.
+        """Return the message with this txid in the block at ``place``; None if its file was pruned.
 
         Raises DamageError ``SOW-JRN-010``.
         """

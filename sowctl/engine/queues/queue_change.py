@@ -1,4 +1,4 @@
-"""One change of a queue while it is made: its rows, its instant, and the entries that it will journal."""
+"""A change of a queue in progress: its rows, its instant, and its journal entries."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class NeedsJournal(Exception):
-    """A change has something to journal, and the journal's lock is not held: it is made again with it."""
+    """A change has journal entries, but the journal's lock is not held: the change is restarted with the lock."""
 
 
 class QueueChange:
-    """One change while it is made. ``now`` is one reading of the clock, ``owner`` the instance's publisher id,
-    ``random(n)`` gives n random bytes."""
+    """A change in progress. ``now`` is one reading of the clock, ``owner`` the instance's publisher id, ``random(n)``
+    returns n random bytes."""
 
     def __init__(
         self,
@@ -42,25 +42,25 @@ class QueueChange:
         self.now = now
         self.entries = SettlementEntries()
         self.alive: frozenset[int] | None = None
-        """The workers that live, where that was just looked up."""
+        """The live workers, if they were just checked."""
         self._random = random
         self._journals = journals
 
     def create_tokens(self, count: int) -> range:
-        """Return tokens for ``count`` leases of one page, consecutive from a random one on; never 0."""
+        """Return consecutive tokens for ``count`` leases of one page, from a random one on; never 0."""
         first = (int.from_bytes(self._random(7), "big") or 1) << 8
         assert count <= 1 << 8 == PAGE_MESSAGES
         self.rows.state.token = first + count - 1
         return range(first, first + count)
 
     def add_entry(self, entry: QueueEntry) -> None:
-        """Have an entry written before this change is committed. Raises NeedsJournal."""
+        """Schedule an entry, which is written before this change is committed. Raises NeedsJournal."""
         if not self._journals:
             raise NeedsJournal
         self.entries.add(entry)
 
     def add_entries(self, entries: SettlementEntries) -> None:
-        """The same for several. Raises NeedsJournal."""
+        """Schedule several entries. Raises NeedsJournal."""
         if len(entries) and not self._journals:
             raise NeedsJournal
         self.entries.extend(entries)

@@ -1,7 +1,7 @@
 """The unleased messages of a queue as a source for queries and views (``behaviour`` 5.4, 11.70).
 
-The messages are numbered in the order of delivery: their keys are these numbers, so that a query without an order
-prints them as they would be delivered. They stand in a store of their own for the reading; nothing is leased by it.
+The keys of the messages are their numbers in delivery order, so a query without an order prints them in that order.
+They are copied to a temporary store; nothing is leased.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
-    """The queue as of a moment, which has to be the present. Raises UsageError ``SOW-QUE-014`` for the past."""
+    """Open the queue as of a moment, which has to be the present. Raises UsageError ``SOW-QUE-014`` for the past."""
     assert isinstance(entry, Queue)
     instance = moment.instance
     if moment.at is not None:

@@ -1,7 +1,7 @@
-"""The beginning of a queue, and the rebuild of its state (``behaviour`` 5.4, RecoveryPoint; 11.67).
+"""The start of a queue, and rebuilding its state (``behaviour`` 5.4, RecoveryPoint; 11.67).
 
-What is pending is messages minus acknowledgements, so a state that is missing, or belongs to another configuration or
-journal, is made anew. Leases and counters are in the state alone: those of an older state of the same journal are kept.
+Pending messages are messages minus acknowledgements, so a state that is missing, or belongs to another configuration or
+journal, is rebuilt. Leases and counters are only in the state: those of an older state of the same journal are kept.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 _MAX_HOLDER_NUMBER = 0x7FFFFFFF
-"""Numbers of holders are u32; half of them are left to count on."""
+"""Numbers of holders are u32; the upper half is left for counting on."""
 DEFINITION_CHANGED = "the definition of the queue has changed"
 AHEAD_OF_JOURNAL = "it is ahead of the journal"
 
 
 class PendingState(Struct, frozen=True):
-    """The facts of a pending message that only the state has."""
+    """The attributes of a pending message that only the state has."""
 
     txid: int
     state: int
@@ -47,20 +47,20 @@ class PendingState(Struct, frozen=True):
 
 
 def read_proven_end(rows: StateRows, log: Journal) -> int:
-    """The last txid of the journal, which a state may prove to be too low.
+    """Return the last txid of the journal, after comparing it with the state, which may prove a later one.
 
-    What a change of this state has written was synced before the state was committed, so it cannot be gone by a crash.
-    Raises DamageError ``SOW-JRN-013`` where it is gone, and what reading the journal raises.
+    A change of this state synced its entries before the state was committed, so a crash cannot have removed them.
+    Raises DamageError ``SOW-JRN-013`` if they are gone, and what reading the journal raises.
     """
-    # In another lineage the same txids are other entries. What was merely read (``applied``) proves nothing: readers
-    # take no lock, and a writer takes back what it could not sync.
+    # In another lineage the same txids are other entries. Entries that were only read (``applied``) prove nothing:
+    # readers take no lock, and a writer withdraws entries that it could not sync.
     if not rows.is_new and rows.state.lineage == log.lineage:
         log.note_synced_txid(rows.written_txid)
     return log.read_last_txid()
 
 
 def explain_stale_state(rows: StateRows, digest: bytes, log: Journal, last: int) -> str | None:
-    """Why the state has to be made anew, in words; None where it is the journal's and the configuration's.
+    """Return why the state has to be rebuilt, in words; None if it matches journal and configuration.
 
     ``digest`` is that of the queue's definition, ``last`` the last txid of the journal.
     """
@@ -77,15 +77,15 @@ def explain_stale_state(rows: StateRows, digest: bytes, log: Journal, last: int)
 
 
 def belongs_to_other_copy(rows: StateRows, log: Journal) -> bool:
-    """Return whether the state's last block differs from the journal's: two copies went on separately."""
+    """Return whether the state's last block differs from the journal's: two copies have diverged."""
     state = rows.state
     return state.block is not None and not log.has_block(state.block, state.applied)
 
 
 def find_creation_txid(queue: Queue, log: Journal) -> int | None:
-    """The txid of the entry that begins a queue whose RecoveryPoint is creation; None where there is none yet.
+    """Return the txid of the entry that starts a queue whose RecoveryPoint is creation; None without one.
 
-    Where files before were removed and the entry with them, the queue begins with what is left of the journal.
+    If earlier files were removed and the entry with them, the queue starts with the remaining journal.
     """
     ref = queue.ref
     worked = False
@@ -98,15 +98,15 @@ def find_creation_txid(queue: Queue, log: Journal) -> int | None:
                 if operation == BEGIN:
                     return block.first_txid + place
                 worked = True
-    # Under its name a queue writes this entry first. Where the name is that of its topic, too, what stood before may be
-    # messages alone.
+    # A queue writes this entry under its name first. If the queue has the name of its topic, earlier entries may all be
+    # messages.
     if log.find_prior_state(ref).last_txid and (worked or queue.name != queue.underlying):
         return log.first_txid - 1
     return None
 
 
 def find_recovery_txid(instance: Instance, queue: Queue, log: Journal) -> int:
-    """Return the txid after which a queue begins whose RecoveryPoint is not creation."""
+    """Return the txid after which a queue starts whose RecoveryPoint is not creation."""
     from sowctl.engine.topics.log_places import find_log_place
 
     point = queue.recovery_point.strip()
@@ -131,9 +131,9 @@ def find_recovery_txid(instance: Instance, queue: Queue, log: Journal) -> int:
 
 
 def describe_missing_beginning(instance: Instance, queue: Queue, log: Journal) -> str | None:
-    """A note where the journal itself began behind messages of the queue, as one does whose files were all lost.
+    """Return a note if the journal itself starts after messages of the queue, because all earlier files were lost.
 
-    Files that were pruned are another matter: nothing goes that a queue needs.
+    Pruned files are different: no file is pruned that a queue needs.
     """
     if not log.begins_lineage:
         return None
@@ -153,7 +153,8 @@ def describe_missing_beginning(instance: Instance, queue: Queue, log: Journal) -
 
 
 def _was_removed(instance: Instance, log: Journal, point: str) -> bool:
-    """Return whether the entry of a bookmark or txid stood in files that are gone; what is left came later."""
+    """Return whether the entry of a bookmark or txid was in files that were removed; the remaining entries are
+    later."""
     from sowctl.identity.bookmarks import parse_bookmark
 
     if (txid := parse_whole_number(point)) is not None:
@@ -161,34 +162,35 @@ def _was_removed(instance: Instance, log: Journal, point: str) -> bool:
     mark = parse_bookmark(point)
     if mark.publisher == instance.publisher_id and not log.find_highest_sequence(mark.publisher):
         return 0 < mark.sequence < log.first_txid
-    # Numbers of a publisher only grow, so its highest one before the oldest file tells.
+    # A publisher's numbers only increase, so its highest number before the oldest file decides.
     known = log.read_beginning_state().publishers.get(mark.publisher)
     return known is not None and 0 < mark.sequence <= known[1]
 
 
 def _find_txid_before(log: Journal, since: int) -> int:
-    """The txid before the first entry that is not older than an instant."""
+    """Return the txid before the first entry at or after an instant."""
     for block in log.iter_blocks():
         if block.header.latest < since:
             continue
         for place, time in enumerate(block.decode_columns().times):
-            # Times never decrease within a topic, but do between topics: what comes behind is taken, if it is older.
+            # Times never decrease within a topic, but may between topics: later entries are included, even if they are
+            # older.
             if time >= since:
                 return block.first_txid + place - 1
     return log.read_last_txid()
 
 
 def reset_state(rows: StateRows, queue: Queue, log: Journal, began: int, now: int, *, keep: bool) -> list[PendingState]:
-    """Empty the state and begin after a txid; what of the old state is worth keeping, for
+    """Empty the state and start after a txid; return the parts of the old state to keep, for
     :func:`restore_pending_states`.
 
-    Nothing is without ``keep``: in another journal the same txids may be other messages, and a lease on one of them
-    would let its worker acknowledge what it never saw.
+    Nothing is kept without ``keep``: in another journal the same txids may be other messages, and with a lease on one
+    of them its worker could acknowledge a message that it never received.
     """
     kept: list[PendingState] = []
     holders = {}
     state = QueueState(queue.name, queue.message_type, compute_definition_digest(queue), queue.recovery_point, now)
-    # Holders count on from the clock where no file tells the last one: a worker from before keeps its number.
+    # Without an old state, holder numbers start from the clock: a worker from before a rebuild keeps its number.
     state.holder = max(0, now // 1_000_000) & _MAX_HOLDER_NUMBER
     if not rows.is_new:
         old = rows.state
@@ -199,8 +201,8 @@ def reset_state(rows: StateRows, queue: Queue, log: Journal, began: int, now: in
     rows.reset_state(state)
     state.lineage, state.began, state.applied = log.lineage, began, began
     for number, holder in holders.items():
-        # What is counted is counted since the state was made. in_flight is reset too: restore_pending_states counts the
-        # leases that it restores.
+        # Counters start with the state. in_flight is reset, too: restore_pending_states counts the leases that it
+        # restores.
         holder.in_flight = holder.delivered = holder.acked = holder.cancelled = holder.returned = 0
         rows.add_holder(number, holder)
     return kept
@@ -225,7 +227,7 @@ def _iterate_pending_states(rows: StateRows) -> Iterable[PendingState]:
 
 
 def restore_pending_states(rows: StateRows, kept: Iterable[PendingState]) -> None:
-    """Put counters and leases back at the messages that are still pending."""
+    """Restore counters and leases of the messages that are still pending."""
     for one in kept:
         spot = find_pending(rows, one.txid)
         # The journal takes precedence over the old state: the message may be settled, or be a barrier now.

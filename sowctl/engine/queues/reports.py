@@ -1,7 +1,6 @@
 """Reports on the depth, flow and holders of a queue (``behaviour`` 5.4).
 
-Depths come from counters that every change keeps, so they cost the same for ten messages and for a million.
-"""
+Depths come from counters that every change updates, so their cost does not depend on the number of messages."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class Depth(Struct):
-    """Messages of a queue by their states. ``pending`` are ready, leased, delayed and blocked ones.
+    """Numbers of messages of a queue by state. ``pending`` includes ready, leased, delayed and blocked ones.
 
-    ``whole`` is false where TargetQueueDepth keeps further messages of the journal out of the state.
+    ``whole`` is false if TargetQueueDepth keeps further messages of the journal out of the state.
     """
 
     queue: str
@@ -41,7 +40,7 @@ class Depth(Struct):
 
 
 class HolderInfo(Struct):
-    """A worker, or a client that leases by hand. Times in microseconds UTC; ``acknowledged_rate`` per second since it
+    """A worker, or a client that leases by name. Times in microseconds UTC; ``acknowledged_rate`` per second since it
     started."""
 
     name: str
@@ -60,11 +59,11 @@ class HolderInfo(Struct):
 
 
 class QueueInfo(Struct):
-    """A queue: definition, depth, flow since its state was made, who works on it.
+    """A queue: definition, depth, counters since its state was created, and holders.
 
     Rates are per second over the last minutes. ``oldest`` is the time of the oldest pending message, ``blocked_by`` the
-    bookmark of the barrier that holds up others, ``waiting_for`` what that barrier waits for. ``elements`` are those of
-    the configuration that mean something between servers only, with what is known of them.
+    bookmark of the barrier that blocks others, ``waiting_for`` what that barrier waits for. ``elements`` are elements
+    of the configuration that have a meaning only between servers, with their values.
     """
 
     depth: Depth
@@ -107,14 +106,14 @@ class QueueInfo(Struct):
 
 
 def compute_depth(queue: OpenQueue) -> Depth:
-    """Count the messages of a queue by their states."""
+    """Return the numbers of messages of a queue by state."""
     if not queue.exists:
         return Depth(queue.queue.name, queue.queue.message_type)
     return queue.turns.run_read(_count_depth)
 
 
 def build_queue_info(queue: OpenQueue) -> QueueInfo:
-    """All there is to say of a queue. Looks up which workers live."""
+    """Return the full report on a queue; checks which workers are alive."""
     config = queue.queue
     found = QueueInfo(
         Depth(config.name, config.message_type),
@@ -153,12 +152,13 @@ def build_queue_info(queue: OpenQueue) -> QueueInfo:
 
 
 def find_oldest_needed_txid(queue: OpenQueue) -> int | None:
-    """The txid of the oldest message whose payload is still needed: pending in whichever state, or dead and kept.
+    """Return the txid of the oldest message whose payload is still needed: pending in any state, or dead and not
+    removed.
 
-    Journal files that end before it may be removed as far as this queue is concerned, with acknowledgements and the
-    entry that begins the queue: a state that is made anew begins with what is left. None where all may. The state is
-    brought up to the end of the journal first. Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``: then
-    nothing is known, and nothing may be removed.
+    For this queue, journal files that end before it may be removed, including acknowledgements and the entry that
+    starts the queue: a rebuilt state starts with the remaining journal. None if all files may be removed. The state is
+    first brought up to the end of the journal. Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``: then
+    the txid is unknown, and no file may be removed.
     """
     if not queue.exists:
         return None
@@ -184,7 +184,7 @@ def _list_server_elements(queue: OpenQueue) -> dict[str, str]:
 
 
 def _count_depth(turn: QueueChange) -> Depth:
-    # A change sees to so many pages; who asks for numbers wants them right.
+    # An ordinary change processes a limited number of pages; a report needs exact numbers.
     apply_due(turn, None)
     state = turn.rows.state
     blocked = _count_blocked(turn)
@@ -202,7 +202,8 @@ def _count_depth(turn: QueueChange) -> Depth:
 
 
 def _count_blocked(turn: QueueChange) -> int:
-    """Count the messages after the first barrier, and waiting barriers. Counted page by page, up to the barrier."""
+    """Return the number of messages after the first barrier, including waiting barriers. Counts page by page up to
+    it."""
     state = turn.rows.state
     barrier = turn.rows.find_first_barrier()
     if barrier is None:
@@ -218,7 +219,7 @@ def _count_blocked(turn: QueueChange) -> int:
 
 
 def _add_barrier_figures(turn: QueueChange, found: QueueInfo) -> None:
-    """Add to the report which barrier blocks, and what it waits for, so that a hold-up is seen."""
+    """Add the blocking barrier to the report, and what it waits for, so that users see why a queue is blocked."""
     barrier = turn.rows.find_first_barrier()
     if barrier is None:
         return
@@ -245,7 +246,7 @@ def _add_flow_figures(turn: QueueChange, found: QueueInfo) -> None:
     present = turn.now // 60_000_000
     rows = [row for row in state.minutes if row.number > present - RATE_MINUTES]
     if rows:
-        # From the beginning of the first of these minutes: a queue that has just begun is not averaged over ten.
+        # Averaged from the start of the first of these minutes, so that a new queue is not averaged over ten minutes.
         seconds = max(1.0, turn.now / 1e6 - 60 * rows[0].number)
         found.entered_rate = round(sum(row.entered for row in rows) / seconds, 3)
         found.delivered_rate = round(sum(row.delivered for row in rows) / seconds, 3)

@@ -1,4 +1,4 @@
-"""Messages that come back: leases that end, delays that are over, lifetimes that are over (``behaviour`` 5.4)."""
+"""Returning messages: expired leases, ended delays, expired messages (``behaviour`` 5.4)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sowctl.engine.queues.queue_change import QueueChange
 
 MAX_CHANGE_PAGES = 256
-"""Pages with something due that one change sees to: leases that end at once hold nobody up for long."""
+"""Maximum number of pages with due messages per change: many simultaneous expirations must not hold locks for long."""
 
 
 def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
-    """Return messages of expired leases, end expired ones and release delayed ones; an instant that is now is past."""
+    """Return messages with expired leases, end expired messages and release delayed ones, up to and including now."""
     rows, now = turn.rows, turn.now
     rows.drop_expired_deferrals(now)
     for first in rows.list_alarm_pages(now, most):
@@ -39,7 +39,7 @@ def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
                 continue
             spot = first, page, index
             if 0 < page.expirations[index] <= now:
-                # Stamp and clock say so again after a rebuild: nothing is journalled.
+                # No journal entry: a rebuild computes the same from stamp and clock.
                 entry = QueueEntry(EXPIRE, read_bookmark(page, index, turn.owner), TIME_LIMIT_REASON)
                 settle_message(rows, spot)
                 count_settled(rows, entry, now)
@@ -54,7 +54,8 @@ def apply_due(turn: QueueChange, most: int | None = MAX_CHANGE_PAGES) -> None:
 
 
 def return_holder_leases(turn: QueueChange, holder: int) -> list[Outcome]:
-    """A holder has ended: return what it has, and forget it; of each message, ``done`` or why it is dead."""
+    """Return the leases of a holder that has terminated, and remove it; return ``done`` or the reason of death per
+    message."""
     rows = turn.rows
     outcomes: list[Outcome] = []
     rows.verify_leases_of_holder(holder)
@@ -85,10 +86,10 @@ def return_message(
     started: bool = True,
     failure: CommandFailure | None = None,
 ) -> str | None:
-    """Return a leased message; the reason why it is delivered no more, None where it is.
+    """Return a leased message; return the reason if it is dead now, else None.
 
-    ``delay_us``: not before so long. ``started`` False: it was handed back untouched, so this was no delivery.
-    ``failure``: what is kept with it if it is dead now.
+    ``delay_us``: minimum time until it is delivered again. ``started`` False: it was returned unprocessed, so this was
+    no delivery. ``failure``: stored with a message that is dead now.
     """
     rows, queue = turn.rows, turn.queue
     _, page, index = spot

@@ -1,6 +1,6 @@
-"""Settling messages in the state, and the journal entries that say so (``behaviour`` 5.4).
+"""Settling messages in the state, and the journal entries for it (``behaviour`` 5.4).
 
-What an acknowledgement of one's own does and what one that is read from the journal does, is one function here.
+The same functions apply own acknowledgements and those read from the journal.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PageMessage: TypeAlias = tuple[int, Page, int]
 
 
 class QueueEntry(Struct, frozen=True):
-    """An entry of the journal about a message of a queue: operation, bookmark, and the reason or ``deferred``."""
+    """A journal entry about a message of a queue: operation, bookmark, and the reason or ``deferred``."""
 
     operation: int
     name: tuple[int, int]
@@ -46,7 +46,7 @@ class QueueEntry(Struct, frozen=True):
 
 
 def find_pending(rows: StateRows, txid: int) -> PageMessage | None:
-    """The pending message with this txid."""
+    """Return the pending message with this txid, None without one."""
     found = rows.find_page(txid)
     if found is None:
         return None
@@ -56,22 +56,22 @@ def find_pending(rows: StateRows, txid: int) -> PageMessage | None:
 
 
 def find_txid(rows: StateRows, owner: int, name: BookmarkName) -> int | None:
-    """The txid of a message by its bookmark; None for one of a client that the queue does not have.
+    """Return the txid of a message by its bookmark; None for a client's message that the queue does not have.
 
-    ``owner`` is the publisher id of the instance, which numbers by txids what has no publisher.
+    ``owner`` is the publisher id of the instance, in whose bookmarks the number is the txid.
     """
     found = rows.find_named_txid(name)
     return name[1] if found is None and name[0] == owner else found
 
 
 def read_bookmark(page: Page, index: int, owner: int) -> BookmarkName:
-    """The bookmark of a message."""
+    """Return the bookmark of a message."""
     sequence = page.sequences[index]
     return (page.publishers[index], sequence) if sequence else (owner, page.txids[index])
 
 
 def settle_message(rows: StateRows, spot: PageMessage, *, keep_name: bool = False) -> None:
-    """The message leaves the queue."""
+    """Remove a message from the queue."""
     _, page, index = spot
     release_lease(rows, spot)
     if page.states[index] == BARRIER:
@@ -82,7 +82,7 @@ def settle_message(rows: StateRows, spot: PageMessage, *, keep_name: bool = Fals
 
 
 def release_lease(rows: StateRows, spot: PageMessage) -> None:
-    """The lease of a message ends, if there is one; its state is the caller's business."""
+    """Release the lease of a message, if any; the caller sets its state."""
     _, page, index = spot
     if page.states[index] == LEASED:
         holder = rows.load_holder(page.holders[index])
@@ -92,7 +92,7 @@ def release_lease(rows: StateRows, spot: PageMessage) -> None:
 
 
 class SettlementEntries:
-    """Entries by columns, in the order in which they are written: those of a batch differ in little."""
+    """Entries as columns, in the order of writing: those of a batch differ little."""
 
     def __init__(self) -> None:
         self.operations = bytearray()
@@ -119,14 +119,15 @@ class SettlementEntries:
         self.reasons += [reason] * count
 
     def extend(self, other: SettlementEntries) -> None:
-        """Others behind these."""
+        """Append the entries of another batch."""
         self.operations += other.operations
         self.publishers.extend(other.publishers)
         self.sequences.extend(other.sequences)
         self.reasons += other.reasons
 
     def build_batch(self, queue: TopicRef, time: Micros) -> EntryBatch:
-        """The entries as the journal has them: a bookmark stands as the two numbers of a key and a check word."""
+        """Return the entries in the journal's format: the two numbers of a bookmark are stored as key and check
+        word."""
         from sowctl.journal.entries import EntryBatch
 
         count = len(self)
@@ -143,7 +144,7 @@ class SettlementEntries:
 
 
 class SettlementBatch:
-    """Messages that leave the queue together, for one reason: what they have in common is done once."""
+    """Messages that leave the queue together, for one reason: work common to all is done once."""
 
     def __init__(self, rows: StateRows, owner: int, operation: int, reason: str) -> None:
         self.entries = SettlementEntries()
@@ -151,7 +152,8 @@ class SettlementBatch:
         self._holders: Counter[int] = Counter()
 
     def add_run(self, page: Page, start: int, stop: int) -> None:
-        """The messages from ``start`` to ``stop`` (exclusive), all of them leased and without a client's bookmark."""
+        """Add the messages from ``start`` to ``stop`` (exclusive), all of them leased and without a client's
+        bookmark."""
         count = stop - start
         self._holders.update(page.holders[start:stop])
         self.entries.add_run(self._operation, self._owner, page.txids[start:stop], self._reason)
@@ -161,11 +163,11 @@ class SettlementBatch:
         page.until[start:stop] = array("q", (0,)) * count
 
     def add(self, spot: PageMessage) -> None:
-        """One more: it is finished."""
+        """Add one message and settle it."""
         _, page, index = spot
         self.entries.add(QueueEntry(self._operation, read_bookmark(page, index, self._owner), self._reason))
         if page.states[index] == LEASED and not page.sequences[index]:
-            # The usual one: leased, and without a client's bookmark.
+            # The common case: leased, and without a client's bookmark.
             self._holders[page.holders[index]] += 1
             page.holders[index] = page.tokens[index] = page.until[index] = 0
             page.states[index] = DONE
@@ -176,7 +178,7 @@ class SettlementBatch:
             settle_message(self._rows, spot)
 
     def update_counters(self, now: int) -> None:
-        """Count them all, once nothing more is added."""
+        """Update the counters, after the last message was added."""
         for number, count in self._holders.items():
             holder = self._rows.load_holder(number)
             if holder is not None:
@@ -203,7 +205,7 @@ def mark_dead(
     holder: str = "",
     failure: CommandFailure | None = None,
 ) -> None:
-    """The message is delivered no more, and kept as dead. ``holder`` had it last, and ``failure`` is what happened."""
+    """Settle a message as dead and keep it. ``holder`` is its last holder, ``failure`` that of its command."""
     _, page, index = spot
     place = page.find_block_place(index)
     dead = Dead(
@@ -226,7 +228,7 @@ def mark_dead(
 
 
 def remove_dead(rows: StateRows, txid: int) -> bool:
-    """Forget a dead message; whether it was there."""
+    """Remove a dead message; return whether it existed."""
     dead = rows.read_dead_message(txid)
     if dead is None:
         return False
@@ -237,7 +239,7 @@ def remove_dead(rows: StateRows, txid: int) -> bool:
 
 
 def revive_dead(rows: StateRows, txid: int) -> bool:
-    """Put a dead message back into the queue with its counters at 0; whether it was there."""
+    """Put a dead message back into the queue with its counters at 0; return whether it existed."""
     dead = rows.read_dead_message(txid)
     if dead is None:
         return False
@@ -266,7 +268,7 @@ def revive_dead(rows: StateRows, txid: int) -> bool:
 
 
 def _split_page(rows: StateRows, page: Page, txid: int) -> None:
-    """Pages do not overlap: what of a page is behind ``txid`` becomes a page of its own."""
+    """Split a page so that pages do not overlap: its messages after ``txid`` become a new page."""
     index = sum(1 for one in page.txids if one < txid)
     if index == len(page):
         return
@@ -286,7 +288,7 @@ def _split_page(rows: StateRows, page: Page, txid: int) -> None:
 
 
 def choose_earlier(one: int, other: int) -> int:
-    """The earlier of two instants, of which 0 is none."""
+    """Return the earlier of two instants; 0 stands for none."""
     return min(one, other) if one and other else one or other
 
 
@@ -301,7 +303,7 @@ def count_settled(rows: StateRows, entry: QueueEntry, now: int) -> None:
 
 
 def apply_entry(rows: StateRows, owner: int, entry: QueueEntry, time: int, defer_us: int) -> None:
-    """Do what an entry of the journal says; nothing where that was done already. ``time`` is the entry's."""
+    """Apply an entry of the journal, unless it is applied already. ``time`` is that of the entry."""
     # Must be idempotent: a change reads its own entries again if others were appended in between (_write_entries).
     txid = find_txid(rows, owner, entry.name)
     if entry.operation == REQUEUE:

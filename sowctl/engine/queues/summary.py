@@ -1,7 +1,7 @@
-"""The summary of a queue for ``info``: its counters as of the last change, and unread journal entries.
+"""The summary of a queue for ``info``: its counters as of the last change, and the number of unread journal entries.
 
-Nothing is read up, returned or written here, and it costs the same for any depth: ``queue info`` says more, and brings
-the state up to the end of the journal first.
+It reads no new entries, returns no leases and writes nothing, and its cost does not depend on the depth; ``queue info``
+reports more, after reading the journal up to its end.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class QueueSummary(Struct):
-    """``state``: ``current``, ``behind`` or ``no state``. Messages as of the last change: pending, leased, dead, and
-    how long the oldest pending one has been there. ``behind``: up to so many entries of the journal came since.
+    """``state``: ``current``, ``behind`` or ``no state``. Numbers of messages as of the last change: pending, leased,
+    dead; and the age of the oldest pending one. ``behind``: upper limit of the number of journal entries since.
     """
 
     state: str = "no state"
@@ -73,7 +73,7 @@ def read_queue_summary(instance: Instance, queue: Queue) -> QueueSummary:
 
 
 def _count_unread_entries(instance: Instance, queue: Queue, log: Journal, applied: int) -> int:
-    """Count the entries, at most, behind ``applied`` that are about the queue."""
+    """Return an upper limit of the number of entries after ``applied`` that concern the queue."""
     regex = instance.log is not None and instance.log.regex_topics
     ends = [
         state.last_txid

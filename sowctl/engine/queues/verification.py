@@ -1,7 +1,7 @@
-"""The state of a queue against itself and against the journal, for ``check``. Nothing is written.
+"""Checks of the state of a queue, by itself and against the journal, for ``check``. Nothing is written.
 
-Every message that the journal has and that is not acknowledged is in exactly one state; the indexes and counters are
-those that follow from the pages. What has expired by its lifetime may still be there: the next change sees to it.
+Every message that the journal has and that is not acknowledged must be in exactly one state; indexes and counters must
+match the pages. Expired messages may still be in the state: the next change removes them.
 """
 
 from __future__ import annotations
@@ -55,21 +55,22 @@ class _Looked(Exception):
 
 
 class _Fault(NamedTuple):
-    """A fault of a state: its ``kind`` (``sow-queue(5)``), and what it is."""
+    """A fault of a state: its ``kind`` (``sow-queue(5)``), and a description."""
 
     kind: FaultKind
     message: str
 
 
 class _Difference(NamedTuple):
-    """Messages, by their txids, in which a state and the journal differ; ``words`` say how, with {} for these."""
+    """Messages, by txid, in which a state and the journal differ; ``words`` describes the difference, with {} for
+    them."""
 
     kind: FaultKind
     words: str
     txids: Collection[int]
 
     def build_faults(self, txids: Collection[int]) -> list[_Fault]:
-        """Build the fault for some of the messages; nothing for none."""
+        """Return the fault for some of the messages; an empty list for none."""
         shown = (
             "txid "
             + ", ".join(map(str, sorted(txids)[:_MAX_SHOWN_TXIDS]))
@@ -80,7 +81,7 @@ class _Difference(NamedTuple):
 
 
 class _JournalGaps(NamedTuple):
-    """Messages lost in gaps of the journal by first and last txid; those before ``done_before`` may be done."""
+    """Messages lost in gaps of the journal by first and last txid; those before ``done_before`` may be settled."""
 
     messages: list[tuple[int, int]]
     done_before: int
@@ -92,20 +93,20 @@ class _JournalGaps(NamedTuple):
         for gap in log.iter_gaps():
             if gap.concerns_topic(TopicRef(queue.underlying, queue.message_type)):
                 messages.append((gap.first_txid, gap.last_txid))
-            # Acknowledgements stand under the queue's name, and behind the messages that they end.
+            # Acknowledgements are entries under the queue's name, and come after the messages that they settle.
             if gap.concerns_topic(queue.ref):
                 done = gap.last_txid
         return cls(messages, done)
 
     def explains_difference(self, txid: int) -> bool:
-        """Return whether the state may rightly differ from the journal in a message."""
+        """Return whether a gap may explain a difference between state and journal in a message."""
         return txid < self.done_before or any(first <= txid <= last for first, last in self.messages)
 
 
 def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding], str | None]:
-    """Return the findings on a queue's state, and a word on what was checked; None if nothing was.
+    """Return the findings for a queue's state, and a summary of the check; None if nothing was checked.
 
-    Raises SowError for what kept it from being read and is no damage.
+    Raises SowError if the state cannot be read for a reason other than damage.
     """
     path = build_state_path(instance, queue)
     found: list[_Fault] = []
@@ -117,7 +118,7 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
     if not file.exists or not has_log(instance):
         return [], None
     try:
-        # A copy can be brought up to the end of the journal by who may only read, and holds up no worker.
+        # A copy can be brought up to the end of the journal without write permission, and blocks no worker.
         with (
             open_log(instance) as log,
             create_work_directory() as place,
@@ -139,7 +140,7 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
             found += _check_pages(rows)
             cut = _JournalGaps.read_gaps(queue, log)
             for difference in _compare_with_journal(instance, queue, log, last, rows):
-                # Of what was cut out of the journal only the state knows; in all else the two have to agree.
+                # Only the state knows about entries cut out of the journal; in all else the two must agree.
                 unknown = [txid for txid in difference.txids if cut.explains_difference(txid)]
                 found += difference.build_faults(set(difference.txids).difference(unknown))
                 of_gaps += difference.build_faults(unknown)
@@ -153,7 +154,7 @@ def verify_queue_state(instance: Instance, queue: Queue) -> tuple[list[Finding],
     hint = "stop the workers and remove the file: it is rebuilt from the journal"
     kept = "keep the file: without it, messages acknowledged in it are delivered again"
     if of_gaps:
-        # Making the state anew costs what it alone knows.
+        # A rebuild loses what only the state has.
         hint += "; messages whose acknowledgements a repair removed from the journal are then delivered again"
     text = "a repair removed entries from the journal that the state may include: "
     cut_out = [fault._replace(message=text + fault.message) for fault in of_gaps]
@@ -175,7 +176,7 @@ def _build_backlog(instance: Instance, queue: Queue) -> Backlog:
 
 
 def _check_pages(rows: StateRows) -> Iterator[_Fault]:
-    """The pages against the indexes and counters that follow from them."""
+    """Compare the pages with the indexes and counters that are derived from them."""
     rows.verify_structure()
     state = rows.state
     counts: Counter[int] = Counter()
@@ -212,7 +213,7 @@ def _check_pages(rows: StateRows) -> Iterator[_Fault]:
         due = page.find_next_alarm()
         if due and not (page.alarm and page.alarm <= due and first in alarms):
             yield _Fault("due-index", f"the due index misses an entry of the page of txid {first}")
-    # These rows have no checksums: each of them follows from the pages, which have.
+    # These rows have no checksums, but each can be derived from the pages, which have.
     if rows.collect_lease_index() != held or rows.collect_alarm_index() != rung:
         yield _Fault("lease-index", "the lease index or the due index does not match the pages")
     named |= {(one.publisher, one.sequence): txid for txid, one in rows.list_dead_messages().items() if one.publisher}
@@ -241,14 +242,14 @@ def _check_pages(rows: StateRows) -> Iterator[_Fault]:
 def _compare_with_journal(
     instance: Instance, queue: Queue, log: Journal, last: int, rows: StateRows
 ) -> Iterator[_Difference]:
-    """The pending and dead messages against those of a state that is made of the journal alone."""
+    """Compare the pending and dead messages with those of a state that is built from the journal alone."""
     state, now = rows.state, instance.now
     mine = _list_pending(rows, now)
     limit, oldest = state.applied, log.first_txid
     with create_work_directory() as place:
         file = QueueFile(place / "aside.queue", instance.seam, boot="aside", lock_wait=0)
         try:
-            # Without a limit: what is to be compared ends where the state ends.
+            # Without a depth limit: the comparison ends at the position of the state.
             whole = replace(queue, target_queue_depth=None)
             backlog = _build_backlog(instance, whole)
             fresh = QueueState(
@@ -266,10 +267,10 @@ def _compare_with_journal(
                 dead = {txid for txid in aside.list_dead_messages() if txid <= limit}
         finally:
             file.close()
-    # What was pruned cannot be compared; the queue finds out when it delivers it.
+    # Pruned messages cannot be compared; the queue notices when it delivers them.
     mine = {txid: until for txid, until in mine.items() if txid >= oldest}
     absent = theirs.keys() - mine.keys()
-    # A clock that went back makes messages live that the state saw expire: as many as it counted may be gone.
+    # If the clock was set back, messages that the state expired seem live again: at most as many as it has counted.
     mortal = {txid for txid in absent if theirs[txid]}
     if len(mortal) <= state.expired.get(TIME_LIMIT_REASON, 0):
         absent -= mortal
@@ -281,7 +282,7 @@ def _compare_with_journal(
 
 
 def _list_pending(rows: StateRows, now: int) -> dict[int, int]:
-    """The pending messages and the ends of their lifetimes, 0 for none."""
+    """Return the pending messages with their expirations, 0 for none."""
     found: dict[int, int] = {}
     for first in list(rows.iter_first_txids()):
         page = rows.load_page(first)
