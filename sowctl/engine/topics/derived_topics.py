@@ -1,8 +1,7 @@
-"""A view, conflated topic or queue as the topic that it is read as: its name, type, and the fields of its keys.
+"""A view, conflated topic or queue as the topic that readers see: its name, type, and key fields.
 
-Called by :mod:`sowctl.engine.topics.targets`; where its records come from is the business of
-:mod:`sowctl.engine.views.openers`. Writers refuse derived topics (:func:`make_not_topic_error`). Ruled by ``behaviour``
-5.1.
+Called by :mod:`sowctl.engine.topics.targets`; :mod:`sowctl.engine.views.openers` opens its records. Writers reject
+derived topics (:func:`make_not_topic_error`). Specified in ``behaviour`` 5.1.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _DEFAULT_SLAB_BYTES = 1 << 20
 
 
 def require_derived_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
-    """Return :func:`build_derived_topic` of an entry; refuses one that reads itself. Raises ConfigError
+    """Return :func:`build_derived_topic` of an entry; reject one that reads itself. Raises ConfigError
     ``SOW-VIW-004``."""
     refuse_circle(config, entry)
     return build_derived_topic(config, entry)
 
 
 def build_derived_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfig:
-    """The topic that a derived entry is read as; it has no file before it is opened.
+    """Return the topic that readers of a derived entry see; it has no file before it is opened.
 
     Raises UsageError ``SOW-ENG-031`` for a kind that cannot be read.
     """
@@ -55,7 +54,7 @@ def build_derived_topic(config: InstanceConfig, entry: OtherEntry) -> TopicConfi
 
 
 def _make_queue_topic(entry: OtherEntry) -> TopicConfig:
-    """A topic without fields as keys: the messages of a queue, of which several may have one key, are numbered."""
+    """Return a topic without key fields: messages of a queue are numbered, because several may have the same key."""
     return TopicConfig.build_bare(
         entry.name,
         entry.message_type,
@@ -69,7 +68,7 @@ def _make_queue_topic(entry: OtherEntry) -> TopicConfig:
 
 
 def _make_conflated_topic(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig:
-    """A conflated topic has the keys of its source, and of a Pattern topic its logical topics under other names."""
+    """Return a topic with the keys of its source, and with the logical topics of a Pattern topic under other names."""
     found = find_source_entry(config, entry)
     source = found if isinstance(found, TopicConfig) else build_derived_topic(config, found)
     # The key fields of the source are always indexed.
@@ -81,7 +80,7 @@ def _make_conflated_topic(config: InstanceConfig, entry: ConflatedTopic) -> Topi
         file_name=None,
         durability="transient",
         recovery_point="epoch",
-        # What expires in the source is a change of it, and leaves at the end of an interval (behaviour 11.44).
+        # Expirations in the source are changes of it, and take effect at the end of an interval (behaviour 11.44).
         expiration=Expiration("disabled"),
         hash_indexes=(*keys, *entry.hash_indexes),
         indexes=(),
@@ -95,7 +94,7 @@ def _make_conflated_topic(config: InstanceConfig, entry: ConflatedTopic) -> Topi
 
 
 def find_source_entry(config: InstanceConfig, entry: ConflatedTopic) -> TopicConfig | OtherEntry:
-    """The entry that a conflated topic copies. Raises MissingError ``SOW-ENG-012``."""
+    """Return the entry that a conflated topic copies. Raises MissingError ``SOW-ENG-012``."""
     found = config.find_entries(entry.underlying, entry.message_type)
     if not found:
         text = f"topic {entry.underlying!r} of type {entry.message_type} does not exist"
@@ -104,7 +103,7 @@ def find_source_entry(config: InstanceConfig, entry: ConflatedTopic) -> TopicCon
 
 
 def find_root_topic(config: InstanceConfig, topic: TopicConfig) -> TopicConfig:
-    """The topic that a conflated topic copies, directly or through others; a view, queue or topic is its own."""
+    """Return the topic that a conflated topic copies, directly or through others; a view, queue or topic itself."""
     while isinstance(topic.derived, ConflatedTopic):
         found = find_source_entry(config, topic.derived)
         topic = found if isinstance(found, TopicConfig) else build_derived_topic(config, found)
@@ -112,9 +111,10 @@ def find_root_topic(config: InstanceConfig, topic: TopicConfig) -> TopicConfig:
 
 
 def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:
-    """Raise ConfigError ``SOW-VIW-004`` where reading an entry would come back to itself, or go too deep.
+    """Raise ConfigError ``SOW-VIW-004`` if an entry reads itself, directly or through others, or if the nesting is too
+    deep.
 
-    Rules R027 and R032 of ``validate`` tell of both; readers do not ask for all rules first.
+    Rules R027 and R032 of ``validate`` report both; readers do not run all rules first.
     """
     done: set[OtherEntry] = set()
     stack = [(entry, iter(_list_direct_sources(config, entry)))]
@@ -144,17 +144,17 @@ def refuse_circle(config: InstanceConfig, entry: OtherEntry) -> None:
 
 
 def _list_direct_sources(config: InstanceConfig, entry: OtherEntry) -> list[OtherEntry]:
-    """The derived entries that an entry reads directly."""
+    """Return the derived entries that an entry reads directly."""
     if not isinstance(entry, View | ConflatedTopic):
         return []
-    # A view may leave the type out where only one entry has the name (behaviour 11.52).
+    # A view may omit the type if only one entry has the name (behaviour 11.52).
     found = [config.find_entries(*ref) or config.find_entries(ref.name) for ref in entry.sources]
     return [some[0] for some in found if some and isinstance(some[0], OtherEntry)]
 
 
 def find_logical_part(config: InstanceConfig, entry: OtherEntry, name: str) -> TopicConfig | None:
-    """The logical topic ``name`` of a conflated topic over a Pattern topic; None where it has none of this name, or
-    where it leaves its source's names as they are: these are the source's."""
+    """Return the logical topic ``name`` of a conflated topic on a Pattern topic; None if it has none of this name, or
+    if it keeps the names of its source: these belong to the source."""
     if not isinstance(entry, ConflatedTopic) or entry.topic_format is None or entry.topic_format == "%n":
         return None
     source = find_source_entry(config, entry)
@@ -165,7 +165,7 @@ def find_logical_part(config: InstanceConfig, entry: OtherEntry, name: str) -> T
     if isinstance(source, OtherEntry):
         part = find_logical_part(config, source, inner)
     elif source.pattern is not None and compile_topic_search(source.pattern)(inner):
-        # Keys are those of the source: their domain is the name that the record was published under.
+        # Keys are those of the source: their domain is the name under which the record was published.
         domain = source.key_domain if source.shares_domain else inner
         part = replace(source, pattern=None, key_domain=domain)
     else:
@@ -177,7 +177,7 @@ def find_logical_part(config: InstanceConfig, entry: OtherEntry, name: str) -> T
 
 
 def make_not_topic_error(entry: OtherEntry) -> UsageError:
-    """The error for an entry that has no store of its own where one is needed."""
+    """Return the error for an entry without a store where one is required."""
     return UsageError(
         "SOW-ENG-031",
         f"{entry.name!r} is a {entry.kind}, which has no store of its own",
@@ -187,10 +187,11 @@ def make_not_topic_error(entry: OtherEntry) -> UsageError:
     )
 
 
-# Read once for each definition: a program may ask for its views again and again.
+# Cached per definition: a program may use its views again and again.
 @lru_cache(maxsize=256)
 def _find_grouping_fields(view: View) -> tuple[FieldPath, ...]:
-    """The fields of the view's messages that hold the grouping values; the source's field where none does alone."""
+    """Return the fields of the view's messages that have the grouping values; the source's field if no message field is
+    one."""
     shown: dict[tuple[tuple[str, ...], FieldPath], FieldPath] = {}
     for text in view.projection:
         for field in parse_projection(text):

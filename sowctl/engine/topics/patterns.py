@@ -1,6 +1,6 @@
-"""Names that a regular expression matches, in configuration order, and the readable data of each.
+"""Topics whose names match a regular expression, in configuration order.
 
-Called by :mod:`sowctl.engine.topics.targets`, which says when a text is such an expression.
+Called by :mod:`sowctl.engine.topics.targets`, which decides when a text is such an expression.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def iterate_matching_topics(
     instance: Instance, pattern: str, message_type: str | None, *, derived: bool = False
 ) -> Iterator[TopicConfig]:
-    """The topics that a regular expression stands for, in configuration order.
+    """Yield the topics that a regular expression matches, in configuration order.
 
-    With ``derived`` also views, conflated topics and queues, as the topics that they are read as. Of a Pattern topic
-    that has no records yet, no part is meant, nor of its copies.
+    With ``derived`` also views, conflated topics and queues, as the topics that readers see. Logical topics of a
+    Pattern topic without records, or of its copies, are not included.
     """
     if instance.config is None:
         return
@@ -39,7 +39,7 @@ def iterate_matching_topics(
             elif entry.pattern is not None and has_records(instance, entry):
                 yield replace(entry, logical=Logical(pattern, regex=True))
         elif derived and (matches(entry.name) or renames_logical_topics(entry)):
-            # The language is loaded where such an entry is read, and by no other command.
+            # The expression language is loaded only by commands that read such an entry.
             from sowctl.engine.topics.derived_topics import find_root_topic, require_derived_topic
 
             topic = require_derived_topic(instance.config, entry)
@@ -50,7 +50,7 @@ def iterate_matching_topics(
 
 
 def make_unmatched_error(instance: Instance, pattern: str, message_type: str | None, *, derived: bool) -> MissingError:
-    """The error for a pattern that matches nothing; of what cannot be meant here, it says so."""
+    """Return the error for a pattern without a match; its hint names a match that has no store."""
     what = "topic, view, conflated topic or queue" if derived else "topic"
     others = () if derived or instance.config is None else instance.config.sow
     matches = compile_search(pattern)
@@ -66,7 +66,7 @@ def make_unmatched_error(instance: Instance, pattern: str, message_type: str | N
 
 
 def renames_logical_topics(entry: OtherEntry) -> bool:
-    """Return whether a conflated topic gives other names to the logical topics of its source."""
+    """Return whether a conflated topic renames the logical topics of its source."""
     if entry.kind != "ConflatedTopic":
         return False
     from sowctl.config.derived_entries import ConflatedTopic  # loaded with the configuration that has such an entry
@@ -75,24 +75,24 @@ def renames_logical_topics(entry: OtherEntry) -> bool:
 
 
 def compile_search(pattern: str) -> Callable[[str], bool]:
-    """The search of an expression that was given as a target: what is wrong with it, is no fault of a configuration."""
+    """Compile an expression that was given as a target: its errors are usage errors, not configuration errors."""
     try:
         return compile_topic_search(pattern)
     except ConfigError as error:
-        # A star that repeats nothing is one of a shell.
+        # A star without anything to repeat is a shell pattern.
         words = f"topic patterns are regular expressions: {'.' + pattern.strip()!r}"
         hint = words if pattern.strip().startswith("*") else error.hint
         raise UsageError("SOW-ENG-033", error.message, hint=hint) from None
 
 
 def matches_topic_name(instance: Instance, pattern: str, message_type: str | None) -> bool:
-    """Return whether a regular expression matches the name of a topic of its own."""
+    """Return whether a regular expression matches the name of a configured topic."""
     matches = compile_search(pattern) if is_pattern(pattern) else pattern.__eq__
     return any(matches(topic.name) for topic in instance.topics if message_type in (None, topic.message_type))
 
 
 def has_records(instance: Instance, topic: TopicConfig) -> bool:
-    """Return whether there is anything to read a topic from."""
+    """Return whether a topic has anything to read."""
     if topic.file is not None and topic.file.exists():
         return True
     return topic.journalled and is_in_journal(instance, topic.ref)

@@ -1,14 +1,15 @@
 """Files that are not stores: named as a store to read, or found where a store is to be written.
 
-A bare path that plainly is something else is refused with words that say what takes it; a name that ends in ``.sow``
-means a store, and other content there is damage. A FileName may name anything, by mistake or through a link: asked
-before a topic is opened for writing and before a replay moves a file aside. What may be replaced at a FileName:
+A bare path to a recognized other file is rejected with a hint at the command that reads it; a name that ends in
+``.sow`` means a store, and other content there is damage. A FileName may name any file, by mistake or through a link:
+it is checked before a topic is opened for writing and before a replay moves a file aside. Whether a file at a FileName
+may be replaced:
 
-* Never, not with --force either: what is no regular file, the configuration, and the files of this instance's journal,
-  whatever is in them.
-* Only with --force: a regular file that is plainly something else, told by its first bytes; and one whose name does not
-  end in ``.sow`` and that holds nothing which only stores hold.
-* Anything else may be what is left of a store, damaged beyond recognition: replay keeps it aside and makes a new one.
+* Never, even with --force: anything but a regular file, the configuration, and the files of this instance's journal,
+  whatever their content is.
+* Only with --force: a regular file that is recognized as another kind by its first bytes; and a file whose name does
+  not end in ``.sow`` and that has no content specific to stores.
+* Any other file may be the rest of a store, damaged beyond recognition: replay keeps it aside and creates a new one.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ FOREIGN_FILE_MAGICS = {
     b"PAR1": "a Parquet file",
     b"ARROW1": "an Arrow file",
 }
-"""Files by their first bytes."""
+"""Other file types by their first bytes."""
 
 _KNOWN_FILE_KINDS = {
     FILE_MAGIC: "it is a journal file",
@@ -57,16 +58,17 @@ _KNOWN_FILE_KINDS = {
     **COMPRESSED_MAGICS,
     **{magic: f"it is {words}" for magic, words in FOREIGN_FILE_MAGICS.items()},
 }
-"""First bytes of files that people have beside their stores. Text tells nothing: it may be written over a store."""
+"""First bytes of files that users keep next to their stores. Text is not listed: it may be written over a store."""
 _LMDB_MAGIC = (0xBEEFC0DE).to_bytes(4, "little")
 _STORE_MARKERS = (b"SOWSTORE", b"expiry")
-"""What some page of every store holds: the beginning of the meta record, and the name of a sub-database."""
+"""Content that some page of every store has: the start of the meta record, and the name of a sub-database."""
 
 
 def refuse_other_kind(path: Path) -> None:
-    """Raise UsageError ``SOW-ENG-080`` (exit 2: the wrong file was named) where ``path`` plainly is no store.
+    """Raise UsageError ``SOW-ENG-080`` (exit 2: the wrong file was named) if ``path`` is recognized as another kind of
+    file.
 
-    What nothing is known of passes: a store whose beginning is damaged is no mistake of who asked for it.
+    An unrecognized file passes: a store with a damaged beginning is not a user's mistake.
     """
     if path.name.endswith(".sow"):
         return
@@ -84,7 +86,7 @@ def _detect_file_kind(path: Path) -> tuple[str, str] | None:
         with path.open("rb") as file:
             start = file.read(_PEEK_BYTES)
     except OSError:
-        return None  # who opens it says why
+        return None  # opening it reports the reason
     if not start:
         return "it is empty", "name a topic, or the .sow file of one"
     if start.startswith(FILE_MAGIC):
@@ -116,17 +118,17 @@ def _detect_text(start: bytes) -> tuple[str, str] | None:
 
 
 def refuse_reserved_file(instance: Instance, topic: TopicConfig) -> None:
-    """Refuse a FileName that names the configuration or a file of the journal, there already or not.
+    """Reject a FileName that names the configuration or a file of the journal, existing or not.
 
     Raises RefusedError ``SOW-ENG-087``.
     """
     config, file = instance.config, topic.file
     if config is None or file is None:
         return
-    # Asked once for every topic of a run: paths are resolved only where a name or a link calls for it.
+    # Called once per topic of a run: paths are resolved only if a name or a link requires it.
     what, log = None, config.transaction_log
     path = file.resolve() if file.is_symlink() else file
-    # By name first, which costs nothing; only a name that could be a journal file's has its directory compared.
+    # By name first, which is cheap; only if the name could be a journal file's, the directories are compared.
     if log is not None and build_own_files_pattern(config.name).fullmatch(path.name):
         homes = {place.resolve() for place in (log.directory, log.local_archive) if place is not None}
         what = "a file of the journal" if path.resolve().parent in homes else None
@@ -145,9 +147,9 @@ def refuse_reserved_file(instance: Instance, topic: TopicConfig) -> None:
 
 
 def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = False) -> None:
-    """Refuse to replace what is at a topic's FileName where that is no store and was none.
+    """Reject replacing the file at a topic's FileName if it is not a store and was none.
 
-    Raises RefusedError ``SOW-ENG-087``, ``SOW-STO-070`` (no regular file), and unless ``force`` ``SOW-ENG-088``
+    Raises RefusedError ``SOW-ENG-087``, ``SOW-STO-070`` (not a regular file), and unless ``force`` ``SOW-ENG-088``
     (another kind of file).
     """
     refuse_reserved_file(instance, topic)
@@ -169,17 +171,17 @@ def refuse_other_file(instance: Instance, topic: TopicConfig, *, force: bool = F
 
 
 def _describe_foreign_file(path: Path, seam: Seam) -> str | None:
-    """Return what kind of file stands there; None for a store, and for what may be left of one."""
+    """Return the kind of a file; None for a store, and for the possible rest of a store."""
     try:
         with path.open("rb") as file:
             start = file.read(64)
             if not start:
                 return None  # nothing is lost with an empty file
-            # LMDB's magic number stands in the first meta page, behind its header of 16 bytes.
+            # LMDB's magic number is in the first meta page, after its header of 16 bytes.
             if start[16:20] == _LMDB_MAGIC:
                 read_verified_meta(
                     path, seam
-                )  # of a file that is cut or has broken meta pages, the pages of ours may be gone
+                )  # of a truncated file, or one with broken meta pages, the pages of a store may be missing
                 return None if _has_store_markers(file) else "it is an LMDB file of another program"
             text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
             for magic, kind in _KNOWN_FILE_KINDS.items():
@@ -189,7 +191,7 @@ def _describe_foreign_file(path: Path, seam: Seam) -> str | None:
                 return None
             return "it has no store data, and its name does not end with .sow"
     except (OSError, SowError):
-        return None  # what cannot be read is reported where it is opened
+        return None  # errors are reported when the file is opened
 
 
 def _has_store_markers(file: BinaryIO) -> bool:

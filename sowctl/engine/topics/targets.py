@@ -1,7 +1,7 @@
-"""Resolving a TARGET: a configured topic, a file, or a pattern over topic names (``sowctl(1)``).
+"""Resolving a TARGET: a configured topic, a file, or a pattern of topic names (``sowctl(1)``).
 
-A name that the Pattern of a topic matches is one of its logical topics: the configuration's first entry that a name
-fits is the one that counts, for reading and for publishing alike (``behaviour`` 1.8).
+A name that matches the Pattern of a topic is one of its logical topics: the first entry of the configuration that a
+name matches is used, for reading and for publishing alike (``behaviour`` 1.8).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 MAX_LOGICAL_NAME_BYTES = 4096
-"""Bytes of the name of a logical topic, at most."""
+"""Maximum length of the name of a logical topic, in bytes."""
 WITHOUT_SOW = "SOW-ENG-016"
 """The code of the error for a topic that only the transaction log names."""
 QUEUE_KINDS = ("Queue", "LocalQueue", "GroupLocalQueue")
 """The kinds of entries that are queues."""
 NewTopicResolver = Callable[[str, str], TopicConfig | None]
-"""What a pattern takes of a topic that was unknown before, by name and message type."""
+"""Returns the definition of a new topic by name and message type, None if the pattern does not match it."""
 _TYPED_TARGET_PATTERN = re.compile(r"\[([^\]]+)\]\.\[([^\]]+)\]")
 
 
@@ -55,21 +55,21 @@ class Target(Struct, frozen=True):
 def resolve_targets(
     instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False, derived: bool = False
 ) -> list[Target]:
-    """The targets that ``text`` names, in configuration order; with ``derived``, for readers, also views.
+    """Return the targets that ``text`` names, in configuration order; with ``derived``, for readers, also views.
 
-    An exact name wins; then an existing path with ``/`` or ``.sow``; then the name of a logical topic; then, unless
-    ``literal``, a regular expression over the names. It takes a Pattern topic whole where it matches the topic's own
-    Name, and otherwise those of its records whose logical names it matches. A text with characters of an expression
-    (other than dots) is no logical name unless ``literal``.
+    In order of precedence: an exact name; an existing path with ``/`` or ``.sow``; the name of a logical topic; unless
+    ``literal``, a regular expression on the names. An expression includes a whole Pattern topic if it matches the
+    topic's own Name, and otherwise those of its records whose logical names it matches. A text with characters of an
+    expression (other than dots) is no logical name unless ``literal``.
 
-    Raises UsageError ``SOW-ENG-030`` (ambiguous), ``SOW-ENG-033`` (no regular expression), ``SOW-ENG-080`` (a file that
-    plainly is no store), MissingError ``SOW-ENG-012`` (nothing of that name), ``SOW-ENG-013`` (no such file, or a URL).
+    Raises UsageError ``SOW-ENG-030`` (ambiguous), ``SOW-ENG-033`` (invalid regular expression), ``SOW-ENG-080`` (a file
+    of another kind), MissingError ``SOW-ENG-012`` (unknown name), ``SOW-ENG-013`` (no such file, or a URL).
     """
     name, message_type = split_target(text, message_type)
     logical = literal or _is_logical_name(name)
     exact = _find_exact_topic(instance, name, message_type, logical=logical, derived=derived)
     path = instance.working / text
-    # A topic's own name wins over a file of that name; a Pattern, which matches nearly anything, does not.
+    # A topic's own name takes precedence over a file of that name; a Pattern, which matches nearly any name, does not.
     if exact is None or exact.logical is not None:
         if ("/" in text or text.endswith(".sow")) and path.is_file():
             from sowctl.engine.topics.storefile import refuse_other_kind
@@ -80,7 +80,7 @@ def resolve_targets(
             raise _make_no_file_error(text)
     if exact is not None:
         return [Target(topic=exact)]
-    # An exact name was looked for first, so a topic whose name has dots is found by it.
+    # Exact names were looked up first, so a topic with dots in its name was found by it.
     if not literal and is_pattern(name):
         found = [
             Target(topic=topic) for topic in iterate_matching_topics(instance, name, message_type, derived=derived)
@@ -90,14 +90,15 @@ def resolve_targets(
         error = make_unmatched_error(instance, name, message_type, derived=derived)
     else:
         error = make_missing_error(instance, name, message_type)
-    # Names may look like URLs; only where nothing has this one, the URL of a file was meant.
+    # Names may look like URLs; only if there is no such name, the text is the URL of a file.
     raise _make_no_file_error(text) if is_url(text) and _is_logical_name(name) and error.code != WITHOUT_SOW else error
 
 
 def remove_repeated_targets(targets: Sequence[Target]) -> list[Target]:
     """Return the targets in order, with each topic, file and record once.
 
-    Patterns that take parts of one Pattern topic become one target; a logical topic that one of them takes is left out.
+    Patterns that include parts of one Pattern topic become one target; a logical topic that one of them includes is
+    dropped.
     """
     taken: dict[TopicRef, list[TopicConfig]] = {}
     for target in targets:
@@ -119,7 +120,7 @@ def remove_repeated_targets(targets: Sequence[Target]) -> list[Target]:
 
 
 def unite_followed_topics(topics: Sequence[TopicConfig]) -> list[TopicConfig]:
-    """Return each topic once, with all of its parts that are meant: a subscription follows a topic by one feed."""
+    """Return each topic once, with all of its matching parts: a subscription follows a topic with one feed."""
     parts: dict[TopicRef, list[TopicConfig]] = {}
     for topic in topics:
         parts.setdefault(topic.ref, []).append(topic)
@@ -140,7 +141,7 @@ def _unite_parts(topics: Sequence[TopicConfig]) -> TopicConfig:
 
 
 def _make_no_file_error(text: str) -> MissingError:
-    """The error for a text that can only be a file's name, and is none here."""
+    """Return the error for a text that can only be the name of a file, which does not exist."""
     if not is_url(text):
         return MissingError("SOW-ENG-013", "the file does not exist", place=text)
     return MissingError(
@@ -152,9 +153,9 @@ def _make_no_file_error(text: str) -> MissingError:
 
 
 def find_topic(instance: Instance, text: str, message_type: str | None = None, *, derived: bool = False) -> TopicConfig:
-    """The one SOW topic, or logical topic, of this exact name; with ``derived`` also a view.
+    """Return the single SOW topic, or logical topic, of this exact name; with ``derived`` also a view.
 
-    Raises as :func:`resolve_targets` does.
+    Raises as :func:`resolve_targets`.
     """
     name, message_type = split_target(text, message_type)
     found = _find_exact_topic(instance, name, message_type, logical=True, derived=derived)
@@ -164,23 +165,24 @@ def find_topic(instance: Instance, text: str, message_type: str | None = None, *
 
 
 def find_publish_topic(instance: Instance, text: str, message_type: str | None = None) -> TopicConfig:
-    """The topic that a publish to this name goes to; one that only the transaction log names has no store and no keys.
+    """Return the topic that messages published to this name go to; one that only the transaction log names has no store
+    and no keys.
 
-    What is published to a queue goes to its DefaultPublishTarget (``behaviour`` 5.4). Raises as :func:`find_topic`.
+    Messages for a queue go to its DefaultPublishTarget (``behaviour`` 5.4). Raises as :func:`find_topic`.
 
     UsageError ``SOW-ENG-032`` for the Name of a Pattern topic that is none of its logical topics.
     """
     name, message_type = split_target(text, message_type)
     takers = _list_owning_entries(instance, name, message_type, logical=True)
     if len(takers) == 1 and takers[0].kind in QUEUE_KINDS:
-        # Loaded by the configuration already, as it has such an entry.
+        # Already loaded by the configuration, since it has such an entry.
         from sowctl.config.derived_entries import Queue
 
         queue = takers[0]
         assert isinstance(queue, Queue)
         if queue.default_publish_target != name:
             return find_publish_topic(instance, queue.default_publish_target, queue.message_type)
-        # A queue of its own topic, which only the transaction log names.
+        # A queue with its own name as the topic, which only the transaction log names.
         only = _find_journal_only_topic(instance, name, queue.message_type)
         if only is None:
             raise make_missing_error(instance, name, message_type)
@@ -204,23 +206,22 @@ def find_publish_topic(instance: Instance, text: str, message_type: str | None =
 def resolve_followed_topics(
     instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False, replayed: bool = False
 ) -> list[TopicConfig]:
-    """The topics that a subscription to ``text`` follows: those of :func:`resolve_targets`, and what only the log
-    records.
+    """Return the topics that a subscription to ``text`` follows: those of :func:`resolve_targets`, and topics that only
+    the log records.
 
-    Of topics without a SOW a pattern takes those that the journal knows; :func:`build_new_topic_resolver` says which
-    others it takes when they come. Where messages are ``replayed``, a pattern takes nothing that no journal has
-    messages of. Raises as :func:`resolve_targets`, and UsageError ``SOW-FOL-003`` for a file, in which nothing says
-    what is published next.
+    Of topics without a SOW, a pattern includes those in the journal; :func:`build_new_topic_resolver` finds those that
+    are added later. If messages are ``replayed``, a pattern includes only topics with messages in a journal. Raises as
+    :func:`resolve_targets`, and UsageError ``SOW-FOL-003`` for a file, which does not show new messages.
     """
     name, kind = split_target(text, message_type)
     logical = literal or _is_logical_name(name)
     try:
-        # What is named exactly, and cannot be replayed, is refused with its name later on.
+        # An exactly named topic that cannot be replayed is rejected by name later.
         named = _find_exact_topic(instance, name, kind, logical=True, derived=True) if replayed else None
         derived = not replayed or (named is not None and named.derived is not None)
         targets = resolve_targets(instance, text, message_type, literal=literal, derived=derived)
     except MissingError:
-        # A transaction log that records .* covers every text, also those that are patterns here.
+        # A transaction log that records .* covers every text, including those that are patterns here.
         only = _find_journal_only_topic(instance, name, kind, logical=logical)
         known = (
             _list_journal_only_topics(instance, name, kind) if only is None and not literal and is_pattern(name) else []
@@ -242,10 +243,10 @@ def resolve_followed_topics(
 
 
 def _filter_recorded_topics(instance: Instance, topics: list[TopicConfig]) -> list[TopicConfig]:
-    """Return the topics matched by a pattern that a journal records; all where it records none of them."""
+    """Return the topics matched by a pattern that a journal records; all if it records none of them."""
     found = [topic for topic in topics if topic.journalled]
     for topic in topics if found else ():
-        # Logical topics of a Pattern topic are taken by names that nobody may have published to.
+        # Logical topics of a Pattern topic are matched by names that may have no messages.
         if not topic.journalled and topic.logical is None:
             instance.notify(f"topic {topic.label!r} has no journal: it is not replayed")
     return found or topics
@@ -254,11 +255,11 @@ def _filter_recorded_topics(instance: Instance, topics: list[TopicConfig]) -> li
 def build_new_topic_resolver(
     instance: Instance, text: str, message_type: str | None = None, *, literal: bool = False
 ) -> NewTopicResolver | None:
-    """Build the resolver of topics that a subscription to ``text`` takes up later; None where there are none.
+    """Return the resolver of topics that a subscription to ``text`` adds later; None if there can be none.
 
-    The answer takes name and message type of a topic that the journal has got since, and gives its definition, or None
-    where the pattern does not mean it: a topic that only the transaction log names, or the logical topics of a Pattern
-    topic to which nothing was published before.
+    The resolver takes name and message type of a topic that is new in the journal, and returns its definition, or None
+    if the pattern does not match it: a topic that only the transaction log names, or the logical topics of a Pattern
+    topic without earlier messages.
     """
     pattern, wanted = split_target(text, message_type)
     log, config = instance.log, instance.config
@@ -283,12 +284,12 @@ def build_new_topic_resolver(
 
 
 def _is_logical_name(name: str) -> bool:
-    """Return whether a text may name a topic outside the configuration; dots are no pattern."""
+    """Return whether a text may name a topic outside the configuration; dots do not make it a pattern."""
     return not is_pattern(name.replace(".", ""))
 
 
 def _list_journal_only_topics(instance: Instance, pattern: str, message_type: str | None) -> list[TopicConfig]:
-    """The topics without a SOW that the journal knows and a pattern matches, in the order of their names."""
+    """Return the topics without a SOW in the journal that match a pattern, ordered by name."""
     from sowctl.engine.topics.positions import has_log, open_log
 
     log, config = instance.log, instance.config
@@ -305,7 +306,7 @@ def _list_journal_only_topics(instance: Instance, pattern: str, message_type: st
 
 
 def make_unnamed_logical_error(topic: TopicConfig) -> UsageError:
-    """The error where one of the logical topics of a Pattern topic must be named."""
+    """Return the error for a Pattern topic of which one logical topic must be named."""
     return UsageError(
         "SOW-ENG-032",
         f"{topic.name!r} is a Pattern topic for all logical topics that match {topic.pattern!r}",
@@ -315,7 +316,7 @@ def make_unnamed_logical_error(topic: TopicConfig) -> UsageError:
 
 
 def split_target(text: str, message_type: str | None = None) -> tuple[str, str | None]:
-    """Name and message type of ``[type].[name]``; any other text is a name, of the type that was given besides."""
+    """Split ``[type].[name]`` into name and message type; any other text is a name, of the given type."""
     match = _TYPED_TARGET_PATTERN.fullmatch(text)
     return (match[2], match[1]) if match else (text, message_type)
 
@@ -323,12 +324,13 @@ def split_target(text: str, message_type: str | None = None) -> tuple[str, str |
 def _find_exact_topic(
     instance: Instance, name: str, message_type: str | None, *, logical: bool, derived: bool = False
 ) -> TopicConfig | None:
-    """The topic of this name, narrowed where it is a logical topic's; the latter only with ``logical``.
+    """Return the topic of this name, restricted to a logical topic if the name is one; the latter only with
+    ``logical``.
 
-    With ``derived`` a view, too, as the topic that it is read as.
+    With ``derived`` also a view, as the topic that readers see.
     """
     takers = _list_owning_entries(instance, name, message_type, logical=logical, derived=derived)
-    # A topic is known by name and message type together (behaviour 1.1), so a name alone may be ambiguous.
+    # A topic is identified by name and message type together (behaviour 1.1), so a name alone may be ambiguous.
     if len(takers) > 1:
         forms = ", ".join(f"[{entry.message_type}].[{name}]" for entry in takers)
         raise UsageError(
@@ -346,7 +348,7 @@ def _find_exact_topic(
             raise make_not_topic_error(entry)
         from sowctl.engine.topics.derived_topics import require_derived_topic
 
-        # The language is loaded where such an entry is read, and by no other command.
+        # The expression language is loaded only by commands that read such an entry.
         assert instance.config is not None
         return require_derived_topic(instance.config, entry)
     return entry
@@ -363,8 +365,8 @@ def _list_owning_entries(
         if message_type not in (None, kind):
             continue
         part = _find_conflated_part(instance, entry, name) if logical and derived else None
-        # The first entry that a name belongs to takes it; those behind it do not count (behaviour 1.8), but names of
-        # conflated topics come before those of logical topics (11.51).
+        # The first entry that a name belongs to is used, and later ones are ignored (behaviour 1.8), but names of
+        # conflated topics take precedence over those of logical topics (11.51).
         if kind in found and not (entry.kind == "ConflatedTopic" and (entry.name == name or part is not None)):
             continue
         if entry.name == name:
@@ -377,10 +379,10 @@ def _list_owning_entries(
 
 
 def _find_conflated_part(instance: Instance, entry: SowEntry, name: str) -> TopicConfig | None:
-    """A name that a conflated topic gives to a logical topic of its source, as the topic that it is read as."""
+    """Return the logical topic that a conflated topic has under a name, as readers see it; None without one."""
     if not isinstance(entry, OtherEntry):
         return None
-    # The language is loaded only where such a name may be meant.
+    # The expression language is loaded only if such a name may be meant.
     if not renames_logical_topics(entry) or instance.config is None:
         return None
     from sowctl.engine.topics.derived_topics import find_logical_part
@@ -393,8 +395,8 @@ def select_readable_targets(
 ) -> Sequence[Target]:
     """Return the targets among several that have something to read; all if none has, or if there is only one.
 
-    So a topic that nothing was published to yet does not make a query of all topics of a pattern fail. ``is_told``
-    answers for a view, conflated topic or queue.
+    So a topic without messages does not make a query of all topics of a pattern fail. ``is_told`` decides for a view,
+    conflated topic or queue.
     """
     if len(targets) < 2:
         return targets
@@ -405,15 +407,16 @@ def select_readable_targets(
         return _is_readable(instance, topic)
 
     found = [target for target in targets if target.topic is None or is_there(target.topic)]
-    # If none has anything to read, all are kept: then the error of the first one says what is missing.
+    # If none has anything to read, all are kept, so that the error of the first one says what is missing.
     return found or targets
 
 
 def select_publishable_targets(instance: Instance, targets: list[Target]) -> list[Target]:
-    """Return the targets of a pattern whose records can be published elsewhere; all where none can, or for one.
+    """Return the targets of a pattern whose records can be published elsewhere; all if none can, or for a single
+    target.
 
-    Views, conflated topics and queues follow from these: published, too, a queue would bring deleted records of its
-    source back. A note names those that are left out.
+    Views, conflated topics and queues are derived from these: if a queue were published, too, it would restore deleted
+    records of its source. A note lists the omitted ones.
     """
     derived = [
         target.topic.label for target in targets if target.topic is not None and target.topic.derived is not None
@@ -427,7 +430,7 @@ def select_publishable_targets(instance: Instance, targets: list[Target]) -> lis
 
 def _is_readable(instance: Instance, topic: TopicConfig) -> bool:
     if topic.file is None and not topic.journalled:
-        # What is kept nowhere lives as long as the session that it was published in.
+        # Without a store and a journal, records live as long as the session that published them.
         return instance.opened(topic) is not None
     return has_records(instance, topic)
 
@@ -435,9 +438,9 @@ def _is_readable(instance: Instance, topic: TopicConfig) -> bool:
 def _find_journal_only_topic(
     instance: Instance, name: str, message_type: str | None, *, logical: bool = True
 ) -> TopicConfig | None:
-    """A topic without a SOW that the transaction log records (``behaviour`` 11.32).
+    """Return a topic without a SOW that the transaction log records (``behaviour`` 11.32), None without one.
 
-    Unless ``logical``, only where the names of the transaction log are no patterns.
+    Unless ``logical``, only if the names in the transaction log are not patterns.
     """
     log, config = instance.log, instance.config
     if log is None or config is None or not _is_storable_name(name) or (log.regex_topics and not logical):
@@ -457,7 +460,7 @@ def _find_journal_only_topic(
 
 
 def _make_journal_only_topic(log: TransactionLog, node: ElementNode, name: str, message_type: str) -> TopicConfig:
-    """The definition of a topic that only the transaction log names: no keys, no file, nothing but entries."""
+    """Return the definition of a topic that only the transaction log names: without keys and file, only entries."""
     from sowctl.journal.blockcodec import MAX_RAW_BYTES
 
     return TopicConfig.build_bare(
@@ -466,7 +469,7 @@ def _make_journal_only_topic(log: TransactionLog, node: ElementNode, name: str, 
 
 
 def _is_storable_name(name: str) -> bool:
-    """Return whether a record can carry this name."""
+    """Return whether a record can store this name."""
     try:
         return 0 < len(name.encode()) <= MAX_LOGICAL_NAME_BYTES
     except UnicodeEncodeError:
@@ -474,7 +477,7 @@ def _is_storable_name(name: str) -> bool:
 
 
 def _format_history_hint(topic: str) -> str:
-    """The commands that print what the table ``TOPIC@history`` of ``sql`` has."""
+    """Return a hint with the commands that print the content of the table ``TOPIC@history`` of ``sql``."""
     from shlex import quote
 
     table = f"{topic}@history".replace('"', '""')
@@ -483,7 +486,7 @@ def _format_history_hint(topic: str) -> str:
 
 
 def make_missing_error(instance: Instance, name: str, message_type: str | None = None) -> MissingError:
-    """The error for a name that no entry has; its hint says which names are near."""
+    """Return the error for an unknown name; its hint has similar names."""
     if instance.config is None:
         return MissingError(
             "SOW-ENG-015",
