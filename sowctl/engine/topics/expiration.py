@@ -1,7 +1,7 @@
 """When a record expires (``behaviour`` 1.5): a function of its stamp, the topic's configuration and a clock.
 
-Expiry is never journalled. A record past its stamp is hidden from every read at once and leaves the file with what
-writers write, or when ``expire`` runs.
+Expirations are not journalled. An expired record is hidden from every read immediately; writers, or ``expire``, remove
+it from the file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from sowctl.values.times import MAX_MICROS, MICROS_PER_SECOND, MIN_MICROS, Micro
 NO_EXPIRATION = 0
 """The stamp of a record that does not expire."""
 MAX_LIFETIME_MICROS: Micros = MAX_MICROS - MIN_MICROS + 1
-"""A lifetime that ends beyond the last time that there is, whenever it begins; longer ones are no other."""
+"""A lifetime that ends after the last representable time whenever it starts; longer ones are equivalent."""
 
 
 def compute_lifetime(seconds: float) -> Micros:
-    """The microseconds of a lifetime that a publisher asked for: at least one, and at most
-    :data:`MAX_LIFETIME_MICROS`."""
+    """Return a publisher's lifetime in microseconds: at least one, and at most :data:`MAX_LIFETIME_MICROS`."""
     return (
         max(1, round(seconds * MICROS_PER_SECOND))
         if seconds < MAX_LIFETIME_MICROS // MICROS_PER_SECOND
@@ -29,19 +28,19 @@ def compute_lifetime(seconds: float) -> Micros:
 
 
 def choose_default_lifetime(rule: Expiration, seconds: float | None) -> Micros | None:
-    """Return the default lifetime of messages; ``seconds`` is what holds for all of them (0: for ever).
+    """Return the default lifetime of messages; ``seconds`` is the publisher's value for all of them (0: unlimited).
 
-    None where they live for ever. The stamp is kept even where the topic's expiration is disabled.
+    None for unlimited. The stamp is stored even if the topic's expiration is disabled.
     """
-    # The publisher's own lifetime comes before the topic's (behaviour 1.5).
+    # The publisher's lifetime takes precedence over the topic's (behaviour 1.5).
     if seconds is not None:
         return None if seconds == 0 else compute_lifetime(seconds)
     return min(rule.interval_us, MAX_LIFETIME_MICROS) if rule.kind == "interval" else None
 
 
 def count_expired(rule: Expiration, expirations: Sequence[Micros], now: Micros) -> int:
-    """Count the records with these stamps that are gone at ``now``."""
-    # One pass over stamps: mostly the earliest lies ahead, and nothing is counted.
+    """Return the number of records with these stamps that have expired at ``now``."""
+    # One pass over stamps: usually the earliest is in the future, and nothing is counted.
     if rule.kind == "disabled" or min(filter(None, expirations), default=MAX_MICROS) > now:
         return 0
     return sum(is_expired(rule, expiration, now) for expiration in expirations)
@@ -53,11 +52,12 @@ def can_expire(rule: Expiration) -> bool:
 
 
 def is_expired(rule: Expiration, expiration: Micros, now: Micros) -> bool:
-    """Return whether a record with this stamp is gone at ``now``: from the stamp's own instant on."""
+    """Return whether a record with this stamp has expired at ``now``: from the stamp's own instant on."""
     return rule.kind != "disabled" and expiration != NO_EXPIRATION and expiration <= now
 
 
 def find_unexpired(values: Sequence[bytes], now: Micros) -> list[int]:
-    """Indexes of the stored ``values`` that have not expired at ``now``; for topics with :func:`can_expire`."""
-    # the rule of is_expired, without a call for every record: reads ask this of each batch
+    """Return the indexes of the stored ``values`` that have not expired at ``now``; for topics with
+    :func:`can_expire`."""
+    # the rule of is_expired, without a call per record: reads call this for every batch
     return [place for place, value in enumerate(values) if not 0 < read_expiration(value) <= now]

@@ -1,8 +1,8 @@
-"""Histories that a restore ended: which positions of them still count, and the errors for those that were undone.
+"""Histories that a restore ended: their valid positions, and the errors for undone positions.
 
-A restore goes back to a txid and begins a new lineage above every txid that may have been given since, so a place that
-was undone can be told from every place that exists. Ruled by ``sow-journal(5)``, "Chain and histories". Asked by what
-explains the position of a store, and by what looks up a bookmark or a txid.
+A restore goes back to a txid and starts a new lineage above every txid that may have been assigned since, so undone
+positions can be distinguished from all existing ones. Specified in ``sow-journal(5)``, "Chain and histories". Called to
+validate the position of a store, and to look up a bookmark or a txid.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 def format_history_name(lineage: bytes) -> str:
-    """Return the shown name of a history: the first eight hexadecimal digits of its lineage."""
+    """Return the displayed name of a history: the first eight hexadecimal digits of its lineage."""
     return lineage.hex()[:8]
 
 
 def find_former_history(log: Journal, lineage: bytes) -> EndedHistory | None:
-    """The history of ``lineage`` that ``log`` goes on from; None where it is no such one."""
+    """Return the history of ``lineage`` that ``log`` continues; None if it continues no such history."""
     return next((one for one in log.histories if one.lineage == lineage), None)
 
 
 def find_undoing_history(log: Journal, txid: int) -> EndedHistory | None:
-    """The history whose end made ``txid`` a txid of nothing; None where no restore has undone it."""
-    # The highest of these txids is that of no entry: it is where the new history begins, and so the place of a reader
-    # that has read everything and found nothing new yet.
+    """Return the history whose end undid ``txid``; None if no restore has undone it."""
+    # The highest of these txids is not undone: the new history starts there, so it is the position of a reader that has
+    # read everything before the new history.
     return next((one for one in log.histories if one.last_txid < txid < one.above), None)
 
 
 def make_undone_store_error(applied: int, ended: EndedHistory, log: Journal, place: Path) -> DamageError:
-    """Return DamageError ``SOW-ENG-089``: the store at ``place`` has applied what a restore has undone."""
+    """Return DamageError ``SOW-ENG-089``: the store at ``place`` has applied entries that a restore has undone."""
     return DamageError(
         "SOW-ENG-089",
         f"the store is at txid {applied} of history {format_history_name(ended.lineage)}, which "
@@ -64,9 +64,9 @@ def make_undone_place_error(what: str, ended: EndedHistory, log: Journal) -> Mis
 
 
 def make_maybe_undone_error(what: str, log: Journal) -> MissingError | None:
-    """The error for ``what``, a publisher's bookmark that the journals do not hold and that may have been undone.
+    """Return the error for ``what``, a publisher's bookmark that is not in the journals and may have been undone.
 
-    None where no restore has ended a history.
+    None if no restore has ended a history.
     """
     if not log.histories:
         return None
@@ -82,7 +82,7 @@ def make_maybe_undone_error(what: str, log: Journal) -> MissingError | None:
 
 
 def _describe_history_end(ended: EndedHistory) -> str:
-    """Return what became of a history, as a clause about it."""
+    """Return a clause about the end of a history."""
     return f"ended with a restore at {format_time(ended.time)}, at txid {ended.last_txid}"
 
 

@@ -1,8 +1,8 @@
-"""Places in the log as instants: bookmarks and txids that name a moment of a topic's past (``behaviour`` 3.6, 4.6).
+"""Positions in the log as instants: bookmarks and txids that name a past state of a topic (``behaviour`` 3.6, 4.6).
 
-The command line and the data sources of Spark ask here what a past instant is called; times are read in
-``values.times``. EPOCH is instant 0 and means the oldest state that can be answered for (``sources.past``); NOW is no
-instant at all but the present state. What a plain time does not need is imported where it is needed.
+The command line and the data sources of Spark resolve instants here; ``values.times`` parses times. EPOCH is instant 0
+and means the oldest available state (``sources.past``); NOW is not an instant but the current state. Modules that a
+plain time does not need are imported only when used.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class LogPlace(DescribedStruct, frozen=True):
 
 
 LOG_BEGINNING = LogPlace(0, 0)
-"""Before every entry: the bookmark EPOCH."""
+"""The position before every entry: the bookmark EPOCH."""
 
 
 class Moment(DescribedStruct, frozen=True):
-    """A moment given as ``at``: an instant, an entry that is yet to be looked up, or neither: now."""
+    """The value of ``at``: an instant, an entry to look up, or neither: now."""
 
     time: Micros | None = None
     entry: str | None = None
 
     def resolve_time(self, instance: Instance) -> Micros | None:
-        """The instant, None for the present; of an entry, the one that means the state after it.
+        """Return the instant, None for the present; for an entry, the instant of the state after it.
 
-        Raises MissingError ``SOW-ENG-070`` for an entry that is not there.
+        Raises MissingError ``SOW-ENG-070`` for an entry that does not exist.
         """
         if self.entry is None:
             return self.time
@@ -69,18 +69,18 @@ def parse_moment(text: str | None, clock: Clock) -> Moment:
 
 
 def parse_txid(text: str) -> int | None:
-    """The txid that a bare number or ``txid:N`` names; None for any other text."""
+    """Return the txid that a bare number or ``txid:N`` names; None for any other text."""
     word = text.strip()
     return parse_whole_number(word[5:].strip() if word[:5].lower() == "txid:" else word)
 
 
 def find_log_place(instance: Instance, text: str, directory: Place | None = None) -> LogPlace | None:
-    """The entry that a bookmark or a txid names; :data:`LOG_BEGINNING` for EPOCH, None for NOW, the present.
+    """Return the entry that a bookmark or a txid names; :data:`LOG_BEGINNING` for EPOCH, None for NOW, the present.
 
-    ``directory`` is another place of the journals than the configured one. Of several entries with one bookmark, as
-    a Spark commit makes them, the last. Every bookmark that a dump prints is found. Raises UsageError ``SOW-IDN-001``
-    for what is neither, MissingError ``SOW-ENG-070`` for an entry that the journals do not hold, and what opening them
-    raises.
+    ``directory`` is another directory of the journals than the configured one. Of several entries with one bookmark,
+    such as those of a Spark commit, returns the last. Every bookmark that a dump prints is found. Raises UsageError
+    ``SOW-IDN-001`` if the text is neither, MissingError ``SOW-ENG-070`` for an entry that is not in the journals, and
+    what opening them raises.
     """
     from sowctl.engine.topics.positions import open_whole_log
     from sowctl.identity.bookmarks import EPOCH, NOW, parse_bookmark
@@ -107,7 +107,7 @@ def find_log_place(instance: Instance, text: str, directory: Place | None = None
 
 
 def note_later_entries(instance: Instance, name: str, place: LogPlace) -> None:
-    """Remark that ``name`` is shown as of the time of an entry, where entries before it have later times."""
+    """Report that ``name`` is shown as of the time of an entry, if entries before it have later times."""
     from sowctl.engine.topics.positions import open_log
 
     later = 0
@@ -126,31 +126,31 @@ def note_later_entries(instance: Instance, name: str, place: LogPlace) -> None:
 
 
 def find_last_entry(log: Journal, bookmark: Bookmark, instance: Instance) -> LogPlace | None:
-    """The last entry with a bookmark; a group that is visible as a whole may have several. None where there is none.
+    """Return the last entry with a bookmark, None without one; an atomic group may have several.
 
-    A bookmark of the instance itself names an entry without a publisher's number by its txid. A client that has the
-    instance's name, too, comes first: its sequence numbers are its own.
+    A bookmark of the instance itself names an entry without a publisher's number by its txid. A client with the
+    instance's name takes precedence: its sequence numbers are its own.
     """
     found = None
-    # An entry without a client's number has the instance's hash and its txid for a bookmark (decision 54).
+    # The bookmark of an entry without a client's number is the instance's hash and the txid (decision 54).
     if bookmark.publisher == instance.publisher_id:
         # No client has the instance's name, so no block needs to be searched for its numbers.
         if not log.find_highest_sequence(bookmark.publisher):
             return _find_entry_at_txid(log, bookmark.sequence, own=True)
         found = _find_entry_at_txid(log, bookmark.sequence, own=True)
     for block in log.iter_blocks():
-        # The block's map names its publishers: blocks without this one are not decompressed.
+        # The block's map lists its publishers: blocks without this one are not decompressed.
         if all(row.hash != bookmark.publisher for row in block.map.publishers):
             continue
         for entry in block.iter_entries():
             if (entry.publisher, entry.sequence) == (bookmark.publisher, bookmark.sequence):
-                # No return here: of several entries with one bookmark the last one counts.
+                # No return here: of several entries with one bookmark, the last one is returned.
                 found = LogPlace(entry.txid, entry.time)
     return found
 
 
 def _find_entry_at_txid(log: Journal, txid: int, *, own: bool = False) -> LogPlace | None:
-    """The entry with a txid; with ``own`` only one without a publisher's number."""
+    """Return the entry with a txid, None without one; with ``own`` only an entry without a publisher's number."""
     if not log.first_txid <= txid <= log.read_last_txid():
         return None
     if (ended := find_undoing_history(log, txid)) is not None:
@@ -177,7 +177,7 @@ def _require_entry_at_txid(instance: Instance, txid: int, directory: Place | Non
 
 
 def _explain_missing_txid(log: Journal, txid: int) -> str:
-    """Why there is no entry with ``txid``, as far as the journal tells, and what has it."""
+    """Explain why there is no entry with ``txid``, as far as the journal shows, and where it may be found."""
     if 0 < txid < log.first_txid:
         return (
             f"entries before txid {log.first_txid} were pruned, or their files are missing; an "

@@ -1,4 +1,4 @@
-"""Positions of stores and journals: which one a journal can explain, what covers a topic's past."""
+"""Positions of stores and journals: whether a journal continues a store, and covers a topic's past."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ NO_STORE_CODE = "SOW-ENG-010"
 OTHER_HISTORY = "SOW-ENG-085"
 OTHER_KEYS = "SOW-RPL-010"
 KEY_DEFINITION_FIELDS = frozenset(("key_mode", "key_fields", "key_domain"))
-"""What of a definition decides which keys records get."""
+"""The fields of a definition that determine the keys of records."""
 
 
 class StorePosition(Struct, frozen=True):
-    """A store's position: path, txid and lineage; ``applied`` 0 where there is no readable store."""
+    """A store's position: path, txid and lineage; ``applied`` is 0 without a readable store."""
 
     path: Path
     applied: int
@@ -50,7 +50,7 @@ def get_end_position(journal: JournalWriter) -> AppliedPosition:
 
 
 def build_definition(instance_name: str, topic: TopicConfig) -> Definition:
-    """The definition that a topic's store is made with."""
+    """Return the definition for a topic's store."""
     return Definition(
         instance=instance_name,
         topic=topic.name,
@@ -62,8 +62,8 @@ def build_definition(instance_name: str, topic: TopicConfig) -> Definition:
 
 
 def _get_definition_domain(topic: TopicConfig) -> str | None:
-    """Return the key domain noted in a store: None for none, an empty text for each record's logical topic."""
-    # Each logical topic is the domain of its own keys: the store has no single one.
+    """Return the key domain in a store's definition: None for none, an empty text for each record's logical topic."""
+    # Each logical topic is the domain of its own keys, so the store has no single domain.
     if topic.pattern is not None and not topic.shares_domain:
         return ""
     return topic.key_domain if topic.key_mode == "fields" else None
@@ -78,14 +78,13 @@ def open_log(
     archive: Place | None = None,
     reaching: int | None = None,
 ) -> Journal:
-    """The instance's journal for reading; ``directory`` names another place of it, where no store knows about it.
+    """Open the instance's journal for reading; ``directory`` names another directory of it, which no store refers to.
 
-    ``archive`` stands in for the one of the configuration. Both may be URLs; ``reaching`` is as in
-    :meth:`Journal.open`.
+    ``archive`` replaces the one of the configuration. Both may be URLs; ``reaching`` is as in :meth:`Journal.open`.
 
-    ``acknowledged`` is what the caller's own store has applied. ``whole``: the answer depends on the end of the
-    journal, so all stores and the states of all queues are asked; so they are where no topics file tells how far it
-    had been synced.
+    ``acknowledged``: the position of the caller's own store. ``whole``: the result depends on the end of the journal,
+    so the positions of all stores and queues are checked, as they are if no topics file records how far the journal was
+    synced.
 
     Raises ConfigError ``SOW-ENG-020`` without a TransactionLog, MissingError ``SOW-JRN-001`` without files.
     """
@@ -117,10 +116,10 @@ def open_log(
     )
     _notify_gaps(instance, journal)
     try:
-        # A journal that ends too early looks like a shorter one. What a store has applied, a queue has written, or the
-        # topics file notes as synced, proves that there was more.
+        # A journal that lost its end looks like a shorter one. Later positions of a store, a queue, or the topics file
+        # prove that there was more.
         if whole or not journal.has_synced_txid:
-            # A store that a session of this process writes is not opened twice; its writer has judged the end.
+            # A store that a session of this process writes is not opened twice; its writer has checked the end.
             others = [topic for topic in instance.topics if instance.opened(topic) is None]
             journal.note_synced_txid(find_highest_applied(journal.lineage, list_store_positions(instance, others)))
             journal.note_synced_txid(find_highest_synced(journal.lineage, list_queue_positions(instance)))
@@ -131,10 +130,10 @@ def open_log(
 
 
 def open_whole_log(instance: Instance, directory: Place | None = None) -> Journal:
-    """The journal for what is answered from it alone, its end included: lists, dumps, searches, states of the past.
+    """Open the journal for results that depend only on it, including its end: lists, dumps, searches, past states.
 
-    Raises as :func:`open_log`, and DamageError ``SOW-JRN-013`` where no file is left of a journal that had txids, as
-    the topics file, a store or a queue knows.
+    Raises as :func:`open_log`, and DamageError ``SOW-JRN-013`` if all files are missing of a journal that had txids
+    according to the topics file, a store or a queue.
     """
     try:
         return open_log(instance, directory=directory, whole=directory is None)
@@ -144,7 +143,7 @@ def open_whole_log(instance: Instance, directory: Place | None = None) -> Journa
         if not (known := _find_highest_given_txid(instance, directory)):
             _refuse_topic(instance, directory, error)
             raise
-        # Who asks for the present alone may go on from the stores; here everything that was asked for is gone.
+        # Reads of the present may continue with the stores; here everything requested is gone.
         raise DamageError(
             "SOW-JRN-013",
             f"all journal files are missing; the journal had txids up to {known}",
@@ -162,19 +161,19 @@ def has_entries(instance: Instance, name: str, message_type: str | None) -> bool
         with open_log(instance) as journal:
             return any(topic == name and message_type in (None, kind) for topic, kind in journal.read_topic_states())
     except (OSError, SowError):
-        # Only a hint is at stake: the error about the name must not become one about the journal.
+        # This is only for a hint: the error about the name must not become one about the journal.
         return False
 
 
 def format_dump_hint(topic: str) -> str:
-    """The command that prints what the journal has of a topic."""
+    """Return a hint with the command that prints a topic's entries in the journal."""
     from shlex import quote
 
     return f"sowctl journal dump {quote(topic)} prints its messages"
 
 
 def _refuse_topic(instance: Instance, directory: Place | None, error: MissingError) -> None:
-    """Raise the error with the hint of ``--topic`` where a journal directory was given as the name of a topic."""
+    """Raise the error with a hint at ``--topic`` if a topic's name was given as a journal directory."""
     name = None if directory is None else str(directory)
     if name is not None and (
         (instance.config is not None and instance.config.find_entries(name)) or has_entries(instance, name, None)
@@ -183,8 +182,8 @@ def _refuse_topic(instance: Instance, directory: Place | None, error: MissingErr
 
 
 def _find_highest_given_txid(instance: Instance, directory: Place | None) -> int:
-    """The highest txid that is known to have been given, whichever the lineage; 0 for none. Another directory than the
-    configured one has its topics file alone."""
+    """Return the highest txid known to be assigned, in any lineage; 0 for none. A directory other than the configured
+    one has only its topics file."""
     from sowctl.journal.state import read_last_known_txid
 
     assert instance.config is not None
@@ -197,8 +196,8 @@ def _find_highest_given_txid(instance: Instance, directory: Place | None) -> int
 
 
 def _notify_gaps(instance: Instance, journal: Journal) -> Journal:
-    """Return a journal that reports every skipped gap to ``instance.notify``, each once in a run, and its progress to
-    ``instance.watch``."""
+    """Make a journal report skipped gaps to ``instance.notify``, each once per run, and its progress to
+    ``instance.watch``; return it."""
     journal.on_gap = lambda gap: instance.notify_once(f"gap {gap.path}@{gap.offset}", gap.note)
     if instance.is_watched:
         journal.on_read = lambda done, total: instance.watch("journal entries", done, total)
@@ -206,13 +205,13 @@ def _notify_gaps(instance: Instance, journal: Journal) -> Journal:
 
 
 def notify_skipped_tail(instance: Instance, log: Journal) -> None:
-    """Tell ``instance.notify`` what the reading of a journal, which has come to its end, skipped there."""
+    """Report to ``instance.notify`` the entries skipped at the end of a journal, after reading up to it."""
     if log.tail_report is not None:
         instance.notify(log.tail_report.note)
 
 
 def has_log(instance: Instance) -> bool:
-    """Return whether the instance's journal has a file. Raises DamageError ``SOW-JRN-006`` where one between is
+    """Return whether the instance's journal has a file. Raises DamageError ``SOW-JRN-006`` if one in between is
     missing.
     """
     from sowctl.journal.reader import Journal
@@ -222,10 +221,10 @@ def has_log(instance: Instance) -> bool:
 
 
 def refuse_lost_log(instance: Instance, topic: TopicRef, meta: StoreMeta) -> None:
-    """Refuse a store that lacks entries of a journal of which no file is left, as the topics file tells.
+    """Reject a store that lacks entries of a journal whose files are all missing, according to the topics file.
 
-    A store that had applied all of its topic's entries lacks nothing: the journal may have been given up. Raises
-    DamageError ``SOW-JRN-013``.
+    A store that has applied all of its topic's entries lacks nothing: the journal may have been removed on purpose.
+    Raises DamageError ``SOW-JRN-013``.
     """
     from sowctl.journal.state import EMPTY_TOPIC_STATE, read_topics_lineage
 
@@ -250,13 +249,13 @@ def refuse_lost_log(instance: Instance, topic: TopicRef, meta: StoreMeta) -> Non
 
 
 def find_highest_applied(lineage: bytes, stores: Iterable[StorePosition]) -> int:
-    """The highest txid that any of the stores has applied from the journal of this lineage."""
-    # Positions of another lineage count other entries under the same numbers.
+    """Return the highest txid that any of the stores has applied from the journal of this lineage."""
+    # In another lineage the same txids are other entries.
     return max((store.applied for store in stores if store.lineage == lineage), default=0)
 
 
 def open_store(instance: Instance, path: Path) -> Store:
-    """A store for reading; that one is read without locks is said once in a run. Raises what opening raises."""
+    """Open a store for reading; a read without locks is reported once per run. Raises what opening raises."""
     store = Store.open(path, write=False, seam=instance.seam, lock_wait=instance.lock_wait)
     if store.is_unlocked:
         notify_unlocked(instance, path)
@@ -264,7 +263,7 @@ def open_store(instance: Instance, path: Path) -> Store:
 
 
 def notify_unlocked(instance: Instance, path: Path) -> None:
-    """Say that a store is read without locks, and to who wants to know more what that may lead to."""
+    """Report that a store is read without locks; the details explain the consequences."""
     instance.notify_once(
         "unlocked",
         "reading without locks: lock files are not writable",
@@ -274,13 +273,13 @@ def notify_unlocked(instance: Instance, path: Path) -> None:
 
 
 def read_meta(path: Path, instance: Instance) -> StoreMeta:
-    """The meta record of a store, read in a moment. Raises what opening raises."""
+    """Read the meta record of a store. Raises what opening raises."""
     with open_store(instance, path) as store:
         return store.read_meta()
 
 
 def list_store_positions(instance: Instance, topics: Iterable[TopicConfig]) -> list[StorePosition]:
-    """The positions of the stores that exist; an unreadable store stands at 0: what opens it will report it."""
+    """Return the positions of the existing stores; 0 for an unreadable one, which is reported when it is opened."""
     found = []
     for topic in topics:
         if topic.file is None:
@@ -292,34 +291,34 @@ def list_store_positions(instance: Instance, topics: Iterable[TopicConfig]) -> l
             ref = topic.ref
             found.append(StorePosition(topic.file, meta.applied, meta.lineage, ref, meta.last_time))
         except (SowError, OSError):
-            # Position 0 of no lineage raises no floor and acknowledges nothing: a damaged store must not stop work on
-            # the others.
+            # Position 0 without a lineage proves nothing and acknowledges nothing: a damaged store must not block work
+            # on the others.
             found.append(StorePosition(topic.file, 0, bytes(16)))
     return found
 
 
 def check_position(meta: StoreMeta, log: Journal, topic: TopicRef, place: Path) -> int:
-    """The txid behind which the journal goes on from a store with ``meta``; entries above it are to be applied.
+    """Return the txid after which the journal continues a store with ``meta``; later entries have to be applied.
 
-    A store of another lineage is explained by a journal that began above it (the old journal was removed), a store of
-    none by a topic that was not journalled before; one that stands before the oldest file by a topic of which nothing
-    stood in the files that are gone. Raises DamageError ``SOW-ENG-001`` (behind what the journal still holds),
-    ``SOW-ENG-002`` (ahead of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue),
-    ``SOW-ENG-089`` (ahead of where a restore ended the store's history), and what :func:`refuse_other_history` does.
+    A store of another lineage is accepted if the journal started above it (the old journal was removed), a store
+    without a lineage if the topic was not journalled before, and a store before the oldest file if no removed file had
+    entries of the topic. Raises DamageError ``SOW-ENG-001`` (before the oldest available entry), ``SOW-ENG-002`` (ahead
+    of the journal), ``SOW-ENG-003`` (a lineage that this journal does not continue), ``SOW-ENG-089`` (ahead of where a
+    restore ended the store's history), and what :func:`refuse_other_history` raises.
     """
     last_txid = log.read_last_txid()
-    # A txid means an entry only together with its journal's lineage, so that is compared first.
+    # A txid identifies an entry only together with its journal's lineage, so that is compared first.
     ended = find_former_history(log, meta.lineage) if meta.lineage != log.lineage else None
     if ended is not None:
-        # A restore has ended the history of the store: up to its end the entries are those of this journal, too.
+        # A restore has ended the history of the store: up to its end, the entries are also those of this journal.
         if meta.applied > ended.last_txid:
             raise make_undone_store_error(meta.applied, ended, log, place)
     elif meta.lineage != log.lineage:
-        # This journal began above every store that there was, so none of its entries is applied. A store that stands
+        # This journal started above all stores that existed, so none of its entries is applied. A store with a position
         # inside it, but in another lineage, has entries that this journal does not know.
         first_txid = log.first_txid
         if meta.applied < first_txid or not meta.has_journal:
-            # It began above the store, but its first files may be gone since, with entries that the store lacks.
+            # It started above the store, but its first files may be removed since, with entries that the store lacks.
             if not log.begins_lineage and not log.covers_topic_after(topic, meta.applied):
                 raise _make_journal_behind_error(meta, log, place)
             return first_txid - 1
@@ -331,8 +330,8 @@ def check_position(meta: StoreMeta, log: Journal, topic: TopicRef, place: Path) 
             place=str(place),
             hint="restore the journals of the store, or move the store away and run sowctl replay",
         )
-    # The store has entries that the journal lost. Going on would give their txids to other entries, which this store
-    # would then pass over (behaviour 1.6).
+    # The store has entries that the journal lost. Continuing would assign their txids to other entries, which this
+    # store would then skip (behaviour 1.6).
     if meta.applied > last_txid:
         raise DamageError(
             "SOW-ENG-002",
@@ -342,7 +341,7 @@ def check_position(meta: StoreMeta, log: Journal, topic: TopicRef, place: Path) 
             "see 'Accepting a loss' in sow-journal(5)",
         )
     refuse_other_history(meta, log, place)
-    # Files may be gone in between; that is harmless where none of their entries was of this topic.
+    # Files in between may be removed; that is harmless if none of their entries was of this topic.
     if not log.covers_topic_after(topic, meta.applied):
         raise _make_journal_behind_error(meta, log, place)
     return meta.applied
@@ -359,13 +358,13 @@ def _make_journal_behind_error(meta: StoreMeta, log: Journal, place: Path) -> Da
 
 
 def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
-    """Refuse a store that took its last entries from a copy of this journal which went on by itself.
+    """Reject a store that took its last entries from a copy of this journal which has diverged.
 
-    Copies share the lineage, and both give the same txids to different entries: only the block that was applied last
-    tells them apart. A store that does not know it (of an earlier release) passes. ``log`` has been asked for its end.
-    Raises DamageError ``SOW-ENG-085``, or what is damaged of the journal at that place.
+    Copies share the lineage, and both assign the same txids to different entries: only the last applied block
+    distinguishes them. A store without one (of an earlier release) is accepted. The end of ``log`` must have been read.
+    Raises DamageError ``SOW-ENG-085``, or the damage of the journal at that position.
     """
-    # The block's identity is believed before a txid is: two copies of a journal give the same txids to different
+    # The block's identity is more reliable than a txid: two copies of a journal assign the same txids to different
     # entries.
     if meta.block is None or log.has_block(meta.block, meta.applied):
         return
@@ -373,7 +372,7 @@ def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
         return
     held = 0
     for block in log.iter_blocks(after=meta.applied - 1, until=meta.applied):
-        held = block.header.crc  # a damaged journal is the journal's damage, and is raised as that
+        held = block.header.crc  # a damaged journal raises its own error here
     raise DamageError(
         OTHER_HISTORY,
         "the store follows another copy of this journal: its last block, which ends at txid "
@@ -385,10 +384,10 @@ def refuse_other_history(meta: StoreMeta, log: Journal, place: Path) -> None:
 
 
 def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
-    """Refuse to take a file for a topic's store that says it is another topic's. Raises RefusedError ``SOW-ENG-023``.
+    """Reject a file as a topic's store if it is the store of another topic. Raises RefusedError ``SOW-ENG-023``.
 
-    Readers ask no more than this: other keys or another instance's name do not change what the records are, and
-    :func:`notify_other_definition` says them.
+    Readers check only this: other keys or another instance's name do not change what the records are;
+    :func:`notify_other_definition` reports these.
     """
     found = meta.definition
     if found.ref != topic.ref:
@@ -403,7 +402,7 @@ def refuse_other_topic(topic: TopicConfig, meta: StoreMeta) -> None:
 
 
 def notify_other_definition(instance: Instance, topic: TopicConfig, meta: StoreMeta) -> None:
-    """Say, once in a run for each topic, that a store is read which a writer would refuse (``SOW-STO-024``)."""
+    """Report, once per run and topic, that a store is read which a writer would reject (``SOW-STO-024``)."""
     if instance.config is None:
         return
     expected, found = build_definition(instance.config.name, topic), meta.definition
@@ -422,7 +421,7 @@ def notify_other_definition(instance: Instance, topic: TopicConfig, meta: StoreM
 def make_other_keys_error(
     topic: TopicConfig, sow_key: int | None = None, found: Definition | None = None
 ) -> RefusedError:
-    """The error for a topic whose records stand under keys of another definition: of a store, or of one record."""
+    """Return the error for a topic whose records have keys of another definition: of a store, or of one record."""
     made = {
         "fields": f"from the fields {', '.join(map(str, topic.keys))}",
         "user": "from its publishers",
@@ -445,22 +444,22 @@ def make_other_keys_error(
 
 
 def refuse_other_keys(topic: TopicConfig, expected: Definition, found: Definition) -> None:
-    """Refuse a store whose definition makes other keys. Raises RefusedError ``SOW-RPL-010``."""
+    """Reject a store whose definition makes other keys. Raises RefusedError ``SOW-RPL-010``."""
     if KEY_DEFINITION_FIELDS.intersection(expected.list_differences(found)):
         raise make_other_keys_error(topic, found=found)
 
 
 def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> None:
-    """Refuse a store with a past that a running journal knows nothing of: a rebuild would lose it unnoticed.
+    """Reject a store with records from before the journal: a rebuild would lose them silently.
 
-    A new journal notes such topics when it begins. Raises RefusedError ``SOW-ENG-022``.
+    A new journal records such topics when it starts. Raises RefusedError ``SOW-ENG-022``.
     """
-    # A store that follows this journal, or an empty one, has no past that a rebuild could lose.
+    # A store that follows this journal, or an empty one, has no records that a rebuild could lose.
     if meta.lineage == log.lineage or not (meta.records or meta.versions):
         return
     if meta.has_journal and meta.applied >= log.first_txid:
-        return  # it follows another journal: an error of its own
-    # The journal says that it has all entries of the topic, and the store has records that are not from it.
+        return  # it follows another journal, which is another error
+    # The journal claims to have all entries of the topic, but the store has records that are not from it.
     if log.covers_topic(topic.ref):
         raise RefusedError(
             "SOW-ENG-022",
@@ -474,7 +473,7 @@ def refuse_unlogged_past(topic: TopicConfig, meta: StoreMeta, log: Journal) -> N
 
 
 def make_no_store_error(topic: TopicConfig) -> MissingError:
-    """The error of a reader for whose topic there is nothing to read."""
+    """Return the error of a reader whose topic has nothing to read."""
     lost = topic.durability == "transient" and not topic.journalled
     return MissingError(
         NO_STORE_CODE,
@@ -488,7 +487,7 @@ def make_no_store_error(topic: TopicConfig) -> MissingError:
 
 
 def make_not_covered_error(topic: TopicConfig, log: Journal) -> MissingError:
-    """The error where a missing store cannot be rebuilt from what is left of the journals."""
+    """Return the error for a missing store that cannot be rebuilt from the remaining journals."""
     return MissingError(
         "SOW-ENG-011",
         f"the store of topic {topic.name!r} is missing, and the journals begin at txid "
@@ -502,7 +501,7 @@ def make_not_covered_error(topic: TopicConfig, log: Journal) -> MissingError:
 
 @contextmanager
 def add_replay_hint(topic: TopicConfig | None) -> Iterator[None]:
-    """Give a DamageError of the store of ``topic`` the command that helps as its hint; None: a bare file, as it is."""
+    """Set the repair command as the hint of a DamageError of ``topic``'s store; None: a bare file, unchanged."""
     try:
         yield
     except DamageError as error:
@@ -523,8 +522,8 @@ def _format_replay_advice(topic: TopicConfig) -> str:
 
 
 def add_rekey_hint(error: RefusedError, config: TopicConfig) -> None:
-    """Say what helps where a store was made for other keys: the store does not know whether there is a journal."""
-    # Other differences, such as another instance's name, are not healed by new keys.
+    """Set the hint for a store with other keys, which depends on whether the topic has a journal."""
+    # Other differences, such as another instance's name, are not resolved by new keys.
     if not KEY_DEFINITION_FIELDS.intersection(error.facts.get("differences", ())):
         return
     former = "or restore the previous Key in the configuration"
@@ -538,7 +537,7 @@ def add_rekey_hint(error: RefusedError, config: TopicConfig) -> None:
 
 
 def make_not_kept_error(config: TopicConfig) -> RefusedError:
-    """The error of a write that neither a store nor a journal would retain."""
+    """Return the error of a write that neither a store nor a journal would keep."""
     return RefusedError(
         "SOW-ENG-021",
         f"topic {config.name!r} is transient and has no journal: its messages would not be saved",

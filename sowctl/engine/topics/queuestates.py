@@ -1,8 +1,9 @@
-"""The state files of queues, as far as others than the queues ask: where they lie, and what they prove of the journal.
+"""The state files of queues for code outside of queues: their paths, and how far they prove that the journal was
+synced.
 
 An entry of a queue (an acknowledgement, a requeue) is written and synced before the state is committed, and no store
-applies it. So where a process ended between that commit and its topics file, the state alone knows that the entry was
-acknowledged (``sow-journal(5)``, "What proves where a journal ends").
+applies it. So if a process ended between that commit and the update of its topics file, only the state proves that the
+entry was acknowledged (``sow-journal(5)``, "What proves where a journal ends").
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 _BOOT_ID_PATH = Path("/proc/sys/kernel/random/boot_id")
 _STATE_WAIT_SECONDS = 1.0
-"""Seconds to wait at most for a state that others change: each of them asks the journal himself."""
+"""Maximum seconds to wait for a state in use: every process that changes it checks the journal itself."""
 
 
 class QueuePosition(Struct, frozen=True):
-    """A queue state's journal position: synced up to ``told``, read up to ``read``, perhaps unsynced."""
+    """A queue state's journal position: synced up to ``told``, read up to ``read``, which may not be synced."""
 
     path: Path
     lineage: bytes
@@ -35,15 +36,15 @@ class QueuePosition(Struct, frozen=True):
 
 
 def list_configured_queues(instance: Instance) -> tuple[Queue, ...]:
-    """The queues of the configuration, in file order."""
+    """Return the queues of the configuration, in file order."""
     return tuple(entry for entry in (instance.config.sow if instance.config else ()) if isinstance(entry, Queue))
 
 
 def build_state_path(instance: Instance, queue: Queue) -> Path:
-    """Return the path of a queue's state file: beside the journal, in a directory of its instance."""
+    """Return the path of a queue's state file: in its instance's directory next to the journal files."""
     directory = find_states_directory(instance)
     assert directory is not None
-    # As for the files of topics: name and type together, and no slash; two names never have one file.
+    # As for the files of topics: name and type together, without slashes; no two queues share a file.
     return directory / escape_file_name(f"{queue.name}.{queue.message_type}.queue")
 
 
@@ -55,7 +56,7 @@ def find_states_directory(instance: Instance) -> Path | None:
 
 
 def read_boot_id() -> str | None:
-    """Return the id of the machine's present boot; None where there is none."""
+    """Return the id of the machine's current boot; None if there is none."""
     try:
         return _BOOT_ID_PATH.read_text("ascii").strip() or None
     except (OSError, ValueError):
@@ -63,9 +64,9 @@ def read_boot_id() -> str | None:
 
 
 def list_queue_positions(instance: Instance) -> list[QueuePosition]:
-    """List the journal positions of the states beside it, also of queues that are no longer configured.
+    """Return the journal positions of all state files, including those of queues that are no longer configured.
 
-    A state that cannot be read, or is not used since the machine was started anew, says nothing: its queue reports it.
+    A state that is unreadable, or from before the last boot, is skipped: its queue reports it.
     """
     directory = find_states_directory(instance)
     paths = sorted(directory.glob("*.queue")) if directory is not None else []
@@ -76,7 +77,7 @@ def list_queue_positions(instance: Instance) -> list[QueuePosition]:
     found = []
     boot, wait = read_boot_id(), min(instance.lock_wait, _STATE_WAIT_SECONDS)
     for path in paths:
-        # This process is in the middle of a change, whose lock it would wait for in vain.
+        # This process is changing this state, and would wait in vain for its own lock.
         if is_changed_here(path):
             continue
         try:
@@ -90,9 +91,9 @@ def list_queue_positions(instance: Instance) -> list[QueuePosition]:
 
 
 def find_highest_synced(lineage: bytes, states: Iterable[QueuePosition]) -> int:
-    """The highest txid of the journal of this lineage that a queue has written and synced; 0 for none.
+    """Return the highest txid of the journal of this lineage that a queue has written and synced; 0 for none.
 
-    Not ``read``: who reads takes no lock, and may have seen entries that their writer took back when it could not sync
+    Not ``read``: readers take no lock, and may have seen entries that their writer withdrew when it could not sync
     them.
     """
     return max((state.told for state in states if state.lineage == lineage), default=0)

@@ -1,7 +1,7 @@
-"""The versions of a key that History keeps (``behaviour`` 2.2): a pure rule, at an entry's own time.
+"""The versions of a key that History keeps (``behaviour`` 2.2): a pure rule, evaluated at an entry's own time.
 
 Live writes, catch-up, replay and the fold on Spark all call :func:`extend_versions` with the entries of a key in txid
-order; so the versions that a store holds depend on the entries alone, never on the moment at which they were applied.
+order, so the versions in a store depend only on the entries, never on when they were applied.
 """
 
 from __future__ import annotations
@@ -38,31 +38,31 @@ class Version(Struct, frozen=True):
 
 
 def prune_versions(versions: Sequence[Version], now: Micros, window: Micros) -> list[Version]:
-    """Drop what has not been current for longer than ``window``; a lone tombstone older than that goes too.
+    """Drop versions that have not been current for longer than ``window``, including a single older tombstone.
 
     ``versions`` are those of one key, oldest first; the last is the current one.
     """
-    # A version was current until its successor came: that one's time says how long ago it ceased to be (behaviour 2.1,
+    # A version was current until its successor: the successor's time shows since when it is not current (behaviour 2.1,
     # rule 4).
     kept = [version for version, successor in pairwise(versions) if now - successor.time <= window]
     current = versions[-1] if versions else None
-    # The current version is kept however old it is (behaviour 2.1, rule 3); a deletion older than the window is
-    # forgotten with its key (rule 5).
+    # The current version is kept at any age (behaviour 2.1, rule 3); a deletion older than the window is removed with
+    # its key (rule 5).
     if current is not None and not (current.tombstone and now - current.time > window):
         kept.append(current)
     return kept
 
 
 def append_version(versions: Sequence[Version], update: Version, rule: Retention) -> list[Version]:
-    """The versions of a key after ``update`` was written, oldest first. ``update.time`` is not before the last time."""
-    # At the entry's own time, not the clock's: a rebuild years later keeps what the live write kept.
+    """Return the versions of a key after ``update``, oldest first. ``update.time`` is not before the last time."""
+    # At the entry's own time, not the clock's: a rebuild years later keeps the same versions as the live write.
     kept = prune_versions(versions, update.time, rule.window)
     if len(kept) >= 2:
         anchor, current = kept[-2], kept[-1]
-        # The version before the current one anchors the spacing. A current one that came too soon behind it gives way
-        # to the update, and the anchor is marked as lossy (behaviour 2.2, 11.9).
+        # The version before the current one anchors the spacing. If the current one came too soon after it, the update
+        # replaces it, and the anchor is marked as lossy (behaviour 2.2, 11.9).
         spaced = rule.granularity == 0 or current.time - anchor.time >= rule.granularity
-        # Deletions and the versions behind them are kept, so that a key's absence can be told (behaviour 11.8).
+        # Deletions and the versions after them are kept, so that the absence of a key is known (behaviour 11.8).
         if not (spaced or current.tombstone or anchor.tombstone):
             kept[-2:] = [replace(anchor, lossy=True)]
     kept.append(update)
@@ -70,11 +70,11 @@ def append_version(versions: Sequence[Version], update: Version, rule: Retention
 
 
 def find_version_at(versions: Sequence[Version], at: Micros) -> Version | None:
-    """The version that was current at ``at`` (inclusive), or None where the key did not exist then.
+    """Return the version that was current at ``at`` (inclusive), or None if the key did not exist then.
 
-    Of an :class:`~sowctl.values.times.EntryInstant`, the version after its entry.
+    For an :class:`~sowctl.values.times.EntryInstant`, the version after its entry.
 
-    The caller answers an instant before the window itself (``behaviour`` 2.1, rule 6).
+    The caller handles an instant before the window itself (``behaviour`` 2.1, rule 6).
     """
     last = find_last_txid(at)
     for version in reversed(versions):
@@ -84,18 +84,18 @@ def find_version_at(versions: Sequence[Version], at: Micros) -> Version | None:
 
 
 def build_retention(history: History | None) -> Retention | None:
-    """The rule of a topic, None where it keeps no history."""
+    """Return the rule of a topic, None without a history."""
     return None if history is None else Retention(history.window_us, history.granularity_us)
 
 
 def decode_version(value: bytes) -> Version:
-    """A stored value as a version."""
+    """Return a stored value as a version."""
     txid, time = read_stamps(value)
     return Version(time, txid, value, bool(value[0] & TOMBSTONE_FLAG), bool(value[0] & LOSSY_FLAG))
 
 
 def encode_version(key: bytes, version: Version) -> bytes:
-    """The stored value of a version, with the flags that the rule gave it."""
+    """Return the stored value of a version, with its flags."""
     flags = (TOMBSTONE_FLAG if version.tombstone else 0) | (LOSSY_FLAG if version.lossy else 0)
     return (
         version.value
@@ -105,7 +105,7 @@ def encode_version(key: bytes, version: Version) -> bytes:
 
 
 def extend_versions(versions: list[Version], updates: Iterable[bytes], rule: Retention) -> list[Version]:
-    """The versions of a key, oldest first, after ``updates`` (stored values in txid order)."""
+    """Return the versions of a key, oldest first, after ``updates`` (stored values in txid order)."""
     for update in updates:
         versions = append_version(versions, decode_version(update), rule)
     return versions
