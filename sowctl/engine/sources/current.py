@@ -1,8 +1,8 @@
 """The current state of a topic as a source: store plus memtable at one instant (principles 2, 5).
 
-Now: store plus memtable. Then: history versions, or a fold of the journal. A bare ``.sow`` file: its records as they
-are. All of them hand out stored values in key order, without what has expired; a source holds one consistent snapshot
-for as long as it is open.
+Current state: store plus memtable. Past state: history versions, or a fold of the journal. A bare ``.sow`` file: its
+records unchanged. All sources yield stored values in key order, without expired records; a source holds one consistent
+snapshot while it is open.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
 
 MEMTABLE_PART_CHANGES = 1000
-"""Changes of a memtable that are looked at together."""
+"""Memtable changes per batch."""
 DENSE_CHANGE_RATIO = 8
-"""If a memtable changes one record in N or more, all are read instead of searching for those: a search that
+"""If a memtable changes one record in N or more, all records are read instead of searching for those: a search that
 proves that a key is new takes 5 us, and passing a record 0.6."""
 
 T = TypeVar("T")
@@ -60,10 +60,12 @@ Rebuild = Callable[[DamageError], "CurrentSource | None"]
 
 
 class CurrentSource(StoredSource):
-    """Store plus memtable, at one instant; ``memtable`` None where nothing is behind the store.
+    """Store plus memtable, at one instant; ``memtable`` is None if the journal has no changes after the store's
+    position.
 
-    ``path`` is that of the store, None if it lives only as long as this source. ``scanned`` counts the store's records
-    that :meth:`read_part` has passed, and tells ``watch``; ``processes`` is how many read a part of the keys each.
+    ``path`` is that of the store, None for a temporary store of this source. ``scanned`` counts the store's records
+    that :meth:`read_part` has passed, and is reported to ``watch``; ``processes``: the number of processes that each
+    read a part of the keys.
     """
 
     def __init__(
@@ -94,30 +96,30 @@ class CurrentSource(StoredSource):
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys of the records, as the store defines them."""
         return self.meta.definition
 
     @property
     def stored_source(self) -> CurrentSource:
-        """Itself: the present state of a whole store."""
+        """This source: the current state of a whole store."""
         return self
 
     @property
     def snapshot(self) -> Snapshot:
-        """The store's snapshot, for what needs more than records."""
+        """The store's snapshot, for callers that need more than records."""
         return self._snapshot
 
     def set_clock(self, now: int) -> None:
-        """Judge lifetimes at another instant from now on, microseconds UTC."""
+        """Evaluate expiration at another instant from now on, microseconds UTC."""
         self._now = now
 
     @property
     def last_txid(self) -> int:
-        """The highest txid that this state contains."""
+        """The highest txid that this state includes."""
         return max(self.meta.applied, self.memtable.last_txid if self.memtable is not None else 0)
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        """Yield the visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         for keys, values, _ in self.read_runs(size, start, stop):
             require_full_length(keys, values)
             yield keys, values
@@ -125,14 +127,14 @@ class CurrentSource(StoredSource):
     def read_runs(
         self, size: int, start: bytes | None = None, stop: bytes | None = None, marks: Marks | None = None
     ) -> Iterator[Run]:
-        """Yield the visible records, with the marked bytes in which a batch's values stand, where there are such.
+        """Yield the visible records, with the marked bytes of a batch's values if available.
 
-        The caller asks :func:`~sowctl.store.integrity.require_full_length` of the values that it takes apart.
+        The caller checks the values that it decodes with :func:`~sowctl.store.integrity.require_full_length`.
         """
-        # Counted before the memtable and lifetimes change anything: the sum is compared with the store's own count of
-        # records.
+        # Counted before the memtable and expiration change anything: the sum is compared with the store's own record
+        # count.
         runs = self._read_stored_runs(size, start, stop, marks)
-        # Without a memtable the store's runs pass as they are, and no batch is taken apart.
+        # Without a memtable the store's runs pass unchanged, and no batch is split.
         if self.memtable is not None and len(self.memtable):
             from sowctl.engine.fold.merge_layers import merge_changes
 
@@ -144,13 +146,13 @@ class CurrentSource(StoredSource):
         with add_replay_hint(self.config):
             for keys, values, run in runs:
                 seen, shown = self._filter_visible(keys, values)
-                # The run holds all values of the batch; once some are left out, it is not those values' bytes any more.
+                # The run has all values of the batch; if some are omitted, it no longer consists of the values' bytes.
                 yield seen, shown, run if len(seen) == len(keys) else None
 
     def _read_stored_runs(
         self, size: int, start: bytes | None, stop: bytes | None, marks: Marks | None, passed: int = 0
     ) -> Iterator[Run]:
-        """The runs of the store from ``start`` on, where ``passed`` records before it were read.
+        """Yield the runs of the store from ``start`` on, after ``passed`` records before it were read.
 
         If a derived store is damaged, reading continues in the rebuilt one.
         """
@@ -165,21 +167,21 @@ class CurrentSource(StoredSource):
             except DamageError as problem:
                 if not self._switch_to_rebuilt(problem):
                     raise
-            # Behind the highest of all keys nothing follows.
+            # No key follows the highest possible one.
             if passed and last is None:
                 break
-        # The store's own count is proven where all of it is read in one piece.
+        # The store's record count is verified if all of it is read in one pass.
         if whole and passed != self.meta.records:
             raise inconsistent_store_error(
                 f"{format_count(passed, 'record')} found, but the counter is {self.meta.records:,}", self._snapshot.path
             )
 
     def _switch_to_rebuilt(self, problem: DamageError) -> bool:
-        """Rebuild a damaged derived store and read that one; returns False if it cannot be, or has other records."""
+        """Rebuild a damaged derived store and switch to it; return False if that fails, or if it has other records."""
         rebuild, self.rebuild = self.rebuild, None
         if rebuild is None:
             return False
-        # A process has a store open once, to write to it.
+        # A process can have a store open only once to write to it.
         self._held.close()
         other = rebuild(problem)
         if other is None:
@@ -188,7 +190,7 @@ class CurrentSource(StoredSource):
         return True
 
     def _read_or_rebuild(self, read: Callable[[Snapshot], T]) -> T:
-        """Return what ``read`` gives of the store, or of the rebuilt one if the store is damaged."""
+        """Return the result of ``read`` on the store, or on the rebuilt one if the store is damaged."""
         try:
             return read(self._snapshot)
         except DamageError as problem:
@@ -198,14 +200,14 @@ class CurrentSource(StoredSource):
 
     def _count_records(self, records: int) -> None:
         self.scanned += records
-        # Of several processes each reads a part of the keys: this one's part ends when the others' do, about.
+        # Each of several processes reads a part of the keys; all parts end at about the same time.
         if self._watch is not None:
             self._watch("records", self.scanned, self.meta.records // self.processes)
 
     def read_lines(self, size: int) -> Iterator[LineBatch] | None:
-        """Yield all visible records, as lines of text wherever the store's file shows them so.
+        """Yield all visible records, as lines of text where the store's file has them in this form.
 
-        None where records may be hidden or replaced, or the file shows nothing.
+        None if records may be hidden or replaced, or the file has no such lines.
         """
         if self.hides or (self.memtable is not None and len(self.memtable)):
             return None
@@ -233,19 +235,19 @@ class CurrentSource(StoredSource):
                     yield None, (keys, values)
 
     def count_visible(self) -> int:
-        """Count the visible records."""
+        """Return the number of visible records."""
         return self.count_by_lifetime()[0]
 
     def count_by_lifetime(self) -> tuple[int, int]:
-        """Count the visible records, and those whose lifetime is over; no payload is read."""
+        """Return the numbers of visible and of expired records; no payload is read."""
         count, expired = self.meta.records, 0
         for replaced, changes in self.iterate_changes():
             fresh = [value for value in changes.values() if value is not None]
-            # Of the memtable's keys, those that the store has are counted already; its deletions take one away each.
+            # Memtable keys that the store has are counted already; each of its deletions subtracts one.
             count += len(fresh) - len(replaced)
             if self.hides:
                 expired += len(fresh) - len(find_unexpired(fresh, self._now))
-                # A record of the memtable stands for the one of the store with its key, whose stamp no longer counts.
+                # A record of the memtable replaces that of the store with its key, whose stamp no longer counts.
                 olds = list(replaced.values())
                 expired -= len(olds) - len(find_unexpired(olds, self._now))
         if self.hides:
@@ -253,7 +255,7 @@ class CurrentSource(StoredSource):
         return count - expired, expired
 
     def iterate_changes(self) -> Iterator[tuple[Mapping[bytes, bytes], Mapping[bytes, bytes | None]]]:
-        """Yield the memtable's changes in parts: the store's records of its keys, and what replaces them."""
+        """Yield the memtable's changes in parts: the store's records of its keys, and their replacements."""
         if self.memtable is None:
             return
         if len(self.memtable) * DENSE_CHANGE_RATIO < self.meta.records:
@@ -268,7 +270,7 @@ class CurrentSource(StoredSource):
             yield {key: value for key, value in zip(keys, values, strict=True) if key in fresh}, fresh
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """The visible records of ``keys``, in key order."""
+        """Return the visible records of ``keys``, in key order."""
         present, values = self._find_visible(sorted(set(keys)), _read_pairs)
         return present, list(values)
 
@@ -279,7 +281,7 @@ class CurrentSource(StoredSource):
     def _find_visible(
         self, wanted: Sequence[bytes], read: Callable[[Snapshot, Sequence[bytes]], Found]
     ) -> MatchedPairs:
-        """The visible records of keys in order, those of the store by ``read``."""
+        """Return the visible records of keys, in order; ``read`` reads those of the store."""
         with add_replay_hint(self.config):
             if self.memtable is None or not len(self.memtable):
                 return self._filter_found(*self._read_or_rebuild(lambda snapshot: read(snapshot, wanted)))
@@ -292,25 +294,25 @@ class CurrentSource(StoredSource):
         return self._filter_found(chosen, [found[key] for key in chosen])
 
     def read_at_offsets(self, keys: Sequence[bytes], locations: Offsets) -> MatchedPairs:
-        """As :meth:`find_records`, for keys in order that no memtable holds and whose values lay at ``locations``."""
+        """As :meth:`find_records`, for ordered keys that no memtable has and whose values were at ``locations``."""
         with add_replay_hint(self.config):
             return self._filter_found(*self._read_or_rebuild(lambda snapshot: snapshot.read_values_at(keys, locations)))
 
     def _filter_found(self, keys: list[bytes], values: Sequence[bytes]) -> MatchedPairs:
-        # Where nothing expires, values stay uncut: a caller that wants payloads alone cuts nothing else out.
+        # Without expiration, values stay in their encoded form: a caller that needs only payloads decodes nothing else.
         return self._filter_visible(keys, list(values)) if self.hides else (keys, values)
 
     def _filter_visible(self, keys: list[bytes], values: list[bytes]) -> Pairs:
         if not self.hides:
             return keys, values
-        # One clock for as long as the source is open: a record does not vanish between two batches.
+        # One clock while the source is open: a record does not vanish between two batches.
         places = find_unexpired(values, self._now)
         if len(places) == len(values):
             return keys, values
         return [keys[place] for place in places], [values[place] for place in places]
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Close the snapshot."""
         self._held.close()
 
     def __enter__(self) -> CurrentSource:
@@ -323,7 +325,7 @@ class CurrentSource(StoredSource):
 
 
 MetaCheck = Callable[[StoreMeta], None]
-"""Looks at the meta record of a snapshot before anything is read of it, and raises where it is not to be read."""
+"""Checks the meta record of a snapshot before anything else is read, and raises if it must not be read."""
 
 
 def _read_pairs(snapshot: Snapshot, keys: Sequence[bytes]) -> Found:
@@ -339,13 +341,14 @@ def open_current_source(
     until: int | None = None,
     admit: MetaCheck | None = None,
 ) -> CurrentSource:
-    """A configured topic as it is now, without any lock; lifetimes are judged at ``now`` (default: the clock's).
+    """Open the current state of a configured topic, without locks; expiration is evaluated at ``now`` (default: the
+    clock).
 
-    ``until``: of the journal behind the store, only the entries up to this txid; ``admit`` has made sure then that the
-    store itself holds none of the topic behind it. A missing store is rebuilt in a temporary place where the journals
-    cover it. Raises MissingError ``SOW-ENG-010`` (nothing was ever published), ``SOW-ENG-011`` (the journals do not
-    reach back), UsageError ``SOW-ENG-031`` (a view that was not opened by its own door), DamageError with the replay
-    command as its hint, and what ``admit`` raises.
+    ``until``: read only the entries up to this txid from the journal after the store's position; then ``admit`` must
+    reject a store that has applied later entries of the topic. A missing store is rebuilt in a temporary place if the
+    journals cover it. Raises MissingError ``SOW-ENG-010`` (nothing was ever published), ``SOW-ENG-011`` (the journals
+    do not reach back), UsageError ``SOW-ENG-031`` (a view, which has its own open function), DamageError with the
+    replay command as its hint, and what ``admit`` raises.
     """
     if topic.derived is not None and topic.file is None:
         from sowctl.engine.topics.derived_topics import make_not_topic_error
@@ -355,15 +358,14 @@ def open_current_source(
     with ExitStack() as stack:
         path = topic.file
         if path is None or not path.exists():
-            # A reader takes no lock and writes nothing in the instance: the store that is missing is made in a
-            # temporary place.
+            # A reader takes no lock and writes nothing in the instance: a missing store is built in a temporary place.
             from sowctl.engine.sources.recovery import rebuild_aside
 
             path = rebuild_aside(instance, topic, stack)
         with add_replay_hint(topic):
             snapshot = _open_snapshot(instance, path, stack)
-        # The snapshot comes first and the journal after it: what a writer applies in between stands in both, and the
-        # memtable starts behind what the snapshot has applied.
+        # First the snapshot, then the journal: changes applied in between are in both, and the memtable starts after
+        # the snapshot's position.
         attempts = MAX_REREADS
         while True:
             refuse_other_topic(topic, snapshot.meta)
@@ -376,16 +378,16 @@ def open_current_source(
                 )
                 break
             except _TailTooLong:
-                # A writer may have merged its runs into a new store after the snapshot was taken: that one stands
-                # further on. If it does not, the journal has to be read, however long it is.
+                # A writer may have merged its runs into a new store after the snapshot was taken: that one has a later
+                # position. If not, the journal has to be read, however long it is.
                 before, attempts = snapshot.meta.applied, attempts - 1
                 snapshot.renew()
                 attempts = attempts if snapshot.meta.applied != before else 0
             except (DamageError, MissingError) as error:
-                # Files that this state of the store needs were removed after the snapshot was taken, when the store
-                # had gone on and was synced: the state that it has now does not need them. A file without entries of
-                # the topic goes though its store stands still; whether what is left explains the position is proven
-                # again, so that another look is never wrong.
+                # Files that this state of the store needs were removed after the snapshot was taken, when the store had
+                # advanced and was synced: its current state does not need them. A file without entries of the topic may
+                # be removed without an advance of its store; whether the remaining files cover the position is checked
+                # again, so another attempt is always correct.
                 before = snapshot.meta.applied
                 if error.code not in (STORE_AHEAD_OF_JOURNAL, REMOVED_FILE_CODE) or not attempts:
                     raise
@@ -399,7 +401,7 @@ def open_current_source(
 
 
 def open_file_source(instance: Instance, path: Path, *, admit: MetaCheck | None = None) -> CurrentSource:
-    """A bare store file: its records as they are, whatever a journal may know besides; no stamp hides a record."""
+    """Open a bare store file: its records unchanged, independent of any journal; no record is hidden as expired."""
     with ExitStack() as stack:
         snapshot = _open_snapshot(instance, path, stack)
         if admit is not None:
@@ -413,7 +415,7 @@ def _open_snapshot(instance: Instance, path: Path, stack: ExitStack) -> Snapshot
 
 
 class _TailTooLong(Exception):
-    """Behind store and runs, the journal holds more than was to be read."""
+    """The journal after the position of store and runs is longer than the limit."""
 
 
 def read_overlay(
@@ -424,9 +426,9 @@ def read_overlay(
     until: int | None = None,
     most: int | None = None,
 ) -> Memtable | None:
-    """Read what runs and journal hold behind a store's position, up to the txid ``until``; None for nothing.
+    """Read the changes of runs and journal after a store's position, up to the txid ``until``; None without any.
 
-    Raises _LongTail where the journal has more than ``most`` txids behind the runs.
+    Raises _TailTooLong if the journal has more than ``most`` txids after the runs.
     """
     if not topic.journalled:
         return None
@@ -439,16 +441,16 @@ def read_overlay(
     with open_log(instance, acknowledged=meta.applied if meta.has_journal else 0) as log:
         state = log.refresh_state()
         last = state.topic_states.get(ref, EMPTY_TOPIC_STATE).last_txid
-        # The usual case: the topic's last entry is applied, and the store is not ahead of the journal. No block is
+        # The common case: the topic's last entry is applied, and the store is not ahead of the journal. No block is
         # read.
         if meta.lineage == log.lineage and last <= meta.applied <= state.end.txid:
             refuse_other_history(meta, log, path)
             return None
-        # Proven before it is believed: only a position that this journal explains says which entries are still missing.
+        # Validated first: only a position that this journal covers shows which entries are still missing.
         after = check_position(meta, log, ref, path)
         if last <= after:
             return None
-        # Proven for the files that are there now: of one that is pruned before it is read, entries would be missing.
+        # Validated for the current files: if one is pruned before it is read, its entries would be missing.
         log.require_proven_after(after)
         from sowctl.engine.fold.memtable import Memtable
         from sowctl.engine.fold.runs import build_refold, extend_memtable, find_runs, flush_unnamed_run

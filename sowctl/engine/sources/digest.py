@@ -1,8 +1,8 @@
-"""The digest of a topic's state, the same for every store that holds the same records (``sow-store(5)``, digest).
+"""The digest of a topic's state, equal for all stores with the same records (``sow-store(5)``, digest).
 
-The sum modulo 2**128 over records and retained versions that are visible at a clock. The stored sum is used where
-nothing is behind it and nothing hidden; else it is corrected, or, for a state of the past, made from the records.
-``hash`` prints it, ``info`` shows it for logical topics, ``replay --verify`` compares it.
+It is the sum modulo 2**128 over the records and retained versions that are visible at a clock. The stored sum is used
+if the journal has no later changes and no record is hidden; otherwise it is corrected, or, for a past state, computed
+from the records. ``hash`` prints it, ``info`` shows it for logical topics, ``replay --verify`` compares it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DIGEST_DIGITS = 32
 
 
 class Digest(Struct, frozen=True):
-    """A digest of one topic. ``note`` says where it may differ from another store's though nothing is wrong."""
+    """A digest of one topic. ``note`` says why it may differ from another store's although nothing is wrong."""
 
     topic: str
     message_type: str
@@ -49,17 +49,17 @@ class Digest(Struct, frozen=True):
 
 
 class CombinedDigest(Struct, frozen=True):
-    """The digest over several topics, and the digests of each."""
+    """The digest of several topics, and the digests of each."""
 
     digest: str
     topics: list[Digest]
 
 
 def combine_digests(named: Sequence[tuple[str, Digest]]) -> CombinedDigest:
-    """Combine the digests of topics, each with its name: SHA-256, cut to 32 digits, of sorted lines.
+    """Combine the digests of topics, each with its name: SHA-256, truncated to 32 digits, of sorted lines.
 
-    A line is the name, a dot, the message type, a space and the digest, as sowctl-hash(1) says, so that
-    others can compute it. It does not depend on the order of the topics.
+    A line is the name, a dot, the message type, a space and the digest, as specified in sowctl-hash(1), so that others
+    can compute it. It does not depend on the order of the topics.
     """
     lines = sorted(
         f"{name}.{one.message_type} {one.digest}\n".encode("utf-8", "surrogateescape") for name, one in named
@@ -76,15 +76,15 @@ def compute_digest(
     payloads: bool = False,
     partial: bool = False,
 ) -> Digest:
-    """The digest of a target now, or of the records as of ``at`` (microseconds UTC; versions do not count then).
+    """Return the digest of a target now, or of the records as of ``at`` (microseconds UTC; then without versions).
 
-    A logical topic's is that of its records alone, and so is that of a view, which ``opener`` opens. ``payloads``: that
-    of the present records' keys and payloads alone, without times, txids, lifetimes and versions. ``partial``: that of
-    the records that ``opener`` selects, without versions.
+    For a logical topic, only of its records; likewise for a view, which ``opener`` opens. ``payloads``: only of the
+    keys and payloads of the current records, without times, txids, lifetimes and versions. ``partial``: only of the
+    records that ``opener`` selects, without versions.
     """
     if payloads:
         return _digest_records(opener(instance, target, at), payloads=True)
-    # The stored sum is that of the whole present store; of a part of it, or of the past, it says nothing.
+    # The stored sum is that of the whole current store; it does not apply to a part of it, or to a past state.
     topic = target.topic
     if partial or at is not None or (topic is not None and (topic.logical is not None or topic.derived is not None)):
         return _digest_records(opener(instance, target, at))
@@ -99,7 +99,7 @@ def compute_digest(
 
 
 def compute_current_digest(source: CurrentSource, target: Target, now: int) -> Digest:
-    """The digest of the present state of a target that is open, lifetimes judged at ``now``."""
+    """Return the digest of the current state of an open target, with expiration evaluated at ``now``."""
     history = target.topic.history if target.topic is not None else None
     count = _sum_versions if history is not None else _sum_current_records
     total, records, versions = count(source, target, now)
@@ -115,12 +115,12 @@ def format_digest(total: int) -> str:
 
 
 def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tuple[int, int, int]:
-    """The stored sum, corrected by what the memtable changes and by what has expired."""
+    """Return the stored sum and counts, corrected for memtable changes and expired records."""
     meta, snapshot = source.meta, source.snapshot
     total, records = meta.digest, meta.records
     memtable = source.memtable
     rule = target.topic.expiration if target.topic is not None else None
-    # A sum can be corrected: what the memtable replaces goes out of it, what it puts comes in, what is hidden goes out.
+    # A sum can be corrected: subtract replaced and hidden records, add new ones.
     for replaced, fresh in source.iterate_changes():
         total -= compute_digest_sum(replaced, replaced.values())
         records -= len(replaced)
@@ -132,7 +132,7 @@ def _sum_current_records(source: CurrentSource, target: Target, now: int) -> tup
         hidden = sorted(snapshot.iter_expired_keys(now))
         for start in range(0, len(hidden), STORE_LIMITS.read_batch_records):
             keys = hidden[start : start + STORE_LIMITS.read_batch_records]
-            # An expired record under a memtable's key has left the sum already.
+            # An expired record with a memtable's key has been subtracted already.
             changed = memtable.find_values(keys) if memtable is not None else {}
             found = snapshot.read_values([key for key in keys if key not in changed])
             total -= compute_digest_sum(found, found.values())
@@ -148,8 +148,8 @@ def _sum_versions(source: CurrentSource, target: Target, now: int) -> tuple[int,
     total = records = versions = 0
     view = VersionsSource(source, target.topic, now)
     for key, timeline in view.iterate_timelines(STORE_LIMITS.read_batch_records):
-        # Versions that a writer would drop by now do not count, whether or not one has dropped them: equal stores give
-        # equal sums.
+        # Versions that a writer would drop by now do not count, whether or not they have been dropped: equal stores
+        # must have equal sums.
         kept = prune_versions(timeline, now, rule.window)
         total += sum(compute_digest_term(key, encode_version(key, version)) for version in kept)
         # The last version is the record itself, unless the key was deleted.

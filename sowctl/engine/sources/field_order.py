@@ -1,7 +1,8 @@
-"""The records of a source in the order of some of their fields, for comparing states whose SOW keys differ.
+"""The records of a source ordered by some of their fields, to compare states with different SOW keys.
 
-SOW keys of two topics never meet, as each topic has a key domain of its own. Here records get a key of field texts
-alone, and are sorted by it in bounded memory. Several records with the same texts are told apart by their number.
+Records of two topics never share SOW keys, because each topic has its own key domain. Here records get a key computed
+only from field texts, and are sorted by it in bounded memory. Records with the same texts are distinguished by a
+number.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ if TYPE_CHECKING:
     from sowctl.values.paths import Path
 
 SORT_MEMORY_BYTES = 32 << 20
-"""Bytes of stored values that are sorted in memory."""
+"""Maximum bytes of stored values sorted in memory."""
 ASSUMED_STATE_BYTES = 1 << 30
-"""What is taken for the size of a state that does not say it: too much costs some files more."""
+"""Assumed size of a state of unknown size: an overestimate only costs more files."""
 _VALUE_OVERHEAD_BYTES = 64
-"""Bytes of a stored value besides its payload, about."""
+"""Approximate overhead of a stored value in bytes, without its payload."""
 
 
 def sort_by_fields(source: Source, kind: MessageType, paths: Sequence[Path], size: int) -> Iterator[Pairs]:
-    """All records in batches of at most ``size``, ascending by keys of 12 bytes made of the texts at ``paths``.
+    """Yield all records in batches of at most ``size``, ascending by keys of 12 bytes computed from the texts at
+    ``paths``.
 
-    Records whose texts are equal have keys that differ in the last four bytes, their number in SOW-key order.
+    Keys of records with equal texts differ in the last four bytes, their number in SOW-key order.
     """
     texts_of, domain = kind.build_key_extractor(paths), build_domain_prefix("")
     stored = source.base_source.stored_source

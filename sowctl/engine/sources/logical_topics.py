@@ -1,7 +1,7 @@
 """Logical topics: the names under which the records of a Pattern topic are published (``behaviour`` 1.8).
 
-They share one store and one definition. The name belongs to the record, and to its key: equal key values of two logical
-topics are two records. Called by publishing (names, keys) and by reading (which records are meant). Ruled by
+They share one store and one definition. The name is part of the record, and of its key: equal key values in two logical
+topics are two records. Called when publishing (names, keys) and reading (selection of records). Specified in
 ``sow-store(5)``, SOW key.
 """
 
@@ -28,13 +28,14 @@ FOREIGN_LOGICAL_TOPIC = "SOW-PUB-022"
 def resolve_logical_names(
     topic: TopicConfig, count: int, envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
 ) -> list[bytes]:
-    """The logical topics of ``count`` messages: the one that is meant, else what each envelope says.
+    """Return the logical topics of ``count`` messages: the topic's own name if it is one, else the name in each
+    envelope.
 
-    An envelope without a name that the Pattern matches is added to ``refused``. Raises UsageError ``SOW-ENG-032`` where
-    nothing names a logical topic.
+    An envelope without a name that matches the Pattern is added to ``refused``. Raises UsageError ``SOW-ENG-032`` if
+    neither the target nor envelopes name a logical topic.
     """
     if topic.logical_name is not None:
-        # The command named one logical topic: all messages are for it, whatever their envelopes say.
+        # The command named one logical topic: all messages are for it, regardless of their envelopes.
         return [topic.logical_name.encode()] * count
     if envelopes is None:
         raise make_unnamed_logical_error(topic)
@@ -48,13 +49,14 @@ def resolve_logical_names(
         elif not 0 < len(name) <= MAX_LOGICAL_NAME_BYTES or not matches(envelope.topic):
             text = f"{envelope.topic[:80]!r} is not a logical topic of {topic.name!r}"
             refused.setdefault(index, Refusal(index, FOREIGN_LOGICAL_TOPIC, text))
-        # Also for refused messages: the column stays as long as the batch.
+        # Also for rejected messages: the column has the length of the batch.
         names.append(name)
     return names
 
 
 def resolve_key_domain(topic: TopicConfig) -> str:
-    """The domain of a topic's keys. Raises UsageError ``SOW-ENG-032`` where it is that of a logical topic not named."""
+    """Return the domain of a topic's keys. Raises UsageError ``SOW-ENG-032`` if that requires a logical topic, but none
+    is named."""
     if topic.pattern is None or topic.shares_domain:
         return topic.key_domain
     if topic.logical_name is None:
@@ -63,12 +65,12 @@ def resolve_key_domain(topic: TopicConfig) -> str:
 
 
 def compute_user_key(name: str, key: str) -> bytes:
-    """The 8-byte key of a record that its publisher filed under ``key`` in a logical topic."""
+    """Return the 8-byte key of a record that was published with the key ``key`` in a logical topic."""
     return digest_key(compute_key_digest(build_domain_prefix(name), (encode_key_text(key),)))
 
 
 def build_logical_filter(logical: Logical) -> Callable[[Pairs], Pairs]:
-    """Build the function that selects the records of some logical topics."""
+    """Return the function that selects the records of some logical topics."""
     known: dict[bytes | None, bool] = {None: False}
 
     def takes(value: bytes) -> bool:
@@ -88,7 +90,7 @@ def build_logical_filter(logical: Logical) -> Callable[[Pairs], Pairs]:
 
 
 class LogicalSource(Source):
-    """Some logical topics of a source. It is read by scans alone: no index knows which record is whose."""
+    """Some logical topics of a source. It is only scanned: indexes do not have the logical topics of records."""
 
     def __init__(self, base: Source, topic: TopicConfig) -> None:
         assert topic.logical is not None
@@ -99,30 +101,30 @@ class LogicalSource(Source):
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys of the records, as the store defines them."""
         return self._base.definition
 
     @property
     def base_source(self) -> Source:
-        """The source of the whole topic, which is read for this one."""
+        """The source of the whole topic, which this one reads."""
         return self._base
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        """Yield the visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         for pairs in self._base.read_part(size, start, stop):
             found = self._choose(pairs)
             if found[0]:
                 yield found
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """The visible records of ``keys``, in key order."""
+        """Return the visible records of ``keys``, in key order."""
         return self._choose(self._base.find_records(keys))
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Close the snapshot."""
         self._base.close()
 
 
 def narrow_source(source: Source, topic: TopicConfig | None) -> Source:
-    """Return the source of the logical topics that are meant, or the whole source."""
+    """Return the source of the topic's logical topics, or the whole source."""
     return source if topic is None or topic.logical is None else LogicalSource(source, topic)

@@ -1,7 +1,7 @@
-"""Records put in their places among others, in key order: changed ones among indexed ones, versions among records.
+"""Merging records in key order: changed ones with indexed ones, versions with records.
 
-Called by :mod:`sowctl.engine.search.index_access` where records changed since indexes were built, and by states of the
-past. What a memtable holds is put among a store's records by :mod:`sowctl.engine.fold.merge_layers`.
+Called by :mod:`sowctl.engine.search.index_access` for records changed since indexes were built, and for past states.
+:mod:`sowctl.engine.fold.merge_layers` merges a memtable with a store's records.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class MergedValues(LazyValues):
-    """Stored values with a few ``more``, each before the one of its number; put together when they are looked at.
+    """Stored values with a few ``more``, each inserted before the value of its number; combined when they are accessed.
 
-    Payloads are put together for themselves: those of many values may be known without the values.
+    Payloads are combined separately: those of many values may be known without the values.
     """
 
     __slots__ = ("_more", "_values", "_whole")
@@ -54,22 +54,22 @@ class MergedValues(LazyValues):
         return iter(self._build_values())
 
     def list_payloads(self) -> list[bytes]:
-        """The payloads of all values."""
-        # Payloads are joined by themselves: the caller that wants no more does not cut out whole values.
+        """Return the payloads of all values."""
+        # Payloads are combined separately, so that a caller that needs only them does not decode whole values.
         fresh = extract_payloads([value for _, value in self._more])
         return _interleave_items(
             list(extract_payloads(self._values)), [(at, own) for (at, _), own in zip(self._more, fresh, strict=True)]
         )
 
     def select_values(self, places: Sequence[int]) -> list[bytes]:
-        """Some of the values."""
+        """Return some of the values."""
         whole = self._build_values()
         return [whole[place] for place in places]
 
 
 def _interleave_items(items: list[bytes], more: Sequence[tuple[int, bytes]]) -> list[bytes]:
     for number, (at, item) in enumerate(more):
-        # Each one that was put in moves the places of those behind it by one.
+        # Each inserted item shifts the places after it by one.
         items.insert(at + number, item)
     return items
 
@@ -87,7 +87,7 @@ def _pair_with_waiting(
     """
     position = 0
     for batch in batches:
-        # A waiting key equal to the batch's last one belongs to this batch, which it replaces a record of.
+        # A waiting key equal to the batch's last one belongs to this batch, of which it replaces a record.
         stop = bisect_right(waiting, batch[0][-1], position)
         yield batch, waiting[position:stop]
         position = stop
@@ -96,13 +96,14 @@ def _pair_with_waiting(
 
 
 def merge_records(found: Iterable[MatchedPairs], fresh: Mapping[bytes, bytes], size: int) -> Iterator[MatchedPairs]:
-    """Records in key order with ``fresh`` ones, of keys that none of them has; those behind the last, ``size`` each."""
+    """Yield records in key order, merged with ``fresh`` ones with other keys; those after the last, ``size`` at a
+    time."""
     for batch, due in _pair_with_waiting(found, sorted(fresh), size):
         if batch is None:
             yield list(due), [fresh[key] for key in due]
         elif due:
             keys, values = batch
-            # Fresh keys are none of the found ones, so each has one place between them.
+            # Fresh keys differ from all found ones, so each has exactly one place between them.
             places = [bisect_left(keys, key) for key in due]
             together = _interleave_items(list(keys), list(zip(places, due, strict=True)))
             yield together, MergedValues(values, [(at, fresh[key]) for at, key in zip(places, due, strict=True)])
@@ -112,8 +113,8 @@ def merge_records(found: Iterable[MatchedPairs], fresh: Mapping[bytes, bytes], s
 
 def group_by_key(*streams: Iterable[tuple[bytes, T]]) -> Iterator[tuple[bytes, list[T]]]:
     """Yield every key of some streams of pairs in key order, with its values: those of an earlier stream first."""
-    # The merge is stable over its streams: values of an earlier stream come first within a key, which the callers use
-    # to say which of them counts.
+    # The merge is stable over its streams: values of an earlier stream come first within a key, which callers use to
+    # decide which of them counts.
     rows = heapq.merge(*streams, key=itemgetter(0))
     for key, found in groupby(rows, key=itemgetter(0)):
         yield key, [value for _, value in found]

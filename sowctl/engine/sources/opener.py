@@ -1,5 +1,5 @@
-"""Opening topics and files, now or at an instant. Readers, which also accept views and other derived topics, call
-:mod:`sowctl.engine.views.openers`; writers, and the tasks of Spark jobs, get their sources here."""
+"""Opening topics and files, now or at an instant. Readers, which also accept views and other derived topics, use
+:mod:`sowctl.engine.views.openers`; writers, and the tasks of Spark jobs, open their sources here."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ Opener: TypeAlias = "Callable[[Instance, Target, int | None], Source]"
 
 
 def open_source(instance: Instance, target: Target, at: int | None) -> Source:
-    """The state of a target now, or as of ``at`` (microseconds UTC); of a Pattern topic, the logical topics meant."""
+    """Open the state of a target now, or as of ``at`` (microseconds UTC); of a Pattern topic, its selected logical
+    topics."""
     if target.topic is not None and target.topic.logical is not None:
         from sowctl.engine.sources.logical_topics import narrow_source
 
-        # Logical topics share one store: it is opened whole, and its records are chosen by their logical topics.
+        # Logical topics share one store: it is opened as a whole, and records are selected by logical topic.
         return narrow_source(open_source(instance, Target(topic=target.topic.whole_topic), at), target.topic)
     if at is None:
         return open_present_source(instance, target)
@@ -37,7 +38,7 @@ def open_source(instance: Instance, target: Target, at: int | None) -> Source:
 
 
 def open_present_source(instance: Instance, target: Target) -> CurrentSource:
-    """The present state of a target; of a Pattern topic, all logical topics."""
+    """Open the current state of a target; of a Pattern topic, all logical topics."""
     from sowctl.engine.sources.current import open_current_source, open_file_source
 
     if target.topic is not None:
@@ -47,7 +48,7 @@ def open_present_source(instance: Instance, target: Target) -> CurrentSource:
 
 
 def open_empty_source(instance: Instance, topic: TopicConfig, missing: MissingError) -> Source:
-    """A topic without records, to which nothing was published yet; a note says so in the words of ``missing``."""
+    """Return an empty source for a topic without messages; a note says so with the text of ``missing``."""
     from sowctl.engine.sources.past import EmptySource
     from sowctl.engine.topics.positions import build_definition
 

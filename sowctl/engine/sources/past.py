@@ -1,8 +1,9 @@
-"""A topic as it was at an instant: from retained versions, or from the journal where that is provably complete.
+"""A topic as it was at an instant: from retained versions, or from the journal if that is provably complete.
 
-With History the retained versions answer (:mod:`sowctl.engine.sources.versions`), within the window (``behaviour`` 2).
-Without, the journal's entries up to the instant are folded (``behaviour`` 11.34); where older journals are gone, what
-is left still proves the state from some instant on, and an earlier request is refused with that instant in the message.
+With History, the state comes from the retained versions (:mod:`sowctl.engine.sources.versions`), within the window
+(``behaviour`` 2). Without, the journal's entries up to the instant are folded (``behaviour`` 11.34); if older journals
+were removed, the remaining ones prove the state from some instant on, and an earlier request is refused with that
+instant in the message.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 UNKNOWN_STATE_CODE = "SOW-ENG-050"
-"""The code of the error about a past state that is not known any more."""
+"""The code of the error for a past state that is no longer known."""
 
 
 class EmptySource(Source):
@@ -50,43 +51,44 @@ class EmptySource(Source):
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys of the records, as the store defines them."""
         return self._definition
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """No records."""
+        """Yield no records."""
         return iter(())
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """No records."""
+        """Return no records."""
         return [], []
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
 
 class StateOrigin(Enum):
-    """The data from which a past state is made."""
+    """The data from which a past state is computed."""
 
     PRESENT = "present"
-    """The present state: nothing was changed since."""
+    """The current state: nothing has changed since."""
     EMPTY = "empty"
-    """Nothing: the instant lies before the topic's window."""
+    """No data: the instant is before the topic's window."""
     VERSIONS = "versions"
     """The retained versions of a topic with History."""
     FOLD = "fold"
-    """The journal's entries up to the instant, which are all there."""
+    """The journal's entries up to the instant, which are complete."""
     PIECES = "pieces"
-    """Records that what is left of the journal does not touch, from the store; the others by a fold of what is left."""
+    """The store for records without an entry in the remaining journal; a fold of the remaining journal for all
+    others."""
 
 
 class PastStatePlan(DescribedStruct, frozen=True):
-    """The plan by which the state of a topic at the instant ``at`` is found.
+    """The plan for the state of a topic at the instant ``at``.
 
-    ``current`` is its present state, opened for this. ``log`` is the journal, for :attr:`StateOrigin.FOLD` and
-    :attr:`StateOrigin.PIECES`; a fold takes the entries behind the txid ``after`` and, of an
-    :class:`~sowctl.values.times.EntryInstant`, up to its txid instead of its time. Lifetimes are judged at ``clock``.
-    For :attr:`StateOrigin.VERSIONS`, ``at`` is the instant itself, never EPOCH.
+    ``current`` is its current state, opened for this. ``log`` is the journal, for :attr:`StateOrigin.FOLD` and
+    :attr:`StateOrigin.PIECES`; a fold uses the entries after the txid ``after`` and, for an
+    :class:`~sowctl.values.times.EntryInstant`, up to its txid instead of its time. Expiration is evaluated at
+    ``clock``. For :attr:`StateOrigin.VERSIONS`, ``at`` is the instant itself, never EPOCH.
     """
 
     means: StateOrigin
@@ -100,14 +102,14 @@ class PastStatePlan(DescribedStruct, frozen=True):
 def plan_past_state(
     instance: Instance, topic: TopicConfig, at: int, stack: ExitStack, *, by_versions: bool = False
 ) -> PastStatePlan:
-    """Decide how the state of ``topic`` (all of a Pattern topic) as of ``at`` is found, here and on executors alike.
+    """Plan how the state of ``topic`` (all of a Pattern topic) as of ``at`` is computed, both here and on executors.
 
     ``at`` in microseconds UTC, inclusive; an instant in the future is the present, and instant 0 is EPOCH: with History
     the oldest state within the window (``behaviour`` 3.6). An :class:`~sowctl.values.times.EntryInstant` is the state
-    after its entry: with all entries up to its txid, and no others; ``by_versions``: retained versions are not examined
-    for what was dropped between them. ``stack`` closes what this opens.
+    after its entry: with all entries up to its txid, and no others; ``by_versions``: do not check retained versions for
+    dropped versions in between. ``stack`` closes what this opens.
 
-    Raises MissingError ``SOW-ENG-050``, with the first instant that can be answered, and what reading raises.
+    Raises MissingError ``SOW-ENG-050``, with the first available instant, and what reading raises.
     """
     now = instance.now
     if not topic.journalled:
@@ -115,7 +117,7 @@ def plan_past_state(
         at = int(at)
     if topic.history is not None:
         base = stack.enter_context(open_current_source(instance, topic, now=now))
-        # what was removed at a later clock stays outside the window when the clock is set back
+        # versions removed at a later clock stay outside the window when the clock is set back
         oldest = max(now, base.meta.removal_mark) - topic.history.window_us
         means = StateOrigin.EMPTY if 0 < at < min(oldest, now) else StateOrigin.VERSIONS
         if means is StateOrigin.VERSIONS and find_last_txid(at) is not None and not by_versions:
@@ -125,34 +127,34 @@ def plan_past_state(
                 return PastStatePlan(StateOrigin.FOLD, at, now, base, log)
         return PastStatePlan(means, at or oldest, now, base)
     clock = min(at, now)
-    # Lifetimes are judged at the instant: a record that has expired since was there (behaviour 11.15).
+    # Expiration is evaluated at the instant: a record that has expired since existed then (behaviour 11.15).
     current = stack.enter_context(open_current_source(instance, topic, now=clock))
     settled = max(current.meta.last_time, current.memtable.last_time if current.memtable is not None else 0)
-    # before the removal mark, records were still there that have been removed from the store since
+    # before the removal mark, records existed that have been removed from the store since
     first = max(settled, current.meta.removal_mark)
     last = find_last_txid(at)
     if last is not None:
         unchanged = clock >= current.meta.removal_mark and not _has_entries_after(instance, topic, last)
     else:
         unchanged = at >= first
-    # Nothing was changed since, so the present state is that of the instant, with lifetimes judged at it.
+    # Nothing has changed since, so the current state is that of the instant, with expiration evaluated at it.
     if unchanged:
         return PastStatePlan(StateOrigin.PRESENT, at, clock, current)
     if not topic.journalled:
         raise _make_too_early_error(topic, first, "it has no History and no journal")
-    # The whole journal is judged, its end too: a fold over a journal that lost its end would be a wrong state.
+    # The whole journal is checked, including its end: folding a journal that lost its end would give a wrong state.
     log = stack.enter_context(open_whole_log(instance))
     try:
-        # A journal that began behind the topic's first records covers every entry that it knows of, and still not the
+        # A journal that started after the topic's first records has all entries that it knows of, and still not the
         # past.
         refuse_unlogged_past(topic, current.meta, log)
     except RefusedError as error:
         why = "the journal does not have the records published before the topic was added to it"
         raise _make_too_early_error(topic, first, why) from error
-    # Every state of a transient topic begins behind its RecoveryPoint; that of a store begins with the journal.
+    # Every state of a transient topic starts after its RecoveryPoint; that of a store starts with the journal.
     after = 0 if topic.file is not None else find_recovery_start(topic, log, instance)
-    # What the means are chosen for has to be there still when they are used: without the first entries of a key, a fold
-    # would take the record for one that never was.
+    # The files on which the plan is based must still exist when it is executed: without the first entries of a key, a
+    # fold would treat its record as one that never existed.
     log.require_files_after(after)
     return PastStatePlan(
         StateOrigin.FOLD if has_all_entries(topic, log, after) else StateOrigin.PIECES, at, clock, current, log, after
@@ -160,7 +162,7 @@ def plan_past_state(
 
 
 def _open_complete_log(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Journal | None:
-    """The journal if it has all entries of a topic, which ``stack`` closes; else None, with a note."""
+    """Return the journal if it has all entries of a topic, to be closed by ``stack``; else None, with a note."""
     log = stack.enter_context(open_whole_log(instance))
     if has_all_entries(topic, log, 0):
         return log
@@ -172,7 +174,7 @@ def _open_complete_log(instance: Instance, topic: TopicConfig, stack: ExitStack)
 
 
 class _EntryStateSource(Source):
-    """A topic with History after an entry: by its versions, and by a fold where one that is asked for was dropped."""
+    """A topic with History after an entry: by its versions, and by a fold if a required version was dropped."""
 
     def __init__(self, versions: VersionsSource, instance: Instance, topic: TopicConfig, way: PastStatePlan) -> None:
         self.topic, self.message_type = versions.topic, versions.message_type
@@ -182,24 +184,24 @@ class _EntryStateSource(Source):
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys of the records, as the store defines them."""
         return self._versions.definition
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """The records after the entry from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        """Yield the records after the entry from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         if not self._is_examined and self._versions.lacks_versions():
             self._fold()
         self._is_examined = True
         return (self._exact or self._versions).read_part(size, start, stop)
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """The visible records of ``keys``, in key order."""
+        """Return the visible records of ``keys``, in key order."""
         if not self._is_examined and self._versions.lacks_versions(keys):
             self._fold()
         return (self._exact or self._versions).find_records(keys)
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Close the snapshot."""
         if self._exact is not None:
             self._exact.close()
         self._versions.close()
@@ -214,14 +216,15 @@ class _EntryStateSource(Source):
 
 
 def _has_entries_after(instance: Instance, topic: TopicConfig, txid: int) -> bool:
-    """Return whether the log has entries of a topic behind a txid."""
+    """Return whether the log has entries of a topic after a txid."""
     with open_log(instance) as log:
         blocks = log.iter_blocks(after=txid, topic=topic.ref)
         return any(len(find_entry_places(block, topic.ref, after=txid)) > 0 for block in blocks)
 
 
 def open_past_source(instance: Instance, topic: TopicConfig, at: int) -> Source:
-    """A configured topic as of ``at`` (microseconds UTC): what :func:`plan_past_state` says, and raises."""
+    """Open a configured topic as of ``at`` (microseconds UTC), as :func:`plan_past_state` plans; raises the same
+    errors."""
     with ExitStack() as stack:
         way = plan_past_state(instance, topic, at, stack, by_versions=True)
         if way.means is StateOrigin.EMPTY:
@@ -238,16 +241,16 @@ def open_past_source(instance: Instance, topic: TopicConfig, at: int) -> Source:
             if way.means is StateOrigin.VERSIONS:
                 versions = VersionsSource(way.current, topic, way.at)
                 made = versions if find_last_txid(way.at) is None else _EntryStateSource(versions, instance, topic, way)
-        stack.pop_all()  # the present state is a part of what is handed out, and is closed with it
+        stack.pop_all()  # the current state is part of the returned source, and is closed with it
         return made
 
 
 def open_range_source(instance: Instance, topic: TopicConfig, since: int, until: int | None) -> Source:
-    """Open what entries behind the instant ``since``, up to ``until``, say of the keys that they touch.
+    """Open the changes by entries after the instant ``since``, up to ``until``, of the keys of these entries.
 
     Both in microseconds UTC, ``until`` None for now; of an :class:`~sowctl.values.times.EntryInstant` its txid counts.
-    A key whose last entry there is a deletion has no record. Raises
-    MissingError ``SOW-QRY-021`` where no journal records the topic, and what opening it raises.
+    A key whose last entry there is a deletion has no record. Raises MissingError ``SOW-QRY-021`` if no journal records
+    the topic, and what opening it raises.
     """
     if not topic.journalled:
         raise MissingError("SOW-QRY-021", f"{topic.name!r} has no journal", hint="give one instant instead of a range")
@@ -257,7 +260,7 @@ def open_range_source(instance: Instance, topic: TopicConfig, since: int, until:
         ref = whole.ref
         last = find_last_txid(since)
         after = last or 0
-        # Times never decrease within a topic: its last entry at the instant stands before all that are behind it.
+        # Times never decrease within a topic: its last entry at the instant is before all later ones.
         for block in log.iter_blocks(topic=ref) if last is None else ():
             if block.header.earliest > since:
                 break
@@ -268,12 +271,11 @@ def open_range_source(instance: Instance, topic: TopicConfig, since: int, until:
 
 
 def open_past_file(instance: Instance, path: Path, at: int) -> Source:
-    """A bare store file as of ``at``: from its versions, else only where nothing has changed since."""
+    """Open a bare store file as of ``at``: from its versions, else only if nothing has changed since."""
     base = open_file_source(instance, path)
     if base.meta.versions:
         return VersionsSource(base, None, at)
-    # The file follows no journal here: only when nothing in it is later than the instant is it the state of that
-    # instant.
+    # The file follows no journal here: it has the state at the instant only if it has nothing later.
     txid = find_last_txid(at)
     if at >= base.meta.last_time if txid is None or not base.meta.has_journal else txid >= base.meta.applied:
         return base
@@ -290,7 +292,7 @@ def open_past_file(instance: Instance, path: Path, at: int) -> Source:
 def _fold_journal_until(
     instance: Instance, topic: TopicConfig, log: Journal, after: int, at: int | None, clock: int
 ) -> CurrentSource:
-    """The journal's entries behind a txid and up to an instant, as a store in a temporary directory."""
+    """Fold the journal's entries after a txid and up to an instant into a store in a temporary directory."""
     from sowctl.engine.fold.rebuild import rebuild_stores
     from sowctl.engine.fold.tempstore import open_temporary_topic
 
@@ -299,20 +301,21 @@ def _fold_journal_until(
         assert then.file is not None
         last = find_last_txid(at)
         rebuild_stores(instance, log, [then], after={topic.ref: after}, until=last, at=at if last is None else None)
-        # Opened as a bare file, without the journal behind it: what came after the instant must not be folded in.
+        # Opened as a bare file, without the journal: entries after the instant must not be folded in.
         base = stack.enter_context(open_file_source(instance, then.file))
         return CurrentSource(stack.pop_all(), base.snapshot, None, topic, clock)
 
 
 def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePlan) -> Source:
-    """Journals that do not reach back: untouched records from the store, the others from what is left of the log.
+    """Open a past state if journals do not reach back: untouched records from the store, the others from the remaining
+    log.
 
-    Provable is the state from the instant on at which the last entry stands that replaced or deleted a record which the
-    log does not hold: before it, that record was current, and it is in neither.
+    The state can be proven from the last entry on that replaced or deleted a record without an entry in the log: before
+    that entry the record was current, but neither store nor log has it.
     """
     assert way.log is not None
     ref = topic.ref
-    # what was replaced or deleted before the oldest file is not in the store any more
+    # records replaced or deleted before the oldest file are no longer in the store
     expires = can_expire(topic.expiration)
     removed = way.current.meta.removal_mark if expires else 0
     start = find_provable_start(way.log, ref, max(way.log.find_prior_state(ref).last_time, removed), expires=expires)
@@ -325,7 +328,7 @@ def _open_pieced_source(instance: Instance, topic: TopicConfig, way: PastStatePl
 
 
 class ProvableStart(DescribedStruct, frozen=True):
-    """The first state that a log proves: its instant, its txid, and the keys that the entries touch."""
+    """The first state that a log proves: its instant, its txid, and the keys of the entries."""
 
     time: int
     txid: int
@@ -333,7 +336,7 @@ class ProvableStart(DescribedStruct, frozen=True):
 
 
 def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0, *, expires: bool) -> ProvableStart:
-    """The first state that the entries of a topic behind ``after`` prove.
+    """Return the first state that the entries of a topic after ``after`` prove.
 
     ``since``: the time of the topic's last entry up to there, or of the last physical removal, if that is later.
     ``expires``: records of the topic may expire.
@@ -347,20 +350,20 @@ def find_provable_start(log: Journal, ref: TopicRef, since: int, after: int = 0,
             if topic != own or place < skip or flags & UNKEYED_FLAG:
                 continue
             key = keys[8 * place : 8 * place + 8]
-            # Only a key's first entry is looked at: what stood before it is the question.
+            # Only the first entry of a key matters: the question is what was before it.
             if key in touched:
                 continue
             touched.add(key)
-            # The first entry that is left of this key replaced or deleted a record. What that record was stood in a
-            # file that is gone: before this entry's time the key's state cannot be told. Where records expire, an entry
-            # inserts also behind an expired record, which the states before its expiration have.
+            # The first remaining entry of this key replaced or deleted a record, whose entry was in a removed file:
+            # before this entry's time the state of the key is unknown. If records expire, an entry may also insert
+            # after an expired record, which the states before its expiration have.
             if expires or not flags & INSERTED_FLAG:
                 provable, txid = max(provable, columns.times[place]), max(txid, block.first_txid + place)
     return ProvableStart(provable, txid, touched)
 
 
 class _PiecedSource(Source):
-    """Records that the log does not touch, from the store; the others as the log has them."""
+    """Untouched records from the store; the others from the log."""
 
     def __init__(
         self, current: CurrentSource, then: Source, touched: set[bytes], topic: TopicConfig, way: PastStatePlan
@@ -371,12 +374,12 @@ class _PiecedSource(Source):
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys of the records, as the store defines them."""
         return self._current.definition
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
-        # A key is either touched or not, so it comes from one of the two streams alone.
+        """Yield the visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        # A key is either touched or not, so it comes from only one of the two streams.
         then, now = self._then.read_part(size, start, stop), self._current.read_part(size, start, stop)
         untouched = (row for batch in now for row in zip(*self._filter_untouched(batch), strict=True))
         rows = group_by_key((row for batch in then for row in zip(*batch, strict=True)), untouched)
@@ -384,14 +387,14 @@ class _PiecedSource(Source):
             yield [key for key, _ in some], [values[-1] for _, values in some]
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """The visible records of ``keys``, in key order."""
+        """Return the visible records of ``keys``, in key order."""
         found = dict(zip(*self._then.find_records(keys), strict=True))
         found.update(zip(*self._filter_untouched(self._current.find_records(keys)), strict=True))
         chosen = sorted(found)
         return chosen, [found[key] for key in chosen]
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Close the snapshots."""
         self._then.close()
         self._current.close()
 
@@ -401,8 +404,8 @@ class _PiecedSource(Source):
             (key, value)
             for key, value in zip(*pairs, strict=True)
             if key not in self._touched
-            # An untouched record was written by an entry before the oldest file; one of a later time than asked for is
-            # left out.
+            # An untouched record was written by an entry before the oldest file; one later than the requested instant
+            # is excluded.
             and (find_last_txid(self._at) is not None or read_stamps(value)[1] <= self._at)
             and not is_expired(rule, read_expiration(value), self._clock)
         ]

@@ -1,7 +1,8 @@
-"""Recovery of a topic whose store is missing, or that has none: where it begins, and a store in its place for readers.
+"""Recovery of a topic with a missing store, or without one: its start in the journal, and a temporary store for
+readers.
 
-Where it begins is the topic's RecoveryPoint (``behaviour`` 1.6). Readers and writers ask alike, so that both see the
-same records. ``replay`` begins at the log's beginning instead.
+The start is the topic's RecoveryPoint (``behaviour`` 1.6). Readers and writers use the same function, so that both see
+the same records. ``replay`` starts at the beginning of the log instead.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
 
 
 def find_recovery_start(topic: TopicConfig, log: Journal, instance: Instance) -> int:
-    """The txid behind which the store of a topic begins: 0 for all of the log, its last for nothing.
+    """Return the txid after which the store of a topic starts: 0 for the whole log, its last txid for nothing.
 
-    A bookmark begins behind its entry, the last one if a group has several; an unknown one at the log's end
-    (``behaviour`` 4.6), and ``instance.notify`` is told so. A timestamp begins with the first entry that is not older.
+    A bookmark starts after its entry, the last one if a group has several; an unknown one at the end of the log
+    (``behaviour`` 4.6), which is reported to ``instance.notify``. A timestamp starts with the first entry at or after
+    it.
     """
     point = topic.recovery_point.strip()
     if point.lower() == "epoch":
@@ -46,8 +48,8 @@ def find_recovery_start(topic: TopicConfig, log: Journal, instance: Instance) ->
 
 
 def has_all_entries(topic: TopicConfig, log: Journal, start: int) -> bool:
-    """Return whether the journals hold all entries of a topic behind ``start``."""
-    # The oldest file notes the last entry of every topic in the files before it: if that is not wanted, nothing is
+    """Return whether the journals have all entries of a topic after ``start``."""
+    # The oldest file records the last entry of every topic in the files before it: if that is not needed, nothing is
     # missing.
     return log.covers_topic_after(topic.ref, start)
 
@@ -69,37 +71,39 @@ def _find_configured_start(wanted: Bookmark, topic: TopicConfig, log: Journal, i
 def _find_start_since(since: int, topic: TopicConfig, log: Journal) -> int:
     ref = topic.ref
     gone = log.find_prior_state(ref)
-    # If an entry of the files that are gone was late enough, the topic begins before what is left, and is not covered.
+    # If a removed file had an entry at or after this time, the topic starts before the remaining files, and is not
+    # covered.
     if gone.last_time >= since:
         return 0
-    # The checkpoints of a few files tell in which one the first late entry stands: what is before it is not walked.
+    # The checkpoints of a few files show which one has the first such entry: earlier files are not read.
     start = log.find_txid_before_file(lambda state: state.topic_states.get(ref, EMPTY_TOPIC_STATE).last_time >= since)
     last = max(gone.last_txid, start)
     for block in log.iter_blocks(after=start, topic=ref):
-        # Every entry of the block is older, whatever its topic: no column of it is read.
+        # All entries of the block are older, whatever their topic: no column of it is read.
         if block.header.latest < since:
             last = block.last_txid
             continue
         own = [entry for entry in block.iter_entries() if entry.topic == ref]
         before = [entry.txid for entry in own if entry.time < since]
         last = max([last, *before])
-        # Times do not go back within a topic, so its first late entry ends the search. That of another topic does not.
+        # Times never decrease within a topic, so its first such entry ends the search. That of another topic does not.
         if len(before) < len(own):
             break
     return last
 
 
 def find_rebuild_start(instance: Instance, topic: TopicConfig, log: Journal) -> int:
-    """The txid behind which ``log`` has all entries of a topic whose store is missing; its files must stay from now on.
+    """Return the txid after which ``log`` has all entries of a topic whose store is missing; its files must stay from
+    now on.
 
-    Raises MissingError ``SOW-ENG-010`` where nothing was ever published, ``SOW-ENG-011`` where the journals do not
-    reach back.
+    Raises MissingError ``SOW-ENG-010`` if nothing was ever published, ``SOW-ENG-011`` if the journals do not reach
+    back.
     """
-    # A journal without an entry of the topic makes no store: readers are told so, rather than shown an empty state.
+    # Without an entry of the topic there is no store: readers get an error rather than an empty state.
     if log.find_topic_state(topic.ref).last_txid == 0:
         raise make_no_store_error(topic)
     start = find_recovery_start(topic, log, instance)
-    # Files that are pruned between the question and the fold would be missing in what readers are shown.
+    # Files pruned between this check and the fold would be missing in the state that readers see.
     log.require_files_after(start)
     if topic.durability == "persistent" and not has_all_entries(topic, log, start):
         raise make_not_covered_error(topic, log)
@@ -109,10 +113,11 @@ def find_rebuild_start(instance: Instance, topic: TopicConfig, log: Journal) -> 
 
 
 def rebuild_aside(instance: Instance, topic: TopicConfig, stack: ExitStack) -> Path:
-    """The path of a store for a topic that has none: built in a temporary directory, which goes when reading ends.
+    """Build a store for a topic without one in a temporary directory, removed when ``stack`` is closed; return its
+    path.
 
-    Raises MissingError ``SOW-ENG-010`` where nothing was ever published, ``SOW-ENG-011`` where the journals do not
-    reach back.
+    Raises MissingError ``SOW-ENG-010`` if nothing was ever published, ``SOW-ENG-011`` if the journals do not reach
+    back.
     """
     from sowctl.engine.fold.rebuild import rebuild_stores
     from sowctl.engine.fold.tempstore import open_temporary_topic

@@ -1,8 +1,8 @@
-"""The protocols of all readable states of a topic, whatever they are made of (principles 2 and 5).
+"""The protocols of all readable states of a topic (principles 2 and 5).
 
-:class:`Source` is what verbs ask. :class:`StoredSource` is the present state as a store has it, for what needs more
-than records: indexes, counts, marked runs, further processes. Implemented by the modules of this room alone; no caller
-asks for the class of a source.
+:class:`Source` is the interface for verbs. :class:`StoredSource` is the current state of a store, for callers that need
+more than records: indexes, counts, marked runs, further processes. Only modules of this package implement them; no
+caller checks the class of a source.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 Pairs = tuple[list[bytes], list[bytes]]
 """Keys and stored values, in parallel."""
 MatchedPairs = tuple[list[bytes], Sequence[bytes]]
-"""Keys and stored values; these may be cut out of larger pieces only when they are asked for (``codec.LazyValues``)."""
+"""Keys and stored values; the values may be decoded from larger pieces only when accessed (``codec.LazyValues``)."""
 
 
 class Source(Protocol):
-    """A readable state of one topic at one instant, without what has expired. Close it after use.
+    """A readable state of one topic at one instant, without expired records. Close it after use.
 
-    ``topic`` is the name that records are shown under: of a narrowed Pattern topic, that of its logical topic.
+    ``topic`` is the displayed name of the records: of a narrowed Pattern topic, that of its logical topic.
     """
 
     topic: str
@@ -40,52 +40,52 @@ class Source(Protocol):
 
     @property
     def ref(self) -> TopicRef:
-        """``topic`` and message type."""
+        """Topic name and message type."""
         return TopicRef(self.topic, self.message_type)
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys of the records, as the store defines them."""
         ...
 
     @property
     def stored_source(self) -> StoredSource | None:
-        """Itself where it is the present state of a whole store; None where records can only be read one after the
-        other or by key: the past, and a part of the logical topics of a store."""
+        """This source if it is the current state of a whole store; None if records can only be scanned or read by key:
+        past states, and a part of the logical topics of a store."""
         return None
 
     @property
     def base_source(self) -> Source:
-        """The source that is read for this one: that of the whole topic for some of its logical topics, else itself."""
+        """The source that this one reads: that of the whole topic for some of its logical topics, else itself."""
         return self
 
     def read_batches(self, size: int) -> Iterator[Pairs]:
-        """All visible records in key order."""
+        """Yield all visible records in key order."""
         return self.read_part(size)
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """The visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        """Yield the visible records from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         ...
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """The visible records of ``keys``, in key order."""
+        """Return the visible records of ``keys``, in key order."""
         ...
 
     def find_many_records(self, keys: Sequence[bytes]) -> MatchedPairs:
-        """As :meth:`find_records`, for many keys in order, where numpy is loaded."""
+        """As :meth:`find_records`, for many keys in order, if numpy is loaded."""
         return self.find_records(keys)
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Close the snapshot."""
         ...
 
 
 class StoredSource(Source, Protocol):
-    """The present state of a whole store: what indexes, counts and further processes ask besides.
+    """The current state of a whole store, with the attributes that indexes, counts and further processes need.
 
-    ``path`` is that of the store, None if it lives only as long as this source; ``hides``: records may have expired;
+    ``path`` is that of the store, None for a temporary store of this source; ``hides``: records may have expired;
     ``scanned`` counts the store's records that :meth:`Source.read_part` and :meth:`read_runs` have passed;
-    ``processes`` is how many read a part of its keys each.
+    ``processes``: the number of processes that each read a part of its keys.
     """
 
     config: TopicConfig | None
@@ -98,38 +98,37 @@ class StoredSource(Source, Protocol):
 
     @property
     def snapshot(self) -> Snapshot:
-        """The store's snapshot, without what the journal holds behind it."""
+        """The store's snapshot, without later changes in the journal."""
         ...
 
     @property
     def last_txid(self) -> int:
-        """The highest txid that this state contains."""
+        """The highest txid that this state includes."""
         ...
 
     def read_runs(
         self, size: int, start: bytes | None = None, stop: bytes | None = None, marks: Marks | None = None
     ) -> Iterator[Run]:
-        """Yield the visible records, with the marked bytes in which a batch's values stand, if there are.
+        """Yield the visible records, with the marked bytes of a batch's values if available.
 
-        The caller asks :func:`~sowctl.store.integrity.require_full_length` of the values that it takes apart.
+        The caller checks the values that it decodes with :func:`~sowctl.store.integrity.require_full_length`.
         """
         ...
 
     def read_lines(self, size: int) -> Iterator[LineBatch] | None:
-        """Yield all visible records, as lines of text wherever the store's file shows them so.
+        """Yield all visible records, as lines of text where the store's file has them in this form.
 
-        None where a scan is the way.
+        None if a scan is required.
         """
         ...
 
     def count_visible(self) -> int:
-        """Count the visible records."""
+        """Return the number of visible records."""
         ...
 
     def read_at_offsets(self, keys: Sequence[bytes], locations: Offsets) -> MatchedPairs:
-        """As :meth:`Source.find_records`, for keys in order that no memtable holds and whose values lay at
-        ``locations``.
-        """
+        """As :meth:`Source.find_records`, for ordered keys that no memtable has and whose values were at
+        ``locations``."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""Two states in one pass: records of one key stand beside each other, in key order, in bounded memory.
+"""Two states in one pass: the records of each key in pairs, in key order, in bounded memory.
 
-Both sources are read batch by batch and cut at the lower of their last keys, so no more than two batches are held.
-A pair whose stored values, or payloads, are equal byte by byte is passed over without being decoded.
+Both sources are read batch by batch and split at the lower of their last keys, so at most two batches are in memory. A
+pair whose stored values, or payloads, are equal byte by byte is skipped without being decoded.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import Pairs
 
 RecordPair = tuple[bytes, bytes | None, bytes | None]
-"""A key, its stored value on the one side and on the other; None on a side that does not have it, never on both."""
+"""A key, its stored value on the one side and on the other; None on a side without it, never on both."""
 
 
 class PairStretch(Struct, frozen=True):
-    """One stretch of the key space: the pairs that are not ``equal``, in key order, and how many are."""
+    """One stretch of the key space: the pairs that are not ``equal``, in key order, and the number of equal ones."""
 
     pairs: list[RecordPair]
     equal: int
 
 
 def pair_states(before: Iterator[Pairs], after: Iterator[Pairs], *, stamps: bool = False) -> Iterator[PairStretch]:
-    """The records of two states, which come in key order without a key twice, stretch by stretch.
+    """Yield the records of two states, which are in key order without duplicate keys, stretch by stretch.
 
-    Two records are equal where their payloads are the same bytes; with ``stamps``, where all is that they have.
+    Two records are equal if their payloads have the same bytes; with ``stamps``, if their whole stored values do.
     """
     old, new = _StateSide(before), _StateSide(after)
     while old.keys or new.keys:
-        # Behind the lower of the two last keys, the other side's next batch may still bring keys of this stretch.
+        # After the lower of the two last keys, the other side's next batch may still have keys of this stretch.
         if not old.keys or not new.keys:
             stop = None
         else:
@@ -44,7 +44,7 @@ def pair_states(before: Iterator[Pairs], after: Iterator[Pairs], *, stamps: bool
 
 
 class _StateSide:
-    """The rest of one state: the batch that is read, as far as it is not taken yet."""
+    """The rest of one state: the part of the current batch that is not consumed yet."""
 
     def __init__(self, batches: Iterator[Pairs]) -> None:
         self._batches = batches
@@ -53,7 +53,7 @@ class _StateSide:
         self._read_next_batch()
 
     def take_until(self, stop: bytes | None) -> Pairs:
-        """Take the records with keys up to ``stop``; the whole batch where that is None."""
+        """Return the records with keys up to ``stop``; the whole batch if that is None."""
         cut = len(self.keys) if stop is None else bisect_right(self.keys, stop)
         keys, values = self.keys[:cut], self._values[:cut]
         self.keys, self._values = self.keys[cut:], self._values[cut:]
@@ -72,7 +72,7 @@ def _pair_stretch(
     old_keys: list[bytes], old: list[bytes], new_keys: list[bytes], new: list[bytes], stamps: bool
 ) -> PairStretch:
     if old_keys == new_keys:
-        # The usual case: no key is on one side alone, and most values are equal byte by byte.
+        # The common case: no key is on only one side, and most values are equal byte by byte.
         both = [row for row in zip(old_keys, old, new, strict=True) if row[1] != row[2]]
         pairs: list[RecordPair] = list(both) if stamps else _find_payload_differences(both)
         return PairStretch(pairs, len(old_keys) - len(pairs))

@@ -1,7 +1,7 @@
 """Verifying a store against the journals: it is rebuilt in a temporary place up to its position, and digests are
 compared.
 
-Called by :mod:`sowctl.engine.verbs.replay`, which then only compares. Ruled by ``sow-store(5)``, Digest, and
+Called by :mod:`sowctl.engine.verbs.replay`, which then only compares. Specified in ``sow-store(5)``, Digest, and
 ``sowctl-replay(1)``, --verify.
 """
 
@@ -38,18 +38,17 @@ if TYPE_CHECKING:
 def verify_store(
     instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions, check_of: RecordCheckFactory
 ) -> ReplayReport:
-    """Build the store aside, up to where the live one stands, and compare digests at one clock.
+    """Rebuild the store in a temporary place, up to the live one's position, and compare digests at one clock.
 
-    ``verified`` and ``differs`` are said of a whole store. Where the journals begin later than the topic, a store that
-    agrees with what is left of them is ``not verified``: its older records can be neither confirmed nor denied.
+    ``verified`` and ``differs`` refer to a whole store. If the journals start after the topic, a store that agrees with
+    the remaining ones is ``not verified``: its older records can be neither confirmed nor refuted.
 
     ``check_of`` is that of a rebuild for writers.
 
-    Raises UsageError ``SOW-RPL-005`` for an instant to stop at, and DamageError where the journal is damaged.
+    Raises UsageError ``SOW-RPL-005`` for an instant to stop at, and DamageError if the journal is damaged.
     """
     now = instance.now
-    # One clock for both stores: a record that expires between the two readings would be a difference where there is
-    # none.
+    # One clock for both stores: a record that expires between the two reads would look like a difference.
     frozen = replace(instance, clock=lambda: now)
     if options.until_txid is not None or options.until_time is not None:
         raise UsageError("SOW-RPL-005", "--verify compares the current state, so it cannot be combined with --until")
@@ -65,9 +64,9 @@ def verify_store(
         live = compute_digest(frozen, Target(topic=topic))
         assert instance.config is not None
         refuse_other_keys(topic, build_definition(instance.config.name, topic), meta.definition)
-        # Aside and in a temporary place: comparing changes nothing, and needs no lock.
+        # In a temporary place: comparing changes nothing, and needs no lock.
         with open_temporary_topic(topic, "verify") as beside:
-            # Up to the txid that the live state contains, so that entries appended meanwhile do not differ.
+            # Up to the txid that the live state includes, so that entries appended in the meantime do not differ.
             built = rebuild_stores(frozen, log, [beside], until=live.txid, check_of=check_of)[0]
             report = replace(built, topic=topic).build_report("verified")
             report.digest = live.digest
@@ -76,10 +75,10 @@ def verify_store(
                 return _verify_remaining_entries(frozen, log, topic, live.txid, beside, report)
             other = compute_digest(frozen, Target(topic=replace(beside, journalled=False)))
     except (MissingError, DamageError, RefusedError) as error:
-        # Damage of the store is an answer: it differs. Damage of the journal is none, because there is nothing to
+        # Damage of the store is a result: it differs. Damage of the journal is an error, because there is nothing to
         # compare with.
         if not (error.code.startswith("SOW-STO-") or error.code in (OTHER_HISTORY, OTHER_KEYS)):
-            raise  # the journal is damaged, or cannot explain the store: nothing was compared
+            raise  # the journal is damaged, or does not cover the store: nothing was compared
         return ReplayReport.for_topic(topic, "differs", note=error.message)
     if other.digest != live.digest:
         report.action, report.other_digest, report.note = "differs", other.digest, live.note
@@ -89,14 +88,14 @@ def verify_store(
 def _verify_remaining_entries(
     instance: Instance, log: Journal, topic: TopicConfig, until: int, beside: TopicConfig, report: ReplayReport
 ) -> ReplayReport:
-    """Verify a store where older journals are gone: of each key left in them, the last entry."""
+    """Verify a store if older journals were removed: compare the last entry of each key in the remaining ones."""
     assert beside.file is not None
     ref = topic.ref
     begin = f"the journals begin at txid {log.first_txid}"
     deleted: set[bytes] = set()
     for block in log.iter_blocks(topic=ref, until=until):
         for key, value in zip(*read_entry_values(block, ref, until=until), strict=True):
-            # In txid order, so what is left in the set are keys whose last entry is a deletion.
+            # In txid order, so the set has the keys whose last entry is a deletion.
             (deleted.add if value[0] & TOMBSTONE_FLAG else deleted.discard)(key)
     compared = wrong = 0
     with (
@@ -112,7 +111,7 @@ def _verify_remaining_entries(
             found = dict(zip(*live.find_records(keys), strict=True))
             expected = dict(zip(keys, values, strict=False))
             if live.hides:
-                # What has expired is hidden here and was perhaps removed there: neither says anything.
+                # Expired records are hidden here and possibly removed there: neither is a difference.
                 from sowctl.engine.topics.expiration import find_unexpired
 
                 shown = find_unexpired(values, instance.now)

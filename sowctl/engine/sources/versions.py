@@ -1,7 +1,8 @@
-"""The retained versions of a topic's records, as a source: what was current at an instant, and every key's timeline.
+"""The retained versions of a topic's records, as a source: the versions current at an instant, and every key's
+timeline.
 
-Called by :mod:`sowctl.engine.sources.past` for topics with History, and by what reads all versions: ``versions``,
-digests, jobs. What the journal holds behind the store has its place among them. Ruled by ``sow-store(5)``, History, and
+Called by :mod:`sowctl.engine.sources.past` for topics with History, and by readers of all versions: ``versions``,
+digests, jobs. Includes the journal's changes after the store's position. Specified in ``sow-store(5)``, History, and
 ``behaviour`` 2.
 """
 
@@ -26,29 +27,29 @@ if TYPE_CHECKING:
 
 
 class VersionsSource(Source):
-    """The versions that were current at ``at``, among them those that the changes behind the store make."""
+    """The versions that were current at ``at``, including those from changes after the store's position."""
 
     def __init__(self, base: CurrentSource, topic: TopicConfig | None, at: int) -> None:
         self.topic, self.message_type, self.meta = base.topic, base.message_type, base.meta
         self._base, self._at = base, at
         self._config = topic
         self._rule = build_retention(topic.history) if topic is not None else None
-        # All changes, not the newest of each key: one of those between may have been current at the instant.
+        # All changes, not only the newest of each key: one in between may have been current at the instant.
         follows = base.memtable is not None and base.memtable.changes is not None
         self._updates = base.memtable.list_layers() if base.memtable is not None and follows else None
 
     @property
     def definition(self) -> Definition:
-        """Message type and keys, as the store has them that the records are of."""
+        """Message type and keys of the records, as the store defines them."""
         return self.meta.definition
 
     def read_part(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Pairs]:
-        """The records of the instant from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
+        """Yield the records of the instant from ``start`` (inclusive) to ``stop`` (exclusive), in key order."""
         keys: list[bytes] = []
         values: list[bytes] = []
         with add_replay_hint(self._config):
-            # Which version was current is decided over stored versions and journalled changes together: a change behind
-            # the store may have been the one that replaced a record before the instant.
+            # The current version is determined from stored versions and journalled changes together: a change after the
+            # store's position may have replaced a record before the instant.
             for key, versions in self.iterate_timelines(size, start, stop):
                 chosen = find_version_at(versions, self._at)
                 if chosen is not None:
@@ -61,7 +62,7 @@ class VersionsSource(Source):
             yield keys, values
 
     def find_records(self, keys: Sequence[bytes]) -> Pairs:
-        """The visible records of ``keys``, in key order."""
+        """Return the visible records of ``keys``, in key order."""
         snapshot = self._base.snapshot
         found = []
         for key in sorted(set(keys)):
@@ -73,15 +74,16 @@ class VersionsSource(Source):
         return [key for key, _ in found], [value for _, value in found]
 
     def read_timeline(self, key: bytes) -> list[Version]:
-        """All versions of a key, oldest first, the current one last."""
+        """Return all versions of a key, oldest first, the current one last."""
         snapshot = self._base.snapshot
         stored = [value for _, _, value in snapshot.read_versions(key)]
         return self._extend_timeline(stored + list(snapshot.read_values([key]).values()), self._list_key_updates(key))
 
     def lacks_versions(self, keys: Sequence[bytes] | None = None) -> bool:
-        """Return whether versions that the state after an entry may have were dropped for the topic's Granularity.
+        """Return whether versions that the state after an entry may need were dropped because of the topic's
+        Granularity.
 
-        Of ``keys``, or of all. Never of the state at a time, which is what was retained.
+        Of ``keys``, or of all. Never for the state at a time, which is defined by the retained versions.
         """
         last = find_last_txid(self._at)
         if last is None:
@@ -94,7 +96,7 @@ class VersionsSource(Source):
         return any(version is not None and version.lossy and version.txid < last for version in chosen)
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Close the snapshot."""
         self._base.close()
 
     def _list_key_updates(self, key: bytes) -> list[bytes]:
@@ -118,8 +120,8 @@ class VersionsSource(Source):
         if self._updates is None:
             yield from ((key, self._extend_timeline(values, [])) for key, values in stored)
             return
-        # Keys that only the journal knows must turn up, too. Of each key there is one pair of the store or none, and
-        # behind it one of the changes or none.
+        # Keys that only the journal has must be included, too. Each key has at most one pair of the store, followed by
+        # at most one of the changes.
         before = ((key, (values, list[bytes]())) for key, values in stored)
         behind = ((key, (list[bytes](), values)) for key, values in self._read_changes_by_key(size, start, stop))
         for key, found in group_by_key(before, behind):
@@ -128,7 +130,7 @@ class VersionsSource(Source):
     def _read_changes_by_key(
         self, size: int, start: bytes | None, stop: bytes | None
     ) -> Iterator[tuple[bytes, list[bytes]]]:
-        """All changes behind the store by key, in key order."""
+        """Yield all changes after the store's position by key, in key order."""
         assert self._updates is not None
         for _, window in AllChanges(self._updates, size, start, stop).read_upto(None):
             yield from sorted(window.items())
