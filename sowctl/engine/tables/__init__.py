@@ -9,6 +9,6 @@
 * ``journal``: entries of the journal as a table: of all topics, or the history of one.
 * ``members``: which members of messages can be SQL columns.
 * ``results``: values of DuckDB types in each output format.
-* ``duckdb_file``: tables of an export put into a database file of DuckDB.
-* ``database``: running statements over the tables and columns that they name.
+* ``duckdb_file``: adding tables of an export to a DuckDB database file.
+* ``database``: running statements on the tables and columns that they name.
 """

@@ -1,8 +1,8 @@
-"""Statements of SQL, one after the other, each over just the tables and columns that it names.
+"""Running SQL statements one after the other, each on only the tables and columns that it names.
 
-DuckDB runs in memory and, unless files are allowed, has no way out: it reads and writes no file, attaches no database,
+DuckDB runs in memory and, unless files are allowed, is isolated: it reads and writes no file, attaches no database,
 loads no extension, and its settings are locked. Tables are read when a statement names them, all as of one instant, and
-forgotten behind it; what a statement creates stays for those behind it, and its views read their tables anew.
+dropped after it; objects that a statement creates stay for later statements, and its views read their tables again.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BATCH_ROWS = 10_000
-"""Rows of a result that are made at a time."""
+"""Rows of a result per batch."""
 _DEFINITION_PATTERN = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?(?:VIEW|MACRO|FUNCTION)\s+(?:IF\s+NOT\s+EXISTS\s+)?"
     r"(?:[\w.]*\.)?(?:\"(?P<quoted>(?:[^\"]|\"\")+)\"|(?P<plain>\w+))",
     re.IGNORECASE,
 )
-"""What makes a view or macro, and its name."""
+"""The start of a statement that creates a view or macro, with its name."""
 _SILENT_KINDS = (
     *("INSERT", "UPDATE", "DELETE", "MERGE_INTO", "CREATE", "CREATE_FUNC", "ALTER", "DROP", "TRANSACTION", "COPY"),
     *("SET", "VARIABLE_SET", "PREPARE", "ATTACH", "DETACH", "LOAD", "EXPORT", "COPY_DATABASE", "VACUUM", "ANALYZE"),
 )
-"""Kinds of statements that only do something: what DuckDB says of them are no rows."""
+"""Kinds of statements without a result set: DuckDB's status rows for them are ignored."""
 _SHOW_TABLES_PATTERN = re.compile(r"\s*SHOW\s+(ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _NO_COLUMN_PATTERN = re.compile(r'Referenced column "([^"]+)" not found')
 _LINE_PATTERN = re.compile(r"LINE (\d+): ")
@@ -59,7 +59,7 @@ _CLOSED_SETTINGS = {
 
 
 class Database:
-    """DuckDB over an instance. A context manager. Raises ConfigError ``SOW-EXC-001`` where a package is missing."""
+    """DuckDB on an instance. A context manager. Raises ConfigError ``SOW-EXC-001`` if a package is missing."""
 
     def __init__(self, instance: Instance, *, files: bool = False) -> None:
         require_packages("sql", "duckdb", "pyarrow")
@@ -71,9 +71,9 @@ class Database:
         self._error: type[Exception] = duckdb.Error
         settings: dict[str, Any] = {} if files else dict(_CLOSED_SETTINGS)
         self._connection: Any = duckdb.connect(":memory:", config=settings)
-        # Names are those of topics, never those of variables of this program.
+        # Names in statements are topics, never Python variables of this program.
         self._connection.execute("SET python_enable_replacements = false")
-        # Times are shown as they are everywhere else, wherever this runs.
+        # Times are displayed as everywhere else, independent of the local time zone.
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.execute("SET lock_configuration = true")
         self.reads: list[TableRead] = []
@@ -91,12 +91,13 @@ class Database:
         self._held.close()
 
     def run_statements(self, text: str) -> Iterator[Result]:
-        """Run the statements of a text: the rows of each that has some, to be read before the next one is asked for.
+        """Run the statements of a text; yield the rows of each that has a result, to be read before the next one is
+        requested.
 
-        Raises UsageError ``SOW-EXC-020`` for what DuckDB refuses, LockedError ``SOW-VIW-001`` where tables are written
-        to faster than they can be opened together, and what reading topics raises.
+        Raises UsageError ``SOW-EXC-020`` for errors of DuckDB, LockedError ``SOW-VIW-001`` if tables are changed faster
+        than they can be opened together, and what reading topics raises.
         """
-        # Bytes of a command line that are no UTF-8 come as half surrogates, which DuckDB does not take.
+        # Bytes of a command line that are not UTF-8 arrive as half surrogates, which DuckDB rejects.
         for kind, statement in self._statements(text.encode("utf-8", "replace").decode()):
             # DuckDB knows tables only while a statement names them.
             statement = self._build_listing() if _SHOW_TABLES_PATTERN.fullmatch(statement) else statement
@@ -110,15 +111,15 @@ class Database:
             except self._error as problem:
                 raise self._explain_error(problem, names) from None
             self._remember(statement)
-            # Not behind an error: then the connection is closed at once.
+            # Not after an error: then the connection is closed immediately.
             for name in registered:
                 self._connection.unregister(name)
 
     def _await_result(self, work: Callable[[], T]) -> T:
-        """Return what DuckDB answers to a call, which a signal ends.
+        """Return the result of a DuckDB call, which a signal interrupts.
 
-        It works in a thread of its own: Python's handlers run in this one, which would not hear of a signal before the
-        call has returned.
+        The call runs in a separate thread: Python's signal handlers run in this one, which would otherwise not handle a
+        signal before the call has returned.
         """
         results: list[T] = []
         problems: list[BaseException] = []
@@ -127,7 +128,7 @@ class Database:
         def run() -> None:
             try:
                 results.append(work())
-            except BaseException as problem:  # raised below, in the thread that asked
+            except BaseException as problem:  # raised below, in the calling thread
                 problems.append(problem)
             finally:
                 done.set()
@@ -136,7 +137,7 @@ class Database:
         try:
             done.wait()
         except BaseException:
-            # More than once: a call that comes before DuckDB has begun to work is forgotten by it.
+            # Repeated: DuckDB ignores a call that comes before it has started to work.
             while not done.wait(0.05):
                 self._connection.interrupt()
             raise
@@ -145,32 +146,33 @@ class Database:
         return results[0]
 
     def _collect_names(self, statement: str) -> StatementNames:
-        """Collect what a statement names, itself or by views and macros that earlier ones have made."""
+        """Return the names in a statement, and those in the views and macros of earlier statements that it uses."""
         names = parse_names(self._connection, statement)
         words = parse_words(statement)
         within = [tables for name, tables in self._made.items() if name in words]
         if not within:
             return names
-        # What a view or macro needs of its tables is not known here, so it gets all columns and all rows of them.
+        # The columns that a view or macro needs are not known here, so it gets all columns and all rows of its tables.
         tables = dict.fromkeys((*names.tables, *chain.from_iterable(within)))
         return replace(names, tables=tuple(tables), columns=None, occurrences={})
 
     def _remember(self, statement: str) -> None:
-        """A view or macro reads its tables when it is asked: later statements that name it need them, too."""
+        """Remember a view or macro, which reads its tables when it is used: later statements with its name need them,
+        too."""
         match = _DEFINITION_PATTERN.match(statement)
         if match is not None:
             name = (match["quoted"] or match["plain"]).replace('""', '"').lower()
             self._made[name] = self._collect_names(statement).tables
 
     def _statements(self, text: str) -> list[tuple[str, str]]:
-        """Kind and text of each."""
+        """Return kind and text of each statement."""
         try:
             return [(one.type.name, one.query) for one in self._connection.extract_statements(text)]
         except self._error as problem:
             raise self._explain_error(problem) from None
 
     def _result(self, found: Any) -> Result:
-        """The rows of a relation, fetched in forms that hold every value."""
+        """Return the rows of a relation, fetched in types that can represent every value."""
         import pyarrow as pa
 
         names, types = list(found.columns), list(found.types)
@@ -193,14 +195,14 @@ class Database:
                 except pa.ArrowException as problem:
                     raise self._explain_error(problem) from None
             if none:
-                # Its columns have types all the same.
+                # An empty result still has column types.
                 schema = reader.schema
                 yield pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
         return Result(names, types, batches())
 
     def _register(self, names: StatementNames) -> list[str]:
-        """Register the tables that a statement names, all as of one instant; their names."""
+        """Register the tables that a statement names, all as of one instant; return their names."""
         instance, place = self._instance, self._directory
         tables = [found for name in names.tables if (found := find_table(instance, name)) is not None]
         first: dict[str, NamedTable] = {}
@@ -229,7 +231,7 @@ class Database:
         return list(made)
 
     def _build_listing(self) -> str:
-        """Return the statement that SHOW TABLES stands for."""
+        """Return the statement that replaces SHOW TABLES."""
         config = self._instance.config
         names = [*(() if config is None else (entry.name for entry in config.sow)), JOURNAL_TABLE]
         texts = ", ".join("('" + name.replace("'", "''") + "')" for name in names)
@@ -239,7 +241,7 @@ class Database:
         words, _, rest = str(problem).partition("\n")
         hint = None
         if names is not None and (match := _NO_COLUMN_PATTERN.search(words)) is not None:
-            # The candidates that DuckDB names are those that the statement names itself: no others were read.
+            # DuckDB's candidates are only columns that the statement itself names: no others were read.
             if self._empty:
                 words = f"{match[0]}, and table {self._empty[0]!r} has no records, so its columns are unknown"
                 hint = "without records, only count(*) and the names of its key fields can be used"
@@ -253,7 +255,7 @@ class Database:
             hint = f'tables: {known}, journal; as of a time "NAME@TIME", all entries "NAME@history"'
         lines = [line for line in rest.splitlines() if line.strip()]
         excerpt = None
-        # DuckDB shows the line of the statement as "LINE 3: ...", and below it what is meant, marked by ^.
+        # DuckDB shows the line of the statement as "LINE 3: ...", and in the next line the position, marked by ^.
         for number, line in enumerate(lines):
             if (place := _LINE_PATTERN.match(line)) is not None:
                 words += f" at line {place[1]}"

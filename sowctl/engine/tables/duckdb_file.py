@@ -1,4 +1,4 @@
-"""Database files of DuckDB: tables of Parquet files put into one, new or existing, as an export writes it."""
+"""DuckDB database files: adding tables from Parquet files to a new or existing one, as an export does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sowctl.arrow.sqlite_tables import make_present_error, make_unwritable_error
 
 
 def build_database(path: Path, parts: Sequence[tuple[str, Path]]) -> None:
-    """Make the database ``path`` of tables, each with the Parquet file of its rows. Raises as :func:`add_tables`."""
+    """Create the database ``path`` with a table for each Parquet file. Raises as :func:`add_tables`."""
     with _open_database(path) as database:
         for name, part in parts:
             table = _quote_identifier(name)
@@ -23,15 +23,16 @@ def build_database(path: Path, parts: Sequence[tuple[str, Path]]) -> None:
 
 
 def refuse_tables(path: Path, names: Sequence[str]) -> None:
-    """Raise RefusedError ``SOW-EXC-027`` where a database has one of these tables, ``SOW-EXC-028`` where it is none."""
+    """Raise RefusedError ``SOW-EXC-027`` if a database has one of these tables, ``SOW-EXC-028`` if it is not a
+    database."""
     with _open_database(path) as database:
         _refuse_present(database, path, names)
 
 
 def add_tables(path: Path, made: Path, names: Sequence[str], *, overwrite: bool) -> None:
-    """Copy these tables of the database ``made`` into one that exists, in one transaction.
+    """Copy these tables of the database ``made`` into an existing one, in one transaction.
 
-    With ``overwrite``, tables of these names are replaced. Raises as :func:`refuse_tables`.
+    With ``overwrite``, tables with these names are replaced. Raises as :func:`refuse_tables`.
     """
     with _open_database(path) as database:
         database.execute(f"ATTACH {_quote_text(str(made))} AS part (READ_ONLY)")
@@ -52,7 +53,7 @@ def _has_columns(part: Path) -> bool:
 
 @contextmanager
 def _open_database(path: Path) -> Iterator[Any]:
-    """Open a database; what is not committed is rolled back. Raises RefusedError ``SOW-EXC-028``."""
+    """Open a database; uncommitted changes are rolled back. Raises RefusedError ``SOW-EXC-028``."""
     import duckdb
 
     try:

@@ -1,9 +1,8 @@
-"""Columns of a table from memo indexes, as they lie in their files: no record is read, and no value is made in Python.
+"""Columns of a table, taken from the files of memo indexes: no record is read, and no value is created in Python.
 
-What an index cannot show as a look at the records would is left to that look: fields of nested or mixed values, an
-array of one value (which filters take for that value), an empty text (which they take for NULL), numbers that a double
-may have changed, states behind which records have changed. Whether there are such values, the types say that were kept
-when all records were read.
+If an index cannot represent a column as the records do, the records are read: fields with nested or mixed values, an
+array of one value (which filters treat as that value), an empty text (which they treat as NULL), numbers that a double
+may have changed, and states with records changed since. The cached column types show whether there are such values.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ if TYPE_CHECKING:
     from sowctl.values.column import Column
 
 INDEXED_METADATA = ("_txid", "_timestamp", "_topic", "_message_type")
-"""Metadata that indexes know."""
+"""Metadata that indexes have."""
 
 
 def read_indexed_table(
     instance: Instance, source: Source, types: FieldTypes, facts: Sequence[str]
 ) -> pyarrow.Table | None:
-    """The columns of ``types``, which are those of this state, and ``facts``; None where indexes do not know them.
+    """Return the columns of ``types``, which are those of this state, and ``facts``; None if indexes do not have them.
 
-    Indexes are built where fields are asked for again, as for a query.
+    Indexes of repeatedly used fields are built, as for a query.
     """
     import pyarrow as pa
 
@@ -55,7 +54,7 @@ def read_indexed_table(
         for field in types.fields
     ]
     shown = (pa.string(), pa.int64(), pa.float64())
-    # Asked before the indexes, which would be built for a field that they cannot show.
+    # Checked before the indexes are opened, which could build one for an unsuitable field.
     if not all(field.type in shown and field.name in types.single for field in fields):
         return None
     slots = [Slot(Path((Step(field.name),))) for field in fields]
@@ -74,12 +73,12 @@ def read_indexed_table(
             columns[name] = _fact(memos, source, name)
     except BadMemo:
         return None
-    # Not pyarrow.table(): it loads pandas where that is installed, which takes longer than the rest.
+    # Not pyarrow.table(): it loads pandas if installed, which takes longer than the rest.
     return pa.Table.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _build_array(memo: MemoIndex, kind: pyarrow.DataType, *, blank: bool) -> pyarrow.Array | None:
-    """The column of an index, if it has the values that records of this type have; ``blank``: empty texts as well."""
+    """Return the column of an index if it has the same values as the records; ``blank``: there are empty texts."""
     import pyarrow as pa
 
     column = memo.read_column()
@@ -87,7 +86,7 @@ def _build_array(memo: MemoIndex, kind: pyarrow.DataType, *, blank: bool) -> pya
         return _build_texts(column) if column.kind is Kind.STRING and not blank else None
     if pa.types.is_int64(kind):
         return to_arrow(column) if column.kind is Kind.I64 else None
-    # Whole numbers among them are whole in a double up to here; a larger one may be another number.
+    # Up to this limit integers are exact as doubles; a larger one may have been a different number.
     if not pa.types.is_floating(kind) or column.kind not in FLOAT_KINDS or not _holds_integers(column):
         return None
     return to_arrow(column)
@@ -100,7 +99,7 @@ def _build_texts(column: Column) -> pyarrow.Array | None:
     try:
         found.dictionary.validate(full=True)
     except pa.ArrowInvalid:
-        return None  # a text that is no UTF-8
+        return None  # a text that is not UTF-8
     return found
 
 

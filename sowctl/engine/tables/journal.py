@@ -1,8 +1,8 @@
-"""Entries of the journal as a table: of all topics with their messages as text, or of one topic with fields as columns.
+"""Entries of the journal as a table: of all topics with messages as text, or of one topic with fields as columns.
 
-The latter is the topic's history: every entry that published or deleted one of its records. Entries behind the end of
-the journal at the moment of the reading belong to no table. Columns besides the message are those of the data source
-``sow-journal``; only those that a statement names are made.
+The latter is the topic's history: every entry that published or deleted one of its records. Entries after the end of
+the journal at the time of the read are not included. Columns other than the message are those of the data source
+``sow-journal``; only the columns that a statement names are built.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ ENTRY_COLUMNS = (
     *("_txid", "_timestamp", "_operation", "_topic", "_message_type", "_logical_topic", "_sow_key", "_user_key"),
     *("_expiration", "_client", "_sequence", "_correlation_id", "_bookmark"),
 )
-"""What every entry has besides its message."""
+"""Columns of every entry, without its message."""
 MESSAGE_COLUMN = "payload"
 """The column of the message, as JSON."""
 MIN_BATCH_ENTRIES = 4096
-"""Entries of one batch, at least: what an array costs does not depend on how much is in it."""
+"""Minimum number of entries per batch: the cost of an array does not depend on its length."""
 
 
 def read_journal_table(instance: Instance, names: StatementNames, place: Path, until: int | None) -> pyarrow.Table:
-    """All entries, up to a txid if one is given; the last block of a moment ends with its last txid."""
+    """Return all entries, up to a txid if given; the last block of a moment ends with its last txid."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -71,7 +71,7 @@ def read_journal_table(instance: Instance, names: StatementNames, place: Path, u
 def read_history_table(
     instance: Instance, topic: TopicConfig, names: StatementNames, place: Path, until: int | None
 ) -> pyarrow.Table:
-    """The entries of one topic, and the fields of their messages, up to a txid if one is given."""
+    """Return the entries of one topic with the fields of their messages, up to a txid if given."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -107,7 +107,7 @@ def read_history_table(
 
 
 def iterate_messages(instance: Instance, ref: TopicRef) -> Iterator[list[bytes]]:
-    """The messages of a topic, its name and message type, as JSON objects, some at a time."""
+    """Yield the messages of a topic as JSON objects, in batches."""
     kind = instance.find_message_type(ref.message_type)
     for entries in _batches(instance, None):
         topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
@@ -122,7 +122,7 @@ def _rows(entries: EntryArrays, facts: Sequence[str], owner: int, chosen: list[i
     import pyarrow as pa
 
     columns = []
-    # The logical topic tells which entries are meant, also where it is no column.
+    # The logical topic selects entries, even if it is not a requested column.
     for name in dict.fromkeys((*facts, "_logical_topic")):
         column = build_entry_column(name, entries, owner).take(pa.array(chosen, pa.int64()))
         if pa.types.is_timestamp(column.type):
@@ -136,7 +136,7 @@ def _rows(entries: EntryArrays, facts: Sequence[str], owner: int, chosen: list[i
 
 
 def _batches(instance: Instance, until: int | None) -> Iterator[EntryArrays]:
-    """The entries up to a txid, some blocks at a time."""
+    """Yield the entries up to a txid, several blocks at a time."""
     if instance.log is None:
         raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
     held: list[Block] = []
@@ -161,7 +161,7 @@ def _text(message: bytes, kind: MessageType) -> bytes:
 
 
 def _messages(instance: Instance, entries: EntryArrays) -> pyarrow.Array:
-    """The messages as JSON; NULL for entries without one."""
+    """Return the messages as JSON; NULL for entries without one."""
     import pyarrow as pa
 
     topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
@@ -170,7 +170,7 @@ def _messages(instance: Instance, entries: EntryArrays) -> pyarrow.Array:
         try:
             kinds.append(instance.find_message_type(name))
         except ConfigError:
-            # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
+            # A journal outlives its configuration: messages of a removed type are shown as bytes.
             kinds.append(instance.find_message_type("binary"))
     found = [
         _text(message, kinds[place]).decode("utf-8", "replace") if operation == PUBLISH else None

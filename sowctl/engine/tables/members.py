@@ -1,7 +1,7 @@
-"""Members of messages as columns of SQL: its names are not empty, and capitals do not tell two apart.
+"""Members of messages as SQL columns: SQL names are not empty and not case-sensitive.
 
-A member whose name a statement writes exactly is that member, also where another one differs in capitals alone. Where a
-statement does not say which of them it means, it is refused: DuckDB would take the first, and number the others.
+A name in the exact case of a member refers to that member, even if another one differs only in case. A statement that
+does not distinguish them is rejected: DuckDB would use the first, and number the others.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def select_named_members(table: pyarrow.Table, name: str, names: StatementNames) -> pyarrow.Table:
-    """The columns of the table ``name`` that a statement can mean.
+    """Return the columns of the table ``name`` that a statement can refer to.
 
-    Raises UsageError ``SOW-EXC-023`` where two differ in capitals alone and the statement writes not just one of them,
-    and for a name, or one within an object, that SQL cannot have.
+    Raises UsageError ``SOW-EXC-023`` if two differ only in case and the statement does not name exactly one of them,
+    and for a name, also within an object, that SQL does not support.
     """
     for field in table.schema:
         _refuse_unnamed(name, field)
@@ -37,7 +37,7 @@ def select_named_members(table: pyarrow.Table, name: str, names: StatementNames)
 
 
 def _group_alike(names: Iterable[str]) -> list[list[str]]:
-    """The names that are one to SQL, those of each together; only where there are several."""
+    """Return groups of names that are equal in SQL, only those with several names."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(fold_case(name), []).append(name)
@@ -52,11 +52,11 @@ def _refusal(table: str, alike: Sequence[str]) -> UsageError:
 
 
 def _refuse_unnamed(table: str, field: pyarrow.Field, above: tuple[str, ...] = ()) -> None:
-    """Refuse names that DuckDB replaces or cuts, and within objects names that it does not tell apart."""
+    """Reject names that DuckDB replaces or truncates, and names within objects that it does not distinguish."""
     import pyarrow as pa
 
     path = (*above, field.name)
-    # The items of an array have no name of their own.
+    # The items of an array have no name.
     if not field.name or "\0" in field.name:
         what = "an empty name" if not field.name else f"a name with a NUL character, {field.name!r}"
         words = f"table {table!r} has a member with {what}, which SQL does not support"
@@ -82,5 +82,5 @@ def _command(column: str, table: str) -> str:
 
 
 def _query(table: str) -> str:
-    """The command that prints the records of a table as they are; of a history or an instant, it is another one."""
+    """Return the command that prints a table's records unchanged; for a history or an instant, just its name."""
     return "sowctl query" + (f" {shlex.quote(table)}" if "@" not in table else "")

@@ -1,9 +1,8 @@
-"""Rows of SQL: what a value of each type of DuckDB is in formats of text and in those of columns (sowctl-types(7)).
+"""Rows of SQL: conversion of values of each DuckDB type for text formats and for columnar formats (sowctl-types(7)).
 
-:data:`RESULT_TYPES` decides it, one line for each type. A type that Arrow's arrays do not have, or have with other
-values, is fetched as the text that DuckDB makes of it. Nothing is read by way of Python's dates, which have neither
-infinities nor years beyond 1 to 9999, and no nanoseconds. What a format cannot hold raises; no value becomes another
-one.
+:data:`RESULT_TYPES` defines it, one line per type. A type that Arrow's arrays do not have, or have with other values,
+is fetched as DuckDB's text. Python's dates are not used, because they have no infinities, no years outside 1 to 9999,
+and no nanoseconds. A value that a format cannot represent raises an error; no value is changed.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "list[Any]"
 Cells: TypeAlias = "Callable[[pyarrow.Array], Values]"
-"""Makes of an array what its values are in JSON."""
+"""Converts an array to JSON values."""
 Convert: TypeAlias = "Callable[[pyarrow.Array], pyarrow.Array]"
-"""Makes of an array the one that a format of columns gets. Raises :class:`_Unfit`."""
+"""Converts an array for a columnar format. Raises :class:`_Unfit`."""
 OddFormatter: TypeAlias = "Callable[[float], Any]"
-"""What NaN and infinities are."""
+"""Formats NaN and infinities."""
 
 _DAY_SECONDS = 86_400
 _ERA_DAYS = 146_097
@@ -45,7 +44,7 @@ _INTERVAL_PATTERN = re.compile(
     r"(?:(-?\d+) years? ?)?(?:(-?\d+) months? ?)?(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):([\d.]+))?"
 )
 _DECIMAL_DIGITS = 38
-"""Digits of the widest decimal that readers of Parquet and Arrow have in common."""
+"""Digits of the widest decimal that all readers of Parquet and Arrow support."""
 _DECIMAL_HIGH_WORD = 10**_DECIMAL_DIGITS >> 64
 _MAX_NANOSECONDS = (1 << 63) - 1
 _encode = msgspec.json.Encoder().encode
@@ -53,15 +52,14 @@ PARQUET_FORMAT = "parquet"
 
 
 class _Unfit(Exception):
-    """Why an array has a value that a format of columns cannot hold."""
+    """Describes a value of an array that a columnar format cannot represent."""
 
 
 class ResultType(DescribedStruct, frozen=True):
-    """Conversions of the values of one type of DuckDB.
+    """Conversions of the values of one DuckDB type.
 
-    ``cells``: what they are in JSON. ``fetched``: the type that they are fetched as, None for their own.
-    ``convert``: makes the columns of Arrow and Parquet; None where the array is what these get.
-    ``convert_parquet``: the same where Parquet gets something else.
+    ``cells``: conversion to JSON. ``fetched``: the type to fetch them as, None for their own. ``convert``: conversion
+    for Arrow and Parquet, None for the unchanged array. ``convert_parquet``: a different conversion for Parquet.
     """
 
     cells: Callable[[Any, OddFormatter], Cells]
@@ -71,8 +69,7 @@ class ResultType(DescribedStruct, frozen=True):
 
 
 class Result:
-    """The rows of one statement, to be read once. ``names`` are those of its columns; a later one of a name is
-    numbered."""
+    """The rows of one statement, to be read once. ``names`` are those of its columns; duplicate names get a number."""
 
     def __init__(self, names: Sequence[str], types: Sequence[Any], batches: Iterable[pyarrow.RecordBatch]) -> None:
         self.names = _make_unique(names)
@@ -80,7 +77,7 @@ class Result:
         self._batches = batches
 
     def iterate_rows(self, odd: OddFormatter) -> Iterator[list[bytes]]:
-        """The rows as JSON objects, some at a time; ``odd`` says what NaN and infinities are."""
+        """Yield the rows as JSON objects, in batches; ``odd`` formats NaN and infinities."""
         cells = [_cells(kind, odd) for kind in self._types]
         names = self.names
         for batch in self._batches:
@@ -88,9 +85,9 @@ class Result:
             yield [_encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
 
     def open_reader(self, name: str = "arrow") -> pyarrow.RecordBatchReader:
-        """The rows as columns with types, for the format ``arrow`` or ``parquet``.
+        """Return the rows as typed columns, for the format ``arrow`` or ``parquet``.
 
-        Reading raises InputError ``SOW-EXC-022`` for a value that the format cannot hold.
+        Reading raises InputError ``SOW-EXC-022`` for a value that the format cannot represent.
         """
         import pyarrow as pa
 
@@ -125,7 +122,7 @@ class Result:
     def _refusal(
         self, place: int, convert: Convert | None, column: pyarrow.Array, name: str, before: int
     ) -> InputError:
-        """The error of the first value of a column that does not fit."""
+        """Return the error for the first value of a column that the format cannot represent."""
         import pyarrow as pa
 
         assert convert is not None
@@ -144,21 +141,21 @@ class Result:
 
 
 def choose_fetch_type(kind: Any) -> str | None:
-    """The type, as SQL has it, that a column of a type is to be fetched as; None for its own.
+    """Return the SQL type as which to fetch a column of a type; None for its own.
 
-    Raises InputError ``SOW-EXC-022`` for a type that :data:`RESULT_TYPES` does not have.
+    Raises InputError ``SOW-EXC-022`` for a type that is not in :data:`RESULT_TYPES`.
     """
     found = _format_fetch_type(kind)
     return None if found == str(kind) else found
 
 
 def format_odd_number(value: float) -> Raw:
-    """NaN and infinities as words that are no JSON, for formats that have these numbers."""
+    """Format NaN and infinities as words that are not JSON, for formats with such numbers."""
     return Raw(format_non_finite(value).encode())
 
 
 def _make_unique(names: Iterable[str]) -> list[str]:
-    """Return the names of columns, each once: a later one of a name gets a number that makes it another one."""
+    """Return unique column names: a duplicate gets a number that makes it unique."""
     given = list(names)
     found: dict[str, None] = {}
     for name in given:
@@ -174,7 +171,7 @@ def _quote_name(name: str) -> str:
 
 
 def _inner(kind: Any) -> list[tuple[str, Any]]:
-    """Names and types of what is in a nested type."""
+    """Return names and types of the components of a nested type."""
     children = kind.children
     if kind.id == "array":
         return [children[0]]
@@ -197,7 +194,7 @@ def _format_fetch_type(kind: Any, *, key: bool = False) -> str:
             return f"{name}({', '.join(parts)})"
         named = ", ".join(f"{_quote_name(each)} {part}" for (each, _), part in zip(inner, parts, strict=True))
         return f"{name}({named})"
-    # Keys of Arrow's maps are never null, as the keys of a map without any are.
+    # Keys of Arrow's maps are never null, unlike the key type of an empty map.
     if key and name == "null":
         return "VARCHAR"
     return _type_of(kind).fetched or str(kind)
@@ -212,13 +209,13 @@ def _type_of(kind: Any) -> ResultType:
 
 
 def _compact(array: pyarrow.Array) -> pyarrow.Array:
-    """An array whose parts begin where it begins."""
+    """Return an array whose buffers start at its first value."""
     import pyarrow as pa
 
     return pa.concat_arrays([array]) if array.offset else array
 
 
-# What values are in JSON
+# Values in JSON
 
 
 def _cells(kind: Any, odd: OddFormatter) -> Cells:
@@ -230,7 +227,7 @@ def _as_is(kind: Any, odd: OddFormatter) -> Cells:
 
 
 def _make_cells(make: Callable[[Any], Any]) -> Callable[[Any, OddFormatter], Cells]:
-    """Cells of values other than NULL, each made by itself."""
+    """Return a function that converts values other than NULL one by one."""
 
     def cells(kind: Any, odd: OddFormatter) -> Cells:
         return lambda array: [None if value is None else make(value) for value in array.to_pylist()]
@@ -239,7 +236,7 @@ def _make_cells(make: Callable[[Any], Any]) -> Callable[[Any, OddFormatter], Cel
 
 
 def _make_time_cells(make: Callable[[int], str], bits: int) -> Callable[[Any, OddFormatter], Cells]:
-    """Cells of times, which Arrow's arrays hold as numbers of ``bits`` bits."""
+    """Return a function that converts times, which Arrow's arrays store as numbers of ``bits`` bits."""
 
     def cells(kind: Any, odd: OddFormatter) -> Cells:
         import pyarrow as pa
@@ -258,7 +255,7 @@ def _doubles(kind: Any, odd: OddFormatter) -> Cells:
 
     def cells(array: pyarrow.Array) -> Values:
         if single:
-            # The shortest digits that are this number of 32 bits: 0.1 and not 0.10000000149011612.
+            # The shortest digits of this 32-bit number: 0.1 and not 0.10000000149011612.
             texts = array.to_numpy(zero_copy_only=False).astype("f4").astype(str).tolist()
             array = pa.array([float(text) for text in texts], mask=array.is_null().to_numpy(zero_copy_only=False))
         values: Values = array.to_pylist()
@@ -282,11 +279,11 @@ def _base64(value: bytes) -> str:
 
 
 def _civil(day: int) -> tuple[int, int, int]:
-    """Year (0 is 1 BC), month and day of the Gregorian calendar for days since 1970."""
+    """Return year (0 is 1 BC), month and day of the Gregorian calendar for days since 1970."""
     era, day_of_era = divmod(day + _EPOCH_DAYS, _ERA_DAYS)
     year = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
-    # Years are counted from March, so that the leap day is their last one.
+    # Years start in March, so that the leap day is their last day.
     month = (5 * day_of_year + 2) // 153
     days = day_of_year - (153 * month + 2) // 5 + 1
     month = month + 3 if month < 10 else month - 9
@@ -294,7 +291,7 @@ def _civil(day: int) -> tuple[int, int, int]:
 
 
 def _date_text(day: int) -> str:
-    """``2026-01-05``, and as DuckDB has them ``infinity``, ``10000-01-01`` and ``0044-03-15 (BC)``."""
+    """Return ``2026-01-05``, and as in DuckDB ``infinity``, ``10000-01-01`` and ``0044-03-15 (BC)``."""
     if abs(day) == (1 << 31) - 1:
         return "infinity" if day > 0 else "-infinity"
     year, month, days = _civil(day)
@@ -310,7 +307,8 @@ def _clock(seconds: int) -> str:
 
 
 def _time_text(digits: int) -> Callable[[int], str]:
-    """``12:34:56``, ``12:34:56.500000``, ``12:34:56.123456789``, ``24:00:00`` of times with so many digits."""
+    """Return a formatter of times with ``digits`` digits: ``12:34:56``, ``12:34:56.500000``, ``12:34:56.123456789``,
+    ``24:00:00``."""
 
     def text(value: int) -> str:
         seconds, rest = divmod(value, 10**digits)
@@ -322,8 +320,8 @@ def _time_text(digits: int) -> Callable[[int], str]:
 
 
 def _instant_text(digits: int, zone: str) -> Callable[[int], str]:
-    """``2026-01-05T10:00:00.000000Z``, with nine digits where six do not hold the time; as DuckDB has them infinities
-    and years outside of 1 to 9999. ``zone``: what DuckDB adds to these."""
+    """Return a formatter of instants: ``2026-01-05T10:00:00.000000Z``, with nine digits if six do not suffice;
+    infinities and years outside of 1 to 9999 as in DuckDB. ``zone``: DuckDB's suffix of these."""
 
     def text(value: int) -> str:
         if abs(value) == (1 << 63) - 1:
@@ -341,7 +339,7 @@ def _instant_text(digits: int, zone: str) -> Callable[[int], str]:
 
 
 def _interval_parts(text: str) -> tuple[int, int, int]:
-    """Months, days and microseconds of an interval as DuckDB writes it."""
+    """Return months, days and microseconds of an interval in DuckDB's notation."""
     match = _INTERVAL_PATTERN.fullmatch(text)
     assert match is not None
     years, months, days, sign, hours, minutes, seconds = match.groups()
@@ -393,7 +391,8 @@ def _struct_cells(kind: Any, odd: OddFormatter) -> Cells:
 
 
 def _map_cells(kind: Any, odd: OddFormatter) -> Cells:
-    """An object; where keys are no scalars, or a union, of which two may have one text, a list of keys and values."""
+    """Return objects; if keys are not scalars, or are unions, of which two may have the same text, lists of keys and
+    values."""
     (_, key), (_, value) = _inner(kind)
     keys, values, paired = _cells(key, format_non_finite), _cells(value, odd), key.id in NESTED_CELLS
 
@@ -410,12 +409,12 @@ def _map_cells(kind: Any, odd: OddFormatter) -> Cells:
 
 
 def _name(key: Any) -> str:
-    """The name of a member, of a key of a map."""
+    """Return the member name for a key of a map."""
     return key if isinstance(key, str) else _encode(key).decode()
 
 
 def _union_cells(kind: Any, odd: OddFormatter) -> Cells:
-    """The value that a union has, whichever member it is."""
+    """Return the value of a union, whichever member it is."""
     inner = [_cells(child, odd) for _, child in _inner(kind)]
 
     def cells(array: pyarrow.Array) -> Values:
@@ -433,14 +432,14 @@ NESTED_CELLS: dict[str, Callable[[Any, OddFormatter], Cells]] = {
     "map": _map_cells,
     "union": _union_cells,
 }
-"""The types that have other ones in them, and what they are in JSON."""
+"""Nested types, and their conversions to JSON."""
 
 
-# What columns are in Arrow and Parquet
+# Columns in Arrow and Parquet
 
 
 def _converter(kind: Any, parquet: bool) -> Convert | None:
-    """Return the converter of columns of a type; None where the column is what was fetched."""
+    """Return the converter of columns of a type; None if the fetched column is used unchanged."""
     if kind.id not in NESTED_CELLS:
         found = _type_of(kind)
         return found.convert_parquet if parquet and found.convert_parquet is not None else found.convert
@@ -465,7 +464,7 @@ def _json_texts(cells: Cells) -> Convert:
 
 
 def _convert_nested(name: str, inner: Sequence[Convert]) -> Convert:
-    """Converts what is in an array of a nested type, and puts it together again."""
+    """Return a converter that converts the components of a nested array and reassembles it."""
 
     def convert(array: pyarrow.Array) -> pyarrow.Array:
         import pyarrow as pa
@@ -493,7 +492,7 @@ def _convert_nested(name: str, inner: Sequence[Convert]) -> Convert:
 
 
 def _refuse_values(bits: int, *values: int) -> Convert:
-    """Refuses values that stand for no number in a type, such as infinities among times."""
+    """Return a converter that rejects values that are not numbers of a type, such as infinities of times."""
 
     def convert(array: pyarrow.Array) -> pyarrow.Array:
         import pyarrow as pa
@@ -513,7 +512,7 @@ _finite_instants = _refuse_values(64, (1 << 63) - 1, -(1 << 63) + 1)
 
 
 def _milliseconds(array: pyarrow.Array) -> pyarrow.Array:
-    """Seconds as milliseconds, which are the widest unit of Parquet."""
+    """Convert seconds to milliseconds, the widest unit of Parquet."""
     import pyarrow as pa
 
     try:
@@ -523,7 +522,7 @@ def _milliseconds(array: pyarrow.Array) -> pyarrow.Array:
 
 
 def _hugeints(array: pyarrow.Array) -> pyarrow.Array:
-    """DuckDB hands over numbers of 128 bits as decimals of 38 digits, whether they have no more or do."""
+    """Check 128-bit numbers, which DuckDB returns as decimals of 38 digits, even if they have more."""
     import numpy as np
     import pyarrow as pa
 
@@ -538,7 +537,7 @@ def _hugeints(array: pyarrow.Array) -> pyarrow.Array:
 
 
 def _decimals(array: pyarrow.Array) -> pyarrow.Array:
-    """Decimals of texts of digits."""
+    """Convert texts of digits to decimals."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -578,7 +577,7 @@ RESULT_TYPES: dict[str, ResultType] = {
     "uinteger": _PLAIN,
     "ubigint": _PLAIN,
     "hugeint": ResultType(_make_cells(_digits), convert=_hugeints),
-    # Arrow's decimals of 128 bits have a sign, for which the greatest of these leave no room.
+    # Arrow's decimals of 128 bits are signed, so the largest of these numbers do not fit.
     "uhugeint": ResultType(_make_cells(_number_text), "VARCHAR", _decimals),
     "bignum": ResultType(_make_cells(_number_text), "VARCHAR"),
     "float": ResultType(_doubles),
@@ -597,7 +596,7 @@ RESULT_TYPES: dict[str, ResultType] = {
     "timestamp_ns": ResultType(_make_time_cells(_instant_text(9, ""), 64), convert=_finite_instants),
     "timestamp with time zone": ResultType(_make_time_cells(_instant_text(6, "+00"), 64), convert=_finite_instants),
     "timestamptz_ns": ResultType(_make_time_cells(_instant_text(9, "+00"), 64), convert=_finite_instants),
-    # Arrow's intervals count nanoseconds, and microseconds of DuckDB's overflow there without a word.
+    # Arrow's intervals count nanoseconds, in which large intervals of DuckDB silently overflow.
     "interval": ResultType(_make_cells(_interval_text), "VARCHAR", _intervals, _interval_texts),
     "varchar": _PLAIN,
     "uuid": _PLAIN,
@@ -608,4 +607,4 @@ RESULT_TYPES: dict[str, ResultType] = {
     "variant": ResultType(_as_is, "JSON"),
     "null": _PLAIN,
 }
-"""How each type of DuckDB goes out, by its id. Types that contain others are in :data:`NESTED_CELLS`."""
+"""The conversion of each DuckDB type, by its id. Nested types are in :data:`NESTED_CELLS`."""

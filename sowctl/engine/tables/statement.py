@@ -1,4 +1,4 @@
-"""Names in an SQL statement, found by DuckDB's own parser, so that nothing else has to be read."""
+"""Names in an SQL statement, found by DuckDB's own parser, so that only the named tables and columns are read."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _CREATE_TABLE_PATTERN = re.compile(
     r"(?:\"(?:[^\"]|\"\")+\"|\w+)\s+AS\s+(?=SELECT\b|WITH\b|FROM\b)",
     re.IGNORECASE,
 )
-"""What stands before a query that a table is made of."""
+"""The start of a statement that creates a table from a query."""
 _WORD_PATTERN = re.compile(r'"((?:[^"]|"")+)"|([^\W\d]\w*)')
 
 
 class StatementNames(Struct, frozen=True):
-    """``tables`` as written; ``columns`` in lower case, the first parts of nested fields among them, None for all;
-    ``metadata``: those that are named, also beside a ``*``, which does not stand for them;
-    ``aliases``: names that the statement itself gives, which may be no columns; ``occurrences``: of tables, by name in
-    lower case, every place that reads them and its WHERE, None where that place needs all rows; ``written``: the names
-    of ``columns`` as the statement writes them."""
+    """``tables`` as written; ``columns`` in lower case, including the first parts of nested fields, None for all;
+    ``metadata``: named metadata columns, which ``*`` does not include; ``aliases``: names that the statement itself
+    defines, which may not be columns; ``occurrences``: for each table, by name in lower case, every place that reads it
+    with its WHERE, None for a place that needs all rows; ``written``: the names of ``columns`` as the statement writes
+    them."""
 
     tables: tuple[str, ...]
     columns: frozenset[str] | None
@@ -36,9 +36,9 @@ class StatementNames(Struct, frozen=True):
 
 
 def parse_names(connection: Any, text: str) -> StatementNames:
-    """Parse the names of one statement, or of the query of which it makes a table.
+    """Parse the names of one statement, or of its query if it creates a table from one.
 
-    What is no query names every table that it has a word for, and all columns.
+    A statement that is not a query is treated as naming every table among its words, with all columns.
     """
     made = _CREATE_TABLE_PATTERN.match(text)
     query = text if made is None else text[made.end() :]
@@ -51,7 +51,7 @@ def parse_names(connection: Any, text: str) -> StatementNames:
 
 
 def parse_words(text: str) -> frozenset[str]:
-    """All words of a statement, in lower case: whatever it names is among them."""
+    """Return all words of a statement, in lower case: they include every name in it."""
     return frozenset(word.lower() for word in _words(text))
 
 
@@ -71,7 +71,7 @@ class _NameCollector:
         self._unseen = False
 
     def visit(self, node: Any) -> None:
-        """Look at a part of the tree and at all below it."""
+        """Visit a part of the tree and everything below it."""
         if isinstance(node, list):
             for one in node:
                 self.visit(one)
@@ -79,7 +79,7 @@ class _NameCollector:
             return
         kind, alias = node.get("type"), node.get("alias")
         if kind == "SELECT_NODE":
-            # The tables of a FROM are below it, so they are visited with what is noted of them here.
+            # The tables of a FROM are below it, so they are visited after this is recorded.
             self._filtered |= {id(table): one for table, one in find_occurrences(node)}
         # It may read tables that it names in a text.
         self._unseen |= kind == "TABLE_FUNCTION"
@@ -92,7 +92,7 @@ class _NameCollector:
             self._aliases.add(alias.lower())
         if kind == "COLUMN_REF":
             self._paths.append(node["column_names"])
-        # A natural join is by all columns that two tables share.
+        # A natural join uses all columns that two tables share.
         if kind == "STAR" or node.get("ref_type") == "NATURAL":
             self._all = True
         for name, inner in node.items():
@@ -101,15 +101,15 @@ class _NameCollector:
             self.visit(inner)
 
     def build_names(self) -> StatementNames:
-        """All that was found."""
+        """Return all names found."""
         columns: set[str] = set()
         for path in map(_lower_path, self._paths):
-            # The name of a table alone stands for the whole row.
+            # The name of a table alone means the whole row.
             if path[0] in self._of_tables and len(path) == 1:
                 self._all = True
             columns.add(path[1] if path[0] in self._of_tables and len(path) > 1 else path[0])
             columns.add(path[0])
-            # A table with the schema in front of its name.
+            # The table name may be preceded by a schema.
             if len(path) > 2 and path[1] in self._of_tables:
                 columns.add(path[2])
         columns -= self._of_tables - {path[1].lower() for path in self._paths if len(path) > 1}

@@ -1,4 +1,4 @@
-"""Names of tables and what they stand for: a target now or at an instant, a topic's history, the journal."""
+"""Table names and their meaning: a target now or at an instant, a topic's history, the journal."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 SAMPLE_RECORDS = 256
-"""Records that are looked at for the names of fields."""
+"""Number of records read to find the names of fields."""
 HISTORY_SUFFIX = "history"
 JOURNAL_TABLE = "journal"
 _UNKNOWN_CODES = ("SOW-ENG-012", "SOW-ENG-013", "SOW-ENG-015", "SOW-ENG-080")
-"""Errors of nothing by a name, or of a file that is no store: DuckDB says more."""
+"""Errors for an unknown name, or a file that is not a store: DuckDB reports these better."""
 MAX_MESSAGES = 10_000
-"""Messages of the journal that are looked at for their fields, the first ones."""
+"""Maximum number of messages of the journal read for their fields, the first ones."""
 
 
 class NamedTable(DescribedStruct, frozen=True):
-    """One of ``target`` (as of ``at``, microseconds UTC, None for now) and ``history``; neither for the journal."""
+    """Either ``target`` (as of ``at``, microseconds UTC, None for now) or ``history``; neither for the journal."""
 
     name: str
     target: Target | None = None
@@ -53,27 +53,27 @@ class NamedTable(DescribedStruct, frozen=True):
     history: TopicConfig | None = None
 
     def is_same(self, other: NamedTable) -> bool:
-        """Return whether two names stand for the same table."""
+        """Return whether two names refer to the same table."""
         return (self.target, self.at, self.history) == (other.target, other.at, other.history)
 
     def list_refs(self, instance: Instance) -> list[TopicRef]:
-        """The topics whose present state it shows."""
+        """Return the topics whose current state it shows."""
         topic = self.target.topic if self.target is not None and self.at is None else None
         if topic is None:
             return []
         if topic.derived is None:
             return [topic.ref] if has_records(instance, topic) else []
-        # What is no view reads the log, or a file of its own.
+        # A derived topic that is not a view reads the log, or its own file.
         return list_topic_refs(instance, topic.derived) if isinstance(topic.derived, View) else []
 
     def read(self, moment: ViewInstant, names: StatementNames, place: Path, told: ReportRead) -> pyarrow.Table:
-        """The table as of a moment. Raises what reading topics raises."""
+        """Read the table as of a moment. Raises what reading topics raises."""
         instance = moment.instance
         if self.target is not None:
             with ExitStack() as held:
                 source = self._open_source(moment, self.target, held)
                 table = read_topic_table(instance, source, self.name, names, place, told)
-                # A filter may have left none of many records, whose columns are known then.
+                # If a filter has dropped all of many records, the columns are known.
                 is_empty = not table.num_rows and next(source.read_batches(1), None) is None
             topic = self.target.topic
             if topic is None or not is_empty or names.columns == frozenset():
@@ -91,12 +91,12 @@ class NamedTable(DescribedStruct, frozen=True):
             return held.enter_context(closing(open_target(moment.instance, target, self.at)))
         if topic is None or (topic.derived is None and not has_records(moment.instance, topic)):
             return held.enter_context(closing(open_target(moment.instance, target, None)))
-        # The moment's own: views of the same statement read it, too.
+        # The moment's own source, which views of the same statement read, too.
         return narrow_source(moment.find_source(topic.ref), topic)
 
 
 def list_fields(instance: Instance, name: str) -> list[str]:
-    """The fields that the first records of a table have, for words on one that none of them has."""
+    """Return the fields of the first records of a table, for a hint about an unknown field."""
     table = find_table(instance, name)
     if table is None or table.target is None:
         return []
@@ -109,7 +109,7 @@ def list_fields(instance: Instance, name: str) -> list[str]:
 
 
 def find_table(instance: Instance, name: str) -> NamedTable | None:
-    """Find the table of a name; None where it is none of ours: of the statement itself, or made before."""
+    """Return the table of a name; None if it is defined in the statement itself, or by an earlier one."""
     try:
         return _resolve_table(instance, name)
     except (MissingError, UsageError) as problem:
@@ -122,7 +122,7 @@ def find_table(instance: Instance, name: str) -> NamedTable | None:
 
 
 def _find_spelling(instance: Instance, name: str) -> str | None:
-    """The name as the configuration writes it, where one topic alone differs from it in capitals."""
+    """Return the name as the configuration writes it, if exactly one topic differs from it only in case."""
     base = name.rpartition("@")[0] or name
     entries = instance.config.sow if instance.config is not None else ()
     found = {entry.name for entry in entries if entry.name.lower() == base.lower()} - {base}
@@ -132,7 +132,7 @@ def _find_spelling(instance: Instance, name: str) -> str | None:
 def _resolve_table(instance: Instance, name: str) -> NamedTable:
     base, at, when = name.rpartition("@")
     config = instance.config
-    # A topic's own name wins, also where there is an @ in it.
+    # A topic's own name takes precedence, even with an @ in it.
     if not at or (config is not None and any(entry.name == name for entry in config.sow)):
         (target,) = resolve_targets(instance, name, literal=True, derived=True)
         return NamedTable(name, target)
@@ -145,10 +145,10 @@ def _resolve_table(instance: Instance, name: str) -> NamedTable:
 def add_known_columns(
     table: pyarrow.Table, instance: Instance, topic: TopicConfig, names: StatementNames
 ) -> pyarrow.Table:
-    """A table of a topic without rows, with the columns that its records had, as far as the statement names them.
+    """Return a table of a topic without rows, with the columns of its former records that the statement names.
 
-    A statement that works on other days is to work on this one. The columns of a topic are those of the messages that
-    the journal still has of it, and its key fields; the columns of a view are those of its projection.
+    A statement that works with records should also work without. The columns of a topic are those of its messages in
+    the journal, and its key fields; the columns of a view are those of its projection.
     """
     import pyarrow as pa
 
@@ -157,12 +157,12 @@ def add_known_columns(
         if name in names.metadata and name not in table.column_names:
             kind = metadata.find_column_type(name)
             table = table.append_column(pa.field(name, kind), pa.nulls(0, kind))
-    # The journal is not read for what needs none of it.
+    # The journal is read only if the statement needs columns from it.
     for field in () if wanted == names.metadata else _fields(instance, topic):
         is_wanted = wanted is None or field.name.lower() in wanted
         if is_wanted and field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(0, field.type))
-    # Where nothing was known, the topic's name stood for all columns.
+    # If no column was known, the topic's name was used as the only one.
     if "_topic" in table.column_names and "_topic" not in names.metadata and table.num_columns > 1:
         table = table.drop_columns(["_topic"])
     return table
@@ -180,7 +180,7 @@ def _fields(instance: Instance, topic: TopicConfig) -> Iterator[pyarrow.Field]:
         return
     seen = _read_journal_fields(instance, entry.source if isinstance(entry, ConflatedTopic) else topic.ref)
     yield from seen
-    # Values of keys are known to nobody without messages; NULL is of every type.
+    # Without messages the types of keys are unknown; NULL matches every type.
     known = {field.name for field in seen}
     yield from (
         pa.field(name, pa.null()) for name in dict.fromkeys(key.names[0] for key in topic.keys) if name not in known
@@ -188,14 +188,14 @@ def _fields(instance: Instance, topic: TopicConfig) -> Iterator[pyarrow.Field]:
 
 
 def _read_journal_fields(instance: Instance, ref: TopicRef) -> list[pyarrow.Field]:
-    """The fields of the messages that the journal has of a topic."""
+    """Return the fields of a topic's messages in the journal."""
     from sowctl.engine.tables.journal import iterate_messages
 
     if instance.log is None:
         return []
     look = Inference(exact=True, repeatable=instance.find_message_type(ref.message_type).repeatable)
     count = 0
-    # Where nothing was journalled yet there are no files.
+    # If nothing was journalled yet, there are no files.
     with suppress(MissingError):
         for views in iterate_messages(instance, ref):
             look.add(views)

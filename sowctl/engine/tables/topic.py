@@ -1,11 +1,11 @@
-"""The records of a target as a table: fields of messages as columns, and metadata where these are named.
+"""The records of a target as a table: fields of messages as columns, and metadata columns if they are named.
 
 Types are those of :mod:`sowctl.arrow.inference`, with one difference: a number with a fraction is a double as in
-filters, also where that does not keep its last digits, so that an index and the records say the same. What is read of
-records is decoded into a temporary file of Arrow's, which DuckDB then reads from its pages.
+filters, even if that does not keep its last digits, so that indexes and records give the same values. Records are
+decoded into a temporary Arrow file, which DuckDB then reads from its pages.
 
-Where the types of the columns are known (:mod:`sowctl.engine.tables.types`), records that the statement's WHERE refuses
-are not decoded: keys or indexes name those that it takes, or a scan asks the filter before anything is decoded.
+If the types of the columns are known (:mod:`sowctl.engine.tables.types`), records that do not satisfy the statement's
+WHERE are not decoded: keys or indexes find the others, or a scan evaluates the filter before decoding.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 
 class TableRead(Struct, frozen=True):
-    """Report of how a table was read: ``way`` in words, the ``filter`` for records, how many were ``decoded``."""
+    """Report of how a table was read: ``way`` in words, the ``filter`` for records, the number of ``decoded``
+    records."""
 
     name: str
     way: str
@@ -65,9 +66,10 @@ ReportRead = Callable[[TableRead], None]
 def read_topic_table(
     instance: Instance, source: Source, name: str, names: StatementNames, place: Path, told: ReportRead
 ) -> pyarrow.Table:
-    """The columns that are named of the records of a state which the statement's WHERE may take.
+    """Return the named columns of the records of a state that may satisfy the statement's WHERE.
 
-    ``name`` is that of the table; ``place`` is a directory for a temporary file; ``told`` learns how it was read.
+    ``name`` is that of the table; ``place`` is a directory for a temporary file; ``told`` is called with the way it was
+    read.
     """
     facts = [one for one in metadata.DEFAULT_COLUMNS if one in names.metadata]
     wanted = None if names.columns is None else names.columns - set(facts)
@@ -89,7 +91,7 @@ def read_topic_table(
 
 
 class _FilteredRead:
-    """The records of a source that a filter takes, with columns of types that are known beforehand."""
+    """The records of a source that match a filter, with columns of previously known types."""
 
     def __init__(self, instance: Instance, source: Source, name: str, types: FieldTypes, text: str) -> None:
         kind = instance.find_message_type(source.message_type)
@@ -102,14 +104,14 @@ class _FilteredRead:
         self._text = text
         self._kind = kind
         stored = source.stored_source
-        # Keys or indexes that lead to the records that match; without them all are read, and few decoded.
+        # Keys or indexes that find the matching records; without them all are read, and only matching ones decoded.
         self.way = None if stored is None else open_access(instance, stored, self._matcher)
 
     @classmethod
     def from_statement(
         cls, instance: Instance, source: Source, types: FieldTypes, name: str, names: StatementNames
     ) -> _FilteredRead | None:
-        """None where the statement needs all records."""
+        """Return the filtered read, None if the statement needs all records."""
         occurrences = names.occurrences.get(name.lower())
         kind = instance.find_message_type(source.message_type)
         if not occurrences or None in occurrences or not kind.filterable:
@@ -119,7 +121,7 @@ class _FilteredRead:
         return None if text is None else cls(instance, source, name, types, text)
 
     def read_table(self, facts: Sequence[str], place: Path, told: ReportRead) -> pyarrow.Table | None:
-        """None where some record is not what was expected of it: then all are to be read."""
+        """Return the table, None if a record does not have the expected types: then all have to be read."""
         import pyarrow as pa
         from pyarrow import ipc
 
@@ -130,7 +132,7 @@ class _FilteredRead:
         own = {field.name for field in fields}
         extra = [name for name in facts if name not in own]
         schema = pa.schema([*fields, *(pa.field(name, metadata.find_column_type(name)) for name in extra)])
-        # Not all members have columns where a statement names some of them.
+        # If a statement names some members, the others have no columns.
         decoder = StructDecoder(self._types.fields, strict=True, partial=self._types.names is not None, exact=True)
         counts = QueryStatistics(self._source.topic, self._source.message_type)
         path = _new_file(place)
@@ -146,7 +148,7 @@ class _FilteredRead:
                     columns += metadata.build_columns(extra, rows)
                     writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
             except (Misfit, SowError):
-                # A message that a filter cannot read is a row of NULLs where all records are read.
+                # Reading all records gives a row of NULLs for a message that a filter cannot parse.
                 return None
             writer.close()
         table = ipc.open_file(pa.memory_map(str(path))).read_all()
@@ -169,7 +171,7 @@ class _FilteredRead:
 
 
 def _build_counted(source: Source) -> pyarrow.Table:
-    """As many rows as there are records."""
+    """Return a table with as many rows as there are records."""
     import pyarrow as pa
 
     stored = source.stored_source
@@ -190,7 +192,7 @@ def _read(
     place: Path,
     told: ReportRead,
 ) -> pyarrow.Table:
-    """The columns of all records; their types are kept for the next statement."""
+    """Read the columns of all records, and cache their types for the next statement."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -205,7 +207,7 @@ def _read(
             alike[0] = alike[0] and are_read_alike(views)
             yield MessageBlock(views, rows, kind.repeatable)
 
-    # A store that no types are kept of is not looked through for them.
+    # Records are compared only for a store whose types can be cached.
     alike = [can_keep_types(source)]
     path = _new_file(place)
     with path.open("wb") as out:
@@ -224,7 +226,7 @@ def _read(
 
 
 def _blank(table: pyarrow.Table, fields: Sequence[pyarrow.Field]) -> Iterator[str]:
-    """The columns that have an empty text."""
+    """Yield the names of columns with an empty text."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -234,7 +236,7 @@ def _blank(table: pyarrow.Table, fields: Sequence[pyarrow.Field]) -> Iterator[st
 
 
 def _new_file(place: Path) -> Path:
-    """A name in a directory of temporary files that no table has yet."""
+    """Return an unused path in a directory of temporary files."""
     return place / f"{len(list(place.iterdir()))}.arrow"
 
 
@@ -256,7 +258,7 @@ def _has_fraction(kind: pyarrow.DataType) -> bool:
 
 
 def _with_doubles(table: pyarrow.Table) -> pyarrow.Table:
-    """Decimals with a fraction as doubles, unless one of them is so large that whole numbers may be others."""
+    """Convert decimals with a fraction to doubles, unless one of them is so large that its integer part may change."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

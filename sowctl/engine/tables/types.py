@@ -1,7 +1,7 @@
-"""The types of a topic's columns, kept from one statement to the next (``sow-memo(5)``, kind 6).
+"""The types of a topic's columns, cached between statements (``sow-memo(5)``, kind 6).
 
-The type of a column holds all values of its field. Where it is known, records that a filter refuses need not be
-decoded; else all have to be, or a column would be narrower with a filter than without one.
+The type of a column can represent all values of its field. If it is known, records that do not match a filter need not
+be decoded; otherwise all have to be, or a column would be narrower with a filter than without one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 _decode = msgspec.json.Decoder().decode
 SAMPLE_RECORDS = 2000
-"""Records, the first ones, that have to show the types that are kept, where others have changed."""
+"""Number of first records that must have the cached types, if other records have changed."""
 
 
 class FieldTypes(DescribedStruct, frozen=True):
-    """``fields`` are the types that hold every digit; decimals with a fraction are shown as doubles but for ``large``
-    ones. ``names``: the members that were looked at, in lower case, None for all.
+    """``fields`` are the types that keep every digit; decimals with a fraction are shown as doubles, except ``large``
+    ones. ``names``: the members that were examined, in lower case, None for all.
 
-    ``single``: fields whose values are scalars of one kind; ``blank``: those with an empty text; both are of the state
-    that was read, which ``exact`` says is the present one.
+    ``single``: fields whose values are scalars of one kind; ``blank``: fields with an empty text; both refer to the
+    state that was read; ``exact``: it is the current one.
     """
 
     fields: pyarrow.StructType
@@ -53,7 +53,7 @@ class FieldTypes(DescribedStruct, frozen=True):
     exact: bool = True
 
     def select_members(self, wanted: Collection[str] | None) -> FieldTypes | None:
-        """The part that concerns these members; None where not all of them were looked at."""
+        """Return the part for these members; None if not all of them were examined."""
         import pyarrow as pa
 
         if wanted is None:
@@ -73,7 +73,7 @@ class _PackedTypes(Struct):
 
 
 def find_known_types(instance: Instance, source: Source, wanted: Collection[str] | None) -> FieldTypes | None:
-    """The types that reading all records would find now; None where only that tells."""
+    """Return the types that reading all records would find now; None if only reading them can tell."""
     stored = _find_lasting_store(source)
     if stored is None:
         return None
@@ -97,7 +97,7 @@ def find_known_types(instance: Instance, source: Source, wanted: Collection[str]
 
 
 def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
-    """Keep what reading all records has found, if they are those of the store alone."""
+    """Cache the types found by reading all records, if these are all in the store itself."""
     import pyarrow as pa
 
     from sowctl.memo.builder import build_type_parts
@@ -110,7 +110,7 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
     if before is not None and before[0] == digest and types.names is not None:
         if before[1].names is None:
             return
-        # Of one state, so a field that both looked at has one type.
+        # Both are of the same state, so a field in both has one type.
         fields = {field.name: field for field in (*before[1].fields, *types.fields)}
         names = types.names | before[1].names
         types = FieldTypes(
@@ -127,17 +127,17 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
         sorted(types.single),
         sorted(types.blank),
     )
-    # Without leave to write, or room, the next statement reads all records again.
+    # Without write permission, or space, the next statement reads all records again.
     with suppress(OSError):
         parts = build_type_parts(format_reading_prefix(instance, stored), msgspec.msgpack.encode(packed), digest)
         MemoDirectory(_path(stored), instance.seam).write_types(parts)
 
 
 def are_read_alike(views: Sequence[bytes]) -> bool:
-    """Return whether filters and columns have the same values of some JSON views.
+    """Return whether filters and columns read the same values from some JSON views.
 
     Half a surrogate pair is U+FFFD in a filter and an index, and the text of its escape in a column; a number beyond
-    all doubles is infinite, and its digits. msgspec refuses both.
+    the range of doubles is infinite in the former, and keeps its digits in the latter. msgspec rejects both.
     """
     try:
         for _ in map(_decode, views):
@@ -148,14 +148,15 @@ def are_read_alike(views: Sequence[bytes]) -> bool:
 
 
 def can_keep_types(source: Source) -> bool:
-    """Return whether types of this source may be kept."""
+    """Return whether types of this source may be cached."""
     return _find_lasting_store(source) is not None
 
 
 def _find_lasting_store(source: Source) -> StoredSource | None:
-    """The store of a source, if its state is worth a note: large, in a file, and without records that expire."""
+    """Return the store of a source if its types are worth caching: large, in a file, and without records that
+    expire."""
     stored = source.stored_source
-    # What expires goes without a change of the store, so its digest would stand for several states.
+    # Expiration does not change the store, so its digest would be the same for several states.
     if stored is None or stored.path is None or stored.hides or stored.meta.records < QUERY_LIMITS.index_min_records:
         return None
     return stored
@@ -184,10 +185,10 @@ def _read_kept(instance: Instance, stored: StoredSource) -> tuple[int, FieldType
 
 
 def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, changed: set[bytes]) -> bool:
-    """Return whether the first records and those that changed show these very types.
+    """Return whether the first records and the changed ones have exactly these types.
 
-    Then all records together have them: they cannot be narrower than what some records show, nor wider than what was
-    kept and the changed records together.
+    Then all records together have them: the types cannot be narrower than those of some records, nor wider than those
+    of the cached and the changed records together.
     """
     import pyarrow.types as t
 
@@ -201,7 +202,7 @@ def _is_shown(instance: Instance, stored: StoredSource, types: FieldTypes, chang
         stored.read_batches(STORE_LIMITS.read_batch_records), SAMPLE_RECORDS // STORE_LIMITS.read_batch_records
     ):
         look.add(map(view, extract_payloads(values)))
-    # Columns stand in the order in which the records bring them up.
+    # Columns are in the order in which the records introduce them.
     if [field.name for field in look.build_struct()] != [field.name for field in types.fields]:
         return False
     _, values = stored.find_records(sorted(changed))

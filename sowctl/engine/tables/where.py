@@ -1,9 +1,9 @@
-"""Filter of ours for a statement's WHERE: records that it refuses need not be decoded.
+"""Translation of a statement's WHERE to a filter: records that do not match it need not be decoded.
 
-The filter may let through more than WHERE does, because DuckDB asks WHERE again of every row that it is given. It must
-never refuse a row that WHERE takes. So only conditions are translated of which that is certain whatever the records
-hold: a column compared with constants of its own kind, joined by AND and OR. Other parts of an AND are left out; an OR
-with such a part is left out as a whole.
+The filter may accept more rows than WHERE, because DuckDB evaluates WHERE again on every row. It must never reject a
+row that WHERE accepts. So only conditions with a certain translation for any record are translated: a column compared
+with constants of its own type, joined by AND and OR. Other parts of an AND are dropped; an OR with such a part is
+dropped as a whole.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _OPERATORS = {
 _MIRRORED_OPERATORS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _WORD_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN_PATTERN = re.compile(r"[ !#$&(-\[\]-~]+")
-"""Texts that stand in a filter as they are: ASCII without quotes, backslashes and percent signs."""
+"""Texts that a filter can contain unchanged: ASCII without quotes, backslashes and percent signs."""
 _PREFIX_PATTERN = re.compile(r"([^%_]+)%")
 _COMPARE_TOLERANCE = Decimal("1e-9")
-"""Numbers with fractions are compared with so much room, as a share: DuckDB rounds some constants otherwise."""
+"""Relative tolerance in comparisons of numbers with fractions: DuckDB rounds some constants differently."""
 _BOTH_SIDES, _LEFT_SIDE = ("INNER",), ("LEFT", "SEMI", "ANTI")
 _JOIN_REF_KINDS = ("REGULAR", "NATURAL", "CROSS")
 
 
 class Occurrence(Struct, frozen=True):
-    """One place at which a statement reads a table: its WHERE, and what columns of the table are called there.
+    """One place at which a statement reads a table: its WHERE, and the names of the table's columns there.
 
-    ``qualifier``: the name before the point, in lower case; ``alone``: names without one are its columns, too.
+    ``qualifier``: the name before the point, in lower case; ``alone``: unqualified names are its columns, too.
     """
 
     where: Node
@@ -52,7 +52,7 @@ class Occurrence(Struct, frozen=True):
 
 
 def find_occurrences(select: Node) -> Iterator[tuple[Node, Occurrence]]:
-    """The tables of a SELECT of whose rows all are dropped that its WHERE refuses."""
+    """Yield the tables of a SELECT whose rows its WHERE can drop without another effect."""
     where, source = select.get("where_clause"), select.get("from_table")
     # A sample is taken of all rows, so none may be missing.
     if where is None or source is None or select.get("sample") is not None:
@@ -65,10 +65,10 @@ def find_occurrences(select: Node) -> Iterator[tuple[Node, Occurrence]]:
 
 
 def _iterate_filtered(source: Node) -> Iterator[Node]:
-    """The tables below a FROM whose rows do not matter to the others: not those that an outer join fills with NULL."""
+    """Yield the tables below a FROM whose rows do not affect others: not those that an outer join fills with NULL."""
     if source.get("type") == "BASE_TABLE":
         yield source
-    # A positional join counts rows, and an ASOF join takes the nearest one.
+    # A positional join counts rows, and an ASOF join uses the nearest one.
     elif source.get("type") == "JOIN" and source.get("ref_type") in _JOIN_REF_KINDS and source.get("sample") is None:
         if source.get("join_type") in (*_BOTH_SIDES, *_LEFT_SIDE):
             yield from _iterate_filtered(source["left"])
@@ -79,15 +79,16 @@ def _iterate_filtered(source: Node) -> Iterator[Node]:
 def build_filter(
     occurrences: Sequence[Occurrence | None], fields: pyarrow.StructType, shadowed: frozenset[str], *, binary: bool
 ) -> str | None:
-    """The filter for a table of these columns that is read at these places; None where one of them needs all records.
+    """Return the filter for a table with these columns that is read at these places; None if one of them needs all
+    records.
 
-    ``shadowed``: names in lower case that a statement gives itself, which may hide columns. ``binary``: messages may
-    have bytes, whose columns hold the Base64 form of what is no text.
+    ``shadowed``: names in lower case that a statement defines itself, which may hide columns. ``binary``: messages may
+    have bytes, whose columns have the Base64 form of non-text values.
     """
     names: dict[str, list[pyarrow.Field]] = {}
     for field in fields:
         names.setdefault(field.name.lower(), []).append(field)
-    # Names that differ in capitals alone are one name to DuckDB.
+    # Names that differ only in case are the same name in DuckDB.
     columns = {name: found[0] for name, found in names.items() if len(found) == 1 and name not in shadowed}
     if binary:
         columns = {name: field for name, field in columns.items() if not _is_text(field.type)}
@@ -106,7 +107,7 @@ class _Translation:
         self._columns = columns
 
     def translate(self, node: Node) -> str | None:
-        """The condition as a filter, or one that takes more; None where nothing is certain."""
+        """Return the condition as a filter, or one that accepts more; None if nothing is certain."""
         kind = node.get("type")
         if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
             found = [self.translate(child) for child in node["children"]]
@@ -139,12 +140,12 @@ class _Translation:
             return None
         kind, text = literal["kind"], literal["text"]
         if t.is_string(field.type):
-            # The order of texts is not asked for here: of that, equal ones are all that is surely the same.
+            # The order of texts is not used: only equality is certainly the same in both.
             return f"/{field.name} = '{text}'" if kind == "STRING" and operator == "=" and _is_own(text) else None
         if kind not in ("INTEGER", "NUMERIC"):
             return None
         number = Decimal(text)
-        # Beyond what doubles tell apart, one of the two may see numbers as equal that the other does not.
+        # Beyond the exact range of doubles, numbers that differ for one may be equal for the other.
         if abs(number) >= MAX_EXACT_INTEGER:
             return None
         if t.is_int64(field.type) and kind == "INTEGER":
@@ -153,7 +154,7 @@ class _Translation:
             low, high = number - _COMPARE_TOLERANCE * (abs(number) + 1), number + _COMPARE_TOLERANCE * (abs(number) + 1)
             bounds = {"<": "<= {1:f}", ">": ">= {0:f}"}
             if operator[0] == ">" and t.is_floating(field.type):
-                # To DuckDB NaN is the greatest number.
+                # In DuckDB, NaN is the greatest number.
                 return f"(/{field.name} >= {low:f}) OR (/{field.name} IS NAN)"
             if operator == "=":
                 return f"(/{field.name} >= {low:f}) AND (/{field.name} <= {high:f})"
@@ -167,7 +168,7 @@ class _Translation:
         if field is None or literal is None or literal["kind"] != "STRING" or not t.is_string(field.type):
             return None
         match = _PREFIX_PATTERN.fullmatch(literal["text"])
-        # The text of a number, list or object begins like JSON; a prefix that does not is that of a text alone.
+        # The text of a number, list or object starts like JSON; only a text can start with another prefix.
         if match is None or not match[1][0].isalpha() or not _PLAIN_PATTERN.fullmatch(match[1]):
             return None
         begin = match[1]
@@ -193,14 +194,14 @@ def _is_text(kind: pyarrow.DataType) -> bool:
 
 
 def _join_conditions(operator: str, texts: Collection[str]) -> str | None:
-    """Join several conditions to one; None where there is none."""
+    """Join conditions to one; None without any."""
     if len(texts) < 2:
         return next(iter(texts), None)
     return operator.join(f"({text})" for text in texts)
 
 
 def _is_own(text: str) -> bool:
-    """Return whether a text can only be a message's text, and no number, truth value, list or object as JSON."""
+    """Return whether a text can only be a message's text, and no number, boolean, list or object as JSON."""
     if not _PLAIN_PATTERN.fullmatch(text):
         return False
     try:
