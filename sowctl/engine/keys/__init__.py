@@ -5,6 +5,6 @@
 * ``generators``: key generators that Python packages register.
 * ``chains``: the chaining generator: messages that refer to one another are one record.
 * ``chainfile``: the file of chains.
-* ``limits``: sizes of what is done with keys at once.
+* ``limits``: batch sizes of work on keys.
 * ``presentkeys``: the keys that stored records would get today, for ``check``, rebuilds and ``replay --rekey``.
 """

@@ -1,8 +1,8 @@
-"""The file in which a chaining key generator keeps what it knows: which value belongs to which chain.
+"""The file in which a chaining key generator stores the chain of each value.
 
-``sowctl-plugins(7)`` rules the format. The file is a row of blocks, each complete in itself: length and CRC-32 of the
-body, four bytes each, little-endian, then the body in msgpack. Blocks are only appended; what is not whole at the end
-is a torn write and is cut off by the next writer. A file of many small blocks is written anew as one.
+``sowctl-plugins(7)`` specifies the format. The file is a sequence of self-contained blocks: length and CRC-32 of the
+body, four bytes each, little-endian, then the body in msgpack. Blocks are only appended; an incomplete block at the end
+is a torn write, which the next writer truncates. A file of many small blocks is rewritten as one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CHAIN_FILE_MODE = 0o640
 
 
 class ChainBlock(Struct, frozen=True):
-    """The links that one writer learnt. ``identity`` says whose chains these are, ``applied`` up to which txid of
-    ``lineage``.
+    """The links that one writer added. ``identity`` identifies the chains, ``applied`` is the last txid of ``lineage``
+    they cover.
     """
 
     identity: tuple[str, ...]
@@ -40,7 +40,7 @@ class ChainBlock(Struct, frozen=True):
 
 
 def read_blocks(path: Path, seam: Seam) -> list[ChainBlock] | None:
-    """The whole blocks of a file, None where there is no file. Raises StorageError ``SOW-ENG-055``."""
+    """Return the complete blocks of a file, None without a file. Raises StorageError ``SOW-ENG-055``."""
     try:
         raw: bytes = seam.call("file.read", path.read_bytes)
     except FileNotFoundError:
@@ -57,13 +57,12 @@ def _parse_chain_blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
     while at + _BLOCK_HEADER.size <= len(raw):
         length, crc = _BLOCK_HEADER.unpack_from(raw, at)
         body = raw[at + _BLOCK_HEADER.size : at + _BLOCK_HEADER.size + length]
-        # A torn write ends the file: what stands behind it was never relied on.
+        # A torn write ends the file: bytes after it were never relied on.
         if len(body) < length or crc32(body) != crc:
             return
         at += _BLOCK_HEADER.size + length
         try:
-            # The checksum holds, so bytes that are no such block are of another kind of file: that is an error, and no
-            # torn end.
+            # The checksum holds, so an invalid block is from another kind of file: that is an error, not a torn end.
             identity, lineage, applied, links = msgpack.unpackb(body, strict_map_key=False)
             yield ChainBlock(tuple(identity), lineage, applied, [(value, digest) for value, digest in links], at)
         except (ValueError, TypeError) as error:
@@ -73,10 +72,10 @@ def _parse_chain_blocks(raw: bytes, path: Path) -> Iterator[ChainBlock]:
 def append_block(
     path: Path, block: ChainBlock, keep: int, seam: Seam, *, whole: Iterable[tuple[bytes, bytes]], shared: bool
 ) -> int:
-    """Add a block behind the first ``keep`` bytes and sync it; returns where it ends.
+    """Add a block after the first ``keep`` bytes and sync it; return its end offset.
 
-    What lies behind them is cut off; where the file is ``shared``, only what is not whole. A loose file is replaced by
-    a new one of one block, of the links ``whole``. Raises StorageError ``SOW-ENG-055``.
+    Bytes after ``keep`` are truncated; in a ``shared`` file, only an incomplete block. A sparse file is replaced by a
+    new one with a single block of the links ``whole``. Raises StorageError ``SOW-ENG-055``.
     """
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -84,19 +83,19 @@ def append_block(
             size = os.fstat(fd).st_size
             if size > KEY_LIMITS.chain_rewrite_min_bytes:
                 content = _encode_chain_block(replace(block, links=list(whole)))
-                # The new file holds all in one block. At least half of the bytes go, so a file is not written anew
-                # again soon.
+                # The new file has all links in one block. A rewrite must at least halve the file, so it is not repeated
+                # soon.
                 if len(content) * 2 < size:
                     return _rewrite_chain_file(path, content, seam)
-            # A journalled topic's file may have grown by another process, whose blocks are as good: only a torn end
-            # goes. Without a journal, what lies behind ``keep`` was never published, and is cut off.
+            # Another process may have appended to a journalled topic's file, and its blocks are valid: only a torn end
+            # is truncated. Without a journal, links after ``keep`` were never published, and are truncated.
             keep = _find_whole_end(path, seam) if shared and size > keep else keep
             if size > keep:
                 seam.call("file.truncate", os.ftruncate, fd, keep)
             content = _encode_chain_block(block)
             _write_chain_bytes(seam, fd, content, keep)
             seam.call("file.sync", os.fsync, fd)
-            # A new file's name is durable only when its directory is synced.
+            # The name of a new file is durable only when its directory is synced.
             if not size:
                 sync_directory(path.parent, seam)
             return keep + len(content)
@@ -111,14 +110,14 @@ def _find_whole_end(path: Path, seam: Seam) -> int:
 
 @contextmanager
 def _lock_chain_file(path: Path, seam: Seam) -> Iterator[int]:
-    """The file, open and locked until the end of the ``with`` statement. Raises OSError."""
+    """Open and lock the file until the end of the ``with`` statement. Raises OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     while True:
         fd: int = seam.call("file.open", os.open, path, flags, CHAIN_FILE_MODE)
         try:
             seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX)
-            # Another process may have put a new file in place while this one waited for the lock, or removed it: a lock
-            # on the old one guards nothing.
+            # Another process may have replaced or removed the file while this one waited for the lock: a lock on the
+            # old file protects nothing.
             if _is_file_at_path(path, fd):
                 yield fd
                 return
@@ -144,7 +143,7 @@ def _rewrite_chain_file(path: Path, content: bytes, seam: Seam) -> int:
             seam.call("file.sync", os.fsync, fd)
         finally:
             os.close(fd)
-        # Synced before it is renamed: under the file's name stands the old content or the new one, and never a part.
+        # Synced before the rename: the name always refers to the complete old or the complete new content.
         seam.call("file.rename", os.rename, temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -154,7 +153,7 @@ def _rewrite_chain_file(path: Path, content: bytes, seam: Seam) -> int:
 
 
 def _write_chain_bytes(seam: Seam, fd: int, content: bytes, offset: int) -> None:
-    """Write all of ``content``, with one call where the system takes it whole."""
+    """Write all of ``content``, with a single call unless the system writes less."""
     rest = memoryview(content)
     while rest:
         written: int = seam.call("file.pwrite", os.pwrite, fd, rest, offset)
@@ -169,5 +168,5 @@ def _encode_chain_block(block: ChainBlock) -> bytes:
 
 
 def build_file_error(path: Path, error: OSError) -> StorageError:
-    """Build the error for a refusal of the operating system."""
+    """Return the error for a failed call of the operating system."""
     return StorageError("SOW-ENG-055", f"file of chains: {error.strerror or error}", place=str(path))

@@ -1,12 +1,13 @@
-"""The chaining key generator: messages that name one another are one record (``behaviour`` 1.1, C141).
+"""The chaining key generator: messages that refer to one another are one record (``behaviour`` 1.1, C141).
 
-A message belongs to the chain in which its primary value or one of its secondary values is known, and adds its primary
-value to it; where none is known it is the head of a new chain, and the head's value makes the SOW key. A message that
-belongs to two chains gets no key. The order of messages decides, so keys are made under the locks of a batch.
+A message belongs to the chain that has its primary value or one of its secondary values, and adds its primary value to
+it. If no chain has any, the message is the head of a new chain, whose SOW key is computed from the head's primary
+value. A message that belongs to two chains gets no key. The order of messages matters, so keys are made under the locks
+of a batch.
 
-What is known is derived: of a topic in the transaction log every entry holds a message and the key it got, so a file of
-chains (:mod:`~sowctl.engine.keys.chainfile`) only saves reading the journal again. Of a topic without a journal the
-file is written before the store's transaction; what it holds beyond the store's position was never published.
+Chains are derived data: in the transaction log, every entry of a topic has a message and its key, so a file of chains
+(:mod:`~sowctl.engine.keys.chainfile`) only avoids reading the journal again. For a topic without a journal, the file is
+written before the store's transaction; links after the store's position were never published.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ NO_DIGEST = bytes(16)
 
 
 class ChainOptions(Struct, frozen=True):
-    """``primary`` and the secondary fields as paths, the file (None: beside the store), whether to verify it."""
+    """``primary`` and secondary fields as paths, the file (None: next to the store), whether to verify it."""
 
     primary: FieldPath
     secondary: tuple[FieldPath, ...]
@@ -52,7 +53,7 @@ class ChainOptions(Struct, frozen=True):
 
 
 class ChainKeys:
-    """Hands on the texts of primary and secondary fields; the keys follow under the locks."""
+    """Extracts the texts of primary and secondary fields; keys are assigned under the locks."""
 
     def __init__(self, instance: Instance, topic: TopicConfig, kind: MessageType, options: ChainOptions) -> None:
         self._texts = kind.build_key_extractor((options.primary, *options.secondary))
@@ -61,7 +62,7 @@ class ChainKeys:
     def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """The texts of primary and secondary fields, with empty digests: keys follow under the locks."""
+        """Return the texts of primary and secondary fields, with empty digests: keys are assigned under the locks."""
         texts, refusals = self._texts(payloads)
         refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
         return Keys([b""] * len(payloads), None, texts)
@@ -76,8 +77,8 @@ class Chains:
         self._topic = topic
         self._options = options
         self._prefix = build_domain_prefix(topic.key_domain)
-        # Of published messages only the primary value is learnt: a secondary value names a chain and does not become
-        # part of it.
+        # Only the primary value of a published message is added: a secondary value refers to a chain without joining
+        # it.
         self._texts = kind.build_key_extractor((options.primary,))
         self._identity = (topic.name, topic.message_type, str(options.primary), *map(str, options.secondary))
         self.path = find_chain_file(instance, topic, options)
@@ -90,25 +91,24 @@ class Chains:
         self._moved = False
 
     def catch_up(self, topic: OpenTopic) -> None:
-        """Learn what others have published. The locks are held, and ``topic`` is up to date.
+        """Add the links of messages that others have published. The locks are held, and ``topic`` is up to date.
 
-        Raises MissingError ``SOW-ENG-053``: records without a journal and without a file. DamageError ``SOW-ENG-054``:
-        with Validation, where file and records disagree.
+        Raises MissingError ``SOW-ENG-053`` for records without a journal and without a file, DamageError
+        ``SOW-ENG-054``, with Validation, if file and records disagree.
         """
         if self._topic.journalled:
             first, self._loaded = not self._loaded, True
             if first:
                 self._load_file_blocks(None)
-            # The first time the journal is read in any case: only it tells whether the file follows its lineage.
+            # The first time, the journal is read in any case: only it shows whether the file follows its lineage.
             if first or self._position < topic.last_txid:
                 self._learn_from_journal(topic)
-        # Without a journal only the file tells what other processes have learnt; its size changes with each of their
-        # blocks.
+        # Without a journal, only the file has the links of other processes; its size changes with each of their blocks.
         elif not self._loaded or self._has_file_changed():
             first, self._loaded = not self._loaded, True
             self._load_file_blocks(topic.last_txid)
-            # Without a journal the file is the only place where secondary values stand: made anew from the records,
-            # chains would fall apart unnoticed. An empty file says that this was accepted.
+            # Without a journal, only the file has the secondary values: rebuilt from the records, chains would silently
+            # fall apart. An empty file says that the user accepts this.
             if self._end < 0 and topic.last_txid:
                 raise self._describe_missing_file()
             if self._end == 0 and topic.last_txid:
@@ -121,9 +121,8 @@ class Chains:
     def assign_digests(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
-        """The digests of the messages ``keep`` in order (:data:`NO_DIGEST` for the others), and what gets none."""
-        # What this batch would teach; it becomes a part of the chains only in :meth:`learn_links`, when the batch is
-        # written.
+        """Return the digests of the messages ``keep`` in order (:data:`NO_DIGEST` for the others), and the refusals."""
+        # The new links of this batch; :meth:`learn_links` adds them to the chains when the batch is written.
         self._pending = {}
         known, fresh = self.links, dict[bytes, bytes]()
         digests, refused = [NO_DIGEST] * len(texts), []
@@ -132,78 +131,79 @@ class Chains:
             found: dict[bytes, bytes] = {}
             for value in texts[index]:
                 if value is not None:
-                    # ``fresh`` is what this batch has learnt so far: messages of one batch see one another in input
+                    # ``fresh`` has the links of this batch so far: messages of one batch see one another in input
                     # order.
                     digest = fresh.get(value) or known.get(value)
                     if digest is not None:
-                        # By digest: two values of one chain are one chain. More than one digest means that the message
-                        # would join two records, and records are never joined afterwards.
+                        # By digest: two values of one chain are one chain. With more than one digest, the message would
+                        # join two records, and records are never joined afterwards.
                         found.setdefault(digest, value)
             if len(found) > 1:
                 values = " and ".join(value.decode("utf-8", "replace") for value in found.values())
                 refused.append(Refusal(places[index], TWO_CHAINS_CODE, f"it belongs to two chains: {values}"))
                 continue
-            # A head needs a primary value: the key is made of it.
+            # A head requires a primary value, from which the key is made.
             if not found and primary is None:
                 text = f"key field {self._options.primary} is missing or empty, and no chain has its other keys"
                 refused.append(Refusal(places[index], MISSING_KEY_CODE, text))
                 continue
-            # A new chain has the key that its head's primary value makes.
+            # The key of a new chain is made from its head's primary value.
             digests[index] = next(iter(found)) if found else compute_key_digest(self._prefix, (primary,))
             if primary is not None and primary not in known and primary not in fresh:
                 fresh[primary] = digests[index]
-                # Not known yet: a message that is refused later must not leave its value in a chain.
+                # Not added to the chains yet: a message that is rejected later must not leave its value in a chain.
                 self._pending[places[index]] = primary, digests[index]
         return digests, refused
 
     def find_new_links(self, places: Iterable[int]) -> set[int]:
-        """Return the ``places`` whose messages would be the first of their value in a chain."""
+        """Return the ``places`` whose messages would be the first with their value in a chain."""
         return {place for place in places if place in self._pending}
 
     def learn_links(self, places: Iterable[int], last_txid: int) -> None:
-        """The messages at these places of the batch are written, up to ``last_txid``."""
+        """Add the links of the messages at these places of the batch, which are written, up to ``last_txid``."""
         for place in places:
             if place in self._pending:
                 self._add_link(*self._pending[place])
         self._position, self._moved = last_txid, True
 
     def find_saved_txid(self, lineage: bytes) -> int:
-        """The txid up to which the file knows the chains of the journal of ``lineage``."""
+        """Return the txid up to which the file has the chains of the journal of ``lineage``."""
         self._load_file_blocks(None)
         return self._position if self._lineage == lineage else 0
 
     def save_links(self) -> None:
-        """Put what is new into the file. Raises StorageError ``SOW-ENG-055``."""
+        """Write new links to the file. Raises StorageError ``SOW-ENG-055``."""
         if self.path is None or not (self._fresh or self._moved):
             return
-        # The block says up to which txid it knows the topic, so that the next reader goes on in the journal from there.
+        # The block has the txid up to which it covers the topic, so that the next reader continues in the journal from
+        # there.
         block = ChainBlock(self._identity, self._lineage, self._position, list(self._fresh.items()))
         keep, shared = max(self._end, 0), self._topic.journalled
         self._end = append_block(self.path, block, keep, self._instance.seam, whole=self.links.items(), shared=shared)
         self._fresh, self._moved = {}, False
 
     def _add_link(self, value: bytes, digest: bytes) -> None:
-        # The first chain of a value is its chain for ever: an equal value read again from the journal changes nothing.
+        # The first chain of a value remains its chain: an equal value read again from the journal changes nothing.
         if value not in self.links:
             self.links[value] = self._fresh[value] = digest
 
     def _load_file_blocks(self, until: int | None) -> None:
-        """The file's blocks, as far as they are of these chains and not behind ``until``."""
+        """Load the file's blocks of these chains, up to the txid ``until``."""
         self._end, self._position, self.links, self._fresh = -1, 0, {}, {}
         blocks = read_blocks(self.path, self._instance.seam) if self.path is not None else None
         if blocks is None:
             return
         self._end = 0
         for block in blocks:
-            # Another topic, or other fields: a file may hold blocks of several, and each skips those of the others.
+            # Another topic, or other fields: a file may have blocks of several, and each skips those of the others.
             if block.identity != self._identity:
                 self._end = block.end
                 continue
-            # Written before the store's transaction, which then did not happen: its messages were never published, and
-            # what lies behind it in the file is cut off by the next write.
+            # Written before the store's transaction, which then failed: its messages were never published, and the next
+            # write truncates the file here.
             if until is not None and block.applied > until:
                 break
-            # Another journal: its chains are not those of this one.
+            # Chains of another journal do not apply to this one.
             if block.lineage != self._lineage:
                 self.links, self._position, self._lineage = {}, 0, block.lineage
             self.links.update(block.links)
@@ -225,9 +225,11 @@ class Chains:
         with log:
             if self._lineage != log.lineage:
                 self.links, self._fresh, self._position, self._lineage = {}, {}, 0, log.lineage
-            # Pruned between this question and the walk, a chain would be forgotten, and its next message get a new key.
+            # If a file were pruned between this check and the read, a chain would be lost, and its next message get a
+            # new key.
             log.require_files_after(self._position)
-            # The journals do not reach back to the topic's first entry; the records tell at least the primary values.
+            # The journals do not reach back to the topic's first entry; the records provide at least the primary
+            # values.
             if self._position == 0 and not log.covers_topic(ref):
                 self._learn_from_records(topic)
             for block in log.iter_blocks(after=self._position, topic=ref):
@@ -241,8 +243,8 @@ class Chains:
             self._learn_from_values(keys, values)
 
     def _learn_from_values(self, keys: list[bytes], values: list[bytes]) -> None:
-        """Learn from published messages and the keys that they got."""
-        # A deletion ends a record and not its chain: a later message of the chain gets the same key again.
+        """Add the links of published messages and their keys."""
+        # A deletion ends a record but not its chain: a later message of the chain gets the same key again.
         live = [place for place, value in enumerate(values) if not value[0] & TOMBSTONE_FLAG]
         texts, _ = self._texts(extract_payloads(values[place] for place in live))
         for place, (primary,) in zip(live, texts, strict=True):
@@ -275,7 +277,8 @@ class Chains:
 
 
 def parse_chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) -> ChainOptions:
-    """The options of the generator: Primary (or the first Key), Secondary (or further Keys), FileName, Validation.
+    """Parse the options of the generator: Primary (or the first Key), Secondary (or further Keys), FileName,
+    Validation.
 
     Raises ConfigError ``SOW-ENG-052``.
     """
@@ -306,7 +309,7 @@ def parse_chain_options(topic: TopicConfig, options: Sequence[tuple[str, str]]) 
 
 
 def find_chain_file(instance: Instance, topic: TopicConfig, options: ChainOptions) -> Path | None:
-    """Find the file of a topic's chains: the option FileName as a topic's FileName, else beside the store."""
+    """Return the path of a topic's chain file: the option FileName, expanded like a topic's, else next to the store."""
     if options.file_name and instance.config is not None:
         from sowctl.config.model import format_file_name
 

@@ -1,9 +1,9 @@
-"""Key generators: the chaining generator that is built in, and those that Python packages register.
+"""Key generators: the built-in chaining generator, and those that Python packages register.
 
 A registered one is a factory. Called with the options of the generator, it returns an object with ``fields``, the paths
-whose texts it wants, and ``key(texts, payload)``, the text of one message's identity (``sowctl-plugins(7)``). The SOW
-key is made of that text under the topic's name, as it would be of a single key field. A generator must be a function
-of the message alone: that is what keeps keys the same on every run.
+whose texts it needs, and ``key(texts, payload)``, the text that identifies one message (``sowctl-plugins(7)``). The SOW
+key is computed from that text under the topic's name, as from a single key field. A generator must be a function of the
+message alone, so that keys are the same in every run.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ NO_KEY_CODE = "SOW-PUB-016"
 
 
 class Generator(Protocol):
-    """A key generator, as a registered factory returns it. ``fields`` are paths as configurations write them."""
+    """A key generator, as a registered factory returns it. ``fields`` are paths as in configurations."""
 
     fields: Sequence[str]
 
     def key(self, texts: Sequence[bytes | None], payload: bytes) -> str | bytes | None:
-        """The identity of one message, None where it has none; ValueError refuses the message with its words."""
+        """Return the identity of one message, None without one; a ValueError rejects the message with its text."""
         ...
 
 
 class GeneratorKeys:
-    """Keys that a registered generator makes."""
+    """Keys from a registered generator."""
 
     chains = None
 
@@ -51,14 +51,14 @@ class GeneratorKeys:
     def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """Keys of the texts that the generator gives; refused with SOW-PUB-016 where it gives none."""
+        """Return keys of the texts that the generator returns; without a text, refuse with SOW-PUB-016."""
         texts: list[tuple[bytes | None, ...]] = [()] * len(payloads)
         if self._texts is not None:
             texts, refusals = self._texts(payloads)
             refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
         digests, own = [b""] * len(payloads), list(texts)
         for index, payload in enumerate(payloads):
-            # A refused message keeps its empty digest, which nothing looks at.
+            # A refused message keeps its empty digest, which is not used.
             if index in refused:
                 continue
             try:
@@ -80,27 +80,27 @@ class GeneratorKeys:
             raise _NoKeyError(f"the key generator returned no key: {error}") from error
         except Exception as error:
             raise _NoKeyError(f"the key generator failed: {type(error).__name__}: {error}") from error
-        # An empty identity would make one record of all messages that have none.
+        # An empty identity would combine all messages without one into a single record.
         if not isinstance(identity, bytes) or not identity:
             raise _NoKeyError("the key generator returned no key")
         return identity
 
 
 class _NoKeyError(Exception):
-    """Why a message has no key."""
+    """Explains why a message has no key."""
 
 
 def build_generated_keys(instance: Instance, topic: TopicConfig, kind: MessageType) -> KeyMaker:
-    """The keys of a topic with a KeyGenerator.
+    """Return the key maker of a topic with a KeyGenerator.
 
-    Raises ConfigError: ``SOW-PUB-010`` where nothing stands in for its module, ``SOW-ENG-052`` for options that the
-    generator does not take.
+    Raises ConfigError: ``SOW-PUB-010`` if no package implements its module, ``SOW-ENG-052`` for invalid options of the
+    generator.
     """
     assert topic.key_generator is not None
     name = topic.key_generator.module
     module = list_modules(instance).get(name)
     options = (*(module.options if module is not None else ()), *topic.key_generator.options)
-    # An installed package comes before what is built in: it was installed for this module's name.
+    # An installed package takes precedence over the built-in generator: it was installed for this module's name.
     factory = load_entry_point(KEY_GENERATOR_GROUP, name)
     if factory is not None:
         generator = _create_generator(topic, factory, options)

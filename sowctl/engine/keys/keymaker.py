@@ -1,8 +1,8 @@
-"""The interfaces of keys: the keys of a batch, what makes them, and what is asked of chains.
+"""The interfaces of keys: the keys of a batch, key makers, and chains.
 
-Three kinds of topics make keys, each by a module of its own: :mod:`~sowctl.engine.keys.modes` (key fields, or the
+Three kinds of topics have keys, each with its own module: :mod:`~sowctl.engine.keys.modes` (key fields, or the
 publisher's choice), :mod:`~sowctl.engine.keys.generators` (a registered generator) and
-:mod:`~sowctl.engine.keys.chains` (the generator that is built in). Ruled by ``behaviour`` 1.1 and ``sow-store(5)``, SOW
+:mod:`~sowctl.engine.keys.chains` (the built-in generator). Specified in ``behaviour`` 1.1 and ``sow-store(5)``, SOW
 key.
 """
 
@@ -26,10 +26,10 @@ MISSING_KEY_CODE = "SOW-PUB-002"
 
 
 class Keys(NamedTuple):
-    """The keys of a batch, one per message; that of a refused message means nothing.
+    """The keys of a batch, one per message; that of a refused message has no meaning.
 
-    ``texts`` are the field texts they were made of, where there are any; ``user_keys`` what publishers chose. A
-    chaining generator leaves ``digests`` empty until the locks are held.
+    ``texts`` are the field texts of the keys, if any; ``user_keys`` the keys that publishers chose. A chaining
+    generator leaves ``digests`` empty until the locks are held.
     """
 
     digests: Sequence[bytes]
@@ -38,40 +38,40 @@ class Keys(NamedTuple):
 
 
 class ChainKeeper(Protocol):
-    """The chains of one topic, which name keys in the order in which messages are published.
+    """The chains of one topic, which determine keys in the order of publishing.
 
-    For each batch, with the topic's locks held: :meth:`catch_up`, :meth:`assign_digests`, and :meth:`learn_links` once
+    For each batch, with the topic's locks held: :meth:`catch_up`, :meth:`assign_digests`, and :meth:`learn_links` after
     the entries of the batch are written.
     """
 
     @property
     def path(self) -> Path | None:
-        """The file of chains, None for a topic that keeps none."""
+        """The file of chains, None for a topic without one."""
 
     def catch_up(self, topic: OpenTopic) -> None:
-        """Learn what others have published; ``topic`` is up to date."""
+        """Add the links of messages that others have published; ``topic`` is up to date."""
 
     def assign_digests(
         self, texts: Sequence[KeyTexts], places: Sequence[int], keep: Iterable[int]
     ) -> tuple[list[bytes], list[Refusal]]:
-        """The digests of the messages ``keep``, whose places in the batch are ``places``, and which get none."""
+        """Return the digests of the messages ``keep``, whose indexes in the batch are ``places``, and the refusals."""
 
     def find_new_links(self, places: Iterable[int]) -> set[int]:
-        """Return the ``places`` whose messages would be the first of their value in a chain."""
+        """Return the ``places`` whose messages would be the first with their value in a chain."""
 
     def learn_links(self, places: Iterable[int], last_txid: int) -> None:
-        """The messages at these places of the batch are written, up to ``last_txid``."""
+        """Add the links of the messages at these places of the batch, which are written, up to ``last_txid``."""
 
     def find_saved_txid(self, lineage: bytes) -> int:
-        """The txid up to which what is kept on disk knows the journal of ``lineage``."""
+        """Return the txid up to which the file on disk covers the journal of ``lineage``."""
         ...
 
     def save_links(self) -> None:
-        """Put what is new into the file."""
+        """Write new links to the file."""
 
 
 class KeyMaker(Protocol):
-    """Makes the keys of one topic. ``chains`` is set where the keys depend on what the topic has seen."""
+    """Makes the keys of one topic. ``chains`` is set if the keys depend on earlier messages of the topic."""
 
     @property
     def chains(self) -> ChainKeeper | None:
@@ -80,14 +80,14 @@ class KeyMaker(Protocol):
     def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """The keys of ``payloads``; messages without one are added to ``refused``."""
+        """Return the keys of ``payloads``; add messages without one to ``refused``."""
 
 
 def derive_logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) -> list[bytes]:
-    """The digests of messages whose keys are made, under the domains of their logical topics.
+    """Return the digests of messages with keys, in the domains of their logical topics.
 
-    Where a KeyDomain is set it makes the keys; the check word is the logical topic's all the same, so that a message
-    for a key that another logical topic holds is refused as a collision.
+    With a KeyDomain, the key is made in that domain; the check word is still the logical topic's, so that a message for
+    a key of another logical topic is refused as a collision.
     """
     # One prefix for each logical topic of the batch: many messages share few names.
     prefixes = {name: build_domain_prefix(name.decode()) for name in set(names)}
@@ -99,14 +99,14 @@ def derive_logical_keys(topic: TopicConfig, keys: Keys, names: Sequence[bytes]) 
 
 
 def build_keyless_error(topic: TopicConfig, hint: str | None = None) -> UsageError:
-    """The error where a key is meant of a topic that only the transaction log names."""
+    """Return the error for a key of a topic that only the transaction log names."""
     return UsageError(
         "SOW-PUB-024", f"topic {topic.name!r} has no SOW, so its messages have no keys", hint=hint, topic=topic.name
     )
 
 
 def build_generator_error(topic: TopicConfig, why: str) -> ConfigError:
-    """The error for a key generator that cannot be made of its options."""
+    """Return the error for a key generator that cannot be created from its options."""
     assert topic.key_generator is not None
     return ConfigError(
         "SOW-ENG-052",

@@ -1,6 +1,6 @@
-"""Sizes of what is done with keys at once.
+"""Batch sizes of work on keys.
 
-The figures, each with its reason or what was measured, are fields of :class:`KeyLimits`; tests set smaller ones.
+The values, each with its reason or measurement, are fields of :class:`KeyLimits`; tests set smaller ones.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from msgspec import Struct
 
 
 class KeyLimits(Struct):
-    """The figures."""
+    """The limits."""
 
     check_batch_records: int = 1000
-    """Records whose keys are made at once."""
+    """Records per batch of computed keys."""
     chain_rewrite_min_bytes: int = 1 << 16
-    """A file is written anew when it is larger than this and holds less than half as much as it could."""
+    """A larger file is rewritten if that at least halves it."""
 
 
 KEY_LIMITS = KeyLimits()

@@ -1,9 +1,9 @@
-"""From messages to SOW keys, by the one mode of their topic: key fields, the publisher's choice, or a key generator.
+"""From messages to SOW keys, by the key mode of their topic: key fields, the publisher's choice, or a key generator.
 
-:func:`build_key_maker` chooses; publishing, bulk writes, ``key`` and ``replay --rekey`` all ask it, for whole batches
-and before any lock is taken. Only a chaining generator has to know what the topic holds: it hands on the texts of its
-fields and names the keys under the locks (:mod:`sowctl.engine.keys.chains`). Ruled by ``behaviour`` 1.1 and
-``sow-store(5)``, SOW key.
+:func:`build_key_maker` chooses the mode; publishing, bulk writes, ``key`` and ``replay --rekey`` all use it, for whole
+batches and before any lock is taken. Only a chaining generator depends on earlier messages of the topic: it extracts
+the texts of its fields and assigns keys under the locks (:mod:`sowctl.engine.keys.chains`). Specified in ``behaviour``
+1.1 and ``sow-store(5)``, SOW key.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class FieldKeys:
     def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """Keys of the texts of the Key fields; refused with SOW-PUB-002 where one is missing."""
+        """Return keys of the texts of the Key fields; without one of them, refuse with SOW-PUB-002."""
         texts, refusals = self._texts(payloads)
         refused.update((refusal.index, refusal) for refusal in refusals if refusal.index not in refused)
         try:
-            # Without a missing field the whole batch is hashed in one call; only where that fails is the message looked
-            # for.
+            # Without a missing field, the whole batch is hashed in one call; the message with a missing field is
+            # searched for only if that fails.
             return Keys(self._digest(texts), None, texts)
         except TypeError:
             pass
@@ -66,8 +66,8 @@ class UserKeys:
     def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """Keys of the texts that publishers chose; refused with SOW-PUB-003 where one is missing, or outside the Base64
-        alphabet.
+        """Return keys of the texts that publishers chose; without one, or outside the Base64 alphabet, refuse with
+        SOW-PUB-003.
         """
         default = self._default
         given = [e.sow_key if e.sow_key is not None else default for e in envelopes] if envelopes else None
@@ -87,23 +87,23 @@ class UserKeys:
 
 
 class NoKeys:
-    """The keys of messages for a topic that only the transaction log names: they have none, and zeros stand there."""
+    """The keys of messages of a topic that only the transaction log names: none, represented by zeros."""
 
     chains = None
 
     def make_keys(
         self, payloads: Sequence[bytes], envelopes: Sequence[Envelope] | None, refused: dict[int, Refusal]
     ) -> Keys:
-        """Zeros for every message: the topic has no records, and so no keys."""
+        """Return zeros for every message: the topic has no records, and so no keys."""
         return Keys([bytes(16)] * len(payloads))
 
 
 def build_key_maker(instance: Instance, topic: TopicConfig, kind: MessageType, options: PublishOptions) -> KeyMaker:
-    """Build the key maker of a topic.
+    """Return the key maker of a topic.
 
-    Raises UsageError ``SOW-PUB-011`` for a given SOW key where the topic makes its own, ConfigError ``SOW-PUB-010`` for
-    a key generator that is not there, ``SOW-PUB-023`` for one that needs a topic of its own, ``SOW-PUB-025`` for key
-    fields of a type that has no fields.
+    Raises UsageError ``SOW-PUB-011`` for a given SOW key if the topic makes its own, ConfigError ``SOW-PUB-010`` for a
+    missing key generator, ``SOW-PUB-023`` for one that requires a single topic, ``SOW-PUB-025`` for key fields of a
+    message type without fields.
     """
     if topic.key_mode == "none":
         if options.sow_key is not None:

@@ -1,9 +1,9 @@
-"""The keys that stored records would get under the present definition of their topic, and whether they have them.
+"""The keys that stored records would get under the current definition of their topic, compared with their actual keys.
 
-Journals and stores hold the keys that were made when a message was published. Where the Key fields, the KeyDomain or
-the kind of keys was changed since, a store built from them gets two records for one key: one under the old key, and one
-under the new as soon as a message is published. A rebuild for writers looks at some records of every block, ``check``
-at all, ``replay --rekey`` makes them anew. Ruled by ``sow-store(5)``, SOW key.
+Journals and stores have the keys that were made when a message was published. If the Key fields, the KeyDomain or the
+key mode was changed since, a store built from them would get two records for one key: one under the old key, and one
+under the new key as soon as a message is published. A rebuild for writers checks some records of every block, ``check``
+all, ``replay --rekey`` computes them again. Specified in ``sow-store(5)``, SOW key.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from sowctl.values.fields import Refusal
 
 SAMPLE_RECORDS = 16
-"""Records of a block that a rebuild compares. A block was written by one run, so all its keys are of one definition;
-several are taken because a message may have the same key under both (1.6 % of the time of the rebuild at most)."""
+"""Records of a block that a rebuild compares. One run wrote the whole block, so all its keys have one definition;
+several are checked because a message may have the same key under both (1.6 % of the time of the rebuild at most)."""
 
 
 class PresentKeys:
-    """Makes the keys of stored records of one topic anew; ``known``: whether they follow from the records alone.
+    """Computes the keys of stored records of one topic; ``known``: whether they can be computed from the records alone.
 
-    They do not where a generator makes them, and where Enrichment writes a key field after the key was made.
+    They cannot if a generator makes them, or if Enrichment writes a key field after the key was made.
     """
 
     def __init__(self, instance: Instance, topic: TopicConfig) -> None:
         self.topic = topic
         self._instance = instance
         self._kind = instance.find_message_type(topic.message_type)
-        # The key was made of the message before Enrichment, and stored is the one behind it.
+        # The key was made from the message before Enrichment, but the message after it is stored.
         by_fields = topic.key_mode == "fields" and self._kind.filterable and not _is_key_enriched(topic)
         self.known = topic.key_mode == "user" or by_fields
 
     @cached_property
     def maker(self) -> KeyMaker:
         """The key maker of the topic; raises what :func:`~sowctl.engine.keys.modes.build_key_maker` raises."""
-        # A record may have been published with a NULL key on purpose: it must not count as one under a wrong key.
+        # A record may have been published with a NULL key on purpose: it must not count as one with a wrong key.
         return build_key_maker(self._instance, self.topic, self._kind, PublishOptions(allow_null_key=True))
 
     @cached_property
@@ -57,7 +57,7 @@ class PresentKeys:
     def compute_digests(
         self, keys: Sequence[bytes], values: Sequence[bytes], *, null: bool = True
     ) -> list[bytes | None]:
-        """The digests of stored values, None where there is no key: the message cannot be read, or has no user key.
+        """Return the digests of stored values, None without a key: the message is invalid, or has no user key.
 
         A missing field counts as NULL, or without ``null`` as no key.
         """
@@ -76,11 +76,11 @@ class PresentKeys:
         return [None if place in without else digest for place, digest in enumerate(digests)]
 
     def find_misplaced(self, keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
-        """Places of the records that stand under another key than theirs; none where that is not known.
+        """Return the indexes of records whose stored key differs from the computed one; none if it cannot be computed.
 
-        A record without the key that a publisher would have had to choose is one of them.
+        Includes records without a key in a topic with publishers' keys.
         """
-        # Where keys do not follow from records, nothing can be said against them.
+        # Without keys that follow from the records, there is nothing to compare.
         if not self.known or not keys:
             return []
         absent = self.topic.key_mode == "user"
@@ -94,7 +94,7 @@ class PresentKeys:
 
 
 class KeyCheck:
-    """Looks at records that go into a new store. Raises RefusedError ``SOW-RPL-010`` at the first under another key."""
+    """Checks records of a new store. Raises RefusedError ``SOW-RPL-010`` at the first with another key."""
 
     def __init__(self, instance: Instance, topic: TopicConfig) -> None:
         self._present = PresentKeys(instance, topic)
@@ -102,19 +102,19 @@ class KeyCheck:
         self._values: list[bytes] = []
 
     def sample_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Look at some of the records that come from one place, spread over them."""
+        """Check some of the records of one place, evenly spread over them."""
         step = -(-len(keys) // SAMPLE_RECORDS) or 1
-        # Spread over the block, so that not only the messages of its beginning are looked at.
+        # Spread over the block, so that not only messages at its start are checked.
         self._keys += keys[::step]
         self._values += values[::step]
-        # Gathered over blocks: keys are made in batches as large as those of publishing.
+        # Collected over several blocks: keys are computed in batches as large as those of publishing.
         if len(self._keys) >= KEY_LIMITS.check_batch_records:
             self.finish()
 
     def watch_parts(
         self, parts: Iterable[tuple[list[bytes], list[bytes]]]
     ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """``parts`` as they come, looked at."""
+        """Yield ``parts`` unchanged, checking them."""
         for keys, values in parts:
             self.sample_records(keys, values)
             yield keys, values
@@ -124,12 +124,12 @@ class KeyCheck:
         keys, values = self._keys, self._values
         self._keys, self._values = [], []
         for place in self._present.find_misplaced(keys, values):
-            # One is enough: the rebuild ends before the new store is put in place.
+            # One is enough: the rebuild ends before the new store is installed.
             raise make_other_keys_error(self._present.topic, int.from_bytes(keys[place], "big"))
 
 
 def _is_key_enriched(topic: TopicConfig) -> bool:
-    """Return whether Enrichment writes a key field, or something that a key field lies in."""
+    """Return whether Enrichment writes a key field, or an object that contains one."""
     if not topic.enrichment:
         return False
     from sowctl.config.expression_texts import parse_definition
