@@ -1,8 +1,8 @@
-"""HyperLogLog: how many different values there were, from 4,096 small counters (Flajolet and others, 2007).
+"""HyperLogLog: the number of distinct values, estimated with 4,096 small counters (Flajolet and others, 2007).
 
-A value's hash chooses a counter by its first 12 bits; the counter keeps the longest run of zeros that the rest began
-with. The estimate is that of Ertl (arXiv:1702.01284, "New cardinality estimation algorithms for HyperLogLog sketches",
-algorithm 6), which needs no table of corrections and holds from none to 2**64 values. The standard error is
+The first 12 bits of a value's hash select a counter; the counter keeps the longest run of leading zeros of the
+remaining bits. The estimate is that of Ertl (arXiv:1702.01284, "New cardinality estimation algorithms for HyperLogLog
+sketches", algorithm 6), which requires no correction tables and is valid from 0 to 2**64 values. The standard error is
 1.04 / sqrt(4096), about 1.6 %.
 
 Called by :mod:`sowctl.engine.profile.tally`.
@@ -18,27 +18,27 @@ import numpy as np
 INDEX_BITS = 12
 COUNTER_COUNT = 1 << INDEX_BITS
 STANDARD_ERROR = 1.04 / math.sqrt(COUNTER_COUNT)
-"""The standard error, as a part of the number."""
+"""The relative standard error."""
 _REMAINING_BITS = 64 - INDEX_BITS
 
 
 class HyperLogLog:
-    """Counts what is added to it; the same hash counts once."""
+    """Estimates the number of distinct hashes added."""
 
     def __init__(self) -> None:
         self._counters = np.zeros(COUNTER_COUNT, np.uint8)
 
     def add_hashes(self, hashes: Iterable[int]) -> None:
-        """Take values by their 64-bit hashes."""
+        """Add values by their 64-bit hashes."""
         found = np.fromiter(hashes, np.uint64)
         places = (found >> np.uint64(_REMAINING_BITS)).astype(np.int64)
         rest = found & np.uint64((1 << _REMAINING_BITS) - 1)
-        # 52 bits are exact as a double, whose exponent is the number of bits up to the first that is set.
+        # 52 bits are exact as a double, whose exponent is the number of bits up to the first one set.
         lengths = np.frexp(rest.astype(np.float64))[1]
         np.maximum.at(self._counters, places, (_REMAINING_BITS + 1 - lengths).astype(np.uint8))
 
     def estimate_distinct(self) -> int:
-        """Estimate the number of different values."""
+        """Return the estimated number of distinct values."""
         counts = np.bincount(self._counters, minlength=_REMAINING_BITS + 2).tolist()
         found = COUNTER_COUNT * _tau(1 - counts[_REMAINING_BITS + 1] / COUNTER_COUNT)
         for place in range(_REMAINING_BITS, 0, -1):
@@ -48,7 +48,7 @@ class HyperLogLog:
 
 
 def _sigma(part: float) -> float:
-    """Ertl's correction for counters that are still zero."""
+    """Return Ertl's correction for counters that are still zero."""
     if part == 1:
         return math.inf
     weight, total, before = 1.0, part, -1.0
@@ -61,7 +61,7 @@ def _sigma(part: float) -> float:
 
 
 def _tau(part: float) -> float:
-    """Ertl's correction for counters that can count no further."""
+    """Return Ertl's correction for saturated counters."""
     if part in (0.0, 1.0):
         return 0.0
     weight, total, before = 1.0, 1 - part, -1.0

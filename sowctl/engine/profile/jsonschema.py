@@ -1,4 +1,4 @@
-"""The JSON Schema (draft 2020-12) of profiled messages, which all of them satisfy.
+"""The JSON Schema (draft 2020-12) of profiled messages, which matches all of them.
 
 Called by the command ``schema``.
 """
@@ -14,16 +14,16 @@ DIALECT_URL = "https://json-schema.org/draft/2020-12/schema"
 
 
 def build_json_schema(root: PathProfile, title: str) -> dict[str, Any]:
-    """The schema of the messages below ``root``. A member is required where no object lacked it."""
+    """Return the schema of the messages below ``root``. A member is required if no object lacks it."""
     return {"$schema": DIALECT_URL, "title": title, **_build_path_schema(root)}
 
 
 def _build_path_schema(shape: PathProfile) -> dict[str, Any]:
     types = [name for name, count in shape.types.items() if count]
     if "integer" in types and "number" in types:
-        # There a number may be an integer.
+        # In JSON Schema, a number may be an integer.
         types.remove("integer")
-    # Bytes without fields are shown as a text in base64.
+    # Bytes without fields are represented as Base64 text.
     if "bytes" in types:
         return {"type": "string", "contentEncoding": "base64"}
     found: dict[str, Any] = {"type": types[0] if len(types) == 1 else types} if types else {}

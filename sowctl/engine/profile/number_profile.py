@@ -1,9 +1,10 @@
-"""The numbers of one path: how many, minimum, maximum, mean, quantiles, histogram, in bounded memory.
+"""The numbers of one path: count, minimum, maximum, mean, quantiles, histogram, in bounded memory.
 
-All numbers are held as long as the paths of a question have room for them (:class:`NumberBudget`); then quantiles are
-exact. Where they outgrow it, the path with the most numbers keeps the sketch of Manku, Rajagopalan and Lindsay (1998):
-buffers of sorted numbers, of which every second one stands for two when a buffer is full. Each such step moves a rank
-by the weight of one number of that buffer at most; the sum of these is known, and is told as ``error``.
+All numbers are kept while the paths of a request fit into their budget (:class:`NumberBudget`); then quantiles are
+exact. If they exceed it, the path with the most numbers switches to the sketch of Manku, Rajagopalan and Lindsay
+(1998): buffers of sorted numbers, of which every second one represents two when a buffer is full. Each such step
+changes a rank by at most the weight of one number of that buffer; the sum of these bounds is known, and is reported as
+``error``.
 
 Called by the verb ``stats``.
 """
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 MAX_HELD_NUMBERS = 8_000_000
-"""Numbers that all paths of a question hold together: 64 MB."""
+"""Maximum numbers kept by all paths of a request together: 64 MB."""
 SKETCH_BUFFER_NUMBERS = 2048
 """Numbers in a buffer of a sketch."""
 QUANTILE_RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)
 _WIDE_NUMBER_COST = 5
-"""How much more room other integers take than doubles do."""
+"""Memory for an integer that does not fit a double, relative to that for a double."""
 
 
 class HistogramBar(Struct, frozen=True):
-    """The numbers from ``low`` (inclusive) to ``high`` (exclusive; of the last bar inclusive)."""
+    """The numbers from ``low`` (inclusive) to ``high`` (exclusive; inclusive in the last bar)."""
 
     low: float
     high: float
@@ -57,27 +58,27 @@ class NumberProfile:
 
     @property
     def held_count(self) -> int:
-        """The count of numbers held one by one; integers that fit no double count by their size."""
+        """The count of numbers kept individually; integers that fit no double count by their size."""
         return self._size if self._levels is None else 0
 
     @property
     def is_exact(self) -> bool:
-        """True if all numbers are held."""
+        """True if all numbers are kept."""
         return self._levels is None
 
     @property
     def max_rank_error(self) -> float:
-        """By how much of all numbers the rank of a quantile may be wrong, at most."""
+        """The maximum error of a quantile's rank as a share of all numbers."""
         return self._moved / self.count if self.count else 0.0
 
     @property
     def mean(self) -> float | None:
-        """The arithmetic mean: sums are rounded once for each batch. None where the sum is no double."""
+        """The arithmetic mean: sums are rounded once per batch. None if the sum is not a finite double."""
         total = _compute_sum([self._whole, *self._parts])
         return total / self.count if self.count and math.isfinite(total) else None
 
     def add_numbers(self, values: Sequence[int | float]) -> None:
-        """Take the numbers of a batch."""
+        """Add the numbers of a batch."""
         if float in set(map(type, values)) and not all(map(math.isfinite, values)):
             finite = [value for value in values if math.isfinite(value)]
             self.infinite += len(values) - len(finite)
@@ -93,7 +94,7 @@ class NumberProfile:
         else:
             self._parts.append(_compute_sum(values))
         wide = low < -MAX_EXACT_INTEGER or high > MAX_EXACT_INTEGER
-        # Integers beyond what a double holds stay as they are: quantiles are numbers that were there.
+        # Integers beyond the exact range of doubles are kept unchanged: quantiles are actual numbers of the data.
         wide = wide and any(
             type(value) is int and not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER for value in values
         )
@@ -106,7 +107,7 @@ class NumberProfile:
             self._move_to_sketch()
 
     def switch_to_sketch(self) -> None:
-        """Let go of the numbers, and estimate quantiles from now on."""
+        """Drop the individual numbers, and estimate quantiles from now on."""
         self._levels = []
         self._move_to_sketch()
 
@@ -119,7 +120,8 @@ class NumberProfile:
         self._held = []
 
     def _add_to_level(self, level: int, some: Array) -> None:
-        """Put numbers that stand for ``2 ** level`` each into the buffer of their level; a full one goes up."""
+        """Add numbers with a weight of ``2 ** level`` to the buffer of their level; merge a full buffer into the next
+        level."""
         assert self._levels is not None
         if level == len(self._levels):
             self._levels.append([])
@@ -130,8 +132,8 @@ class NumberProfile:
             return
         joined = np.sort(np.concatenate(buffer))
         even = len(joined) // 2 * 2
-        # Of an odd number the last stays behind. First and second of each pair are kept in turn, so that errors of one
-        # step and the next go in both directions.
+        # The last one of an odd number remains. First and second of each pair are kept alternately, so that errors of
+        # successive steps have both directions.
         self._levels[level] = [joined[even:]] if even < len(joined) else []
         second = self._keep_second[level]
         self._keep_second[level] = not second
@@ -139,7 +141,7 @@ class NumberProfile:
         self._add_to_level(level + 1, joined[int(second) : even : 2])
 
     def _build_weighted_numbers(self) -> tuple[Array, Array]:
-        """The numbers in ascending order, and how many each stands for."""
+        """Return the numbers in ascending order, and their weights."""
         if self._levels is None:
             joined = self._join_held()
             return joined, np.ones(len(joined), np.int64)
@@ -159,8 +161,7 @@ class NumberProfile:
         return joined
 
     def compute_quantiles(self, ranks: Sequence[float] = QUANTILE_RANKS) -> list[int | float]:
-        """Return for each rank p the smallest number that at least p of all numbers do not exceed; one that was
-        there."""
+        """Return for each rank p the smallest actual number that at least a share p of all numbers do not exceed."""
         if not self.count:
             return []
         numbers, weights = self._build_weighted_numbers()
@@ -171,7 +172,7 @@ class NumberProfile:
 
     def _convert_number(self, number: Any) -> int | float:
         found = float(number) if not isinstance(number, int) else number
-        # Where all were integers, so is what is shown of them.
+        # If all numbers were integers, so are those displayed.
         whole = not self._parts and isinstance(found, float) and found.is_integer()
         return int(found) if whole else found
 
@@ -186,14 +187,14 @@ class NumberProfile:
 
 
 class NumberBudget:
-    """The memory bound of all numbers of one question."""
+    """The memory bound of all numbers of one request."""
 
     def __init__(self, held: int = MAX_HELD_NUMBERS) -> None:
         self.limit = held
         self.paths: list[NumberProfile] = []
 
     def enforce(self) -> None:
-        """Make room where there is none left. Called after each batch."""
+        """Switch the largest paths to sketches until the bound is kept. Called after each batch."""
         exact = [path for path in self.paths if path.is_exact]
         held = sum(path.held_count for path in exact)
         for path in sorted(exact, key=lambda one: -one.held_count):
@@ -204,8 +205,8 @@ class NumberBudget:
 
 
 def compute_edges(low: float, high: float, bars: int) -> list[float]:
-    """The edges of at most ``bars`` + 1 bars that hold ``low`` and ``high``: multiples of 1, 2 or 5 times a power of
-    ten. One bar where all numbers are equal."""
+    """Return the edges of at most ``bars`` + 1 bars that include ``low`` and ``high``: multiples of 1, 2 or 5 times a
+    power of ten. One bar if all numbers are equal."""
     if low == high:
         return [low, high]
     width = (high / bars - low / bars) or math.ulp(high)
@@ -214,11 +215,11 @@ def compute_edges(low: float, high: float, bars: int) -> list[float]:
     power = 10.0 ** math.floor(math.log10(width))
     for step in (power * by for by in (1, 2, 5, 10, 20) if power * by >= width * (1 - 1e-9)):
         first, last = math.floor(low / step), math.ceil(high / step)
-        # A quotient may be too small for a double: then the maximum lies behind the edge that it gives.
+        # A quotient may be too small for a double: then the maximum is beyond the computed edge.
         last += last * step < high
-        # The maximum belongs to the last bar, which it may end.
+        # The maximum belongs to the last bar, and may be its upper edge.
         edges = [float(f"{place * step:.12g}") for place in range(first, min(last, first + bars + 2) + 1)]
-        # Numbers far from zero and close together have no round edges between them that differ.
+        # Large numbers that differ little have no distinct round edges between them.
         rising = 2 <= len(edges) <= bars + 2 and len(set(edges)) == len(edges) and all(map(math.isfinite, edges))
         if rising and edges[0] <= low and high <= edges[-1]:
             return edges
@@ -229,5 +230,5 @@ def _compute_sum(values: Sequence[int | float]) -> float:
     try:
         return math.fsum(values)
     except OverflowError:
-        # Finite doubles whose sum is none: the mean is not told either.
+        # The sum of finite doubles overflows: no mean is reported either.
         return math.inf

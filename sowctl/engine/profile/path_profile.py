@@ -1,7 +1,7 @@
-"""The paths of many trees: the types of their values, how often each is there, and what the values are.
+"""The paths of many trees: the types of their values, their frequencies, and the values.
 
-A batch is taken apart by columns: objects with the same members in the same order go through ``zip`` together, so that
-the cost per value is that of C code, and a Python step is taken per set of members and not per record.
+A batch is split into columns: objects with the same members in the same order are transposed together with ``zip``, so
+that the cost per value is that of C code, and there is one Python step per set of members and not per record.
 
 Called by the verbs ``schema`` and ``stats``.
 """
@@ -17,9 +17,9 @@ from sowctl.engine.profile.trees import UNREADABLE, Tree
 from sowctl.values.paths import Path, Step
 
 MAX_PATHS = 10_000
-"""Paths that are told apart. Where names of members are data, such as dates, there is one for each."""
+"""Maximum number of distinct paths. If member names are data, such as dates, each is a path."""
 LOWEST, HIGHEST = -(1 << 63), (1 << 64) - 1
-"""Integers of the language; others are Doubles."""
+"""Integers of the expression language; other numbers are Doubles."""
 _TYPE_NAMES: dict[type, str] = {
     str: "string",
     int: "integer",
@@ -33,17 +33,17 @@ _TYPE_NAMES[type(None)] = "null"
 
 
 class PathProfile:
-    """The types and values at one path. ``names`` lead there, ``"*"`` stands for the elements of an array.
+    """The types and values at one path. ``names`` are the members on it, ``"*"`` means the elements of an array.
 
-    ``types`` counts values by type. ``missing_count``: objects that could have this member and do not.
+    ``types`` counts values by type. ``missing_count``: objects that could have this member but do not.
     """
 
     def __init__(self, whole: TopicProfile, parent: PathProfile | None = None, name: str | None = None) -> None:
         self.types: Counter[str] = Counter()
         self.empty = 0
-        """Texts without characters, which the language takes for NULL."""
+        """Number of empty texts, which the expression language treats as NULL."""
         self.lengths: tuple[int, int] | None = None
-        """The fewest and the most elements of an array."""
+        """Minimum and maximum number of elements of an array."""
         self.members: dict[str, PathProfile] = {}
         self.elements: PathProfile | None = None
         self.parent = parent
@@ -53,36 +53,36 @@ class PathProfile:
 
     @property
     def missing_count(self) -> int:
-        """Objects at the path before this one that lack the member."""
+        """Number of objects at the parent path without this member."""
         if self.parent is None or self.name is None:
             return 0
         return self.parent.types["object"] - self.types.total()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The member names that lead here, those of arrays' elements left out, as filters have them."""
+        """The member names of the path, without array elements, as in filters."""
         above = self.parent.names if self.parent is not None else ()
         return above if self.name is None else (*above, self.name)
 
     @property
     def field(self) -> str | None:
-        """The path as filters have it; None for the whole message."""
+        """The path as in filters; None for the whole message."""
         return str(Path(tuple(map(Step, self.names)))) if self.names else None
 
     @property
     def path(self) -> str:
-        """The path with ``[*]`` behind each array; ``/`` is the whole message."""
+        """The path with ``[*]`` after each array; ``/`` is the whole message."""
         text, node = "", self
         while node.parent is not None:
             text = ("[*]" if node.name is None else f"/{node.name}") + text
             node = node.parent
         if not text:
             return "/"
-        # A name that filters have in brackets has them here, too.
+        # A name that filters write in brackets is in brackets here, too.
         return f"[{text}]" if (self.field or "").startswith("[") else text
 
     def add_values(self, values: Sequence[Tree]) -> None:
-        """Take the values that a batch has at this path."""
+        """Add the values of a batch at this path."""
         kinds = Counter(map(type, values))
         for kind, count in kinds.items():
             some: Sequence[Tree] = values if len(kinds) == 1 else [value for value in values if type(value) is kind]
@@ -132,10 +132,10 @@ class PathProfile:
         for one in objects:
             alike.setdefault(tuple(one), []).append(one.values())
         columns: dict[str, list[Tree]] = {}
-        # New names beyond these cannot become paths: no column is made of them, however many members objects have.
+        # Further new names cannot become paths: no column is built for them, however many members objects have.
         more = self._whole.remaining_paths
         for names, rows in alike.items():
-            # Objects whose members no other one has: a column of one value costs more than the value.
+            # For a unique set of members, a column of one value costs more than the value.
             values: Iterable[Sequence[Tree]] = zip(*rows, strict=True) if len(rows) > 1 else zip(rows[0])
             for name, some in zip(names, values, strict=True):
                 column = columns.get(name)
@@ -158,7 +158,7 @@ class PathProfile:
             member.add_values(column)
 
     def iterate_paths(self) -> Iterator[PathProfile]:
-        """Yield this path and all below it, members in the order in which they came first."""
+        """Yield this path and all below it, members in order of first occurrence."""
         yield self
         if self.elements is not None:
             yield from self.elements.iterate_paths()
@@ -167,24 +167,24 @@ class PathProfile:
 
 
 class TopicProfile:
-    """The paths of all messages of a topic. ``valued``: also what their values are."""
+    """The paths of all messages of a topic. ``valued``: also their values."""
 
     def __init__(self, *, valued: bool, most: int = MAX_PATHS, held: int | None = None) -> None:
         self.room = (TallyBudget() if held is None else TallyBudget(held)) if valued else None
         self.unreadable = 0
         self.left_out = 0
-        """How often a path was met that is one too many to be told apart."""
+        """Number of occurrences of paths beyond the limit."""
         self._most = most
         self._count = 0
         self.root = PathProfile(self)
 
     @property
     def remaining_paths(self) -> int:
-        """The number of further paths that can be told apart."""
+        """The number of further paths below the limit."""
         return self._most - self._count
 
     def create_path(self, parent: PathProfile, name: str | None) -> PathProfile | None:
-        """A path that was not met before; None where there are too many."""
+        """Create a new path; return None beyond the limit."""
         if self._count >= self._most:
             self.left_out += 1
             return None
@@ -192,7 +192,7 @@ class TopicProfile:
         return PathProfile(self, parent, name)
 
     def add_trees(self, found: Sequence[Tree]) -> None:
-        """Take the trees of a batch."""
+        """Add the trees of a batch."""
         read = [tree for tree in found if tree is not UNREADABLE]
         self.unreadable += len(found) - len(read)
         if read:

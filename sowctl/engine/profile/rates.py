@@ -1,7 +1,7 @@
-"""Counts and bytes of published messages in each interval, by topic and by client.
+"""Number and bytes of published messages per interval, by topic and by client.
 
-Only the columns of blocks are read, and of blocks outside of the range not even these. Where there are too many
-intervals to be told apart, they become twice as long, until they are not.
+Only the columns of blocks are read, and only of blocks within the range. If there are too many intervals, their length
+is doubled until there are not.
 
 Called by the verb ``stats``.
 """
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from sowctl.journal.block import Block
 
 MINUTE_MICROS = 60_000_000
-"""Microseconds."""
+"""Microseconds per minute."""
 MAX_INTERVALS = 10_000
 """Intervals from the first message to the last: a week of minutes."""
 MAX_ASKED_INTERVALS = 1_000_000
-"""Intervals where their length was asked for, or where only a person sees them: two years of minutes."""
+"""The limit if the interval was specified, or if the output is only for people: two years of minutes."""
 MAX_CELLS = 10_000_000
-"""Intervals of all topics and clients together, which the report holds one by one; each may have a week of minutes."""
+"""Intervals of all topics and clients together in a report; each topic and client may have a week of minutes."""
 MAX_COUNTS = 500_000
 """Intervals with messages, of all topics and clients together."""
 
 
 class RateSeries(Struct, frozen=True):
-    """The messages of a topic and a client (None: without a name, or all of them) per interval, from the first one of
-    all series on; ``sizes`` are the bytes of their payloads, as published. ``rates``: messages and bytes per second,
-    averaged over the intervals with messages."""
+    """The messages of a topic and a client (None: without a name, or all of them) per interval, starting at the first
+    interval of all series; ``sizes`` are the bytes of their payloads, as published. ``rates``: messages and bytes per
+    second, averaged over the intervals with messages."""
 
     topic: str
     message_type: str
@@ -47,9 +47,9 @@ class RateSeries(Struct, frozen=True):
 
 
 class RatesReport(Struct, frozen=True):
-    """All series: the topic with the most bytes first, of a topic the client with the most. ``begin`` is the start of
-    the first interval, None where there are no messages, ``interval`` its length, both in microseconds; ``wanted`` is
-    the length that was asked for."""
+    """All series: topics by bytes in descending order, and clients of a topic likewise. ``begin`` is the start of the
+    first interval, None without messages, ``interval`` its length, both in microseconds; ``wanted`` is the requested
+    length."""
 
     begin: int | None
     interval: int
@@ -73,7 +73,7 @@ class RateCounter:
         self._wanted = self._interval = interval
         self._most = most
         self._most_counts = counts
-        # Of each slot the messages and their bytes.
+        # Number of messages and their bytes per slot.
         self._found: dict[tuple[str, str, str | None], dict[int, tuple[int, int]]] = {}
 
     def count_entries(self, block: Block, places: Iterable[int]) -> None:
@@ -101,7 +101,7 @@ class RateCounter:
     def _exceeds_limits(self) -> bool:
         ends = [slot for of in self._found.values() for slot in (min(of), max(of))]
         total = sum(map(len, self._found.values()))
-        # Series as many as that keep what they have: no interval is long enough to make them fewer.
+        # With a single interval per series, longer intervals cannot reduce their number.
         most = min(self._most, max(MAX_INTERVALS, MAX_CELLS // len(self._found)))
         return max(ends) - min(ends) >= most or (total > self._most_counts and total > len(self._found))
 
@@ -115,7 +115,7 @@ class RateCounter:
             of.update(merged)
 
     def build_report(self) -> RatesReport:
-        """Build the report of what was counted."""
+        """Return the report of the counts."""
         slots = [slot for of in self._found.values() for slot in of]
         if not slots:
             return RatesReport(None, self._interval, self._wanted, 0, [])

@@ -1,6 +1,7 @@
-"""Some of the records of a result: those whose keys have the lowest hashes, so that every run takes the same ones.
+"""A sample of the records of a result: those whose keys have the lowest hashes, so that every run samples the same
+ones.
 
-All records are read; but a key's hash costs a hundredth of what reading its message does.
+All records are read; but hashing a key costs a hundredth of decoding its message.
 
 Called by the verbs ``schema`` and ``stats``.
 """
@@ -19,8 +20,8 @@ from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.units import parse_whole_number
 
 MAX_BATCH_BYTES = 4 << 20
-"""Bytes of payloads that are handed on together. What is known of a path is brought up to date once for each time, so
-that of 1,000 paths few payloads cost as much as many; as trees they take about ten times as much memory."""
+"""Bytes of payloads per batch. The statistics of each path are updated once per batch, so with 1,000 paths a few
+payloads cost as much as many; as trees they use about ten times as much memory."""
 _HASH_RANGE = 1 << 64
 
 
@@ -32,7 +33,7 @@ class SampleShare(Struct, frozen=True):
 
     @property
     def is_all(self) -> bool:
-        """True if no record is left out."""
+        """True if the sample includes all records."""
         return self.most is None and self.part is None
 
 
@@ -59,8 +60,8 @@ def parse_sample(text: str | None, name: str = "--sample") -> SampleShare:
 
 
 class PayloadSample:
-    """Iterate for the payloads of a sample of one topic's ``batches``, at most ``most`` at a time and bytes as
-    :data:`MAX_BATCH_BYTES` says; ``seen`` and ``taken`` count meanwhile."""
+    """Iterate for the payloads of a sample of one topic's ``batches``, about ``most`` or :data:`MAX_BATCH_BYTES` at a
+    time; ``seen`` and ``taken`` count records meanwhile."""
 
     def __init__(self, batches: Iterable[RecordBatch], share: SampleShare, most: int | None = None) -> None:
         self.seen = 0
@@ -92,12 +93,12 @@ class PayloadSample:
                 continue
             places = [at for at, key in enumerate(batch.keys) if _hash_key(key) < limit]
             if places:
-                # Payloads are cut out of the stored values when they are asked for: only what is taken is.
+                # Payloads are decoded from the stored values when accessed: only those of the sample are.
                 payloads = batch.payloads
                 yield [payloads[at] for at in places]
 
     def _iterate_lowest(self, most: int) -> Iterator[list[bytes]]:
-        # A heap with the highest hash on top. The second number is the place in the result; no two are alike.
+        # A heap with the highest hash on top. The second number is the unique position in the result.
         kept: list[tuple[int, int, bytes]] = []
         for batch in self._batches:
             payloads = batch.payloads

@@ -1,9 +1,9 @@
-"""The values of one path, and how often each occurs: all of them as long as there is room, estimates beyond.
+"""The values of one path with their frequencies: all of them within the memory budget, estimates beyond it.
 
-The paths of a question share a :class:`TallyBudget`. Where their values outgrow it, the path with the most values keeps
-a sketch of them instead: HyperLogLog for their number, and for the most frequent ones the counters of Misra and Gries
-(1982), whose counts are too low by a known number at most. Values are equal where the language has them equal as
-numbers or as texts: 1 and 1.0 are one value, 1 and ``"1"`` two. TRUE and FALSE are counted apart from numbers.
+The paths of a request share a :class:`TallyBudget`. If their values exceed it, the path with the most values switches
+to a sketch: HyperLogLog for their number, and for the most frequent ones the counters of Misra and Gries (1982), whose
+counts are too low by at most a known number. Values are equal if the expression language compares them as equal numbers
+or texts: 1 and 1.0 are one value, 1 and ``"1"`` two. TRUE and FALSE are counted separately from numbers.
 
 Called by :mod:`sowctl.engine.profile.path_profile` and the verb ``stats``.
 """
@@ -19,31 +19,32 @@ from msgspec import Struct
 from sowctl.engine.profile.hyperloglog import STANDARD_ERROR, HyperLogLog
 
 MAX_HELD_VALUES = 500_000
-"""Values that all paths of a question hold together: about 60 MB."""
+"""Maximum values kept by all paths of a request together: about 60 MB."""
 MAX_FREQUENT_VALUES = 256
-"""Counters for the most frequent values of a path whose values are not all held."""
+"""Counters for the most frequent values of a path that uses a sketch."""
 MAX_TEXT_CHARACTERS = 100
-"""Characters of a text that are held; longer texts are told apart by their hashes of 128 bits."""
+"""Characters of a text that are kept; longer texts are distinguished by their hashes of 128 bits."""
 
 ScalarValue = str | int | float
 
 
 class ClippedText(Struct, frozen=True):
-    """A text too long to be held: its beginning, and the hash of all of it."""
+    """A text too long to keep: its beginning, and the hash of all of it."""
 
     begins: str
     hashed: bytes
 
 
 class DistinctCount(Struct, frozen=True):
-    """The number of different values; ``error`` is the standard error of an estimate, 0 where it is exact."""
+    """The number of distinct values; ``error`` is the standard error of an estimate, 0 if it is exact."""
 
     count: int
     error: float
 
 
 class FrequentValue(Struct, frozen=True):
-    """A value (of a long text the beginning and ``...``) that occurs ``count`` times, and ``missed`` more at most."""
+    """A value (of a long text the beginning and ``...``) that occurs ``count`` times, and at most ``missed`` times
+    more."""
 
     value: ScalarValue | bool
     count: int
@@ -51,7 +52,7 @@ class FrequentValue(Struct, frozen=True):
 
 
 class Tally:
-    """Counts the values of one path. ``top``: also which are the most frequent ones, when not all can be held."""
+    """Counts the values of one path. ``top``: track the most frequent values even if not all can be kept."""
 
     def __init__(self, room: TallyBudget, *, top: bool = False) -> None:
         self.booleans = [0, 0]
@@ -64,11 +65,11 @@ class Tally:
 
     @property
     def is_exact(self) -> bool:
-        """True if all different values are held."""
+        """True if all distinct values are kept."""
         return self._sketch is None
 
     def add_booleans(self, values: Sequence[bool]) -> None:
-        """Count truths."""
+        """Count booleans."""
         true = sum(values)
         self.booleans[True] += true
         self.booleans[False] += len(values) - true
@@ -76,7 +77,7 @@ class Tally:
             self._count_values(dict.fromkeys(values))
 
     def add_values(self, values: Sequence[ScalarValue]) -> None:
-        """Count numbers or texts, all of ``values`` of one kind."""
+        """Count numbers or texts; ``values`` are all of one kind."""
         if not values:
             return
         keys: Sequence[ScalarValue | ClippedText] = values
@@ -102,7 +103,7 @@ class Tally:
                 self.examples.append(shown)
 
     def switch_to_sketch(self) -> None:
-        """Let go of the values, and estimate from now on."""
+        """Drop the values, and estimate from now on."""
         self._sketch = HyperLogLog()
         self._sketch.add_hashes(map(_hash_value, self.held))
         if self._top:
@@ -111,27 +112,25 @@ class Tally:
             self.held = Counter()
 
     def _drop_rare_values(self) -> None:
-        """Keep the :data:`MAX_FREQUENT_VALUES` most frequent values: what the next one has is taken from the count
-        of each.
-        """
+        """Keep the :data:`MAX_FREQUENT_VALUES` most frequent values; subtract the count of the next one from each."""
         if len(self.held) <= MAX_FREQUENT_VALUES:
             return
         ranked = self.held.most_common(MAX_FREQUENT_VALUES + 1)
-        # The law of Misra and Gries, as Agarwal and others (2012) merge such summaries: no count is too low by more
-        # than all that was taken so far, and what is gone was never more frequent than that.
+        # The bound of Misra and Gries, as Agarwal and others (2012) merge such summaries: no count is too low by more
+        # than the sum of all subtractions, and no dropped value was more frequent than that.
         less = ranked[MAX_FREQUENT_VALUES][1]
         self._missed += less
         self.held = Counter({value: count - less for value, count in ranked[:MAX_FREQUENT_VALUES] if count > less})
 
     def count_distinct(self) -> DistinctCount:
-        """Return the number of different values."""
+        """Return the number of distinct values."""
         truths = sum(map(bool, self.booleans))
         if self._sketch is None:
             return DistinctCount(len(self.held) + truths, 0.0)
         return DistinctCount(self._sketch.estimate_distinct() + truths, STANDARD_ERROR)
 
     def list_frequent(self, count: int) -> list[FrequentValue]:
-        """The most frequent values, those that came first before others as frequent."""
+        """Return the most frequent values; of equally frequent ones, those that occurred first."""
         found = [
             FrequentValue(_format_value(value), number, self._missed) for value, number in self.held.most_common(count)
         ]
@@ -140,17 +139,17 @@ class Tally:
 
 
 class TallyBudget:
-    """The memory bound of all tallies of one question."""
+    """The memory bound of all tallies of one request."""
 
     def __init__(self, held: int = MAX_HELD_VALUES) -> None:
         self.limit = held
         self.tallies: list[Tally] = []
 
     def enforce(self) -> None:
-        """Make room where there is none left. Called after each batch."""
+        """Switch the largest tallies to sketches until the bound is kept. Called after each batch."""
         exact = [tally for tally in self.tallies if tally.is_exact]
         held = sum(len(tally.held) for tally in exact)
-        # The largest goes first: most of the paths stay exact, and those that do not have the most to be estimated.
+        # The largest goes first: most paths stay exact, and estimates are for the paths with the most values.
         for tally in sorted(exact, key=lambda one: -len(one.held)):
             if held <= self.limit:
                 return

@@ -1,7 +1,8 @@
 """Payloads as trees of plain values: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool``, None.
 
-Read is the JSON view of a payload, which every message type has, with the first of members given twice: msgspec reads
-a batch that provably has none (:mod:`sowctl.values.unique_members`), the exact reader all other messages.
+They are parsed from the JSON view of a payload, which every message type has; of duplicate members the first one is
+used: msgspec parses a batch that provably has none (:mod:`sowctl.values.unique_members`), the exact reader all other
+messages.
 
 Called by :mod:`sowctl.engine.profile.path_profile`.
 """
@@ -22,11 +23,11 @@ Tree: TypeAlias = Any
 """``dict[str, Tree] | list[Tree] | str | int | float | bool | None``"""
 _decode_json = msgspec.json.Decoder().decode
 UNREADABLE = object()
-"""Stands for a payload that cannot be read."""
+"""Represents a payload that cannot be parsed."""
 
 
 def parse_trees(payloads: Sequence[bytes], view: Callable[[bytes], bytes]) -> list[Tree]:
-    """Return one tree per payload, in order; :data:`UNREADABLE` for those that are no JSON even in their view."""
+    """Return one tree per payload, in order; :data:`UNREADABLE` for those whose view is not JSON."""
     lines = list(map(view, payloads))
     try:
         found = list(map(_decode_json, lines))
@@ -49,7 +50,7 @@ def _parse_exactly(line: bytes) -> Tree:
 
 
 def _convert_to_plain(node: Any) -> Tree:
-    """A tree of the exact reader without the texts of its numbers; it is no deeper than 256 containers."""
+    """Return a tree of the exact reader without the texts of its numbers; its depth is at most 256 containers."""
     if type(node) is Number:
         return node.value
     if type(node) is dict:
