@@ -1,15 +1,15 @@
 """The Python API of ``sowctl.open``: an instance whose topics have verbs as methods (sowctl-python(7)).
 
-* ``arguments``: times, intervals, keys and messages of callers, converted to what verbs take.
+* ``arguments``: times, intervals, keys and messages of callers, converted to arguments of verbs.
 * ``keyword_checks``: checks of the keywords of methods: names, types, bounds.
 * ``creation``: first configurations of new instances.
 * ``differences``: the result of a comparison.
-* ``export_file``: records in a file of the format that its ending names.
-* ``sql_result``: the rows of a statement of SQL.
-* ``result``: the result of a query: records, dicts, Arrow data, a table of a notebook.
+* ``export_file``: records in a file; the format depends on its ending.
+* ``sql_result``: the rows of an SQL statement.
+* ``result``: the result of a query: records, dicts, Arrow data, a notebook table.
 * ``topic``: the verbs of one topic.
 * ``queue``: the verbs of one queue.
-* ``instance``: an instance, which gives its topics and queues.
+* ``instance``: an instance, and access to its topics and queues.
 
 ``key``, ``eval`` and the ``journal`` commands have no method; their functions are in ``engine/verbs``. Nothing in the
 engine imports this package, because it imports the verbs.
@@ -74,7 +74,7 @@ _LAZY_MODULES = {
     "Subscription": "sowctl.engine.subscriptions.subscription",
     "VersionRecord": "sowctl.engine.search.keyhistory",
 }
-"""What verbs hand out: loaded where a program names it."""
+"""Classes of results and arguments, loaded on first use."""
 
 
 def __getattr__(name: str) -> object:

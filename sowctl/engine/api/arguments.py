@@ -1,7 +1,7 @@
-"""Arguments of callers - times, intervals, keys, messages - converted to the values that verbs take.
+"""Arguments of callers - times, intervals, keys, messages - converted to arguments of verbs.
 
-A text where a list of texts belongs would be taken for its letters, and would match nothing without a word: what is of
-a wrong type raises TypeError, before a store is opened.
+A text instead of a list of texts would be read as a list of its letters, and would silently match nothing: a wrong type
+raises TypeError before a store is opened.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from sowctl.values.times import Micros
 
 At: TypeAlias = "datetime | int | str"
-"""An instant: a datetime (UTC where it names no zone), microseconds since 1970 UTC, or a text as ``--at`` takes it: a
-time, a bookmark, or the txid of an entry."""
+"""An instant: a datetime (UTC if it has no time zone), microseconds since 1970 UTC, or a text as for ``--at``: a time,
+a bookmark, or the txid of an entry."""
 Interval: TypeAlias = "timedelta | float | str"
 """An interval: a timedelta, seconds, or a text such as ``500ms``, ``30s`` or ``5m``."""
 Key: TypeAlias = "str | int"
-"""A key as on the command line: a SOW key, else the text of the key field, several fields joined by commas. An int is
-the SOW key that a record has as ``sow_key``."""
+"""A key as on the command line: a SOW key, else the text of the key field, several fields joined by commas. An int is a
+SOW key as in the attribute ``sow_key`` of a record."""
 Message: TypeAlias = "bytes | bytearray | memoryview | str | Mapping[str, Any]"
 """A message: its bytes, its text, or its fields."""
 
@@ -45,13 +45,13 @@ class ArrowArray(Protocol):
 
 
 Messages: TypeAlias = "Iterable[Message] | ArrowStream | ArrowArray"
-"""Messages to publish: any iterable of them, or rows of Arrow data, of which each is one."""
+"""Messages to publish: any iterable of messages, or Arrow data with one message per row."""
 
 
 def parse_instant(instance: Instance, at: At | None) -> Micros | None:
     """Return an instant in microseconds UTC, None for the present.
 
-    Raises TypeError, and UsageError for a wrong text and (``SOW-VAL-020``) outside the years 1 to 9999.
+    Raises TypeError, and UsageError for an invalid text and (``SOW-VAL-020``) outside the years 1 to 9999.
     """
     if isinstance(at, datetime):
         return to_micros(at)
@@ -68,16 +68,16 @@ def parse_instant(instance: Instance, at: At | None) -> Micros | None:
 
 
 def format_time_text(name: str, at: datetime | str | None) -> str | None:
-    """A datetime as the text that options of the command line take; a text stays. Raises TypeError."""
+    """Return a datetime as text for an option of the command line; a text is returned unchanged. Raises TypeError."""
     if at is not None and not isinstance(at, datetime | str):
         raise TypeError(f"{name} must be a datetime or a text such as '2026-01-05T10:00:00Z', not {type(at).__name__}")
     return format_time(to_micros(at)) if isinstance(at, datetime) else at
 
 
 def convert_interval(name: str, interval: Interval | None) -> float | None:
-    """Seconds of an interval, 10,000 years at most: no date lies further away.
+    """Return an interval in seconds, at most 10,000 years: no date is further away.
 
-    Raises UsageError ``SOW-CLI-006`` for a text that is none, and TypeError.
+    Raises UsageError ``SOW-CLI-006`` for an invalid text, and TypeError.
     """
     if isinstance(interval, timedelta):
         interval = interval.total_seconds()
@@ -94,15 +94,15 @@ def convert_interval(name: str, interval: Interval | None) -> float | None:
 
 
 def require_text(name: str, value: str | None) -> str | None:
-    """A text, or None. Raises TypeError for anything else."""
+    """Return a text or None. Raises TypeError for anything else."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}")
     return value
 
 
 def require_count(name: str, value: int, least: int, most: int = MAX_COUNT) -> int:
-    """A whole number, of numpy's, too. Raises TypeError, and UsageError ``SOW-CLI-006`` outside the bounds."""
-    # True would be 1, and an error of a count would be taken for one.
+    """Return an integer, also from numpy. Raises TypeError, and UsageError ``SOW-CLI-006`` outside the bounds."""
+    # True would be 1, which hides a mistake.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     number = value.__index__()
@@ -112,7 +112,8 @@ def require_count(name: str, value: int, least: int, most: int = MAX_COUNT) -> i
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    """One of some words. Raises TypeError for what is no text, and UsageError ``SOW-CLI-006`` for any other word."""
+    """Return one of some words. Raises TypeError unless it is a text, and UsageError ``SOW-CLI-006`` for any other
+    word."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}")
     if value not in choices:
@@ -125,9 +126,9 @@ def format_keys(what: str, keys: Collection[Key], call: str) -> tuple[str, ...]:
 @overload
 def format_keys(what: str, keys: Collection[Key] | None, call: str) -> tuple[str, ...] | None: ...
 def format_keys(what: str, keys: Collection[Key] | None, call: str) -> tuple[str, ...] | None:
-    """The texts of ``keys``, which are texts or the ints that records have as ``sow_key``; None for None.
+    """Return the texts of ``keys``, which are texts or ints as in the attribute ``sow_key`` of records; None for None.
 
-    Raises TypeError that says how to ``call``.
+    Raises TypeError with a hint how to ``call``.
     """
     if keys is None:
         return None
@@ -140,7 +141,7 @@ def format_keys(what: str, keys: Collection[Key] | None, call: str) -> tuple[str
 
 
 def encode_payloads(messages: Iterable[Message], kind: MessageType) -> tuple[bytes, ...]:
-    """The messages as bytes. Raises TypeError as publishing them does."""
+    """Return the messages as bytes. Raises TypeError as publishing them does."""
     from sowctl.engine.writing.batches import ListSource
 
     source = ListSource(messages, call="delete(data=[message])", encode=build_encoder(kind))
@@ -151,9 +152,9 @@ def encode_payloads(messages: Iterable[Message], kind: MessageType) -> tuple[byt
 
 
 def build_encoder(kind: MessageType) -> Callable[[object], bytes]:
-    """Makes the bytes of one message of a type of what is no bytes yet: a text, or fields by name.
+    """Return a function that encodes a message of a type that is not bytes: a text, or fields by name.
 
-    Raises TypeError for anything else, and for fields of a type whose messages are not made of fields.
+    It raises TypeError for anything else, and for fields if messages of the type cannot be constructed from fields.
     """
 
     def encode(message: object) -> bytes:

@@ -1,4 +1,4 @@
-"""New instances: a directory with a first configuration, made from topics and their keys (``sowctl.create``)."""
+"""New instances: a directory with a first configuration, composed from topics and their keys (``sowctl.create``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TopicSettings(TypedDict, total=False):
 
     ``key``: the path of its key field, or several; without it, publishers choose the keys. ``message_type``: default
     json. ``expiration``: the lifetime of its records. ``history``: the time for which versions of records are kept; a
-    topic has one of the two.
+    topic can have only one of the two.
     """
 
     key: str | Sequence[str] | None
@@ -46,10 +46,10 @@ def write_first_config(
     exist_ok: bool,
     seam: Seam,
 ) -> tuple[Path, bool]:
-    """Write ``sowctl.xml`` into a directory, which is made if it does not exist; its path, and True if it is new.
+    """Write ``sowctl.xml`` to a directory, which is created if missing; return its path, and True if it is new.
 
-    Raises RefusedError ``SOW-CLI-035`` where the directory has a configuration, unless ``exist_ok``; UsageError
-    ``SOW-CLI-004`` where it has several, and ``SOW-CFG-060`` to ``SOW-CFG-066`` and TypeError for wrong topics.
+    Raises RefusedError ``SOW-CLI-035`` if the directory has a configuration, unless ``exist_ok``; UsageError
+    ``SOW-CLI-004`` if it has several, and ``SOW-CFG-060`` to ``SOW-CFG-066`` and TypeError for invalid topics.
     """
     if not isinstance(topics, Mapping):
         words = "topics must be a dict of names and key fields, such as {'orders': '/orderId'}"
@@ -80,7 +80,7 @@ def require_topics(instance: InstanceHandle, topics: Mapping[str, NewTopic]) -> 
 
 
 def remove_config(path: Path, error: ConfigError) -> None:
-    """Remove a new configuration that cannot be used; ``error`` then names what it was made from."""
+    """Remove a new, invalid configuration, and the place and excerpt in it from ``error``."""
     path.unlink(missing_ok=True)
     error.place, error.excerpt = None, None
 
@@ -116,7 +116,7 @@ def _build_keys(name: str, key: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _format_interval(name: str, interval: Interval | None) -> str | None:
-    """An interval as a configuration has it, whole microseconds where it is a number."""
+    """Return an interval in the notation of a configuration, rounded to microseconds if it is a number."""
     seconds = convert_interval(name, interval)
     if seconds is None or isinstance(interval, str):
         return interval if isinstance(interval, str) else None

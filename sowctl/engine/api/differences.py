@@ -1,4 +1,4 @@
-"""The differences between the records of two states, as a program goes through them."""
+"""The differences between the records of two states, for iteration by programs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @convert_memory_errors
 class Differences:
-    """Iterate for the records that differ, in key order, once; ``counts`` are complete when that is done.
+    """Iterate for the records that differ, in key order, once; ``counts`` are complete afterwards.
 
-    Both states stay open until then, or until :meth:`close`; a ``with`` statement does the same.
+    Both states stay open until then, or until :meth:`close`; a ``with`` statement closes them, too.
     """
 
     def __init__(self, comparison: Comparison, held: ExitStack) -> None:
@@ -33,7 +33,7 @@ class Differences:
 
     @property
     def counts(self) -> DiffCounts:
-        """Counts of equal, changed, added and removed records among those that were gone through."""
+        """Counts of equal, changed, added and removed records so far."""
         return self._comparison.counts
 
     def __iter__(self) -> Iterator[RecordChange]:
@@ -48,7 +48,7 @@ class Differences:
             self.close()
 
     def close(self) -> None:
-        """Let go of both states."""
+        """Close both states."""
         self._comparison.close()
         self._held.close()
 

@@ -1,8 +1,8 @@
-"""Records of queries in files: a file, a file per topic, or a database with a table per topic.
+"""Exporting records of queries to a file, to a file per topic, or to a database with a table per topic.
 
-The format is that of a name's ending, as for the command ``export``, which calls the same functions. Each topic is
-written to a file of its own, and all get their names at the end; a database is made of such files, in a temporary
-directory.
+The format depends on the ending of the name, as for the command ``export``, which calls the same functions. Each topic
+is written to a separate temporary file, and all are renamed at the end; a database is built from such files, in a
+temporary directory.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 SQLITE_ENDINGS = ("sqlite", "sqlite3", "db")
 DUCKDB_ENDING = "duckdb"
 TOPIC_FIELD = "{topic}"
-"""What stands for the name of the topic in the name of a file."""
+"""The placeholder for the name of the topic in a file name."""
 DEFAULT_FORMAT = "ndjson"
 """The ending of the files in a directory."""
 
 
 class ExportOptions(Struct, frozen=True):
-    """``meta``: with columns of metadata; ``overwrite``: replace a file, with ``add`` a table; ``add``: into a database
-    that exists; ``hint`` says how to overwrite."""
+    """``meta``: with columns of metadata; ``overwrite``: replace a file, with ``add`` a table; ``add``: add to an
+    existing database; ``hint`` says how to overwrite."""
 
     meta: bool = False
     overwrite: bool = False
@@ -56,10 +56,11 @@ def export_records(
     options: QueryOptions,
     writing: ExportOptions,
 ) -> ExportReport:
-    """Write the records of a target, whose topic has this ``name``, to a file, which appears complete or not at all.
+    """Write the records of a target, whose topic has this ``name``, to a file, which is written completely or not at
+    all.
 
-    Raises RefusedError ``SOW-CLI-011`` where ``path`` exists, unless it is to be overwritten; UsageError
-    ``SOW-EXC-002`` for an unknown ending; MissingPackageError ``SOW-EXC-001``; and what the query raises.
+    Raises RefusedError ``SOW-CLI-011`` if ``path`` exists, unless it may be overwritten; UsageError ``SOW-EXC-002`` for
+    an unknown ending; MissingPackageError ``SOW-EXC-001``; and what the query raises.
     """
     with _stage(instance, writing) as files:
         report = _stage_records(instance, target, name, path, options, writing, files)
@@ -71,7 +72,7 @@ def _stage(instance: Instance, writing: ExportOptions) -> AbstractContextManager
 
 
 def _measure_file(report: ExportReport) -> ExportReport:
-    """The report of a file that has its name now, with its size."""
+    """Return the report of a file with its size, after it was renamed."""
     return replace(report, file_bytes=Path(report.path).stat().st_size)
 
 
@@ -107,12 +108,12 @@ def _is_duckdb(path: Path) -> bool:
 
 
 def is_directory(text: str) -> bool:
-    """Return whether a name stands for a file per topic: of a directory, or with ``{topic}``."""
+    """Return whether a name means a file per topic: the name of a directory, or one with ``{topic}``."""
     return text.endswith("/") or TOPIC_FIELD in text or Path(text).is_dir()
 
 
 def select_exported(instance: Instance, targets: Sequence[Target], at: int | None) -> list[Target]:
-    """Return the targets that can be written as of ``at``: of several, queues are left out, with a note."""
+    """Return the targets that can be exported as of ``at``: of several, queues are omitted, with a note."""
     kept = [one for one in targets if one.topic is None or one.topic.derived is None or not _is_queue(one.topic)]
     if at is None or len(targets) == 1 or len(kept) == len(targets):
         return list(targets)
@@ -126,9 +127,9 @@ def _is_queue(topic: TopicConfig) -> bool:
 
 
 def name_topics(targets: Sequence[Target]) -> list[str]:
-    """Return a name for the records of each target; the type is added where several have one name.
+    """Return a name for the records of each target, with the type if several topics have the same name.
 
-    Raises UsageError ``SOW-EXC-026`` for names that differ in case alone, which SQLite and some file systems ignore.
+    Raises UsageError ``SOW-EXC-026`` for names that differ only in case, which SQLite and some file systems ignore.
     """
     labels = Counter(target.topic.label for target in targets if target.topic is not None)
     found = []
@@ -155,10 +156,10 @@ def export_targets(
     writing: ExportOptions,
     format: str | None = None,
 ) -> list[ExportReport]:
-    """Write targets to files of a directory, or to a database; one alone to a file of any format.
+    """Write targets to files in a directory, or to a database; a single target to a file of any format.
 
     Raises as :func:`export_files`, :func:`export_database` and :func:`export_records`, and UsageError ``SOW-EXC-013``
-    for a file that holds one topic.
+    for several targets and a file for one topic.
     """
     if is_directory(place):
         return export_files(instance, targets, place, options, writing, format)
@@ -181,12 +182,12 @@ def export_files(
     writing: ExportOptions,
     format: str | None = None,
 ) -> list[ExportReport]:
-    """Write each target to a file of its own: ``place`` with the name of the topic instead of ``{topic}``.
+    """Write each target to a separate file: ``place`` with the name of the topic instead of ``{topic}``.
 
-    Of a directory, which is made if it does not exist, files are called ``TOPIC.FORMAT``. All are checked before the
-    first is written, and they appear together: if one cannot be written, none does, and none is replaced. Tables that
-    are added to databases are in those that were done before. Raises UsageError ``SOW-EXC-010`` for a ``format``
-    beside ``{topic}``, and as :func:`export_records`.
+    In a directory, which is created if missing, files are named ``TOPIC.FORMAT``. All names are checked before the
+    first file is written, and all files are installed together: if one cannot be written, none is, and none is
+    replaced. Tables added to databases before an error stay. Raises UsageError ``SOW-EXC-010`` for a ``format``
+    together with ``{topic}``, and as :func:`export_records`.
     """
     from sowctl.output.exports import Export
 
@@ -210,7 +211,7 @@ def export_files(
 
 @contextmanager
 def _create_directories(directories: Iterable[Path]) -> Iterator[None]:
-    """Create directories that are missing, with those above them; after an error, remove those that are empty."""
+    """Create missing directories with their parents; after an error, remove those that are empty."""
     made: list[Path] = []
     try:
         for directory in sorted(directories):
@@ -219,7 +220,7 @@ def _create_directories(directories: Iterable[Path]) -> Iterator[None]:
         yield
     except BaseException:
         for one in reversed(made):
-            # It is not empty where something else writes into it.
+            # It is not empty if something else has written to it.
             with suppress(OSError):
                 one.rmdir()
         raise
@@ -228,12 +229,12 @@ def _create_directories(directories: Iterable[Path]) -> Iterator[None]:
 def export_database(
     instance: Instance, targets: Sequence[Target], path: Path, options: QueryOptions, writing: ExportOptions
 ) -> ExportReport:
-    """Write a database with a table for each target, called like its topic; it appears complete or not at all.
+    """Write a database with a table for each target, named like its topic; it is written completely or not at all.
 
-    With ``add``, the tables are added to a database that exists, in one transaction; a table of such a name is replaced
-    if it may be overwritten, all others stay. Raises RefusedError ``SOW-CLI-011`` for a file and ``SOW-EXC-027`` for a
-    table that exists, ``SOW-EXC-028`` where the database cannot be changed, MissingPackageError ``SOW-EXC-001``, and
-    what the queries raise.
+    With ``add``, the tables are added to an existing database, in one transaction; a table of the same name is replaced
+    if it may be overwritten, all others stay. Raises RefusedError ``SOW-CLI-011`` for an existing file and
+    ``SOW-EXC-027`` for an existing table, ``SOW-EXC-028`` if the database cannot be changed, MissingPackageError
+    ``SOW-EXC-001``, and what the queries raise.
     """
     with _stage(instance, writing) as files:
         report = _stage_database(instance, targets, path, options, writing, files)
@@ -248,7 +249,7 @@ def _stage_database(
     writing: ExportOptions,
     files: FileStage,
 ) -> ExportReport:
-    """Write a database to one of ``files``, whose size is not known yet; with ``add``, add its tables at once."""
+    """Write a database to one of ``files``, whose size is not known yet; with ``add``, add its tables immediately."""
     from sowctl.engine.verbs.query import start_query
     from sowctl.output.exports import Export
     from sowctl.work_directories import create_work_directory
@@ -260,7 +261,7 @@ def _stage_database(
     database: Any = _load_duckdb_file() if by_duckdb else _load_sqlite_file()
     names = name_topics(targets)
     if adds and not writing.overwrite:
-        # Asked now, and again when they are added: the queries may take long.
+        # Checked now, and again when they are added, because the queries may take long.
         database.refuse_tables(path, names)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -314,8 +315,8 @@ def export_changes(
     *,
     overwrite: bool,
 ) -> ExportReport:
-    """Write the changes of a target after a position to a file. Raises UsageError ``SOW-EXC-019`` for what has no
-    changes or for options that these do not have, and as :func:`export_records` does."""
+    """Write the changes of a target after a position to a file. Raises UsageError ``SOW-EXC-019`` for a target without
+    changes or for options that do not apply to them, and as :func:`export_records`."""
     from sowctl.engine.verbs.changes import NO_FEED_CODE, start_changes
     from sowctl.output.exports import Export
 

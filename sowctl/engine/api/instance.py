@@ -1,4 +1,4 @@
-"""An instance as a program opens it, and the way from there to topics and queues."""
+"""An instance as a program opens it, with access to its topics and queues."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ if TYPE_CHECKING:
 
 
 _MAX_SHOWN_TOPICS = 8
-"""Names of topics that an instance tells when it is printed."""
+"""Maximum number of topic names in the instance's repr."""
 
 
 class RowVerbs:
-    """The verbs by which bookmark stores in topics write their rows; verbs stand above the room of the stores."""
+    """The verbs with which bookmark stores in topics write their rows; verbs are in a higher layer than the stores."""
 
     def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
-        """Publish one message; durable when this returns."""
+        """Publish one message; durable on return."""
         TopicHandle(instance, topic).publish([payload])
 
     def delete(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
-        """Delete the record whose key a message has."""
+        """Delete the record with the key of a message."""
         TopicHandle(instance, topic).delete(data=[payload])
 
 
 @convert_memory_errors
 class InstanceHandle(Instance, frozen=True):
-    """An instance, and a way to its topics; :meth:`Instance.open` says how it is opened."""
+    """An instance, and access to its topics; :meth:`Instance.open` describes how to open it."""
 
     lasting: ClassVar[bool] = True
 
@@ -63,15 +63,15 @@ class InstanceHandle(Instance, frozen=True):
         return f"<instance {self.config.name!r} of {str(self.config.path)!r}: {told}>"
 
     def __dir__(self) -> list[str]:
-        """The names that are meant for programs; others are the engine's."""
+        """Return the names that are meant for programs; others belong to the engine."""
         own = [name for name in vars(InstanceHandle) if not name.startswith("_") and name != "lasting"]
         return sorted([*own, "close", "config"])
 
     def topic(self, name: str, message_type: str | None = None) -> TopicHandle:
-        """The verbs of one topic, or of a view, which refuses those that write.
+        """Return the verbs of one topic, or of a view, which rejects those that write.
 
-        Of a topic that only the transaction log names, publish and subscribe. Raises
-        MissingError (exit 10) and UsageError (exit 2, ambiguous).
+        A topic that only the transaction log names supports publish and subscribe. Raises MissingError (exit 10) and
+        UsageError (exit 2, ambiguous).
         """
         try:
             return TopicHandle(self, find_topic(self, name, message_type, derived=True))
@@ -108,9 +108,10 @@ class InstanceHandle(Instance, frozen=True):
         replace_all: bool = False,
         force: bool = False,
     ) -> PublishReport:
-        """Publish to a topic by its name: also one that only the transaction log names or a pattern of it covers.
+        """Publish to a topic by its name, including one that only the transaction log names or that matches a pattern
+        of it.
 
-        Everything else is that of :meth:`TopicHandle.publish`.
+        Otherwise as :meth:`TopicHandle.publish`.
         """
         given = PublishOptions(
             batch=batch,
@@ -137,7 +138,7 @@ class InstanceHandle(Instance, frozen=True):
         return publish_to_topic(self, topic, None, messages, merge_publish_options(options, given))
 
     def queue(self, name: str, message_type: str | None = None) -> QueueHandle:
-        """A queue, to be closed after use or used in a ``with`` statement. Raises MissingError (exit 10)."""
+        """Return a queue; close it after use, or use it in a ``with`` statement. Raises MissingError (exit 10)."""
         from sowctl.engine.queues.definition import find_queue
         from sowctl.engine.queues.queue import OpenQueue
 
@@ -179,7 +180,7 @@ class InstanceHandle(Instance, frozen=True):
         rate_max_gap: Interval | None = None,
         events: bool = True,
     ) -> Subscription:
-        """Follow a topic, or all topics that a pattern matches; see :meth:`TopicHandle.subscribe`."""
+        """Follow a topic, or all topics that match a pattern; see :meth:`TopicHandle.subscribe`."""
         from sowctl.engine.topics.targets import build_new_topic_resolver, resolve_followed_topics
         from sowctl.engine.verbs.subscribe import subscribe_topics
 
@@ -218,11 +219,11 @@ class InstanceHandle(Instance, frozen=True):
 
     @check_keywords
     def sql(self, statement: str, *, allow_files: bool = False) -> SqlResult:
-        """Run a statement of SQL over topics, histories and the journal, with DuckDB (extra ``sql``).
+        """Run a statement of SQL on topics, histories and the journal, with DuckDB (extra ``sql``).
 
         Tables are those of ``sowctl sql``: topics and views by name, ``"NAME@TIME"``, ``"NAME@history"`` and
-        ``journal``. Of several statements, one may return rows. Stores and journals are never changed.
-        ``allow_files`` lets statements read and write files and attach databases.
+        ``journal``. Of several statements, one may return rows. Stores and journals are never changed. ``allow_files``
+        lets statements read and write files and attach databases.
 
         Raises UsageError ``SOW-EXC-020`` for an invalid statement, MissingPackageError ``SOW-EXC-001`` without DuckDB
         or pyarrow.
@@ -234,10 +235,10 @@ class InstanceHandle(Instance, frozen=True):
         return run_sql(self, statement, allow_files=allow_files)
 
     def place(self, store: str, client: str, sub_id: str, *, every: float = 1.0) -> SubscriptionPlace:
-        """Return a subscription's place in a bookmark store: a topic, or a file with the ending ``.bookmarks``.
+        """Return a subscription's position in a bookmark store: a topic, or a file with the ending ``.bookmarks``.
 
-        Subscribe with its ``recent`` for a bookmark, iterate over its ``events(subscription)``, and ``acknowledge``
-        each event that is processed. It is written every so many seconds, and when it is closed.
+        Subscribe with its ``recent`` as the bookmark, iterate over its ``events(subscription)``, and ``acknowledge``
+        each processed event. The position is stored every ``every`` seconds, and when it is closed.
         """
         from sowctl.engine.subscriptions.bookmark_stores.place import SubscriptionPlace
         from sowctl.engine.subscriptions.bookmark_stores.protocol import Subscriber
@@ -262,10 +263,11 @@ class InstanceHandle(Instance, frozen=True):
 
         ``path`` is a directory, which gets a file ``TOPIC.FORMAT`` for each topic (``format``: default ndjson), a name
         with ``{topic}`` in it, or a database, .sqlite or .duckdb, which gets a table for each. ``target`` is a pattern
-        over names; default: all topics, views and queues. ``at``: all as of one instant, without queues, as
-        :meth:`TopicHandle.get` takes it; the other options are those of :meth:`TopicHandle.export`.
+        of names; default: all topics, views and queues. ``at``: all as of one instant, as for :meth:`TopicHandle.get`,
+        without queues; the other options are those of :meth:`TopicHandle.export`.
 
-        Raises as :meth:`TopicHandle.export`, and UsageError ``SOW-EXC-013`` for a file that holds one topic.
+        Raises as :meth:`TopicHandle.export`, and UsageError ``SOW-EXC-013`` for several topics and a file for one
+        topic.
         """
         from sowctl.engine.api.export_file import ExportOptions, export_targets, select_exported
         from sowctl.engine.options import QueryOptions
@@ -289,10 +291,10 @@ class InstanceHandle(Instance, frozen=True):
         at: At | None = None,
         force: bool = False,
     ) -> list[SnapshotReport]:
-        """Write the states of topics, all as of one instant, into new store files ``NAME.TYPE.sow`` in ``directory``.
+        """Write the states of topics, all as of one instant, to new store files ``NAME.TYPE.sow`` in ``directory``.
 
-        ``target`` is a pattern over names; default: all topics. Views and other derived topics are left out where there
-        are several. Raises RefusedError (exit 8) where one of the files exists, unless ``force``.
+        ``target`` is a pattern of names; default: all topics. A pattern with several matches omits views and other
+        derived topics. Raises RefusedError (exit 8) if one of the files exists, unless ``force``.
         """
         from sowctl.engine.topics.targets import Target, resolve_targets
         from sowctl.engine.verbs.snapshot import write_snapshots
@@ -303,10 +305,10 @@ class InstanceHandle(Instance, frozen=True):
 
     @check_keywords
     def digest(self, at: At | None = None, *, payloads: bool = False) -> CombinedDigest:
-        """Return the digest over all topics, and the digest of each, of now or as of ``at``.
+        """Return the digest of all topics together, and the digest of each, now or as of ``at``.
 
         ``payloads``: of keys and payloads only, without timestamps, txids, expirations and versions. Views and other
-        derived topics are left out.
+        derived topics are omitted.
         """
         from sowctl.engine.sources.digest import combine_digests, compute_digest
         from sowctl.engine.topics.targets import Target
@@ -321,7 +323,7 @@ class InstanceHandle(Instance, frozen=True):
         )
 
     def check(self) -> CheckRun:
-        """Check all stores and the journal: iterate for findings, then ask for ``status``, ``report``, ``coverage``."""
+        """Check all stores and the journal: iterate for findings, then read ``status``, ``report``, ``coverage``."""
         from sowctl.engine.verbs.check import check_instance
 
         return check_instance(self)

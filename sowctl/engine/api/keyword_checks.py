@@ -1,7 +1,7 @@
-"""Checks of the keywords that a program gives to a method, before a store is opened.
+"""Checks of the keyword arguments of methods, before a store is opened.
 
-A method writes its keywords out in its signature, so that ``help()``, editors and type checkers show them.
-:func:`check_keywords` reads the types from there; it is for the programs that no type checker looks at.
+A method declares its keywords in its signature, so that ``help()``, editors and type checkers show them.
+:func:`check_keywords` reads the types from there; it is for programs without a type checker.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MIN_VALUES = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
-"""The minimum of an integer for which 0 has no meaning."""
+"""The minimum of integers that must not be 0."""
 _MAX_VALUES = {"sequence": MAX_U64, "until_txid": MAX_U64}
-"""The maximum of an integer that is not a count."""
+"""The maximum of integers that are not counts."""
 _CHOICES: dict[str, tuple[str, ...]] = {
     "OnError": get_args(OnError),
     "DeltaNull": get_args(DeltaNull),
@@ -42,11 +42,11 @@ _KEYWORD_ALIASES = {
     "timeout": "lasting",
     "force": "overwrite",
 }
-"""Names that options of the command line or of other libraries have, and the keyword with their meaning."""
+"""Names of options on the command line or in other libraries, and the equivalent keyword."""
 
 
 def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a method check its keywords: names, and values whose type is int, bool, str or a choice of words.
+    """Decorate a method with a check of its keywords: names, and values of type int, bool, str or a choice of words.
 
     It raises TypeError for an unknown name, with the most similar one, and for a value of a wrong type; UsageError
     ``SOW-CLI-006`` for a number out of bounds and for a word that is not one of the choices.
@@ -67,21 +67,21 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def choose_synonym(names: tuple[str, str], value: int | None, other: int | None) -> int | None:
-    """Return the value of a keyword with two ``names``. Raises UsageError ``SOW-CLI-006`` where both are given."""
+    """Return the value of a keyword with two ``names``. Raises UsageError ``SOW-CLI-006`` if both are given."""
     if value is not None and other is not None:
         raise UsageError("SOW-CLI-006", f"{names[0]} and {names[1]} mean the same", hint=f"pass {names[0]} only")
     return other if value is None else value
 
 
 def _check_value(name: str, value: Any, written: str) -> Any:
-    """Return a value whose type is ``written`` in a signature, such as ``int | None``."""
+    """Return a value after checking it against the type ``written`` in a signature, such as ``int | None``."""
     wanted = written.removesuffix(" | None")
     if value is None and wanted != written:
         return None
     if wanted == "int":
         return require_count(name, value, _MIN_VALUES.get(name, 0), _MAX_VALUES.get(name, MAX_COUNT))
     if wanted == "bool":
-        # Also the bool_ of numpy.
+        # Also numpy's bool_.
         if type(value).__name__ not in ("bool", "bool_"):
             raise TypeError(f"{name} must be True or False, not {type(value).__name__}")
         return bool(value)

@@ -1,4 +1,4 @@
-"""A queue as a program works on it: messages leased, acknowledged, given back."""
+"""A queue for programs: leasing, acknowledging and returning messages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @convert_memory_errors
 class QueueHandle:
-    """A queue of an instance. Its files stay open until :meth:`close`; not for several threads.
+    """A queue of an instance. Its files stay open until :meth:`close`; not thread-safe.
 
-    ``client`` is who leases: leases last for the queue's LeasePeriod, whatever becomes of this process.
+    ``client`` is the holder of leases: they last for the queue's LeasePeriod, even if this process ends.
     """
 
     def __init__(self, queue: OpenQueue, client: str = "python") -> None:
@@ -30,7 +30,7 @@ class QueueHandle:
         self.client = client
 
     def __dir__(self) -> list[str]:
-        """The names that are meant for programs."""
+        """Return the names that are meant for programs."""
         return sorted(name for name in super().__dir__() if not name.startswith("_"))
 
     def __repr__(self) -> str:
@@ -52,32 +52,33 @@ class QueueHandle:
         return self._queue.queue.name
 
     def lease(self, count: int = 1) -> AbstractContextManager[list[QueueMessage]]:
-        """``with queue.lease(10) as messages``: acknowledged at the end of the block, given back where it raises.
+        """Lease messages: ``with queue.lease(10) as messages``; acknowledged at the end of the block, returned if it
+        raises.
 
-        The end of the block raises NegativeError ``SOW-QUE-015`` where a lease was over before. Raises TypeError, and
-        UsageError ``SOW-CLI-006`` for a count that is none.
+        The end of the block raises NegativeError ``SOW-QUE-015`` if a lease expired before. Raises TypeError, and
+        UsageError ``SOW-CLI-006`` for an invalid count.
         """
         return self._queue.hold_leases(read_count("count", count, 1), self.client)
 
     def peek(self, count: int | None = 10, *, state: str | None = None) -> list[QueueMessage]:
-        """The first messages in the order of delivery, all with None; nothing is leased.
+        """Return the first messages in delivery order, with None all; nothing is leased.
 
         ``state``: only those that are ready, leased, delayed, blocked or dead.
         """
         return self._queue.peek(None if count is None else read_count("count", count, 0), state=state)
 
     def acknowledge(self, *messages: QueueMessage) -> list[Outcome]:
-        """Acknowledge messages by hand, those that were leased with their tokens; ``done`` or why not, for each."""
+        """Acknowledge messages explicitly, leased ones by their tokens; return ``done`` or why not, for each."""
         return self._queue.acknowledge([self._find_handle(message) for message in messages], self.client)
 
     def cancel(self, *messages: QueueMessage, delay: Interval = 0.0) -> list[Outcome]:
-        """Give leased messages back, to be delivered again after ``delay`` seconds. Raises as intervals do."""
+        """Return leased messages to the queue, to be delivered again after ``delay``. Raises as for other intervals."""
         delay = convert_interval("delay", delay) or 0
         handles = [replace(self._find_handle(message), delay_us=round(delay * 1e6)) for message in messages]
         return self._queue.cancel(handles, self.client)
 
     def renew(self, *messages: QueueMessage) -> list[Outcome]:
-        """Let leases last for another LeasePeriod."""
+        """Extend leases by another LeasePeriod."""
         return self._queue.renew([self._find_handle(message) for message in messages], self.client)
 
     def expire(self, *messages: QueueMessage) -> list[Outcome]:
@@ -85,15 +86,15 @@ class QueueHandle:
         return self._queue.acknowledge([self._find_handle(message) for message in messages], self.client, expire=True)
 
     def requeue(self, *messages: QueueMessage) -> list[Outcome]:
-        """Deliver dead messages again, with their counters at 0, and delayed ones at once."""
+        """Deliver dead messages again, with their counters at 0, and delayed ones immediately."""
         return self._queue.requeue([message.name for message in messages])
 
     def purge(self) -> int:
-        """Drop every message that is not leased; how many."""
+        """Drop all messages that are not leased; return their number."""
         return self._queue.purge()
 
     def depth(self) -> Depth:
-        """Messages by their states."""
+        """Return the numbers of messages by state."""
         from sowctl.engine.queues.reports import compute_depth
 
         return compute_depth(self._queue)

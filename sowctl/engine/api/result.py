@@ -1,6 +1,6 @@
-"""Results of a query: records one by one or in batches, dicts, Arrow data, and a table of a notebook.
+"""Results of a query: records one by one or in batches, dicts, Arrow data, and a notebook table.
 
-The columns of Arrow data are those of ``query --format arrow``: :mod:`sowctl.arrow` makes them.
+The columns of Arrow data are those of ``query --format arrow``, built by :mod:`sowctl.arrow`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.query import QueryResult
 
 MAX_SHOWN_RECORDS = 20
-"""Records that a notebook shows of a result."""
+"""Maximum number of records of a result that a notebook shows."""
 _MAX_SHOWN_CHARACTERS = 200
-"""Characters of a value that a notebook shows."""
+"""Maximum number of characters of a value that a notebook shows."""
 
 
 @convert_memory_errors
 class Result:
-    """The result of a query, to be gone through once. ``statistics`` are complete when that is done.
+    """The result of a query, to be read once. ``statistics`` are complete afterwards.
 
-    Iterate for batches of records, or ask for :meth:`records`, :meth:`to_dicts` or :meth:`count`. What is looked at in
-    a notebook is not lost for them. Close it where it is not read to its end; forgetting it does the same. Reading it
-    again, or after that, raises UsageError ``SOW-ENG-090``.
+    Iterate for batches of records, or call :meth:`records`, :meth:`to_dicts` or :meth:`count`. Records shown in a
+    notebook are still returned by these. Close a result that is not read to its end; garbage collection closes it, too.
+    Reading it again, or after it was closed, raises UsageError ``SOW-ENG-090``.
     """
 
     def __init__(self, found: QueryResult, name: str) -> None:
@@ -48,7 +48,7 @@ class Result:
         self._tables: dict[bool, Table] = {}
 
     def __dir__(self) -> list[str]:
-        """The names that are meant for programs."""
+        """Return the names that are meant for programs."""
         return sorted(name for name in super().__dir__() if not name.startswith("_"))
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class Result:
         return self._found.statistics
 
     def __iter__(self) -> Generator[RecordBatch]:
-        # Without an error, a program that asks twice would count no records.
+        # Without an error, a program that reads twice would count no records.
         if self._over is not None:
             raise UsageError(
                 "SOW-ENG-090",
@@ -69,32 +69,33 @@ class Result:
                 hint="run the query again, or keep the records, for example with list(result.records())",
             )
         self._begun = True
-        # What a notebook has looked at comes first, each batch once.
+        # Batches that a notebook has shown come first, each once.
         while self._ahead:
             yield self._ahead.pop(0)
-        # Not delegated: a loop that is left early would end the query with it, and somebody may want the rest.
+        # Not delegated: leaving a loop early would end the query, and the caller may want the rest.
         for batch in self._found:  # noqa: UP028
             yield batch
         self._over = "was already consumed"
 
     def records(self) -> Iterator[StoredRecord]:
-        """The records one by one."""
+        """Yield the records one by one."""
         return chain.from_iterable(batch.records for batch in self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The messages as dicts, of any type as their JSON form has them; one that is no object as ``{"value": it}``.
+        """Return the messages as dicts, for any type in their JSON form; one that is not an object as ``{"value":
+        it}``.
 
         Numbers that are neither 64-bit integers nor doubles become the nearest double.
         """
         return [_read_fields(view) for batch in self for view in map(batch.view, batch.payloads)]
 
     def to_arrow(self, *, meta: bool = False) -> Table:
-        """The messages as a pyarrow.Table: a column for each of their fields, typed so that it holds every value.
+        """Return the messages as a pyarrow.Table: a column for each field, with a type that can represent every value.
 
         ``meta``: adds columns such as ``_sow_key`` and ``_timestamp``. Later calls return the same table.
 
-        Raises MissingPackageError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than can
-        be columns.
+        Raises MissingPackageError ``SOW-EXC-001`` without pyarrow, LimitError ``SOW-SPK-083`` for more fields than
+        there can be columns.
         """
         if meta not in self._tables:
             from sowctl.arrow.requirements import require_packages
@@ -109,10 +110,10 @@ class Result:
         return self._tables[meta]
 
     def to_pandas(self, *, meta: bool = False, dtype_backend: Literal["numpy", "pyarrow"] = "numpy") -> DataFrame:
-        """The messages as a pandas.DataFrame, by way of :meth:`to_arrow`.
+        """Return the messages as a pandas.DataFrame, converted with :meth:`to_arrow`.
 
-        With ``dtype_backend="pyarrow"`` columns keep their types. With numpy, pandas turns integers into doubles where
-        a value is missing, so that large ones lose digits.
+        With ``dtype_backend="pyarrow"`` columns keep their types. With numpy, pandas converts integer columns with
+        missing values to doubles, so that large integers lose digits.
 
         Raises MissingPackageError ``SOW-EXC-001`` without pyarrow or pandas, before a record is read.
         """
@@ -124,23 +125,24 @@ class Result:
         return convert_to_pandas(self.to_arrow(meta=meta), dtype_backend)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The table of :meth:`to_arrow` for libraries that read Arrow data without a copy: Polars, DuckDB, pandas."""
+        """Export the table of :meth:`to_arrow` to libraries that read Arrow data without a copy: Polars, DuckDB,
+        pandas."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> object:
-        """Its schema, for libraries that ask for it first."""
+        """Export the table's schema, for libraries that request it first."""
         return self.to_arrow().schema.__arrow_c_schema__()
 
     def count(self) -> int:
-        """Count the records, without reading them where indexes tell; instead of iterating."""
+        """Count the records, without reading them if indexes suffice; call it instead of iterating."""
         return self._found.count_records()
 
     def plans(self) -> list[Plan]:
-        """Return the plan for each topic; instead of iterating."""
+        """Return the plan for each topic; call it instead of iterating."""
         return self._found.list_plans()
 
     def close(self) -> None:
-        """End the query early; snapshots and temporary files go."""
+        """End the query early: close snapshots and remove temporary files."""
         self._over = self._over or "is closed"
         self._found.close()
 
@@ -153,7 +155,7 @@ class Result:
         self.close()
 
     def _repr_html_(self) -> str:
-        """A table of the first records for a notebook; nothing in a message is markup there."""
+        """Return a table of the first records for a notebook; markup in messages is escaped."""
         rows = 0
         seen: list[tuple[int, dict[str, Any]]] = []
         while rows <= MAX_SHOWN_RECORDS and (batch := next(iter(self._found), None)) is not None:
@@ -168,7 +170,7 @@ class Result:
 
 
 def _build_block(batch: RecordBatch, *, meta: bool) -> MessageBlock:
-    """A batch as the columns are made of it."""
+    """Return a batch in the form from which columns are built."""
     from sowctl.arrow.column_passes import MessageBlock
     from sowctl.arrow.metadata import DEFAULT_COLUMNS
 
@@ -201,7 +203,7 @@ def _format_table(name: str, rows: list[tuple[int, dict[str, Any]]], *, more: bo
 
 
 def _escape_value(value: Any) -> str:
-    """A value as text of HTML: markup escaped, and characters that cannot be seen as their escapes."""
+    """Return a value as HTML text: markup is escaped, and invisible characters are shown as escape sequences."""
     import json
     from html import escape
 

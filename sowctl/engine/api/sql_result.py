@@ -1,4 +1,4 @@
-"""The rows of a statement of SQL: a table with types, dicts, a data frame."""
+"""The rows of an SQL statement: a typed table, dicts, a data frame."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @convert_memory_errors
 class SqlResult:
-    """The rows of one statement, all of them read. ``names`` are those of its columns; a repeated one is numbered."""
+    """The rows of one statement, completely read. ``names`` are those of its columns; duplicate names get a number."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def __dir__(self) -> list[str]:
-        """The names that are meant for programs."""
+        """Return the names that are meant for programs."""
         return sorted(name for name in super().__dir__() if not name.startswith("_"))
 
     def __repr__(self) -> str:
@@ -35,16 +35,16 @@ class SqlResult:
         return list(self._table.column_names)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The rows as dicts; times are aware datetimes, numbers that are no doubles are Decimal."""
+        """Return the rows as dicts; times are aware datetimes, numbers that are not doubles are Decimal."""
         return list(self._table.to_pylist())
 
     def to_arrow(self) -> Table:
-        """The rows as a pyarrow.Table, with the types of the statement."""
+        """Return the rows as a pyarrow.Table, with the types of the statement."""
         return self._table
 
     def to_pandas(self, *, dtype_backend: Literal["numpy", "pyarrow"] = "numpy") -> DataFrame:
-        """The rows as a pandas.DataFrame, as :meth:`Result.to_pandas`. Raises MissingPackageError ``SOW-EXC-001``
-        without pandas.
+        """Return the rows as a pandas.DataFrame, as :meth:`Result.to_pandas`. Raises MissingPackageError
+        ``SOW-EXC-001`` without pandas.
         """
         from sowctl.arrow.requirements import require_packages
         from sowctl.arrow.tables import convert_to_pandas
@@ -54,14 +54,14 @@ class SqlResult:
         return convert_to_pandas(self._table, dtype_backend)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The table for libraries that read Arrow data without a copy: Polars, DuckDB, pandas."""
+        """Export the table to libraries that read Arrow data without a copy: Polars, DuckDB, pandas."""
         return self._table.__arrow_c_stream__(requested_schema)
 
 
 def run_sql(instance: Instance, statement: str, *, allow_files: bool) -> SqlResult:
-    """Run statements and return the rows of the one that has some; without any, a result without columns.
+    """Run statements and return the rows of the one that has a result; without any, a result without columns.
 
-    Raises UsageError ``SOW-EXC-021`` where several have rows, and as :meth:`Database.run_statements`.
+    Raises UsageError ``SOW-EXC-021`` if several have rows, and as :meth:`Database.run_statements`.
     """
     from sowctl.arrow.tables import build_table
     from sowctl.engine.tables.database import Database

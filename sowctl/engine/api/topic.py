@@ -1,8 +1,8 @@
-"""One topic of an instance as a program works on it: the verbs as methods.
+"""One topic of an instance for programs: the verbs as methods.
 
 A method calls the function of its verb, as the command line does. Most have the command's name; ``hash`` is
-:meth:`TopicHandle.digest`, ``query --explain`` is :meth:`TopicHandle.explain`. Arguments are looked at before a
-store is opened.
+:meth:`TopicHandle.digest`, ``query --explain`` is :meth:`TopicHandle.explain`. Arguments are checked before a store is
+opened.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ if TYPE_CHECKING:
 
 @convert_memory_errors
 class TopicHandle:
-    """One topic of an instance. Every method opens what it needs and closes it again.
+    """One topic of an instance. Every method opens the files that it needs and closes them again.
 
-    Within the instance's ``with`` statement the store stays open for the next question, which spares a small one half
-    of its time; others may write in between.
+    Within the instance's ``with`` statement the store stays open for the next call, which halves the time of a small
+    query; other processes may write in between.
     """
 
     def __init__(self, instance: Instance, config: TopicConfig) -> None:
@@ -93,7 +93,7 @@ class TopicHandle:
         return f"<{kind} {self.name!r} of type {self.config.message_type}>"
 
     def __dir__(self) -> list[str]:
-        """The names that are meant for programs."""
+        """Return the names that are meant for programs."""
         return sorted(name for name in super().__dir__() if not name.startswith("_") and name != "target")
 
     @property
@@ -103,9 +103,7 @@ class TopicHandle:
 
     @property
     def target(self) -> Target:
-        """The target that is read. Raises MissingError ``SOW-ENG-016`` where only the transaction log names the
-        topic.
-        """
+        """The target to read. Raises MissingError ``SOW-ENG-016`` if only the transaction log names the topic."""
         if self._is_log_only:
             raise make_missing_error(self.instance, self.config.name, self.config.message_type)
         return Target(topic=self.config)
@@ -143,9 +141,9 @@ class TopicHandle:
     ) -> PublishReport:
         """Publish messages; they are durable when this returns.
 
-        ``messages``: a list of bytes, texts or dicts, what yields them, or a data frame or table of pandas, Polars or
-        pyarrow, of which each row becomes a message. A dict becomes a message of the topic's type; for the form of its
-        values, see sowctl-python(7). Keywords that differ from their defaults replace those of ``options``:
+        ``messages``: a list of bytes, texts or dicts, an iterator of them, or a data frame or table of pandas, Polars
+        or pyarrow, with one message per row. A dict becomes a message of the topic's type; for the form of its values,
+        see sowctl-python(7). Keywords that differ from their defaults override those of ``options``:
 
         * batch: messages in a batch; without it, 1,000, or 8,192 where that is faster
         * batch_bytes: bytes of messages that close a batch
@@ -166,11 +164,12 @@ class TopicHandle:
         * update_only: reject deltas to missing records
         * skip_unchanged: count messages that are equal to the current record as unchanged, and do not write them
         * replace_all: make the topic equal to the messages: delete all records that are not among them, in one group
-        * force: with replace_all, accept that there are no messages
+        * force: with replace_all, accept an empty input
 
         Intervals are timedeltas, seconds, or texts such as ``5m``.
 
-        Raises InputError (exit 3) at a bad message unless ``on_error="skip"``, TypeError for what is no message.
+        Raises InputError (exit 3) at an invalid message unless ``on_error="skip"``, TypeError for a value that is not a
+        message.
         """
         given = PublishOptions(
             batch=batch,
@@ -254,7 +253,7 @@ class TopicHandle:
         from sowctl.messages.framing.input_files import find_descriptor, open_input
 
         if form.client is not None:
-            # Each partition is a publisher of its own, so that the run has no single client.
+            # Each partition is a separate publisher, so the run has no single client.
             options = replace(options, client=None)
         kind = self.instance.find_message_type(self.config.message_type).kind
         with open_input(name) as stream:
@@ -290,27 +289,27 @@ class TopicHandle:
     ) -> Result:
         """Start a query.
 
-        Ask the result for its ``records()``, ``to_dicts()``, ``to_arrow()``, ``to_pandas()`` or ``count()``.
+        Read the result with ``records()``, ``to_dicts()``, ``to_arrow()``, ``to_pandas()`` or ``count()``.
 
-        * filter: condition that records meet; see sowctl-expressions(7)
+        * filter: condition for records; see sowctl-expressions(7)
         * order_by: sort order, such as ``/price DESC, /id``; default: by SOW key
         * top_n or limit: maximum number of records
         * skip_n or offset: number of records to skip first; requires top_n
         * sow_keys: SOW keys of the records to read
-        * keys: values of key fields that name records, those of several fields joined by commas
-        * at: instant whose state is read: a datetime, microseconds since 1970, or a text as ``--at`` takes it
+        * keys: values of key fields of the records to read; values of several fields joined by commas
+        * at: instant of the state to read: a datetime, microseconds since 1970, or a text as for ``--at``
         * select: fields to keep of each message, such as ``-/,+/id,+/price``
         * batch_size: records in a batch
         * sort_memory: bytes for sorting and for groups, before temporary files are used
-        * by_time: order by time of last update where no other order is given
-        * index_from: records of a store from which on indexes are used and built; None: never
+        * by_time: order by time of last update if no other order is given
+        * index_from: minimum number of records of a store for using and building indexes; None: never
         * projection: fields to compute per group, such as ``SUM(/qty) AS /sum``; with grouping
         * grouping: fields to group by; with projection
         * after_key: SOW key after which to continue, in key order
-        * jobs: maximum number of processes that read a large store; default: as many as pay
+        * jobs: maximum number of processes that read a large store; default: as many as are worthwhile
         * counted: count all matching records for the statistics, even beyond top_n
         * fresh: recompute a view or conflated topic, ignoring its cache
-        * shown: further fields to look for where unknown is not ``ignore``
+        * shown: further fields to check if unknown is not ``ignore``
         * unknown: a named field that no record has: ``ignore``, ``note`` it after the result, or ``error``
         """
         from sowctl.engine.verbs.query import start_query
@@ -376,34 +375,34 @@ class TopicHandle:
     ) -> Subscription:
         """Follow the topic: iterate for events (``for``, ``async for``), first the records of one instant.
 
-        Use it in a ``with`` or ``async with`` statement; ``cancel()`` ends it, from another thread, too. Publishing to
-        the topic is allowed while an event is handled: all records are read before the first one is given.
+        Use it in a ``with`` or ``async with`` statement; ``cancel()`` ends it, from another thread, too. A program may
+        publish to the topic while it handles an event: all records are read before the first one is delivered.
 
-        * filter: condition that records and messages meet; see sowctl-expressions(7)
+        * filter: condition for records and messages; see sowctl-expressions(7)
         * order_by, top_n or limit, skip_n or offset: order and number of the initial records, as for ``query``
         * sow_keys: SOW keys of the records to follow
-        * keys: values of key fields that name records, those of several fields joined by commas
+        * keys: values of key fields of the records to follow; values of several fields joined by commas
         * select: fields to keep of each message
-        * sow: begin with the records; False: only messages after them
+        * sow: start with the current records; False: only messages after them
         * batch_size: records that are delivered together
-        * query_id: text that the events of the initial records carry
+        * query_id: text in the events of the initial records
         * until_now: stop at the position that is the end of the journal at the start
         * lasting: interval after which to stop
         * most: number of messages after which to stop, not counting the initial records
         * progress_every: interval at which the position is delivered if it has changed
         * oof: deliver an event for each record that leaves the result
-        * deletes: with ``sow=False``, deliver deletions and expirations too, as ``sow_delete``
-        * delta: of records delivered before, only the changed fields
+        * deletes: with ``sow=False``, deliver deletions and expirations, too, as ``sow_delete``
+        * delta: only the changed fields of records delivered before
         * no_empties: with delta, nothing if no field has changed
-        * send_keys: with no_empties, the key fields, too, as is done without it
+        * send_keys: with no_empties, include the key fields, as without it
         * conflation: at most one message per key and interval, such as ``2s`` or ``auto``
         * conflation_key: fields that identify a message; default: the SOW key
         * projection, grouping: one message per group, as for ``query``
-        * bookmark: position to begin at: a bookmark, a time, or a datetime
-        * bookmark_not_found: if the position is gone: ``fail``, ``epoch`` or ``now``
-        * rate: speed of what is replayed, such as ``100`` messages per second or ``2x``
+        * bookmark: start position: a bookmark, a time, or a datetime
+        * bookmark_not_found: if the position is not in the journals: ``fail``, ``epoch`` or ``now``
+        * rate: speed of a replay, such as ``100`` messages per second or ``2x``
         * rate_max_gap: longest pause of a replay
-        * events: wait for the system to report changes, instead of only looking at intervals
+        * events: use the system's change notifications, instead of only polling
         """
         from sowctl.engine.verbs.subscribe import subscribe_topics
 
@@ -498,10 +497,10 @@ class TopicHandle:
 
     @check_keywords
     def get(self, *keys: Key, fields: bool = False, at: At | None = None) -> Iterator[StoredRecord]:
-        """The records of SOW keys, else of key field texts (with ``fields`` these alone), in the order asked for.
+        """Return the records of SOW keys, else of key field texts (with ``fields`` only these), in the requested order.
 
-        ``at`` is a datetime (UTC where it names no zone), microseconds since 1970 UTC, or a text as ``--at`` takes it:
-        a time, a bookmark, or the txid of an entry.
+        ``at`` is a datetime (UTC if it has no time zone), microseconds since 1970 UTC, or a text as for ``--at``: a
+        time, a bookmark, or the txid of an entry.
         """
         from sowctl.engine.verbs.get import get_records
 
@@ -520,19 +519,19 @@ class TopicHandle:
         fresh: bool = False,
         unknown: UnknownFieldPolicy = "ignore",
     ) -> int:
-        """Return the number of records for which a filter is true; the options are those of :meth:`query`.
+        """Return the number of records that match a filter; the options are those of :meth:`query`.
 
-        Where indexes tell, no record is read.
+        No record is read if indexes suffice.
         """
         with self.query(filter, sow_keys=sow_keys, keys=keys, at=at, fresh=fresh, unknown=unknown) as result:
             return result.count()
 
     @check_keywords
     def history(self, *keys: Key, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
-        """The versions of the records of SOW keys or key field texts (with ``fields`` these alone).
+        """Return the versions of the records of SOW keys or key field texts (with ``fields`` only these).
 
-        Each key's oldest comes first. Of a topic with History these are the versions that it retains; with ``journal``,
-        of any topic, all entries in the journals.
+        The versions of each key are ordered from the oldest. For a topic with History these are the retained versions;
+        with ``journal``, for any topic, all entries in the journals.
         """
         from sowctl.engine.verbs.history import read_key_versions
 
@@ -541,7 +540,7 @@ class TopicHandle:
         return iter(batch.records)
 
     def versions(self, *keys: Key, fields: bool = False, journal: bool = False) -> Iterator[VersionRecord]:
-        """The versions of records: the former name of :meth:`history`."""
+        """Return the versions of records: the former name of :meth:`history`."""
         return self.history(*keys, fields=fields, journal=journal)
 
     @check_keywords
@@ -595,16 +594,16 @@ class TopicHandle:
     ) -> ExportReport:
         """Write the records to a file, whose ending selects the format, as the command ``export`` does.
 
-        Endings are .parquet, .arrow, .arrows, .csv, .tsv, .ndjson, .json, .msgpack, .sqlite and .duckdb; text formats
-        may have .gz or .zst after it. The file appears complete or not at all. ``meta`` adds columns such as
-        ``_sow_key``; ``add`` adds the table to a database that exists, and replaces one of its name only with
+        Endings are .parquet, .arrow, .arrows, .csv, .tsv, .ndjson, .json, .msgpack, .sqlite and .duckdb; .gz or .zst
+        may follow the ending of text formats. The file is written completely or not at all. ``meta`` adds columns such
+        as ``_sow_key``; ``add`` adds the table to an existing database, and replaces one of the same name only with
         ``overwrite``; the other options are those of :meth:`query`.
 
-        With ``changes``, the file has what happened to the records after the position ``since`` (:meth:`changes`), and
+        With ``changes``, the file has the changes of the records after the position ``since`` (:meth:`changes`), and
         the report the position at which the next export continues; ``at``, ``fresh``, an order and limits do not apply.
 
-        Raises RefusedError ``SOW-CLI-011`` where the file exists, ``SOW-EXC-027`` where the table does, unless
-        ``overwrite``, and UsageError ``SOW-EXC-002`` for an unknown ending.
+        Raises RefusedError ``SOW-CLI-011`` if the file exists, ``SOW-EXC-027`` if the table does, unless ``overwrite``,
+        and UsageError ``SOW-EXC-002`` for an unknown ending.
         """
         from sowctl.engine.api.export_file import ExportOptions, export_changes, export_records
 
@@ -649,13 +648,13 @@ class TopicHandle:
         keys: Collection[Key] | None = None,
         select: str | None = None,
     ) -> ChangesResult:
-        """What happened to the records after the position ``since``, by default since the journal began.
+        """Return the changes of the records after the position ``since``, by default from the start of the journal.
 
         Iterate over ``records()`` of the result: each has ``change_type`` (insert, update_preimage, update_postimage or
-        delete), ``reason`` of a delete (deleted or expired), and the record of before or after the change. Its
+        delete), ``reason`` of a delete (deleted or expired), and the record before or after the change. Its
         ``bookmark`` and ``txid`` are the position to continue at.
 
-        * filter: condition that the record of a row meets; see sowctl-expressions(7)
+        * filter: condition for the record of a row; see sowctl-expressions(7)
         * since: a bookmark, a txid, a time, a datetime or a range
         * bookmark_not_found: if the position is not in the journals: ``fail`` (the default), ``epoch`` or ``now``
         * sow_keys, keys: only these records, as for ``query``
@@ -674,11 +673,11 @@ class TopicHandle:
 
     @check_keywords
     def blame(self, *keys: Key, fields: bool = False, at: At | None = None) -> list[Blame]:
-        """Of each field of the records of SOW keys or key field texts, the entry that last set it.
+        """Return the entry that last set each field of the records of SOW keys or key field texts.
 
-        The record is that of now or as of ``at`` (as :meth:`get` takes it); of one that is not there, ``gone`` and
-        ``last`` tell why. Raises UsageError for views, and for topics without journal and history, and InputError
-        ``SOW-QRY-025`` for a record with more than 500,000 members and objects.
+        The records are those of now or as of ``at``, as for :meth:`get`; for a missing record, ``gone`` and ``last``
+        say why. Raises UsageError for views, and for topics without journal and history, and InputError ``SOW-QRY-025``
+        for a record with more than 500,000 members and objects.
         """
         from sowctl.engine.verbs.inspect.blame import find_origins
 
@@ -708,10 +707,10 @@ class TopicHandle:
     ) -> Differences:
         """Compare this topic, now or as of ``at``, with ``other`` (default: this one), now or as of ``other_at``.
 
-        ``other`` may be a topic of another instance, or messages as :meth:`publish` takes them: then it is the state
-        that publishing them to the empty topic would make. Times are as :meth:`get` takes them.
+        ``other`` may be a topic of another instance, or messages as for :meth:`publish`: then it is the state after
+        publishing them to the empty topic. Times are as for :meth:`get`.
 
-        * filter: compare a record if either side meets this condition
+        * filter: compare a record if either side matches this condition
         * keys: compare only the records with these keys
         * fields: compare only these fields
         * ignored: ignore these fields
@@ -720,7 +719,7 @@ class TopicHandle:
         * stamps: compare metadata, too
         * records: say only which records differ, not in which fields
 
-        Raises UsageError where the two sides are one state, or have no keys in common.
+        Raises UsageError if the two sides are one state, or have different kinds of keys.
         """
         from sowctl.engine.api.differences import Differences
         from sowctl.engine.verbs.inspect.diff import DiffSide, compare_sides
@@ -758,7 +757,8 @@ class TopicHandle:
             return Differences(compare_sides(before, after, options), held.pop_all())
 
     def _open_messages(self, messages: Messages, at: At | None, held: ExitStack) -> DiffSide:
-        """The state that messages make of the empty topic, as a side of a comparison; ``held`` closes it."""
+        """Return the state after publishing messages to the empty topic as a side of a comparison; ``held`` closes
+        it."""
         from sowctl.engine.verbs.inspect.diff import DiffSide
         from sowctl.engine.verbs.publish import publish_messages
         from sowctl.engine.writing.input_state import open_input_state
@@ -787,7 +787,7 @@ class TopicHandle:
     ) -> DeleteReport:
         """Delete records by one selector: a filter, lists of SOW keys and key values, or messages with their keys.
 
-        Durable when this returns. Raises TypeError for one text or message instead of a list.
+        Durable on return. Raises TypeError for a single text or message instead of a list.
         """
         from sowctl.engine.verbs.delete import delete_records
 
@@ -804,7 +804,7 @@ class TopicHandle:
 
     @check_keywords
     def expire(self, *, dry_run: bool = False) -> ExpireReport:
-        """Remove what has expired."""
+        """Remove expired records and versions."""
         from sowctl.engine.verbs.expire import expire_records
 
         return expire_records(self.instance, [self.config], dry_run=dry_run)[0]
@@ -825,7 +825,7 @@ class TopicHandle:
     ) -> ReplayReport:
         """Bring the store up to date with the journals.
 
-        * until_txid, until_time (as :meth:`get` takes ``at``): position at which to stop; with into or verify
+        * until_txid, until_time (as ``at`` of :meth:`get`): position at which to stop; with into or verify
         * into: directory for new stores, instead of the store itself
         * journal: directory to read journals from; default: the configured one
         * verify: compare the store with the journals; write nothing
@@ -853,9 +853,9 @@ class TopicHandle:
     def snapshot(
         self, path: str | os.PathLike[str], *, at: At | None = None, filter: str | None = None, force: bool = False
     ) -> SnapshotReport:
-        """Write the state, of now or as of ``at`` (as :meth:`get` takes it), into the new store file ``path``.
+        """Write the state, now or as of ``at`` (as for :meth:`get`), to the new store file ``path``.
 
-        With ``filter``, only the records that match it. Raises RefusedError (exit 8) where there is a file, unless
+        With ``filter``, only the records that match it. Raises RefusedError (exit 8) if the file exists, unless
         ``force``.
         """
         from sowctl.engine.verbs.snapshot import write_snapshot
@@ -864,21 +864,21 @@ class TopicHandle:
         return write_snapshot(self.instance, self.target, when, Path(path), filter=filter, force=force)
 
     def check(self) -> CheckRun:
-        """Check the topic's store: iterate for findings, then ask for ``status``, ``report`` and ``coverage``."""
+        """Check the topic's store: iterate for findings, then read ``status``, ``report`` and ``coverage``."""
         from sowctl.engine.verbs.check import check_instance
 
         return check_instance(self.instance, [self.target])
 
     @check_keywords
     def reindex(self, *, drop: bool = False) -> ReindexReport:
-        """Build the topic's memo indexes anew, or remove them."""
+        """Rebuild the topic's memo indexes, or remove them."""
         from sowctl.engine.verbs.reindex import rebuild_indexes
 
         return rebuild_indexes(self.instance, [self.target], drop=drop)[0]
 
     @check_keywords
     def compact(self, *, dry_run: bool = False) -> CompactReport:
-        """Put a copy without free pages in the place of the topic's store, while others use it."""
+        """Replace the topic's store by a copy without free pages, while others use it."""
         from sowctl.engine.verbs.upkeep.compact import compact_stores
 
         for report in compact_stores(self.instance, [self.target], dry_run=dry_run):
@@ -887,7 +887,8 @@ class TopicHandle:
 
     @check_keywords
     def repair(self, *, earlier: bool = False, dry_run: bool = False) -> StoreRepair:
-        """Save what is sound of a damaged store: its ``report``, and ``items()`` for what it lacked."""
+        """Repair a damaged store from its intact part and the journal: ``report`` has counts, ``items()`` the
+        details."""
         from sowctl.engine.verbs.upkeep.repair import repair_stores
 
         for done in repair_stores(self.instance, [self.target], earlier=earlier, dry_run=dry_run):
@@ -896,7 +897,7 @@ class TopicHandle:
 
     @check_keywords
     def digest(self, at: At | None = None, *, filter: str | None = None) -> Digest:
-        """The digest of the state, of now or as of ``at`` (as :meth:`get` takes it).
+        """Return the digest of the state, now or as of ``at`` (as for :meth:`get`).
 
         With ``filter``, the digest of the records that match it, without versions.
         """
@@ -910,7 +911,7 @@ class TopicHandle:
         return compute_digest(self.instance, self.target, when, opener, partial=filter is not None)
 
     def info(self) -> TopicInfo:
-        """Sizes, counts and position."""
+        """Return sizes, counts and position."""
         from sowctl.engine.verbs.info import list_topic_info
 
         return list_topic_info(self.instance, [self.target])[0]
@@ -934,7 +935,7 @@ def merge_publish_options(options: PublishOptions | None, given: PublishOptions)
 def build_message_source(
     instance: Instance, config: TopicConfig, messages: Messages, chosen: PublishOptions
 ) -> MessageSource:
-    """Build the source of messages that a program gives. Raises TypeError for what has none."""
+    """Return the source of a program's messages. Raises TypeError if they are none."""
     from sowctl.engine.writing.batches import ListSource
 
     kind = instance.find_message_type(config.message_type)
@@ -944,7 +945,7 @@ def build_message_source(
 
         return open_frame_source("rows", messages, build_row_target(instance, config.label, config.message_type))
     if hasattr(messages, "collect") and not isinstance(messages, Iterable):
-        # A lazy frame, of Polars for example, is a query: its own error would be that it has no items.
+        # A lazy frame, for example of Polars, is a query: without this, the error would be that it is not iterable.
         raise TypeError(f"{type(messages).__name__} has no rows yet: publish its result, publish(frame.collect())")
     return ListSource(messages, chosen.batch, encode=build_encoder(kind))
 
@@ -972,7 +973,7 @@ def _publish_source(
     source: MessageSource,
     chosen: PublishOptions,
 ) -> PublishReport:
-    """Publish a source, or make the topic equal to it; rebuild indexes that became useless."""
+    """Publish a source, or make the topic equal to it; rebuild indexes that became stale."""
     from sowctl.engine.verbs.publish import publish_messages
     from sowctl.engine.verbs.replace import replace_records
 
@@ -1008,7 +1009,7 @@ def _choose_envelope_format(
     reading: InputOptions,
     options: PublishOptions,
 ) -> EnvelopeFormat | None:
-    """Return the form of a file of envelopes; None for a file of rows.
+    """Return the format of a file of envelopes; None for a file of rows.
 
     Raises UsageError ``SOW-INP-017`` for options without envelopes, ``SOW-EXC-010`` for options of rows with them.
     """
@@ -1037,7 +1038,7 @@ def _reindex_if_needed(instance: Instance, report: PublishReport) -> None:
 
 
 def _format_side_name(name: str, at: At | None) -> str:
-    """Format the name of a side of a comparison."""
+    """Return the displayed name of a side of a comparison."""
     return name if at is None else f"{name}@{at}"
 
 
