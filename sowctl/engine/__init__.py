@@ -1,8 +1,8 @@
-"""The engine: the verbs over topics, stores and journals. Plain values in and out; nothing here prints or exits.
+"""The engine: the verbs on topics, stores and journals. Plain values in and out; it neither prints nor exits.
 
-From what a program calls down to what all share; each package imports only packages below it:
+From the top layer to the shared values; each package imports only packages below it:
 
-* ``api``: what ``sowctl.open`` returns: an instance whose topics have verbs as methods.
+* ``api``: the objects that ``sowctl.open`` returns: an instance whose topics have verbs as methods.
 * ``verbs``: one module per verb.
 * ``tables``: topics, histories and the journal as tables of DuckDB.
 * ``maintenance``: search, checks, compaction, retention, backup and repair of stores and journals.

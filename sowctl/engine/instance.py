@@ -1,8 +1,8 @@
-"""An instance opened for work: its configuration, and everything from outside that a verb may need, as arguments.
+"""An instance opened for work: its configuration, and all external inputs of verbs, as arguments.
 
-The command line makes one, and so does ``sowctl.open``, whose kind of instance has verbs as methods
-(``engine/api``). A process keeps some files open that queries have read until an instance is closed, and in a
-``with`` statement the stores, too. Verbs are functions over an instance; this module knows none of them.
+The command line creates one, and so does ``sowctl.open``, whose kind of instance has verbs as methods (``engine/api``).
+A process keeps some files of queries open until an instance is closed, and within a ``with`` statement the stores, too.
+Verbs are functions on an instance; this module does not import them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _show_tag_names(found: str | TypeDefinition) -> TypeDefinition:
-    """A type that shows the tags of FIX messages by name."""
+    """Return a type that shows the tags of FIX messages by name."""
     from sowctl.messages.definition import TypeDefinition
 
     if isinstance(found, str):
@@ -44,22 +44,23 @@ def _ignore_remark(_: str) -> None:
 
 
 class OpenTopic(Protocol):
-    """A topic that a writing session of this run has open, as those who read it meanwhile see it."""
+    """A topic that a writing session of this run has open, as concurrent readers in the run see it."""
 
     @property
     def last_txid(self) -> int:
-        """The txid of the last entry that its records show."""
+        """The txid of the last entry that its records include."""
 
     def scan(self, count: int, now: Micros) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Keys and stored values in key order, up to ``count`` at a time, without those that are over at ``now``."""
+        """Yield keys and stored values in key order, up to ``count`` at a time, without those that have expired at
+        ``now``."""
 
 
 ProgressCallback = Callable[[str, int, int], None]
-"""What an instance tells of its long readings: what is counted, how many are done, of how many."""
+"""Receives the progress of long reads: what is counted, how many are done, the total."""
 
 
 def ignore_progress(what: str, done: int, total: int) -> None:
-    """The :attr:`Instance.watch` of an instance whose progress is shown nowhere."""
+    """Ignore progress: the :attr:`Instance.watch` of an instance that shows none."""
 
 
 def _find_no_topic(_: TopicConfig) -> OpenTopic | None:
@@ -67,8 +68,9 @@ def _find_no_topic(_: TopicConfig) -> OpenTopic | None:
 
 
 def _build_client_name(setting: str, program: str) -> str:
-    """The client by the setting of an instance, in which the words user, host and program stand for those of the
-    process (``sow-config(5)``, Clients). The user is the owner of the process, whatever its environment says."""
+    """Return the client name for an instance's setting, in which the words user, host and program are replaced by those
+    of the process (``sow-config(5)``, Clients). The user is the owner of the process, independent of its
+    environment."""
     import re
     import socket
     from pwd import getpwuid
@@ -88,14 +90,15 @@ def _build_client_name(setting: str, program: str) -> str:
 
 
 class Instance(DescribedStruct, frozen=True):
-    """One instance. ``lock_wait`` in seconds; ``random(n)`` gives n random bytes; ``notify`` takes remarks for people.
+    """One instance. ``lock_wait`` in seconds; ``random(n)`` returns n random bytes; ``notify`` receives notes for
+    people.
 
-    ``config`` is None where a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened``
-    gives a topic that a session of this run has open, because a store is opened but once in a process;
-    ``noted`` has what was remarked once and need not be again (:meth:`notify_once`). ``watch`` is told how far a long
-    reading has come: of what, how many, of how many. ``tell_more`` takes what explains a remark. ``lasting``: it is a
-    program's, which asks again and again, not a command's, which asks once. ``limits`` bound what expressions may
-    cost, None for the usual bounds. ``client``: recorded where no client is named (:meth:`find_recorded_client`).
+    ``config`` is None if a verb works on a bare ``.sow`` file; ``fix_names`` shows FIX tags by name. ``opened`` returns
+    a topic that a session of this run has open, because a process can open a store only once; ``noted`` has the notes
+    that must not be repeated (:meth:`notify_once`). ``watch`` receives the progress of long reads: what, how many, the
+    total. ``tell_more`` receives explanations of notes. ``lasting``: the instance is a program's, with many calls, not
+    a command's, with one. ``limits`` bound the cost of expressions, None for the default bounds. ``client``: recorded
+    if no client is named (:meth:`find_recorded_client`).
     """
 
     lasting: ClassVar[bool] = False
@@ -132,11 +135,11 @@ class Instance(DescribedStruct, frozen=True):
         limits: EvaluationLimits | None = None,
         client: str | None = None,
     ) -> Self:
-        """Load ``config_path``, a file or the directory of an instance (paths in it count from its directory, or from
+        """Load ``config_path``, a file or the directory of an instance (its paths are relative to its directory, or to
         ``root``).
 
-        ``client`` is recorded where no client is named (default: as the configuration says). ``environment`` (default:
-        the process's) fills ``${VAR}``, ``defines`` before it. Raises ConfigError (exit 4).
+        ``client`` is recorded if no client is named (default: as configured). ``environment`` (default: the process's)
+        provides values for ``${VAR}``; ``defines`` take precedence. Raises ConfigError (exit 4).
         """
         from sowctl.config.default_config import find_config_file
         from sowctl.config.instance import load_instance
@@ -164,15 +167,15 @@ class Instance(DescribedStruct, frozen=True):
         return cls(config, clock, seam, lock_wait, random, notify, holder, limits=limits, client=client)
 
     def find_recorded_client(self) -> str | None:
-        """The client that is recorded with what is written where none is named: that of the instance, else as the
-        configuration says; None for none."""
+        """Return the client to record with writes that name none: that of the instance, else as configured; None for
+        none."""
         if self.client is not None or self.config is None or (setting := self.config.recorded_client) is None:
             return self.client
         return _build_client_name(setting, self.holder)
 
     def with_archive(self, archive: Place | None) -> Self:
-        """The same with another archive of its journal, a directory or a URL. Raises ConfigError ``SOW-ENG-020``
-        without a TransactionLog."""
+        """Return the same instance with another archive of its journal, a directory or a URL. Raises ConfigError
+        ``SOW-ENG-020`` without a TransactionLog."""
         if self.config is None or self.log is None:
             raise ConfigError("SOW-ENG-020", "this configuration has no TransactionLog")
         log = replace(self.log, archive_directory=archive, archive_is_file_url=False)
@@ -184,7 +187,8 @@ class Instance(DescribedStruct, frozen=True):
         return self.clock()
 
     def notify_once(self, about: str, text: str, detail: str = "") -> None:
-        """Make a remark, unless one about the same was made before in this run, and explain it by ``detail``."""
+        """Send a note unless one about the same subject was sent before in this run, with ``detail`` as its
+        explanation."""
         if about not in self.noted:
             self.noted.add(about)
             self.notify(text)
@@ -193,16 +197,16 @@ class Instance(DescribedStruct, frozen=True):
 
     @property
     def is_watched(self) -> bool:
-        """Return whether somebody wants to know how far a long reading has come."""
+        """True if the progress of long reads is shown."""
         return self.watch is not ignore_progress
 
     def build_watch(self, what: str) -> Callable[[int, int], None]:
-        """Build the progress callback for one kind of thing that is read, such as records: how many of how many."""
+        """Return a progress callback for one kind of items, such as records: number done, total."""
         return lambda done, total: self.watch(what, done, total)
 
     @property
     def log(self) -> TransactionLog | None:
-        """The transaction log's configuration, if there is one."""
+        """The configuration of the transaction log, None without one."""
         return self.config.transaction_log if self.config is not None else None
 
     @property
@@ -212,15 +216,15 @@ class Instance(DescribedStruct, frozen=True):
 
     @property
     def publisher_id(self) -> int:
-        """The publisher id in the bookmarks of entries that have no publisher: that of a client of its own name."""
+        """The publisher id in bookmarks of entries without a publisher: that of a client with the instance's name."""
         from sowctl.identity.hashes import hash_client_name
 
         return hash_client_name(self.config.name) if self.config is not None else 0
 
     def find_message_type(self, name: str) -> MessageType:
-        """The message type ``name`` as the configuration defines it, else the built-in one.
+        """Return the message type ``name`` as the configuration defines it, else the built-in one.
 
-        Raises ConfigError ``SOW-MSG-006`` for a name that is neither, ``SOW-MSG-007`` for a definition without use.
+        Raises ConfigError ``SOW-MSG-006`` for a name that is neither, ``SOW-MSG-007`` for an unusable definition.
         """
         from sowctl.messages.types import get_type
 
@@ -235,7 +239,7 @@ class Instance(DescribedStruct, frozen=True):
             raise ConfigError(problem.code, words, hint=hint) from None
 
     def close(self) -> None:
-        """Let go of the files that queries of this process keep open for the next ones; those open them again."""
+        """Close the files that queries of this process keep open for the next ones, which open them again."""
         close_kept_files()
 
     def __enter__(self) -> Self:

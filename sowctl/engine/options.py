@@ -1,7 +1,7 @@
 """Options of the verbs: each field with its spelling, help and unit on the command line.
 
-Programs and the command line fill in the same classes; a command takes one of them whole, or names the options that it
-takes (:mod:`sowctl.declarations`). The AMPS option text and the Python API use the same fields.
+Programs and the command line use the same classes; a command includes a whole class, or lists the options that it
+supports (:mod:`sowctl.declarations`). The AMPS option text and the Python API use the same fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UnknownFieldPolicy = Literal["ignore", "note", "error"]
 EnvelopeName = Literal["sowctl", "kafka", "debezium"]
 TimestampUnit = Literal["s", "ms", "us", "ns"]
 INDEX_MIN_RECORDS = 20_000
-"""Records from which on a memo index is built: fewer are read faster than one is opened."""
+"""Number of records from which on a memo index is built: fewer are read faster than an index is opened."""
 POSITION_PANEL = "Position options"
 
 Filter: TypeAlias = Annotated[
@@ -99,12 +99,12 @@ DryRun: TypeAlias = Annotated[bool, declare_option("--dry-run", help="Show what 
 class PublishOptions(Struct, frozen=True):
     """Options of publishing.
 
-    ``batch`` messages, ``batch_bytes`` or ``linger`` seconds close a batch, whichever is first; without ``batch`` there
-    are 1,000 messages in it, or 8,192 where that is faster, and batches up to ``batch_bytes`` are synced together while
-    the input has more ready. ``sequence`` switches the detection of duplicates on. NULL fields in a ``delta`` change
-    nothing unless ``delta_null`` is set; an envelope says for itself whether it is a delta. ``skip_unchanged``: count
-    messages that would change nothing of their records but time and txid, and do not write them. ``replace_all``: the
-    topic is to hold nothing but the input (``verbs/replace``), which is empty only with ``force``.
+    ``batch`` messages, ``batch_bytes`` or ``linger`` seconds close a batch, whichever is reached first; without
+    ``batch`` it has 1,000 messages, or 8,192 where that is faster, and batches up to ``batch_bytes`` are synced
+    together while the input has more data available. ``sequence`` enables the detection of duplicates. NULL fields in a
+    ``delta`` change nothing unless ``delta_null`` is set; an envelope itself specifies whether it is a delta.
+    ``skip_unchanged``: count messages that would change only txid and time of their records, and do not write them.
+    ``replace_all``: make the topic equal to the input (``verbs/replace``), which may be empty only with ``force``.
     """
 
     batch: Annotated[
@@ -216,13 +216,13 @@ class QueryOptions(Struct, frozen=True):
     """Options of a query: the records to read, their order and number.
 
     ``sow_keys`` and ``keys``, values of key fields, may both be given. ``at`` is an instant in microseconds UTC.
-    ``sort_memory`` bytes are held while ordering, and while a view is
-    computed; what is more goes to temporary files. ``by_time``: in the order of updates where there is no other.
-    ``jobs`` processes may read a large store; None: as many as pay. ``index_from``: records of a store from which on
-    memo indexes are used and built; None: never. ``counted``: read on where all of ``top_n`` have been found, so that
-    statistics say how many match (behaviour C59), and count the records that keys and indexes spared. ``unknown``: a
-    field that no record has, of those that are asked for or ``shown``, is remarked behind the result (of a large store
-    where its first records lack it), or refused before any is read.
+    ``sort_memory``: bytes for sorting, and for computing a view, beyond which temporary files are used. ``by_time``:
+    order by time of last update if there is no other order. ``jobs``: maximum number of processes that read a large
+    store; None: as many as are worthwhile. ``index_from``: minimum number of records of a store for using and building
+    memo indexes; None: never. ``counted``: read on after ``top_n`` records, so that statistics include the number of
+    matches (behaviour C59), and count the records that were skipped by keys and indexes. ``unknown``: a field of the
+    query, or in ``shown``, that no record has is noted after the result (of a large store if its first records lack
+    it), or rejected before any record is read.
     """
 
     filter: Filter = None
@@ -273,15 +273,15 @@ class QueryOptions(Struct, frozen=True):
 
 
 class SubscribeOptions(Struct, frozen=True):
-    """Options of a subscription: the messages to follow, and until when.
+    """Options of a subscription: the messages to follow, and when to stop.
 
-    ``filter``, ``sow_keys``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they shape the
-    records that come first, filter, SOW keys and select also every message behind them. ``until_now``: end where the
-    log ends at the start. ``progress_every``: seconds after which a position is sent if nothing matched.
-    ``conflation``: a time such as 2s, auto, or none. ``projection`` and ``grouping``, both or neither: one message per
-    group. ``bookmark``: begin there, with the states of that place or, without ``sow``, with every message behind it.
-    ``deletes``: without ``sow``, events also for records that leave, as ``oof`` gives them with it.
-    ``events``: rely on the system's word for changes, not on looking alone.
+    ``filter``, ``sow_keys``, ``order_by``, ``top_n``, ``skip_n`` and ``select`` are those of a query; they apply to the
+    initial records; filter, SOW keys and select also apply to later messages. ``until_now``: stop at the position that
+    is the end of the log at the start. ``progress_every``: seconds after which a position is sent if no message
+    matched. ``conflation``: an interval such as 2s, auto, or none. ``projection`` and ``grouping``, both or neither:
+    one message per group. ``bookmark``: start there, with the states at that position or, without ``sow``, with every
+    message after it. ``deletes``: without ``sow``, events also for records that leave, as ``oof`` with it. ``events``:
+    use the system's change notifications, instead of only polling.
     """
 
     filter: Filter = None
@@ -435,7 +435,7 @@ class DeleteOptions(Struct, frozen=True):
 
 
 class ReplayOptions(Struct, frozen=True):
-    """Options of a rebuild. ``until_txid`` or ``until_time`` (microseconds UTC) ends it."""
+    """Options of a rebuild. It stops at ``until_txid`` or ``until_time`` (microseconds UTC)."""
 
     until_txid: int | None = None
     until_time: int | None = None
@@ -470,9 +470,9 @@ class ReplayOptions(Struct, frozen=True):
 class DiffOptions(Struct, frozen=True):
     """Options of a comparison.
 
-    A record counts where it matches ``filter`` on either side. ``loose``: records are the same where their fields are,
-    and numbers where their values are. ``records``: say only which records differ, not in which fields, unless that
-    decides it.
+    A record is compared if it matches ``filter`` on either side. ``loose``: records are equal if their fields are, and
+    numbers if their values are. ``records``: report only which records differ, not in which fields, unless fields
+    determine it.
     """
 
     filter: Filter = None

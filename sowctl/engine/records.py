@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class StoredRecord:
-    """One record: an 8-byte key and its stored value. ``payload`` may have been replaced by a select list."""
+    """One record: an 8-byte key and its stored value. ``payload`` may be the result of a select list."""
 
     __slots__ = ("key", "payload", "value")
 
@@ -46,7 +46,7 @@ class StoredRecord:
 
     @property
     def has_data(self) -> bool:
-        """Return whether there is a message to show: of every record."""
+        """True: every record has a message to show."""
         return True
 
     @property
@@ -61,7 +61,7 @@ class StoredRecord:
 
     @property
     def timestamp(self) -> int:
-        """When it was published, microseconds UTC."""
+        """Time of publication, microseconds UTC."""
         return read_stamps(self.value)[1]
 
     @property
@@ -71,7 +71,7 @@ class StoredRecord:
 
     @property
     def expiration(self) -> int:
-        """When it expires, microseconds UTC; 0 is never."""
+        """Time of expiration, microseconds UTC; 0 is never."""
         return read_expiration(self.value)
 
     @property
@@ -86,7 +86,7 @@ class StoredRecord:
 
     @property
     def user_key(self) -> str | None:
-        """The key that its publisher chose."""
+        """The key that its publisher chose, if any."""
         return self._read_text(USER_KEY_FLAG)
 
     @property
@@ -96,13 +96,13 @@ class StoredRecord:
 
     @property
     def logical_topic(self) -> str | None:
-        """The logical topic that it was published to, None where its topic has none."""
+        """The logical topic that it was published to, None if its topic has none."""
         name = read_logical_topic(self.value) if self.value[0] & LOGICAL_TOPIC_FLAG else None
         return None if name is None else name.decode("utf-8", "replace")
 
     @property
     def extra(self) -> Mapping[str, Any] | None:
-        """The publisher's key, where it chose one, and the logical topic, where there is one."""
+        """The publisher's key and the logical topic, if the record has any."""
         if not self.value[0] & (USER_KEY_FLAG | LOGICAL_TOPIC_FLAG):
             return None
         return {"user_key": self.user_key, "topic": self.logical_topic}
@@ -116,10 +116,10 @@ class StoredRecord:
 
 
 class RecordBatch:
-    """Some records of one topic, in the order of the result: ``keys``, stored ``values`` and ``payloads`` in parallel.
+    """Records of one topic, in the order of the result: ``keys``, stored ``values`` and ``payloads`` in parallel.
 
-    ``view`` makes one line of JSON of a payload, ``members_view`` an object with what columns show
-    (``sowctl.output.columns``). A caller that needs payloads alone asks for no records.
+    ``view`` renders a payload as one line of JSON, ``members_view`` as an object with the members that columns show
+    (``sowctl.output.columns``). A caller that needs only payloads creates no record objects.
     """
 
     __slots__ = ("_kind", "_records", "keys", "payloads", "topic", "values")
@@ -150,17 +150,17 @@ class RecordBatch:
 
     @property
     def ref(self) -> TopicRef:
-        """``topic`` and message type."""
+        """Topic name and message type."""
         return TopicRef(self.topic, self._kind.name)
 
     @property
     def view(self) -> Callable[[bytes], bytes]:
-        """Makes one line of JSON of a payload."""
+        """The function that renders a payload as one line of JSON."""
         return self._kind.view
 
     @property
     def members_view(self) -> Callable[[bytes], bytes]:
-        """Makes an object with what columns show of a payload."""
+        """The function that renders a payload as an object with the members that columns show."""
         return self._kind.members_view
 
     @property
@@ -175,12 +175,13 @@ class RecordBatch:
 
     @property
     def replaces_bytes(self) -> bool:
-        """True if views may have U+FFFD in the place of bytes that are not UTF-8."""
+        """True if views may have U+FFFD instead of bytes that are not UTF-8."""
         return replaces_bytes(self._kind)
 
     @property
     def exact_view(self) -> Callable[[bytes], bytes] | None:
-        """Makes an object of a payload, with words for NaN and infinities; None where the type has no such numbers."""
+        """The function that renders a payload as an object, with words for NaN and infinities; None if the type has
+        none."""
         return find_exact_view(self._kind)
 
     @property
@@ -191,7 +192,7 @@ class RecordBatch:
         return self._records
 
     def read_metadata_columns(self) -> tuple[Sequence[int], ...] | None:
-        """SOW keys, times, expirations and txids, each a column; None where a record has optional parts."""
+        """Return SOW keys, times, expirations and txids as columns; None if a record has optional parts."""
         found = read_plain_stamps(self.values)
         if found is None:
             return None
@@ -199,7 +200,7 @@ class RecordBatch:
         return unpack(f">{len(self.keys)}Q", b"".join(self.keys)), times, expirations, txids
 
     def select_fields(self, select_list: SelectList) -> RecordBatch:
-        """A batch of these records with what a select list leaves of their payloads. Raises InputError."""
+        """Return a batch of these records with a select list applied to their payloads. Raises InputError."""
         kept = select_all(self._kind, self.payloads, select_list)
         return RecordBatch(self.topic, self._kind, self.keys, self.values, kept)
 
@@ -208,5 +209,5 @@ class RecordBatch:
 
 
 def build_record_batch(topic: str, kind: MessageType, keys: Sequence[bytes], values: Sequence[bytes]) -> RecordBatch:
-    """A batch of stored records as they are."""
+    """Return a batch of stored records, unchanged."""
     return RecordBatch(topic, kind, keys, values, extract_payloads(values))

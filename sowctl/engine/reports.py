@@ -1,4 +1,4 @@
-"""Results of the verbs, as values; :mod:`sowctl.output` puts them into words."""
+"""Results of the verbs, as values; :mod:`sowctl.output` formats them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class _MessageCounts(Struct):
-    """Fields that count messages by what became of them."""
+    """Fields that count messages by outcome."""
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
-        """Count the messages of a batch; ``counts`` are by the names of these fields."""
+        """Add the counts of a batch; ``counts`` are by the names of these fields."""
         for name, count in counts.items():
             setattr(self, name, getattr(self, name) + count)
 
 
 class TopicCounts(_MessageCounts):
-    """Messages of one topic by what became of them."""
+    """Messages of one topic by outcome."""
 
     topic: str
     message_type: str
@@ -41,17 +41,16 @@ class TopicCounts(_MessageCounts):
 
 
 class KeyChange(Struct, frozen=True):
-    """What a replacement does to a record: ``inserted``, ``updated`` or ``deleted``, and its key as people write it."""
+    """A change of a record by a replacement: ``inserted``, ``updated`` or ``deleted``, and its key in display form."""
 
     change: str
     key: str
 
 
 class Rejected(Struct):
-    """One refused message: place in the input, why, and its bytes if there are any.
+    """One rejected message: position in the input, reason, and its bytes if available.
 
-    ``column`` is the character in the line, from 1, of a message that is one line of text, where what is wrong with it
-    stands at one place.
+    ``column``: for a message of one line of text whose error has a position, the character in the line, from 1.
     """
 
     source: str
@@ -69,7 +68,7 @@ class Rejected(Struct):
 
 
 class TornTail(Struct):
-    """The torn end of a journal: ``bytes`` from ``offset`` on, copied to ``copy``, then cut off before any write."""
+    """The torn end of a journal: ``bytes`` from ``offset`` on, copied to ``copy`` and truncated before any write."""
 
     path: str
     offset: int
@@ -79,17 +78,17 @@ class TornTail(Struct):
 
 class PublishReport(_MessageCounts):
     """A run of publish. ``messages`` were read, ``published`` written: to new keys (``inserted``), over others
-    (``updated``), with the bytes that were there (``unchanged``, logged all the same, unless such messages are skipped:
-    then they are counted here and not among ``published``), or to topics without a SOW
-    (``journalled``), or as deletions (``deleted``); ``missing`` are deletions of keys without a record, which are not
-    written; ``duplicates`` had a sequence number that was seen before and were not written. ``durable``:
-    everything counted is on disk, which a dry run never says; ``end`` is the input offset behind the last acknowledged
-    message; txids are of this run, 0 for none. ``already_expired``: how many of the published were over at the clock,
-    so that no query shows them; ``ahead``: the topics' latest time where it is far ahead of the clock
-    (:func:`~sowctl.engine.writing.outcome.is_ahead_of_clock`); ``torn_tails`` were cut off the journal on the way;
-    ``lifetimes_ignored``: how many had a lifetime that has no effect, as their topic has no Expiration; ``inputs``:
-    what inputs of rows were read as; ``first_changes`` are the first ones of a dry run that would replace all
-    records."""
+    (``updated``), with the same bytes (``unchanged``, logged nevertheless, unless such messages are skipped: then they
+    are counted here and not in ``published``), or to topics without a SOW (``journalled``), or as deletions
+    (``deleted``); ``missing`` are deletions of keys without a record, which are not written; ``duplicates`` had a known
+    sequence number and were not written. ``durable``: everything counted is on disk, always false for a dry run;
+    ``end`` is the input offset after the last acknowledged message; txids are of this run, 0 for none.
+    ``already_expired``: number of published messages that had expired by the clock, so that no query shows them;
+    ``ahead``: the topics' latest time if it is far ahead of the clock
+    (:func:`~sowctl.engine.writing.outcome.is_ahead_of_clock`); ``torn_tails`` were truncated from the journal;
+    ``lifetimes_ignored``: number of messages with a lifetime that has no effect, because their topic has no Expiration;
+    ``inputs``: the formats and types as which inputs of rows were read; ``first_changes``: the first changes of a dry
+    run that would replace all records."""
 
     topics: list[TopicCounts] = field(default_factory=list)
     messages: int = 0
@@ -120,7 +119,8 @@ class PublishReport(_MessageCounts):
 
 
 class InputRest(Struct, frozen=True):
-    """The unfinished part of an input: its number from 0, line and byte offset, and the messages before it."""
+    """The unfinished part of an input: its number from 0, line and byte offset, and the number of messages before
+    it."""
 
     input: int
     line: int
@@ -150,8 +150,8 @@ class DeleteReport(Struct):
 
 
 class ExpireReport(Struct):
-    """One topic of an expire: how many records had expired at ``now`` (microseconds), and whether they were removed;
-    ``versions`` counts those that were outside the window of the topic's history."""
+    """One topic of an expire: the number of records that had expired at ``now`` (microseconds), and whether they were
+    removed; ``versions`` counts those outside the window of the topic's history."""
 
     topic: str
     message_type: str
@@ -163,7 +163,7 @@ class ExpireReport(Struct):
 
 class ReplayReport(Struct):
     """One topic of a replay. ``action``: rebuilt, caught up, current, verified, not verified, differs, skipped; digests
-    as 32 hex digits where they were compared; ``moved`` is where a damaged or replaced file went. ``incomplete``: the
+    as 32 hex digits if they were compared; ``moved`` is the new path of a damaged or replaced file. ``incomplete``: the
     journals do not reach back to the topic's first entry, so a rebuilt store lacks earlier records."""
 
     topic: str
@@ -184,20 +184,20 @@ class ReplayReport(Struct):
 
     @classmethod
     def for_topic(cls, topic: TopicConfig, action: str, **facts: Any) -> ReplayReport:
-        """Build the report for a topic; ``facts`` are further fields."""
+        """Return the report for a topic; ``facts`` are further fields."""
         path = str(topic.file) if topic.file is not None else None
         return cls(topic.name, topic.message_type, action, path=path, **facts)
 
 
 class TopicInfo(Struct):
-    """Facts of ``info`` about a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in keys not applied.
+    """The row of ``info`` for a topic. Sizes in bytes, times in microseconds UTC, ``lag`` in keys not applied.
 
-    Of the store's file: ``pages``, and how many of them are free; the size of the ``map`` that its last writer had;
-    how many other processes read it, and of the one with the oldest state its number, for how many seconds it runs at
-    most, how many transactions it is behind, and how many free pages are kept for it. ``leftovers`` are files of killed
-    processes beside the store. ``runs``, ``run_records`` and ``run_bytes`` are the sorted runs beside the store, the
-    changes in them, and the bytes of their files. ``flush``: what the next command that writes does with the
-    changes that the store has not applied, the figures, and why; None where there are none. Of a queue, ``records``
+    For the store's file: ``pages``, and the number of free ones; the ``map`` size of its last writer; the number of
+    other processes that read it, and for the one with the oldest state its process id, its running time, the number of
+    transactions it is behind, and the number of free pages retained for it. ``leftovers``: number of files of killed
+    processes next to the store. ``runs``, ``run_records`` and ``run_bytes``: the number of sorted runs next to the
+    store, of changes in them, and the bytes of their files. ``flush``: how the next writing command applies the changes
+    that the store does not have, with the figures and the reason; None without such changes. For a queue, ``records``
     are the pending messages and ``leased`` those leased; ``age_seconds`` is the age of the oldest."""
 
     topic: str
@@ -245,10 +245,10 @@ class TopicInfo(Struct):
 
 
 class CheckReport(Struct):
-    """Figures of a check of stores, runs and the journal, and in words what it could not verify.
+    """Counts of a check of stores, runs and the journal, and a description of what it could not verify.
 
-    Of a check of parts: ``pages`` of structure, and as means over stores the share of data that was read, the share
-    that such checks have never read, and since when all of the rest was (microseconds)."""
+    For a partial check: ``pages`` of structure, and as means over stores the share of data that was read, the share
+    that such checks have never read, and the time since when all of the rest was read (microseconds)."""
 
     stores: int = 0
     records: int = 0
@@ -266,10 +266,10 @@ class CheckReport(Struct):
 
 
 class JournalCheckReport(Struct):
-    """Figures of a check of a journal, and in words what it could not verify.
+    """Counts of a check of a journal, and a description of what it could not verify.
 
-    ``stored`` bytes on disk are ``bytes`` to be read; of the ``files``, ``compressed`` are and ``archived`` lie in the
-    archive. ``groups`` have happened; ``gaps`` are what repairs have cut out.
+    ``stored`` bytes on disk are ``bytes`` to read; ``compressed`` and ``archived`` count those of the ``files`` that
+    are compressed and in the archive. ``groups`` are complete; ``gaps`` were cut out by repairs.
     """
 
     files: int
@@ -285,8 +285,8 @@ class JournalCheckReport(Struct):
 
 
 class SearchReport(Struct):
-    """Figures of a search: ``blocks`` of ``examined`` entries, how many each question passed over, ``matched``.
-    ``unreadable``: messages that the filter met and that are none of their type.
+    """Counts of a search: ``blocks`` with ``examined`` entries, the number of blocks that each test skipped,
+    ``matched``. ``unreadable``: messages that the filter met and that are invalid in their type.
     """
 
     matched: int = 0
@@ -300,10 +300,11 @@ class SearchReport(Struct):
 
 
 class ExportReport(Struct):
-    """A file that an export wrote: records in it, its size, and notes on values that the format holds otherwise.
+    """A file that an export wrote: number of records, its size, and notes on values that the format represents
+    differently.
 
-    ``warnings`` are about bytes that are not UTF-8, which no column has.
-    Of changes, ``next_txid`` and ``next_bookmark`` are the position behind them, at which the next export continues.
+    ``warnings`` are about bytes that are not UTF-8, which no column can have. For changes, ``next_txid`` and
+    ``next_bookmark`` are the position after them, at which the next export continues.
     """
 
     path: str
@@ -316,7 +317,7 @@ class ExportReport(Struct):
 
 
 class ReindexReport(Struct):
-    """Counts of ``reindex`` for one topic: ``paths``, ``records``, ``bytes`` in all, or bytes ``removed``."""
+    """Counts of ``reindex`` for one topic: ``paths``, ``records``, total ``bytes``, or bytes ``removed``."""
 
     topic: str
     message_type: str
@@ -328,8 +329,8 @@ class ReindexReport(Struct):
 
 class CompactReport(Struct):
     """The result of compacting one store. ``action``: compacted, or left. File sizes before and after, and the share of
-    pages that were free before, 0 to 1; ``changes`` of writers that were brought over meanwhile; ``leftovers`` of
-    killed processes that were removed. Of a dry run the size afterwards is what it will be at most."""
+    pages that were free before, 0 to 1; ``changes``: number of concurrent changes by writers that were copied;
+    ``leftovers``: number of removed files of killed processes. For a dry run, the size afterwards is a maximum."""
 
     topic: str
     message_type: str
@@ -351,7 +352,7 @@ class CompactReport(Struct):
 class CleanReport(Struct):
     """A file, or a temporary directory, that a killed process left, and its size in bytes; ``pid`` is 0 if unknown.
 
-    ``dry_run``: it is still there.
+    ``dry_run``: it was not removed.
     """
 
     path: str
@@ -361,12 +362,12 @@ class CleanReport(Struct):
 
 
 class RepairReport(Struct):
-    """The result of repairing one store. ``action``: repaired, or sound where there was nothing to do.
+    """The result of repairing one store. ``action``: repaired, or sound if there was nothing to repair.
 
-    Of ``records`` and ``versions`` in the new file ``restored`` and ``restored_versions`` came from the journal.
-    ``removed``: records of the damaged file that the journal knows to be deleted or replaced. ``lost`` and
-    ``lost_versions`` are gone; where the meta record could not be read, so many are known of. ``complete``: nothing is
-    lost. ``moved``: the name of the damaged file now."""
+    Of ``records`` and ``versions`` in the new file, ``restored`` and ``restored_versions`` came from the journal.
+    ``removed``: number of records of the damaged file that are deleted or replaced according to the journal. ``lost``
+    and ``lost_versions``: number of lost ones, or of known losses if the meta record was unreadable. ``complete``:
+    nothing is lost. ``moved``: the new name of the damaged file."""
 
     topic: str
     message_type: str
@@ -388,7 +389,7 @@ class RepairReport(Struct):
 
 
 class RepairItem(Struct, frozen=True):
-    """A record or version that a damaged store lacked: ``state`` is restored, lost, or removed.
+    """A missing record or version of a damaged store: ``state`` is restored, lost, or removed.
 
     ``txid``: the entry of the journal that restores it. ``sow_key`` of a loss is the key in the file, which may be
     damaged itself: ``first_key`` and ``last_key`` bound the real one."""
@@ -405,10 +406,9 @@ class RepairItem(Struct, frozen=True):
 
 class CommitReport(Struct):
     """The result of one staged run, written as one group. ``messages`` were read; ``published`` entries were written:
-    to new keys (``inserted``), over others (``updated``), with the bytes that were there (``unchanged``), or as
-    deletions (``deleted``); ``missing`` are deletions of keys without a record, which are not written. ``duplicates``:
-    the whole run had been committed before. ``samples`` are the first refused messages; the rest as in
-    PublishReport.
+    to new keys (``inserted``), over others (``updated``), with the same bytes (``unchanged``), or as deletions
+    (``deleted``); ``missing`` are deletions of keys without a record, which are not written. ``duplicates``: the whole
+    run had been committed before. ``samples`` are the first rejected messages; the rest as in PublishReport.
     """
 
     topic: str
