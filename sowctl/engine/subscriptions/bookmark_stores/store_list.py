@@ -1,7 +1,7 @@
 """The list of bookmark store files used by subscriptions of an instance, next to the journal.
 
-Removing journal files requires to know which entries these subscriptions still need. A subscription adds its file to
-the list once, before it reads its position. Specified in ``sow-bookmark(5)``, "Known stores".
+The removal of journal files must respect the entries that these subscriptions still need. A subscription adds its file
+to the list once, before it reads its position. Specified in ``sow-bookmark(5)``, "Known stores".
 """
 
 from __future__ import annotations
