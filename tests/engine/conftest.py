@@ -1,4 +1,4 @@
-"""The store fixture of this suite: what it hands out is verified, byte by byte, when the test ends."""
+"""The store fixture of this suite: every lab is verified, byte by byte, when the test ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPICS = (
 
 @pytest.fixture
 def make_lab(tmp_path: Path) -> Iterator[MakeLab]:
-    """Makes instances; the default has topics t, quotes, own, past, fading (journalled) and alone (not)."""
+    """Create instances; the default has the topics t, quotes, own, past, fading (journalled) and alone (not)."""
     with ExitStack() as stack:
 
         def make(xml: str | None = None, name: str = "lab") -> Lab:

@@ -1,4 +1,4 @@
-"""Opening an instance by its directory, and creating one: configurations as the command line finds and makes them."""
+"""Opening an instance by its directory, and creating one: the command line finds and writes the same configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of members given twice the first is in every form in which records leave an instance."""
+"""Of duplicate members, every form in which records leave an instance shows the first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TWICE = [
 
 @pytest.fixture
 def topic(lab: Lab) -> TopicHandle:
-    """300 plain records and these."""
+    """300 plain records, and the records with duplicate members."""
     lab.publish("t", *(message(id=100 + n, a=7, t="first") for n in range(300)), *TWICE)
     return lab.open().topic("t")
 
@@ -72,7 +72,7 @@ def test_exported_members_are_the_first(topic: TopicHandle, tmp_path: Path, form
 
 def test_parquet_has_what_the_json_of_a_query_has(topic: TopicHandle, tmp_path: Path) -> None:
     def bare(value: Any) -> Any:
-        """Without members that are null, which a column does not tell from those that are not there."""
+        """Remove members that are null: a column does not distinguish them from missing members."""
         if isinstance(value, dict):
             return {name: bare(inner) for name, inner in value.items() if inner is not None}
         return list(map(bare, value)) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Data frames and tables handed to publish: a row is a message, and what has no columns is refused."""
+"""Data frames and tables passed to publish: each row is a message; data without columns is rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def topic_of(tmp_path: Path) -> TopicHandle:
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow.table", "pyarrow.record_batch", "a reader"])
 def test_a_row_is_a_message(tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Importing polars sets this variable, which is not to stay.
+    # Importing polars sets this variable; it must not stay set.
     monkeypatch.setenv("_RJEM_MALLOC_CONF", "")
     pa = pytest.importorskip("pyarrow")
     frame: Any
@@ -49,7 +49,7 @@ def test_what_has_no_columns(tmp_path: Path) -> None:
 
 
 def test_an_index_of_pandas_is_a_field_where_it_has_a_name(tmp_path: Path) -> None:
-    """A frame that was filtered has an index of the rows that are left, which nobody has named."""
+    """A filtered frame has an unnamed index of the remaining rows."""
     pytest.importorskip("pyarrow")
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"id": [1, 2, 3], "v": [1, 2, 3]})

@@ -1,4 +1,4 @@
-"""What the package gives: errors, names for annotations, objects that say what they are, topics without a store."""
+"""The package: errors, names for annotations, the repr of objects, and topics without a store."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_dir_shows_public_names_alone(lab: Lab) -> None:
 
 
 def test_an_error_as_text_has_code_place_caret_and_hint(lab: Lab) -> None:
-    """A notebook and a log show nothing else of it."""
+    """Notebooks and logs show only this text of an error."""
     topic = lab.open().topic("t")
     with pytest.raises(sowctl.UsageError) as wrong:
         topic.query("/id >> 5")

@@ -1,4 +1,4 @@
-"""Every example of sowctl-python(7) is a part of the program in tests/support, which runs; mypy checks it."""
+"""Every example of sowctl-python(7) is part of the program in tests/support; the program runs, and mypy checks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that has not enough memory gets an error with a code, from methods and from what they return."""
+"""A program that runs out of memory gets an error with a code, from methods and from the objects that they return."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_not_enough_memory_has_a_code(way: str, make_lab: MakeLab) -> None:
     with patch.object(CompiledExpression, "_run_loop", side_effect=MemoryError), pytest.raises(LimitError) as found:
         WAYS[way](instance, topic)
     assert (found.value.code, found.value.exit_status) == ("SOW-CLI-063", 7)
-    # Afterwards it goes on as if nothing had been.
+    # The instance stays usable.
     assert len(topic.query("/n > 1").to_dicts()) == 3
 
 

@@ -1,4 +1,4 @@
-"""Methods that answer as the commands of their names: count, history, schema, export, sql; and times as datetimes."""
+"""Methods that return the same as the commands of their names: count, history, schema, export, sql; datetimes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EIGHT = datetime(2026, 1, 5, 8, tzinfo=UTC)
 
 @pytest.fixture
 def topic(lab: Lab) -> TopicHandle:
-    """A topic of the records 1 to 3; 2 was published again a second later."""
+    """A topic with the records 1 to 3; record 2 was published again a second later."""
     lab.publish("t", *(message(id=number, v=number * 1.5, s=f"s{number}") for number in (1, 2, 3)))
     lab.clock.at = START + SECOND
     lab.publish("t", message(id=2, v=7))
@@ -30,7 +30,7 @@ def topic(lab: Lab) -> TopicHandle:
 
 
 def run_command(lab: Lab, *words: str) -> str:
-    """The standard output of a command on the instance of a lab, at its time."""
+    """Run a command on the instance of a lab, at its time, and return its standard output."""
     out, err = io.BytesIO(), io.BytesIO()
     streams = {"stdin": io.BytesIO(), "stdout": out, "stderr": err}
     assert main(["-c", str(lab.config), *words], environ={}, clock=lab.clock, **streams) == 0, err.getvalue()

@@ -1,4 +1,4 @@
-"""Results: gone through once, looked at without loss, and never markup in a notebook."""
+"""Results: iterated once, displayed without consuming records, and never rendered as markup in a notebook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.instances import Lab, message
 
 @pytest.fixture
 def topic(lab: Lab) -> TopicHandle:
-    """A topic of 45 records."""
+    """A topic with 45 records."""
     lab.publish("t", *(message(id=number, v=str(number)) for number in range(45)))
     return lab.open().topic("t")
 
@@ -87,7 +87,7 @@ ROWS = [
 
 @pytest.fixture
 def mixed(lab: Lab) -> TopicHandle:
-    """A topic of records whose fields differ."""
+    """A topic with records of different fields."""
     lab.publish("t", *map(dumps, ROWS))
     return lab.open().topic("t")
 
@@ -134,7 +134,7 @@ def test_metadata_are_columns_where_they_are_asked_for(mixed: TopicHandle) -> No
 
 
 def test_libraries_read_a_result_as_it_is(mixed: TopicHandle) -> None:
-    """Each through the stream of the Arrow C interface, more than once, and pyarrow shares its memory."""
+    """Libraries read the stream of the Arrow C interface, repeatedly; pyarrow shares the memory of the result."""
     pyarrow = pytest.importorskip("pyarrow")
     result = mixed.query(order_by="/id")
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_duckdb_reads_a_result(mixed: TopicHandle) -> None:
 
 def test_polars_reads_a_result(mixed: TopicHandle, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setenv("_RJEM_MALLOC_CONF", "")  # which its import would leave behind
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "")  # importing polars sets it permanently
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(mixed.query(order_by="/id"))
     assert frame["id"].to_list() == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Signatures of methods: they write out the options of the engine, and ``help()`` has a word for each of them."""
+"""Signatures of methods list the options of the engine, and ``help()`` describes each of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAWS: list[tuple[Callable[..., object], type[Struct], set[str]]] = [
 def test_a_signature_has_every_option_with_its_default(
     method: Callable[..., object], options: type[Struct], own: set[str]
 ) -> None:
-    """``own`` are the parameters that are no option."""
+    """``own`` names the parameters that are not options."""
     parameters = {name: one for name, one in inspect.signature(method).parameters.items() if name not in {"self", *own}}
     defaults = dict(zip(options.__struct_fields__, options.__struct_defaults__, strict=True))
     synonyms = {name: defaults[meant] for name, meant in SYNONYMS.items() if meant in defaults}

@@ -1,4 +1,4 @@
-"""What the Python API takes, and what it refuses with a TypeError."""
+"""Arguments that the Python API accepts, and those that it rejects with a TypeError."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_text_that_is_no_instant_is_refused_as_on_the_command_line(topic: Topi
 
 
 def test_keys_and_messages_may_be_any_collection(topic: TopicHandle) -> None:
-    """The SOW key of a record is an int, and an int is taken for the text of it."""
+    """The SOW key of a record is an int; an int is also accepted as the text of a key."""
     key = next(iter(topic.get(7))).sow_key
     assert isinstance(key, int)
     assert next(iter(topic.get(key))).payload == b'{"id":7,"v":2}'
@@ -187,7 +187,7 @@ _VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(stri
 @settings(max_examples=examples(100))
 @given(st.dictionaries(st.text(string.ascii_letters, min_size=1, max_size=3), _VALUES, max_size=4))
 def test_plain_fields_are_written_at_once_as_all_others_are(fields: dict[str, Any]) -> None:
-    """The quick way for plain values says what the way through every value does, which a list makes it take."""
+    """The fast path for plain values writes the same bytes as the general path, which a list selects."""
     kind = get_type("json")
     quick, slow = build_message(fields, kind), build_message({**fields, "list": []}, kind)
     assert slow == (quick[:-1] + b"," if fields else b"{") + b'"list":[]}'
@@ -240,7 +240,7 @@ def test_help_names_every_option_of_open() -> None:
 
 
 def test_indexes_follow_a_bulk_load(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As behind a load of the command line: those that there are are built anew before the call returns."""
+    """As after a load on the command line, existing indexes are rebuilt before the call returns."""
     monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 3)
     monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 20)
     topic = lab.open().topic("t")
@@ -385,7 +385,7 @@ def test_no_number_ends_in_an_error_without_a_code(lab: Lab, number: int) -> Non
         lambda: topic.publish([{"id": 1}], expiration=timedelta.max),
     ]
     for call in calls:
-        # An OverflowError or a bare ValueError would fail the test.
+        # An OverflowError or a plain ValueError would fail the test.
         with suppress(SowError):
             call()
 

@@ -1,4 +1,4 @@
-"""Staged runs: what tasks leave is committed as one group, equal to a publish of the same messages in their order."""
+"""Staged runs: the output of the tasks is committed as one group, equal to a publish of the same messages in order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.staged import SKIP, leftovers, make, run, stage
 
 @pytest.mark.parametrize("topic", ["log", "alone", "past", "brief"])
 def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
-    """Duplicate keys within and across tasks, a second run over the first; digests include txids and times."""
+    """Duplicate keys within and across tasks, and a second run over the first; digests include txids and times."""
     rounds = [
         [[message(id=1, v="a"), message(id=2, v="b"), message(id=1, v="c")], [message(id=2, v="b"), message(id=3)]],
         [[message(id=3), message(id=4, v="x" * 300)], [message(id=1, v="c")]],
@@ -59,7 +59,7 @@ def test_equals_a_publish(tmp_path: Path, topic: str) -> None:
 
 @pytest.mark.parametrize("delta", [False, True])
 def test_finishes_as_a_publish_does(tmp_path: Path, delta: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Preprocessing, enrichment with the record before, deltas: over stored records and within the run."""
+    """Preprocessing, enrichment from the previous record, and deltas: over stored records and within the run."""
     monkeypatch.setattr(BULK_LIMITS, "update_bucket_bytes", 30)
     rounds = [
         [[message(id=1, n=1), message(id=2, n=5), message(id=1, n=2)], [message(id=2, x=1), message(id=3)]],
@@ -89,7 +89,7 @@ def test_any_operations_in_any_split(
     topic: str,
     small: bool,
 ) -> None:
-    """Against a model; with tiny buckets too, and with tasks whose messages lie across each other."""
+    """Against a model, also with tiny buckets and with tasks whose messages interleave."""
     lab = make(tmp_path_factory.mktemp("any"))
     model = {1: {"id": 1, "a": "old"}, 2: {"id": 2, "b": 7}}
     lab.publish(topic, *[message(**row) for row in model.values()])
@@ -248,7 +248,7 @@ def test_a_damaged_segment_is_noticed_before_anything_is_written(tmp_path: Path)
 
 @pytest.mark.parametrize("topic", ["log", "alone"])
 def test_a_commit_that_fails_anywhere_leaves_all_or_nothing(tmp_path: Path, topic: str, deep: bool) -> None:
-    """Every call to the system or LMDB fails once; the next run works and is not doubled."""
+    """Every system or LMDB call fails once; the next run succeeds and duplicates nothing."""
     old = [message(id=n, v="old") for n in range(30)]
     new = [message(id=n, v="new", pad="x" * 50) for n in range(20, 60)]
     outcomes = set()

@@ -1,4 +1,4 @@
-"""Staging at a URL: the same commit as from a directory, all or nothing, and what a dead driver left is removed."""
+"""Staging at a URL: the same commit as from a directory, all or nothing; leftovers of a dead driver are removed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def files(root: RemotePath) -> list[str]:
 
 
 def loaded(lab: Lab, place: RemotePath | None, tasks: list[list[str]]) -> list[tuple[int, bytes]]:
-    """What a topic holds after tasks have staged there, some of them twice, and the winners were committed."""
+    """Stage tasks there, some of them twice, commit the winners, and return the content of the topic."""
     instance = lab.open()
     with hold_staging_area(instance, instance.topic("log").config, directory=place) as area:
         plan = area.build_plan(SKIP, keep_rejects=True)
@@ -133,7 +133,7 @@ def test_a_store_that_does_not_answer(tmp_path: Path) -> None:
         ):
             pytest.fail("begun")
         assert caught.value.code == "SOW-RMT-005" and caught.value.hint
-        # one that goes away later stops the run, and leaves what the next one removes
+        # a URL that becomes unreachable later stops the run; the next run removes its leftovers
         far.is_away = False
         with (
             pytest.raises(StorageError),
@@ -162,7 +162,7 @@ def test_what_a_killed_driver_left_is_removed(tmp_path: Path, monkeypatch: pytes
     with hold_staging_area(instance, instance.topic("log").config, directory=parse_url(str(far))) as area:
         (run,) = far.iterdir()
         assert area.shared == parse_url(str(run)) and [path.name for path in run.iterdir()] == ["owner"]
-        # one that lives stays
+        # a live run stays
         assert remove_ended_runs(parse_url(str(far))) == [] and run.exists()
     assert list(far.iterdir()) == [] == list(own.iterdir()) and not lab.store("log").exists()
 
@@ -178,11 +178,11 @@ def test_drivers_elsewhere_are_called(tmp_path: Path, monkeypatch: pytest.Monkey
             text = json.dumps({"host": "127.0.0.1", "pid": 1, "started": "1", "ports": found})
             remote_files.write_file(root / name / "owner", [text.encode()])
         remote_files.write_file(root / "run-nobody" / "x", [b"1"])
-        assert remove_ended_runs(root) == []  # what just began lives
+        assert remove_ended_runs(root) == []  # runs that just began count as live
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + owner.MIN_QUIET_SECONDS + 10)
         assert [one.name for one in remove_ended_runs(root)] == ["run-dead", "write-dead"]
         monkeypatch.setattr(time, "time", lambda: now + owner.UNREACHABLE_OWNER_SECONDS + 10)
-        # nobody asks for ever; what is not ours is not touched
+        # a run whose owner is not proven dead is removed after UNREACHABLE_OWNER_SECONDS; foreign directories stay
         assert [one.name for one in remove_ended_runs(root)] == ["run-living", "run-nobody"]
     assert [one.name for one in remote_files.list_directories(root)] == ["other"]

@@ -1,4 +1,4 @@
-"""Staging directories: whose they are, and which topics are staged."""
+"""Staging directories: their owners, and the topics that can be staged."""
 
 from __future__ import annotations
 

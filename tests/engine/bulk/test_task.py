@@ -1,4 +1,4 @@
-"""Task attempts: what they leave of their messages, and what of those that fail or lose."""
+"""Task attempts: the files that they leave, and those of attempts that fail or lose."""
 
 from __future__ import annotations
 

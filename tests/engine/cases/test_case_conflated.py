@@ -38,7 +38,7 @@ def at(lab: Lab, seconds: float) -> None:
 
 
 def shown(lab: Lab, name: str, seconds: float) -> list[object]:
-    """What is shown at an instant: by a query with ``at``, and the same by one at the clock."""
+    """Return the values shown at an instant: a query with ``at`` and one at the clock return the same."""
     when = START + round(seconds * SECOND)
     lab.clock.at = max(lab.clock.at, when)
     found = lab.query(name, at=when)

@@ -1,6 +1,6 @@
-"""Delta publish: cases C16-C26 of sowctl-behaviour(7), without what subscribers see, and its rules beyond them.
+"""Delta publish: cases C16-C26 of sowctl-behaviour(7), without effects on subscribers, and its rules beyond them.
 
-C22, a topic without a SOW, stands in tests/engine/writing/test_log_only.py.
+C22, a topic without a SOW, is in tests/engine/writing/test_log_only.py.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_c21_null_changes_nothing_unless_it_is_set(lab: Lab) -> None:
 
 
 def test_a_binary_topic_takes_deltas_literally(make_lab: MakeLab) -> None:
-    """What has no fields, and so nothing to merge, is kept as it came."""
+    """Data without fields has nothing to merge and is stored unchanged."""
     lab = make_lab(config_xml(topic_xml("b", key=None).replace(">json<", ">binary<"), ()))
     lab.publish("b", b"\x00one", sow_key="K")
     lab.publish("b", b"\x01two", sow_key="K", delta=True)
@@ -229,9 +229,9 @@ def test_versions_of_a_topic_with_history_are_merged_messages(lab: Lab) -> None:
 
 
 def test_a_delta_is_never_merged_into_a_record_of_another_key(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
-    """The digest is bent: the key is the first digit of the id alone. Section 11, 5.
+    """The digest is patched: the key is the first digit of the id alone. Section 11, 5.
 
-    It stays bent while the stores are verified at the end: the fixture before ``lab`` is undone after it.
+    The patch is still active while the stores are verified at the end: its fixture is undone after ``lab``.
     """
     import xxhash
 

@@ -1,4 +1,4 @@
-"""Expiration: cases C34-C41 of sowctl-behaviour(7), asked on every path on which records are read (behaviour 1.5)."""
+"""Expiration: cases C34-C41 of sowctl-behaviour(7), checked on every read path (behaviour 1.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = ("journal", "alone", "behind", "transient")
 
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
-    """How the topic is kept; ``behind``: its store is missing, and reads take the journal instead."""
+    """Storage of the topic; ``behind``: the store is missing, and reads use the journal instead."""
     return str(request.param)
 
 
@@ -36,7 +36,7 @@ def _seconds(lab: Lab, seconds: float) -> None:
 
 
 def _ids(lab: Lab, kind: str = "journal") -> list[int]:
-    """The ids of the records, the same on every path."""
+    """Return the ids of the records, which are the same on every read path."""
     if kind == "behind":
         lab.forget("t")
     topic = lab.open().topic("t")
@@ -59,7 +59,7 @@ def _ids(lab: Lab, kind: str = "journal") -> list[int]:
 
 
 def test_c34_an_update_restarts_the_clock(make_lab: MakeLab, kind: str) -> None:
-    """Seed example 41 as well: 45 seconds, reset after 15."""
+    """Also seed example 41: 45 seconds, reset after 15."""
     lab = _lab(make_lab, kind, "45s")
     lab.publish("t", message(id=1))
     _seconds(lab, 15)
@@ -70,7 +70,7 @@ def test_c34_an_update_restarts_the_clock(make_lab: MakeLab, kind: str) -> None:
 
 
 def test_c35_zero_is_no_end(make_lab: MakeLab, kind: str) -> None:
-    """Seed example 40 as well, with five minutes."""
+    """Also seed example 40, with five minutes."""
     lab = _lab(make_lab, kind, "5m")
     lab.publish("t", message(id=1), expiration=0)
     lab.publish("t", message(id=2))
@@ -147,7 +147,7 @@ def test_c41_a_delta_restarts_the_clock(make_lab: MakeLab, kind: str) -> None:
     for second, expected in ((31, [1]), (49, [1]), (50, [])):
         _seconds(lab, second)
         assert _ids(lab, kind) == expected, second
-    # what has expired is nothing that a delta could be merged with (section 11, 40)
+    # an expired record is never merged with a delta (section 11, 40)
     report = lab.publish("t", message(id=1, c=3), delta=True)
     assert (report.inserted, lab.query("t")) == (1, [message(id=1, c=3)])
 

@@ -1,4 +1,4 @@
-"""History: cases C75-C81 of sowctl-behaviour(7), however a store comes to hold versions, on every path."""
+"""History: cases C75-C81 of sowctl-behaviour(7), for every way in which a store gets versions, on every read path."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MINUTE = 60 * SECOND
 
 @pytest.fixture(params=["live", "rebuilt", "behind", "alone", "transient", "expired"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """How the topic's versions are kept when somebody asks for them."""
+    """Storage of the topic's versions when they are read."""
     return str(request.param)
 
 
 class Played:
-    """A topic with History after some changes of record 1, given as (minute, value), None for a deletion."""
+    """A topic with History after some changes of record 1, given as (minute, value); None is a deletion."""
 
     def __init__(self, make_lab: MakeLab, kind: str, window: str, granularity: str) -> None:
         parts = [f"<History><Window>{window}</Window><Granularity>{granularity}</Granularity></History>"]
@@ -54,7 +54,7 @@ class Played:
             self.lab.open().topic("h").expire()
 
     def at(self, minute: float) -> str:
-        """The value as of a minute, "" for no record, the same on every path."""
+        """Return the value as of a minute, "" for no record; it is the same on every read path."""
         lab, instant = self.lab, START + round(minute * MINUTE)
         topic = lab.open().topic("h")
         copy = lab.directory / "then.sow"
@@ -75,7 +75,7 @@ class Played:
 
 
 def test_c75_timeline_a(make_lab: MakeLab, kind: str) -> None:
-    """Seed example 31 as well: a granularity of ten minutes."""
+    """Also seed example 31: a granularity of ten minutes."""
     topic = Played(make_lab, kind, "1h", "10m")
     topic.play((0, "a"), (4, "b"), (8, "c"))
     topic.now(9)
@@ -129,7 +129,7 @@ def test_c80_a_delete_leaves_the_past_alone(make_lab: MakeLab, kind: str) -> Non
 
 
 def test_c81_a_topic_without_history(make_lab: MakeLab) -> None:
-    """Section 11, 34: the journal answers exactly; a server would show the present state, whatever was asked for."""
+    """Section 11, 34: the journal gives the exact answer; a server would return the present state for every instant."""
     lab = make_lab(config_xml(topic_xml("h"), ("h",)))
     for minute, value in enumerate("abc"):
         lab.clock.at = START + minute * MINUTE
@@ -140,7 +140,7 @@ def test_c81_a_topic_without_history(make_lab: MakeLab) -> None:
 
 
 def test_timeline_c(make_lab: MakeLab, kind: str) -> None:
-    """A window of an hour from 7:00 on, asked at 10:31; a second key is never written again."""
+    """A window of an hour from 7:00 on, queried at 10:31; a second key is never written again."""
     topic = Played(make_lab, kind, "1h", "0s")
     topic.lab.publish("h", message(id=2, v=""))
     topic.play((60, "1"), (150, "2"))

@@ -1,4 +1,4 @@
-"""Record identity: cases C01-C15, C140 and C141 of sowctl-behaviour(7), C16, C22 and C25 excepted (see deltas)."""
+"""Record identity: cases C01-C15, C140 and C141 of sowctl-behaviour(7), except C16, C22 and C25 (see deltas)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _logged(name: str, kind: str) -> str:
 
 
 def test_c140_a_bookmark_store_is_a_topic(make_lab: MakeLab) -> None:
-    """The answer ``0`` for an unknown subscription is that of a subscriber; the record is simply not there."""
+    """The answer ``0`` for an unknown subscription comes from the subscriber; the topic has no such record."""
     topic = topic_xml("/sample/bookmarkStore", "<Key>/subId</Key>", key="/clientName")
     lab = make_lab(config_xml(topic, ("/sample/bookmarkStore",)))
     name = "/sample/bookmarkStore"

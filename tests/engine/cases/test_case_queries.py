@@ -1,4 +1,4 @@
-"""Queries: cases C56-C65 of sowctl-behaviour(7), and C22 and C142; what concerns subscribers alone is not here."""
+"""Queries: cases C56-C65 of sowctl-behaviour(7), and C22 and C142; cases for subscribers only are not here."""
 
 from __future__ import annotations
 

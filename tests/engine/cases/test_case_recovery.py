@@ -23,7 +23,7 @@ def _lab(make_lab: MakeLab, *parts: str, logged: bool = True, transient: bool = 
 
 
 def _fill(lab: Lab) -> list[str]:
-    """Records 1 to 6, one a second, numbered by a publisher; then the third is deleted and the second replaced."""
+    """Publish records 1 to 6, one per second, with sequence numbers; then delete the third and replace the second."""
     for number in range(1, 7):
         lab.publish("t", message(id=number, v=1), client="me", sequence=number)
         lab.clock.tick(1)
@@ -47,7 +47,7 @@ def test_c42_a_store_that_is_up_to_date_stays_as_it_is(make_lab: MakeLab) -> Non
 
 
 def test_c42_a_store_that_is_ahead_of_its_journal_is_an_error(make_lab: MakeLab, tmp_path: Path) -> None:
-    """Decided stricter than "no change": journal files are missing at the end, and new txids would be used twice."""
+    """Stricter than "no change": journal files are missing at the end, and new txids would be assigned twice."""
     lab = _lab(make_lab)
     lab.publish("t", '{"id":1}')
     shutil.copytree(lab.directory / "journal", tmp_path / "old")
@@ -100,7 +100,7 @@ def test_a_damaged_store_is_rebuilt_by_replay_alone(make_lab: MakeLab) -> None:
 
 
 def test_c48_what_only_removed_journals_held_is_gone(make_lab: MakeLab) -> None:
-    """Asked for with ``replay``; a reader or writer that needed those journals says so instead."""
+    """Discarding these records needs ``replay``; a reader or writer that needs those journals fails with an error."""
     lab = _lab(make_lab)
     lab.journal_size = 1024
     for number in range(40):
@@ -149,7 +149,7 @@ def test_a_missing_store_without_a_journal_is_an_empty_topic(make_lab: MakeLab) 
 
 
 def test_a_damaged_store_without_a_journal_waits_for_somebody(make_lab: MakeLab) -> None:
-    """Nothing could bring its records back, so nothing begins anew until the file has been moved aside."""
+    """Its records cannot be restored, so no new store is begun until the file has been moved aside."""
     lab = _lab(make_lab, logged=False)
     _fill(lab)
     lab.store("t").write_bytes(b"no store" * 999)
@@ -230,7 +230,7 @@ def test_c45_a_missing_store_begins_at_its_recovery_point(make_lab: MakeLab, poi
     assert _ids(lab.query("t")) == [*expected, "9"]
     lab.forget("t")
     assert lab.open().topic("t").replay().records == 6, "replay begins at the log's beginning"
-    # Of an instant nothing is remarked; of a bookmark that leads nowhere it is, by its text.
+    # An instant gives no note; a bookmark that is not found does, with its text.
     assert any(point in note and "'t'" in note for note in lab.notes) == ("77" in point or "12345" in point)
 
 

@@ -1,4 +1,4 @@
-"""What filters see in records: cases C136-C139 of sowctl-behaviour(7), through publish and query."""
+"""Field values as filters see them: cases C136-C139 of sowctl-behaviour(7), through publish and query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views: cases C118-C124 of sowctl-behaviour(7), by what a query of the view prints after each change."""
+"""Views: cases C118-C124 of sowctl-behaviour(7), checked by a query of the view after each change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MakeLab = Callable[..., Lab]
 
 
 def view_xml(name: str, source: str, fields: list[str], grouping: str, *parts: str, type: str = "json") -> str:
-    """A View element; ``source`` is the content of UnderlyingTopic."""
+    """Return a View element; ``source`` is the content of UnderlyingTopic."""
     shown = "".join(f"<Field>{field.replace('<', '&lt;')}</Field>" for field in fields)
     return (
         f"<View><Name>{name}</Name><MessageType>{type}</MessageType><UnderlyingTopic>{source}</UnderlyingTopic>"
@@ -21,7 +21,7 @@ def view_xml(name: str, source: str, fields: list[str], grouping: str, *parts: s
 
 
 def shown(lab: Lab, name: str) -> list[dict[str, Any]]:
-    """The rows of a view, in an order of their own."""
+    """Return the rows of a view, sorted by their JSON text."""
     return sorted(map(json.loads, lab.query(name)), key=lambda row: json.dumps(row, sort_keys=True))
 
 
@@ -53,7 +53,7 @@ def test_c119_a_record_that_leaves_the_filter_leaves_its_group(make_lab: MakeLab
 
 
 def test_c120_a_field_of_no_group_after_a_delete_is_that_of_the_latest_update_left(make_lab: MakeLab) -> None:
-    """The offline answer of decision 50: what a rebuild gives, not what a live server still shows."""
+    """The offline answer of decision 50: the result of a rebuild, not the one that a live server still shows."""
     view = view_xml("last", "orders", ["/client", "/note AS /note", "COUNT(/id) AS /n"], "/client")
     lab = make_lab(config_xml(topic_xml("orders") + view, ("orders",)))
     for number, note in ((1, "first"), (2, "second"), (3, "third")):
@@ -66,7 +66,7 @@ def test_c120_a_field_of_no_group_after_a_delete_is_that_of_the_latest_update_le
 
 
 def test_c121_a_join_keeps_what_has_no_partner_on_its_left_side_alone(make_lab: MakeLab) -> None:
-    """The worked example of section 5.2, with its delete and insert on the other side."""
+    """The worked example of section 5.2, with its delete and insert on the right side."""
     view = view_xml("sums", "<Join>[A]./c=[B]./c</Join>", ["[A]./c", "[B]./n", "SUM([A]./p) AS /sum"], "[A]./c")
     lab = make_lab(config_xml(topic_xml("A") + topic_xml("B", key="/c") + view, ("A", "B")))
     lab.publish("A", message(id=1, c="X", p=10), message(id=2, c="X", p=5), message(id=3, c="Z", p=1))

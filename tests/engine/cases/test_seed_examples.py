@@ -1,4 +1,4 @@
-"""Examples of the behaviour that the server's documentation gives, numbered as "seed example": 25-47.
+"""Examples of the behaviour from the server's documentation, numbered as "seed example": 25-47.
 
 28 and 38 are in test_publish and test_explain; 40 and 41 are cases C35 and C34, 31 is C75; 32 belongs to subscriptions.
 """
@@ -21,7 +21,7 @@ MARKS = "/sample/bookmarkStore"
 
 @pytest.fixture
 def marks(make_lab: MakeLab) -> Lab:
-    """The topic of the bookmark store, with the names that elements had then."""
+    """The topic of the bookmark store, configured with the element names of that time."""
     topic = (
         f"<TopicDefinition><Topic>{MARKS}</Topic><FileName>./data/sow/bookmark.sow</FileName>"
         "<MessageType>json</MessageType><Key>/clientName</Key><Key>/subId</Key></TopicDefinition>"
@@ -47,7 +47,7 @@ def test_seed_example_26_the_filter_of_one_client(marks: Lab) -> None:
 
 
 def test_seed_example_27_the_flow_of_the_store_class(marks: Lab) -> None:
-    """What is discarded is published; the most recent bookmark is one query away, else it is the log's beginning."""
+    """Discarded bookmarks are published; a query returns the most recent one, or else "0", the log's beginning."""
 
     def recent(sub: str) -> str:
         rows = marks.query(MARKS, "/clientName = 'c'")
@@ -128,7 +128,7 @@ def test_seed_example_35_the_largest_batch(lab: Lab) -> None:
 
 
 def test_seed_example_36_a_query_needs_a_sow(make_lab: MakeLab) -> None:
-    """A subscription would be in order."""
+    """A subscription would be allowed."""
     lab = make_lab(config_xml(topic_xml("t"), ("t", "logged")))
     for name in ("logged", "unknown"):
         with pytest.raises(MissingError) as caught:
@@ -199,7 +199,7 @@ def test_seed_example_45_messages_of_2_mb(make_lab: MakeLab) -> None:
 
 
 def test_seed_example_46_a_hint_of_half_a_billion_keys(make_lab: MakeLab) -> None:
-    """It reserves nothing: the file is as small as any."""
+    """The hint reserves no space: the file is as small as any other."""
     lab = make_lab(config_xml(topic_xml("t", f"<ExpectedKeyCountHint>{2**29}</ExpectedKeyCountHint>"), ("t",)))
     assert lab.open().topic("t").config.expected_key_count_hint == 2**29
     lab.publish("t", message(id=1))

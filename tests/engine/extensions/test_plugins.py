@@ -1,4 +1,4 @@
-"""Key generators and functions that packages register: the examples of sowctl-plugins(7), and what goes wrong."""
+"""Key generators and functions registered by packages: the examples of sowctl-plugins(7), and error cases."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_groff_finds_nothing_wrong_with_the_page() -> None:
 
 
 def example(name: str) -> str:
-    """A block of the manual page as a reader would copy it."""
+    """Return a block of the manual page as a reader would copy it."""
     match = re.search(rf'(?s)\.\\" example: {re.escape(name)}\n(.*?)\.\\" end\n', PAGE.read_text(encoding="utf-8"))
     assert match is not None, name
     return match[1].replace("\\-", "-").replace("\\e", "\\")
@@ -44,7 +44,7 @@ def example(name: str) -> str:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Installs a package of one module with its entry points, as pip would: a module and its metadata on the path."""
+    """Install a package of one module with its entry points, as pip does: a module and its metadata on the path."""
     site = tmp_path / "site"
     site.mkdir()
     monkeypatch.syspath_prepend(str(site))
@@ -187,7 +187,7 @@ def test_the_functions_of_the_page(make_lab: MakeLab) -> None:
 
 @pytest.mark.usefixtures("acme")
 def test_groups_of_many_records_call_them_too(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By columns as row by row: in a query, and in a view whose rows are joined."""
+    """The result is the same by columns as row by row: in a query, and in a view with joined rows."""
     fields = "<Field>/g</Field><Field>SUM(MIDPOINT(/id, 4)) AS /sum</Field>"
     view = (
         "<View><Name>sums</Name><MessageType>json</MessageType><UnderlyingTopic>t</UnderlyingTopic>"
