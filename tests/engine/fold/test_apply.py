@@ -1,4 +1,4 @@
-"""Applying a memtable: a store after any steps of it is the newest of each key; versions and position move with it."""
+"""Applying a memtable: afterwards the store holds the newest value per key; versions and position change with it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = st.lists(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=
 
 
 def folded(memtable: Memtable, steps: list[Step], txid: int) -> list[tuple[bytes, bytes]]:
-    """Put steps into a memtable from ``txid`` on; returns keys and values."""
+    """Put steps into a memtable from ``txid`` on; return keys and values."""
     log = []
     for number, (which, deleted) in enumerate(steps, start=txid):
         key = key_of(which)
@@ -88,7 +88,7 @@ def test_a_store_holds_what_its_log_says(
 
 @pytest.mark.parametrize("rule", [None, RULE])
 def test_entries_are_applied_once_whoever_applies_them(tmp_path: Path, rule: Retention | None) -> None:
-    """Two processes may hold the same entries; what one has applied the other passes over, newer ones it adds."""
+    """Two processes may hold the same entries; each skips entries that the other has applied, and adds newer ones."""
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
         first, second = (Memtable(history=rule is not None) for _ in range(2))
         folded(first, [(0, False), (1, False)], 1)
@@ -103,7 +103,7 @@ def test_entries_are_applied_once_whoever_applies_them(tmp_path: Path, rule: Ret
 
 
 def test_nothing_is_applied_to_a_store_that_stands_before_the_overlay(tmp_path: Path) -> None:
-    """A replay has put an older one in place: the entries between are missing, and a position would hide that."""
+    """A replay has installed an older store: the entries between are missing, and a new position would hide that."""
     with Store.open(new_store(tmp_path / "s.sow"), write=True) as store:
         first, later = Memtable(), Memtable(base=4)
         folded(first, [(0, False)], 1)
@@ -138,7 +138,7 @@ def test_versions_outside_the_window_are_counted_and_removed_alike(tmp_path: Pat
             (key, [*map(decode_version, older), *([decode_version(current[key])] if key in current else [])])
             for key, older in held.items()
         ]
-        now = START + 54  # versions that were replaced up to 4 microseconds after the start are out
+        now = START + 54  # versions that were replaced up to 4 microseconds after the start are outside the window
         counted = count_unreachable(lines, RULE, now)
         assert remove_unreachable(store, RULE, now) == counted > 0
         assert sum(map(len, versions(store).values())) == sum(map(len, held.values())) - counted

@@ -1,4 +1,4 @@
-"""Entries of a block: both forms of choosing say what entry after entry says, and all become the same values."""
+"""Entries of a block: both selections return the same as one that reads entry by entry, and decode the same values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMES = [1000, 1500, *range(2000, 2009), 3000]
 
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Block]:
-    """Blocks of one topic and of two, with deletions, texts, and entries of the time before a topic had a SOW."""
+    """Blocks of one topic and of two, with deletions, texts, and entries from before the topic had a SOW."""
     directory = tmp_path_factory.mktemp("blocks")
     payloads = [b"%d" % number for number in range(9)]
     mixed = array("H", [0, 1, 0, 0, 1, 0, 1, 1, 0])
@@ -66,7 +66,7 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Block]:
 def chosen(
     block: Block, topic: tuple[str, str], after: int, until: int | None, at: int | None, unkeyed: bool
 ) -> list[tuple[int, Entry]]:
-    """What the words of :func:`find_entry_places` say, entry after entry."""
+    """Implement the specification of :func:`find_entry_places`, entry by entry."""
     return [
         (place, entry)
         for place, entry in enumerate(block.iter_entries())

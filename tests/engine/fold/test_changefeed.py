@@ -1,4 +1,4 @@
-"""The law of the change feed: applied to an empty state it gives the state that replay makes, however it is cut."""
+"""The law of the change feed: applied to an empty state it gives the state of a replay, however it is split."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = tuple[str, bytes, "bytes | None", int]
 
 
 def history(directory: Path, seed: int) -> Lab:
-    """Random publishes, deletions and lifetimes of two topics, in several files."""
+    """Random publishes, deletions and expirations of two topics, in several files."""
     lab = Lab(directory, XML, journal_size=4000)
     rng = random.Random(seed)
     for step in range(60):
@@ -46,7 +46,7 @@ def history(directory: Path, seed: int) -> Lab:
 
 
 def feed(log: Journal, after: int, until: int, state: RecordState) -> list[Row]:
-    """The rows of a part of the journal."""
+    """Return the rows of a part of the journal."""
     found: list[Row] = []
     for block in log.iter_blocks(after=after, until=until, topic=REF):
         places = find_entry_places(block, REF, after=after, until=until)
@@ -61,7 +61,7 @@ def feed(log: Journal, after: int, until: int, state: RecordState) -> list[Row]:
 
 
 def parts(log: Journal, edges: list[int]) -> list[Row]:
-    """The feed, read in parts that know nothing of each other but what was planned for them."""
+    """Return the feed, read in parts that share only the plan of each part."""
     before, found = LastEntries(REF), list[Row]()
     for after, until in pairwise(edges):
         before.advance_to(log, after)
@@ -91,7 +91,7 @@ def test_the_feed_applied_to_nothing_gives_the_state(tmp_path: Path, seed: int) 
         elif image is not None:
             state[key] = image
     assert state == folded
-    # and that is what the engine has, which forgets and rebuilds its store
+    # the engine has the same state after its store was removed and rebuilt
     lab.forget("a")
     lab.open().topic("a").replay()
     values = list(state.values())
@@ -115,7 +115,7 @@ def test_however_it_is_cut_the_feed_is_the_same(
         for count in (1, 2, 7):
             edges = [0, *sorted(rng.sample(range(1, end), count)), end]
             assert parts(log, edges) == whole
-        # a part alone, as a query from some txid on reads it
+        # a single part, as a query that starts at a txid reads it
         start = end // 2
         assert parts(log, [start, end]) == [row for row in whole if row[3] > start]
 

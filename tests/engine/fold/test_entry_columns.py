@@ -1,4 +1,4 @@
-"""Records that wait as columns: their table of keys is a dictionary, their memtable says what one of values says."""
+"""Pending records in columns: their key table acts like a dictionary, their memtable like one of values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECK, OTHER = b"checkwrd", b"drowkcehc"[:8]
 
 @given(st.lists(st.sets(NUMBERS, max_size=60), max_size=8), st.sets(NUMBERS, max_size=20))
 def test_a_table_is_a_dictionary(batches: list[set[int]], asked: set[int]) -> None:
-    # So few slots that keys meet, and that it grows.
+    # Few slots, so that keys collide and the table grows.
     table, plain = KeyTable(3), dict[int, int]()
     for number, batch in enumerate(batches):
         keys, rows = sorted(batch), range(100 * number, 100 * number + len(batch))
@@ -41,7 +41,7 @@ def test_a_table_is_a_dictionary(batches: list[set[int]], asked: set[int]) -> No
 def published(
     keys: list[bytes], payloads: list[bytes], times: Numbers, checks: list[bytes] | None = None
 ) -> tuple[EntryBatch, LatestEntries]:
-    """Records by columns, as a batch makes them."""
+    """Return records as columns, as a batch builds them."""
     last = {int.from_bytes(key, "big"): place for place, key in enumerate(keys)}
     places = np.array(list(last.values()), dtype=np.intp)
     entries = EntryBatch([("t", "json")], payloads, keys, checks or [CHECK] * len(keys), times)
@@ -56,7 +56,7 @@ STEP = st.tuples(st.sampled_from(["columns", "values", "delete", "read"]), st.li
 def test_an_overlay_says_the_same_of_columns_as_of_values(
     steps: list[tuple[str, list[int]]], dropping: bool, size: int
 ) -> None:
-    """Whatever comes between them; and the columns that it drops were superseded."""
+    """With any steps between; columns that the memtable drops were superseded."""
     one, other, txid = Memtable(), Memtable(), 0
     for form, numbers in steps:
         keys, payloads = [key_of(n) for n in numbers], [b"%d" % n for n in numbers]
@@ -99,7 +99,7 @@ def test_an_overlay_says_the_same_of_columns_as_of_values(
 
 
 class Standing:
-    """A topic as the decision by columns sees it: some records wait as columns, the others are stored."""
+    """A topic as the decision by columns sees it: some records are pending in columns, the others are stored."""
 
     def __init__(self, memtable: Memtable, stored: dict[bytes, bytes]) -> None:
         self.memtable, self._stored = memtable, stored
@@ -118,7 +118,7 @@ def test_columns_decide_what_lists_decide(
     waiting: list[tuple[int, bytes, bool]],
     stored: list[tuple[int, bytes, bool]],
 ) -> None:
-    """Of the same messages and records; where a key is another record's, columns leave the decision to lists."""
+    """For the same messages and records; where a key belongs to another record, columns leave the decision to lists."""
     store = {
         key_of(n): codec.encode_record(key_of(n), CHECK if own else OTHER, 1, 2, 0, 0, text) for n, text, own in stored
     }
@@ -147,7 +147,7 @@ def test_columns_decide_what_lists_decide(
 
 @given(groups(), st.booleans())
 def test_a_block_as_columns_is_the_block_as_values(one: EntryBatch, plain: bool) -> None:
-    """Where its last entries are told; never for a block of several topics, with deletions or texts."""
+    """Where the block gives its last entries; never for a block of several topics, with deletions or texts."""
     if plain:
         one = structs.replace(one, operations=1, topic_indexes=0, user_keys=None, correlation_ids=None)
         one.logical_topics = None

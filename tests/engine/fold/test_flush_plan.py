@@ -1,4 +1,4 @@
-"""Plans of flushes as a table of figures, without a store."""
+"""Flush plans as a table of figures, without a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sowctl.engine.fold.limits import MEMTABLE_LIMITS
 KEEP, IN_PLACE, RUN, NEW_STORE = FlushStep
 MUCH = MEMTABLE_LIMITS.changes
 LARGE = 10 * MUCH
-"""Records of a store beside which what fits into memory is small."""
+"""Record count of a store that is large compared with the changes that fit into memory."""
 
 
 def _figures(**known: Any) -> FlushFigures:
@@ -47,7 +47,7 @@ def _figures(**known: Any) -> FlushFigures:
         ({"changes": LARGE // 16, "has_history": True}, RUN, False, True),
         ({"changes": 1, "is_bulk_load": True}, RUN, False, True),
         ({"changes": 3 * LARGE, "is_bulk_load": True, "runs": 7}, RUN, True, True),
-        # runs of others, too much for a transaction, and another process that merges
+        # runs of other processes, too many changes for a transaction, and another process that merges
         ({"changes": LARGE // 5, "runs": 2}, RUN, True, False),
         ({"runs": 2}, IN_PLACE, False, False),
         ({"runs": 2, "is_merge_running": True}, RUN, False, False),
@@ -56,7 +56,7 @@ def _figures(**known: Any) -> FlushFigures:
 def test_a_full_memtable(known: dict[str, Any], step: FlushStep, merge: bool, bulk: bool) -> None:
     plan = plan_flush(_figures(**known))
     assert (plan.step, plan.merge, plan.is_bulk_load) == (step, merge, bulk), plan.reason
-    # Where more follows before a merge can begin, memory is free at once.
+    # If more changes follow before a merge can begin, memory is freed at once.
     locked = plan_flush(_figures(**known), keeps_lock=True)
     step = RUN if step is KEEP else step
     assert (locked.step, locked.merge, locked.is_bulk_load) == (step, merge, bulk), locked.reason
@@ -69,7 +69,7 @@ def test_a_full_memtable(known: dict[str, Any], step: FlushStep, merge: bool, bu
         ({"records": 0}, False, IN_PLACE, False),
         ({"records": 0, "is_merge_running": True}, False, KEEP, False),
         ({"records": 0, "changes": MUCH}, True, KEEP, True),
-        # small runs that others have left stay, unless there is much behind them
+        # small runs of other processes stay, unless the changes after them are many
         ({"runs": 1}, False, KEEP, False),
         ({"runs": 1}, True, IN_PLACE, False),
         ({"runs": 1, "records": 1000}, False, IN_PLACE, False),
@@ -143,18 +143,18 @@ def test_laws(figures: FlushFigures, is_full: bool) -> None:
         plan_merge_ahead(figures),
     ]
     for plan in plans:
-        # What has no journal, or more than runs hold, is only ever changed in place.
+        # A topic without a journal, or with more than runs can hold, is only changed in place.
         assert figures.allows_runs or plan.step in (IN_PLACE, KEEP)
         assert figures.allows_runs or not plan.merge
-        # What is merged without the lock is in runs, or the memory of a first load.
+        # A merge without the lock reads runs, or the memory of a first load.
         assert not plan.merge or plan.step is RUN or figures.runs or figures.is_first_load
         assert plan.step.value in describe_flush(figures, plan)
-    # What is forced into a new store was to be merged before, and nothing else.
+    # A forced flush into a new store is preceded by a merge, and no other forced flush is.
     assert plans[4].merge == (plans[3].step is NEW_STORE)
-    # Whatever else a session does, it fills no new store under the lock.
+    # No other step of a session fills a new store under the lock.
     assert NEW_STORE not in (plans[0].step, plans[1].step, plans[2].step, plans[4].step)
-    # During a session memory gets free, at once or by the merge that is due.
+    # During a session memory is freed, at once or by the pending merge.
     assert plans[0].step is not KEEP or plans[0].merge
     assert plans[1].step is not KEEP
-    # At once means at once.
+    # A forced flush ends at once.
     assert plans[3].step in (IN_PLACE, NEW_STORE) and not plans[3].merge

@@ -1,4 +1,4 @@
-"""Folding a journal into a new store: the same store under the smallest bounds of memory, and those are kept."""
+"""Folding a journal into a new store: the same store under the smallest memory limits, which are kept."""
 
 from __future__ import annotations
 

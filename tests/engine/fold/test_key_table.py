@@ -1,4 +1,4 @@
-"""The table of the last entries by key: as a dict says, however little memory it may take."""
+"""The table of the last entries by key: equal to a dict, under every memory limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sowctl.errors import StorageError
 
 
 def later(entries: list[tuple[int, int, bool]]) -> LastPerKey:
-    """Entries, of distinct keys, behind all others: key, txid, whether it is a publish."""
+    """Return entries of distinct keys, later than all others: key, txid, whether it is a publish."""
     made = LastPerKey()
     keys, txids, publishes = zip(*entries, strict=True)
     columns = np.array(keys, np.uint64), np.array(txids, np.uint64), np.array(publishes)

@@ -1,4 +1,4 @@
-"""The filter of keys: what it says is not there is not there; a load with it stores what one without it does."""
+"""The key filter: it never rules out an added key; a load with the filter stores the same as one without."""
 
 from __future__ import annotations
 

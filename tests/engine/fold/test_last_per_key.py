@@ -1,4 +1,4 @@
-"""The last entry of each key: what a dictionary says, in key order, however little memory there is."""
+"""The last entry of each key: equal to a dictionary, in key order, under every memory limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a memtable lets go: bounds on values held and on pages that one transaction changes; in place, or by runs."""
+"""Flush limits of a memtable: bounds on held values and on pages changed by one transaction; in place, or by runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_transaction_changes_no_more_pages_than_allowed(file_bytes: int) -> No
         < held
         <= (MEMTABLE_LIMITS.first_bytes if file_bytes <= MEMTABLE_LIMITS.empty_bytes else MEMTABLE_LIMITS.bytes)
     )
-    # with what new records add, on pages that are filled to two thirds
+    # including the pages of new records, which are filled to two thirds
     assert min(file_bytes, MEMTABLE_LIMITS.dirty_bytes) + held * 1.5 <= MEMTABLE_LIMITS.changed_bytes
     changed = pages * (1 - exp(-limit / pages)) * STORE_PAGE_BYTES if pages else 0
     assert changed <= MEMTABLE_LIMITS.dirty_bytes * 1.01 if pages else limit == MEMTABLE_LIMITS.changes
@@ -42,7 +42,7 @@ def test_a_large_store_is_changed_in_smaller_steps() -> None:
     assert compute_in_place_limits(MEMTABLE_LIMITS.empty_bytes + 1) == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
     assert compute_in_place_limits(MEMTABLE_LIMITS.dirty_bytes) == (MEMTABLE_LIMITS.changes, 32 << 20)
     assert 25_000 < compute_in_place_limits(1 << 30)[0] < 60_000
-    # where no page of a store is changed, its size sets no limit
+    # runs change no page of the store, so its size sets no limit
     assert compute_run_limits() == (MEMTABLE_LIMITS.changes, MEMTABLE_LIMITS.bytes)
     assert compute_column_limits(first=False) == (MEMTABLE_LIMITS.columned_changes, MEMTABLE_LIMITS.columned_bytes)
     assert compute_column_limits(first=True) == (MEMTABLE_LIMITS.first_changes, MEMTABLE_LIMITS.first_columns)
@@ -50,11 +50,11 @@ def test_a_large_store_is_changed_in_smaller_steps() -> None:
 
 @given(st.integers(0, 10_000_000), st.integers(1, 10_000_000))
 def test_what_a_merge_rewrites_is_in_proportion_to_what_was_changed(changed: int, records: int) -> None:
-    # a session turns to runs when a merge rewrites few records for each that it has changed
+    # a session switches to runs if a merge rewrites few records for each changed one
     assert needs_runs(changed, records) is (records <= MEMTABLE_LIMITS.bulk_share * changed)
     assert needs_runs(changed, records, history=True) is (records <= MEMTABLE_LIMITS.history_share * changed)
     assert needs_merge(changed, records) is (changed >= MEMTABLE_LIMITS.merge_share * records)
-    # a merge at the end of any session rewrites few records for each change, or few at all
+    # a merge at the end of any session rewrites few records for each change, or few in total
     if not are_runs_small(changed, records):
         assert records <= MEMTABLE_LIMITS.bulk_share * changed or changed + records <= MEMTABLE_LIMITS.small_records
 
@@ -69,15 +69,15 @@ def test_runs_of_one_size_become_one(flushed: list[int]) -> None:
             assert count >= MEMTABLE_LIMITS.fan
             written += sum(sizes[-count:])
             sizes[-count:] = [sum(sizes[-count:])]
-        # Few runs, however many were flushed: less than eight of each size.
+        # There are few runs after any number of flushes: fewer than eight of each size.
         assert len(sizes) <= (MEMTABLE_LIMITS.fan - 1) * (1 + math.log(max(sum(sizes) / 200_000, 1), 4))
     assert sum(sizes) == sum(flushed)
-    # Each change is written once for each size that there is.
+    # Each change is written once for each run size.
     assert written <= sum(flushed) * (1 + math.log(max(len(flushed), 1), MEMTABLE_LIMITS.fan))
 
 
 def test_few_runs_or_runs_of_other_sizes_stay() -> None:
     assert count_runs_to_compact([]) == count_runs_to_compact([5] * 7) == count_runs_to_compact([99, *[5] * 7]) == 0
     assert count_runs_to_compact([99, *[5] * 8]) == 8
-    # A small one among them is no end.
+    # A small run among them does not end the sequence.
     assert count_runs_to_compact([5, 5, 5, 5, 1, 5, 5, 5]) == 8

@@ -1,4 +1,4 @@
-"""The memtable: newest value per key, every change where there is history, and how much it holds."""
+"""The memtable: the newest value per key, every change for topics with History, and the held bytes."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ def test_several_values_of_one_key_at_once(history: bool) -> None:
     values = [value_of(key, txid, b"%d" % txid) for txid in (1, 2, 3)]
     memtable.put_records([key] * 3, values)
     assert memtable.current_changes == {key: values[-1]} and memtable.last_txid == 3
-    # superseded values are gone unless there is history
+    # superseded values are dropped unless the topic has History
     assert memtable.held_bytes == (memtable.added_bytes if history else memtable.added_bytes // 3)

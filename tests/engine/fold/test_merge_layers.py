@@ -1,4 +1,4 @@
-"""A memtable of runs and memory against a plain dictionary: look-ups, windows in order, and the merge with a store."""
+"""A memtable of runs and memory against a plain dictionary: lookups, windows in order, and the merge with a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Plain = dict[bytes, bytes | None]
 
 
 def overlay_of(directory: Path, layers: list[dict[bytes, bool]]) -> tuple[Memtable, Plain, list[Plain]]:
-    """A memtable whose last layer is in memory, the others in runs; the changes newest per key, and by layer."""
+    """Return a memtable with its last layer in memory, the others in runs; the newest change per key; each layer."""
     (directory / "s.sow").touch()
     memtable, newest, each = Memtable(base=0), dict[bytes, bytes | None](), []
     for number, layer in enumerate(layers, start=1):

@@ -1,4 +1,4 @@
-"""What other processes do while a store and its runs are merged, without a lock: they go on, and nothing is lost."""
+"""Other processes work while a store and its runs are merged without a lock: they keep running, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def elsewhere(plot: Plot, *arguments: str, given: str = "") -> str:
-    """Another process carries out a command; what it prints."""
+    """Run a command in another process and return its output."""
     command = [sys.executable, "-m", "sowctl", "-c", str(plot.lab.config), "--lock-wait", "0", *arguments]
     return subprocess.run(command, input=given.encode(), check=True, capture_output=True, cwd=ROOT).stdout.decode()
 
@@ -50,7 +50,7 @@ def plot(tmp_path: Path) -> Plot:
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[StoreMerge], None]], list[int | None]]:
-    """Sets what is done while a merge fills its file, once; returns what each merge changed, None for given up."""
+    """Set an action to run once while a merge fills its file; return the change counts of merges, None if abandoned."""
     fill, place = StoreMerge.fill_store, StoreMerge.install_store
     done: list[int | None] = []
 
@@ -85,7 +85,7 @@ def test_others_publish_while_a_merge_fills_its_file(
         assert is_being_built(store)
         before = store.stat().st_ino, len(find_run_files(store))
         publish_elsewhere(plot, topic, range(200, 205))
-        # It waits for no lock, and leaves the runs to the process that merges them.
+        # It does not wait for a lock, and leaves the runs to the process that merges them.
         assert (store.stat().st_ino, len(find_run_files(store))) == before
         found = elsewhere(plot, "query", topic, "/id >= 200", "--format", "raw")
         seen.extend(json.loads(line)["id"] for line in found.splitlines())
@@ -94,7 +94,7 @@ def test_others_publish_while_a_merge_fills_its_file(
     load(plot, SEAM)
     assert sorted(seen) == list(range(200, 205)) and done and None not in done
     assert not is_being_built(store)
-    # What the other one has published follows in the journal, or was applied by a later merge.
+    # The messages of the other process follow in the journal, or were applied by a later merge.
     found = plot.contents()
     assert set(range(200, 205)) | set(range(60, 72)) <= set(found[topic])
     assert problems(plot.lab) == []
@@ -108,7 +108,7 @@ def test_a_merge_is_given_up_where_another_process_has_changed_the_store(
     plot: Plot, meanwhile: Callable[..., list[int | None]]
 ) -> None:
     def delete(merging: StoreMerge) -> None:
-        # A delete brings everything into the store before it begins.
+        # A delete applies all runs to the store before it begins.
         elsewhere(plot, "delete", "j", "--filter", "/id IN (20, 61)", "--yes")
         assert not build_runs_directory(plot.lab.store("j")).exists()
 
@@ -130,7 +130,7 @@ def replay(plot: Plot) -> None:
 
 
 def publish_little(plot: Plot) -> None:
-    """A session too small for a bulk load, which finds runs that others have left."""
+    """Publish too little for a bulk load, in a session that finds runs of others."""
     with small_memory():
         limits.MEMTABLE_LIMITS.bulk_share = 0
         plot.publish("j", range(40, 52))
@@ -141,7 +141,7 @@ def publish_little(plot: Plot) -> None:
 def test_commands_that_find_runs_merge_them_without_the_lock(
     plot: Plot, meanwhile: Callable[..., list[int | None]], verb: Callable[[Plot], None], others: int
 ) -> None:
-    """They need all changes in the store, and these exceed one transaction."""
+    """They need all changes in the store, and these are too many for one transaction."""
     store = plot.lab.store("j")
 
     def publish(merging: StoreMerge) -> None:
@@ -166,7 +166,7 @@ def test_commands_that_find_runs_merge_them_without_the_lock(
 def test_others_publish_while_a_bulk_load_is_merged(
     tmp_path: Path, meanwhile: Callable[..., list[int | None]], topic: str, first: bool
 ) -> None:
-    """Into a store with records, and into an empty one: the lock is free, and all of the load is there."""
+    """Into a store with records, and into an empty one: the lock is free, and the whole load is visible."""
     plot = Plot(tmp_path / "lab")
     if not first:
         plot.publish(topic, range(9))
@@ -210,7 +210,7 @@ def test_others_publish_while_a_first_load_fills_its_file(
     store = plot.lab.store("j")
 
     def publish(merging: StoreMerge) -> None:
-        # What is in memory goes into the new file as it is, and the other process leaves the store to this one.
+        # The memory goes into the new file unchanged, and the other process leaves the store to this one.
         assert is_being_built(store) and not build_runs_directory(store).exists()
         before = store.read_bytes()
         publish_elsewhere(plot, "j", range(3, 6))
@@ -220,7 +220,7 @@ def test_others_publish_while_a_first_load_fills_its_file(
     with small_memory():
         plot.publish("j", range(5), batch=5)
         assert done == [5]
-        # Behind the merge, the journal follows.
+        # After the merge, the journal follows.
         assert read_meta(store, plot.lab.open()).records == 5
         assert sorted(plot.contents()["j"]) == list(range(6))
         plot.publish("j", range(4, 24), batch=5)
@@ -263,7 +263,7 @@ def test_a_load_much_larger_than_its_store_has_few_runs(tmp_path: Path) -> None:
 
     def told(topic: str) -> None:
         runs = [SortedRun(path) for path in find_run_files(plot.lab.store(topic)).values()]
-        # They follow one another without a gap, from where the store stands.
+        # The runs are contiguous, starting at the position of the store.
         places = sorted((run.base, run.last_txid) for run in runs)
         assert all(before == after for (_, before), (after, _) in pairwise(places))
         there[topic].append(len(runs))
@@ -322,7 +322,7 @@ def test_a_run_that_is_being_written_is_left_alone(plot: Plot) -> None:
 
 @pytest.mark.parametrize("topic", ["j", "h"])
 def test_a_long_tail_of_the_journal_is_read_in_parts(tmp_path: Path, topic: str) -> None:
-    """As it is left by a process that died behind the sync of a very large delete."""
+    """Such a tail remains when a process dies after the sync of a very large delete."""
     plot = Plot(tmp_path / "lab")
     plot.publish(topic, range(60), batch=20)
     old = plot.lab.store(topic).read_bytes()
@@ -335,7 +335,7 @@ def test_a_long_tail_of_the_journal_is_read_in_parts(tmp_path: Path, topic: str)
     with small_memory():
         instance = plot.lab.open()
         with closing(open_current_source(instance, instance.topic(topic).config)) as source:
-            # Runs of the reader's own, which nobody else finds.
+            # Runs of the reader itself, which no other process finds.
             assert source.memtable is not None
             assert len(source.memtable.runs) >= 2 and source.memtable.memory_change_count < 25
             assert not any(run.path.exists() for run in source.memtable.runs)
@@ -343,7 +343,7 @@ def test_a_long_tail_of_the_journal_is_read_in_parts(tmp_path: Path, topic: str)
         assert plot.lab.digest(topic) == digest
         assert plot.lab.open().topic(topic).info().runs == 0
         assert not build_runs_directory(plot.lab.store(topic)).exists()
-        # A writer leaves them for those who come after it, until it merges.
+        # A writer leaves them for later processes, until it merges.
         writer = plot.open()
         with WriteSession(writer) as session:
             session.open_topic(writer.topic(topic).config)

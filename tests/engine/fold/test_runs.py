@@ -1,4 +1,4 @@
-"""Sorted runs in whole instances: what a bulk load leaves, who uses it, and that no reader can tell the difference."""
+"""Sorted runs in whole instances: the runs that a bulk load leaves, their users, and identical results for readers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Spoil = Callable[[Plot], None]
 
 @pytest.fixture
 def plot(tmp_path: Path) -> Iterator[Plot]:
-    """An instance with runs beside the store of j, two of them, and entries behind them."""
+    """An instance with two runs beside the store of j, and entries after them."""
     made = Plot(tmp_path / "lab")
     flushed(made)
     made.book.settle()
@@ -64,7 +64,7 @@ def meta(plot: Plot) -> StoreMeta:
 
 
 def used(plot: Plot) -> int:
-    """How many runs a reader takes."""
+    """Return the number of runs that a reader uses."""
     instance = plot.lab.open()
     with open_log(instance) as log:
         known = meta(plot)
@@ -72,12 +72,12 @@ def used(plot: Plot) -> int:
 
 
 def runs_of(plot: Plot) -> list[SortedRun]:
-    """The runs in the order in which they follow one another."""
+    """Return the runs in order."""
     return [SortedRun(path) for _, path in sorted(find_run_files(store_of(plot)).items())]
 
 
 def sound(plot: Plot) -> None:
-    """What there is is what was published, for every kind of reader."""
+    """Assert that every kind of reader sees exactly the published records."""
     now = plot.lab.clock.at
     expected = plot.book.final(now)
     assert plot.contents() == expected
@@ -89,13 +89,13 @@ def sound(plot: Plot) -> None:
 
 
 def put(path: Path, content: bytes) -> None:
-    """A file in the place of another: what is mapped is never changed."""
+    """Replace a file by a new one: a mapped file is never changed."""
     path.unlink()
     path.write_bytes(content)
 
 
 def publish_elsewhere(plot: Plot) -> None:
-    """Another process publishes, and with that brings the runs into the store."""
+    """Publish in another process, which applies the runs to the store."""
     events = plot.fresh("j", range(90, 95))
     plot.book.hand_in(events)
     plot.book.settle()
@@ -110,7 +110,7 @@ def test_readers_see_through_runs(plot: Plot) -> None:
     row = plot.lab.open().topic("j").info()
     assert (row.runs, row.run_records) == (2, sum(map(len, runs)))
     assert row.run_bytes == sum(run.path.stat().st_size for run in runs)
-    # two messages are behind the runs
+    # two messages follow the runs
     assert row.lag == row.run_records + 2 == 14
     assert row.flush is not None and row.flush.startswith(FlushStep.IN_PLACE.value)
     with small_memory():
@@ -121,7 +121,7 @@ def test_readers_see_through_runs(plot: Plot) -> None:
     assert list(found) == []
     assert f"j.json.sow-runs: 2 runs, {row.run_records} changes, {format_bytes(row.run_bytes)}" in found.coverage
     assert found.report.runs == 4  # those of h, too
-    # a dry run meets them, and changes nothing
+    # a dry run reads through them, and changes nothing
     topic = plot.lab.open().topic("j")
     report = topic.publish([b'{"id":20}', b'{"id":21}', b'{"id":777}'], dry_run=True)
     assert (report.inserted, report.updated) == (1, 2)
@@ -163,18 +163,18 @@ def test_a_rebuild_needs_no_runs_and_leaves_none(plot: Plot) -> None:
 
 
 def test_runs_of_others_that_are_small_stay(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
-    # with the usual figures, all of so small a store would be merged
+    # with the usual limits, all runs of such a small store would be merged
     monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=1, small_records=0))
     plot.publish("j", [50, 51])
     assert used(plot) == 2
     assert plot.lab.open().topic("j").info().lag > 12
     sound(plot)
-    # what is behind them goes on being folded, until memory is full; then it is one run more
+    # the entries after them are folded on each read until memory is full; then they become another run
     monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=1, small_records=0, changes=4))
     plot.publish("j", [52])
     assert used(plot) == 3
     sound(plot)
-    # until all of it is much for the store
+    # a merge follows when the runs are large compared with the store
     monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=4, small_records=0, changes=4))
     plot.publish("j", [53])
     assert not build_runs_directory(store_of(plot)).exists()
@@ -192,7 +192,7 @@ def _cut(plot: Plot) -> None:
 
 
 def _holes(plot: Plot) -> None:
-    # what a power cut may leave of a file that was never synced
+    # a power cut may leave this of a file that was never synced
     path = runs_of(plot)[0].path
     put(path, bytes(path.stat().st_size))
 
@@ -206,7 +206,7 @@ def _second_gone(plot: Plot) -> None:
 
 
 def _rewritten(plot: Plot, **parts: object) -> None:
-    """The first run with another state, and its values without the last key: what it says would be wrong."""
+    """Rewrite the first run with another state and without its last key: a reader that used it would be wrong."""
     run = runs_of(plot)[0]
     keys, values = run.read_changes(0, len(run) - 1)
     write_run(store_of(plot), run.state.replace_parts(**parts), run.base, len(keys), [(keys, values)], SEAM)
@@ -275,7 +275,7 @@ def test_a_damaged_value_is_read_from_the_journal(plot: Plot) -> None:
     whole = bytearray(run.path.read_bytes())
     whole[-6] ^= 1
     put(run.path, bytes(whole))
-    # header, keys and ends are sound, so it is taken
+    # header, keys and ends are sound, so the run is used
     assert used(plot) == 2
     plot.lab.notes.clear()
     instance = plot.lab.open()
@@ -294,7 +294,7 @@ def test_a_damaged_value_that_the_journal_has_no_more(plot: Plot) -> None:
     whole = bytearray(run.path.read_bytes())
     whole[-6] ^= 1
     put(run.path, bytes(whole))
-    # every journal file but the last one is gone, and with them the entries of the run
+    # every journal file but the last is removed, and with them the entries of the run
     plot.publish("q", range(30))
     for path in plot.lab.journals()[:-1]:
         path.unlink()
@@ -303,7 +303,7 @@ def test_a_damaged_value_that_the_journal_has_no_more(plot: Plot) -> None:
 
 
 def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between a look at the store and one at its runs, a writer merges the two."""
+    """A writer merges store and runs after the reader opened the store and before it lists the runs."""
     read, seen = current.read_overlay, []
 
     def overtaken(*args: object, **options: object) -> object:
@@ -316,7 +316,7 @@ def test_a_reader_that_was_overtaken_looks_again(plot: Plot, monkeypatch: pytest
     monkeypatch.setattr(current, "read_overlay", overtaken)
     source = current.open_current_source(plot.lab.open(), plot.lab.open().topic("j").config)
     try:
-        # the second look finds a store that has everything
+        # the second attempt finds a store with all changes
         assert len(seen) == 2 and source.memtable is None
         assert source.count_visible() == len(plot.book.final(plot.lab.clock.at)["j"])
     finally:
@@ -352,7 +352,7 @@ def test_up_to_a_txid_no_run_leads_beyond_it(plot: Plot) -> None:
 
 
 def test_nothing_is_merged_with_a_store_that_took_the_place_of_another(plot: Plot) -> None:
-    """A replay may put one in place that stands elsewhere: entries between would be missing in what is merged."""
+    """A replay may install a store at another position: the merge result would lack the entries between."""
     instance = plot.lab.open()
     path = store_of(plot)
     with Store.open(path, write=True) as store:
@@ -393,7 +393,7 @@ def test_topics_without_a_journal_have_no_runs(tmp_path: Path) -> None:
 
 
 def past_of(plot: Plot, instants: list[int]) -> list[object]:
-    """All that can be asked of the past of h: its states, the versions of its keys, and the digest of everything."""
+    """Return everything that can be queried of the past of h: states, versions of its keys, and its digest."""
     topic = plot.lab.open().topic("h")
     states = [{row.key: row.value for row in topic.query(at=instant).records()} for instant in instants]
     texts = [str(number) for number in range(50)]
@@ -403,7 +403,7 @@ def past_of(plot: Plot, instants: list[int]) -> list[object]:
 
 
 def test_versions_are_read_through_runs_and_merged(tmp_path: Path) -> None:
-    """Every version that was in runs can be read there, and stands in the merged store and in a rebuilt one."""
+    """Every version in the runs can be read from them, from the merged store and from a rebuilt one."""
     plot = Plot(tmp_path / "lab")
     grown(plot)
     instants = [plot.lab.clock.at]
@@ -425,7 +425,7 @@ def test_versions_are_read_through_runs_and_merged(tmp_path: Path) -> None:
     plot.lab.open().topic("h").replay(rebuild=True)
     assert plot.lab.store("h").stat().st_ino != inode
     assert past_of(plot, instants) == after
-    # as it was in the midst of it: runs, and a deletion behind them
+    # the state in the middle of the session: runs, and a deletion after them
     put_files(plot.root, files)
     plot.book.acknowledged["journal"] = 0
     known = read_meta(plot.lab.store("h"), plot.lab.open())
@@ -460,7 +460,7 @@ def test_a_damaged_run_of_a_topic_with_history(plot: Plot) -> None:
     whole[-6] ^= 1
     put(first.path, bytes(whole))
     assert past_of(plot, instants) == before
-    # what an earlier configuration without History would have left
+    # a run of an earlier configuration without History
     kept = first.read_changes(0, 1)
     write_run(store, first.state, first.base, 1, [kept], SEAM)
     assert past_of(plot, instants) == before
@@ -475,7 +475,7 @@ def test_a_small_change_of_a_large_store_goes_into_it_in_place(tmp_path: Path) -
         plot.publish("j", range(30), batch=6)
         assert plot.lab.store("j").stat().st_ino == inode
         plot.publish("j", range(300, 400), batch=6)
-    # the second session changed more than a quarter, turned to runs, and was merged at its end
+    # the second session changed more than a quarter, switched to runs, and was merged at its end
     assert plot.lab.store("j").stat().st_ino != inode
     assert not build_runs_directory(plot.lab.store("j")).exists()
     assert plot.contents() == plot.book.final(plot.lab.clock.at)

@@ -1,4 +1,4 @@
-"""Buckets: everything comes out once, in key order, and within a key as it came. Spool: as it came, again and again."""
+"""Buckets return everything once, in key order, and in arrival order per key. A spool repeats its input in order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PARTS = [
     ([b"c" * 8], [b"two" * 100]),
     ([b"d" * 8, b"e" * 8], [b"", b""]),
 ]
-"""Parts of a file; the values of the last one are empty, so that its lengths are the last bytes of the file."""
+"""Parts of a file; the last part has empty values, so that its lengths are the last bytes of the file."""
 
 
 def test_a_file_that_is_cut_within_a_part_is_refused_behind_its_whole_parts() -> None:
@@ -109,7 +109,7 @@ def test_a_spool_that_cannot_be_written_says_where(tmp_path: Path, monkeypatch: 
 def test_a_full_disk_is_told_as_such_also_when_the_spool_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is buffered cannot be written at the end either, and that hides nothing."""
+    """Buffered data cannot be written at the close either; the second error does not hide the first."""
 
     class Full(io.BytesIO):
         def seek(self, *arguments: int) -> int:
@@ -142,7 +142,7 @@ def test_part_files_give_the_values_of_each_part_in_their_order(tmp_path: Path) 
 def test_part_files_that_cannot_be_written_say_so(tmp_path: Path) -> None:
     files = PartFiles(1, tmp_path)
     files.add_value(0, "small")
-    # What is buffered cannot be written to a file that is only read.
+    # Buffered data cannot be written to a file that is open for reading only.
     target = os.open(os.devnull, os.O_RDONLY)
     os.dup2(target, files._files[0].fileno())
     os.close(target)

@@ -1,4 +1,4 @@
-"""Versions outside the window, of keys that nobody writes again: expire drops them, and nobody misses them."""
+"""Versions outside the window, of keys that are never written again: expire drops them, and no query needs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOUR = 3600
 
 @pytest.fixture(params=[True, False], ids=["journal", "alone"])
 def lab(make_lab: Callable[..., Lab], request: pytest.FixtureRequest) -> Lab:
-    """Key 1 has versions a (12:00), b (12:30) and is deleted (13:00); key 2 stays as it is."""
+    """Key 1 has the versions a (12:00) and b (12:30) and is deleted (13:00); key 2 is never changed."""
     history = "<History><Window>1h</Window><Granularity>0s</Granularity></History>"
     lab = make_lab(config_xml(topic_xml("h", history), ("h",) if request.param else ()))
     lab.publish("h", message(id=1, v="a"), message(id=2, v="z"))
@@ -31,7 +31,7 @@ def _versions(lab: Lab) -> int:
 
 def test_versions_leave_one_after_the_other(lab: Lab) -> None:
     topic = lab.open().topic
-    # a is not current since 0:30, b and the deletion since 1:00
+    # a ends at 0:30 after the start, b and the deletion at 1:00
     for hours, left in ((1.5, 3), (1.6, 2), (2, 2), (2.001, 0), (9, 0)):
         lab.clock.at = START + round(hours * HOUR * SECOND)
         found = {at: sorted(lab.query("h", at=lab.clock.at - at * HOUR * SECOND // 4)) for at in range(6)}
@@ -73,7 +73,7 @@ def test_a_key_that_comes_again_begins_anew(lab: Lab) -> None:
 
 
 def test_a_clock_that_goes_back_does_not_make_a_state_up(lab: Lab) -> None:
-    """What was dropped at a later clock is outside the window, not an instant at which nothing had been published."""
+    """A version dropped at a later clock counts as outside the window, not as an instant before the first publish."""
     lab.clock.tick(2 * HOUR)
     lab.open().topic("h").expire()
     lab.clock.tick(-1.5 * HOUR)
@@ -90,7 +90,7 @@ def test_many_keys(make_lab: Callable[..., Lab]) -> None:
         lab.publish("h", *(message(id=number, v=value) for number in range(1500)))
         lab.clock.tick(1)
     lab.open().topic("h").delete(filter="/id < 700")
-    lab.clock.tick(9)  # versions 0 and 1 are not current since 11 and 10 seconds, the deleted ones since 9
+    lab.clock.tick(9)  # versions 0 and 1 ended 11 and 10 seconds ago, the deleted ones 9
     assert lab.open().topic("h").expire().versions == 1500
     lab.clock.tick(1.5)
     assert lab.open().topic("h").expire().versions == 1500 + 2 * 700

@@ -1,4 +1,4 @@
-"""Options of the chaining key generator that cannot be used."""
+"""Invalid options of the chaining key generator."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_file_name_and_validation(make_lab: MakeLab) -> None:
 
 
 def _graft(path: Path, links: dict[bytes, bytes]) -> None:
-    """Let the file of chains say something else."""
+    """Replace the links in the file of chains."""
     import zlib
     from struct import pack
 
