@@ -1,4 +1,4 @@
-"""compact: which stores are taken, what is said of them, what goes with it."""
+"""compact: which stores it compacts, what it reports of them, and which files it removes with them."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def test_a_store_whose_copy_is_no_smaller_is_left(lab: Lab) -> None:
 
 
 def test_a_dry_run_looks_into_half_full_pages(tmp_path: Path) -> None:
-    """No page is free: only a copy tells that it is smaller, and none is left behind."""
+    """No page is free: only a copy shows that the store gets smaller; the copy is removed."""
     lab = Lab(tmp_path / "loose", config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=n, text="x" * 900) for n in range(600)))
     targets = resolve_targets(lab.open(), "t")
     list(compact_stores(lab.open(), targets))
-    # Each of these parts a page that was full.
+    # Each of these splits a page that was full.
     for first in range(600, 700, 2):
         lab.publish("t", *(message(id=n, text="x" * 900) for n in range(first, first + 2)))
     (plan,) = compact_stores(lab.open(), targets, dry_run=True)

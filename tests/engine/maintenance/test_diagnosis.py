@@ -1,4 +1,4 @@
-"""doctor's look at an instance: each fault is found, each finding has a next step, nothing is changed."""
+"""doctor's diagnosis of an instance: it finds each fault, each finding has a next step, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MOUNTS = """\
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    # Without what processes of other tests may have left there.
+    # Leave out files of other tests' processes.
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     lab = Lab(tmp_path, config_xml(topic_xml("t") + topic_xml("u"), ("t",)))
     for topic in "tu":

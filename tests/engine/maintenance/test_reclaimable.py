@@ -1,4 +1,4 @@
-"""What can be removed on a full disk: each line's command frees what the line says, and the line is gone then."""
+"""Space that can be reclaimed on a full disk: each line's command frees the given size, and then the line is gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
 def found(lab: Lab) -> dict[str, ReclaimableSpace]:
-    """The lines by the first two words of their commands, in order."""
+    """Return the lines by the first words of their commands, in order."""
     return {" ".join(one.command.split()[:3]): one for one in list_reclaimable(lab.open())}
 
 

@@ -1,4 +1,4 @@
-"""store check: what is said of what was read, and the record of it beside the store."""
+"""store check: its report, and the record of the check beside the store."""
 
 from __future__ import annotations
 

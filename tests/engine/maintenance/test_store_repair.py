@@ -1,4 +1,4 @@
-"""repair: what is sound stays, what the journal has comes back, what is lost is said, and nothing deleted returns."""
+"""repair: keeps intact records, restores those in the journal, reports lost ones, and brings no deleted one back."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def key_of(lab: Lab, topic: str, number: int) -> int:
 
 
 def spoiled(lab: Lab, topic: str, *numbers: int) -> list[int]:
-    """Turn a bit over in the payloads of some records; gives their SOW keys."""
+    """Flip a bit in the payloads of some records; return their SOW keys."""
     keys = []
     path = lab.store(topic)
     for record in [lab.records(topic, f"/id = {number}")[0] for number in numbers]:
@@ -113,7 +113,7 @@ def test_files_that_are_pruned_meanwhile_cost_nothing_that_others_have(
     first, *between, _ = lab.journals()
     assert between
     before = rows(lab, "logged")
-    # The last entry of this record stands behind the file that goes.
+    # The last entry of this record is after the removed file.
     (key,) = spoiled(lab, "logged", 399)
     asked = store_repair.check_position
 
@@ -182,7 +182,7 @@ def test_a_damaged_key_is_named_by_its_bounds(lab: Lab, bit: int) -> None:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_pages_destroyed_at_random(template: Lab, tmp_path: Path, topic: str, seed: int, deep: bool) -> None:
-    """Against the model: what was there before. Nothing else ever is; what is missing is said."""
+    """Compare with the records before the damage: no other record appears, and missing ones are reported."""
     chance = random.Random(seed)
     lab = Lab(tmp_path, template.xml, template.clock)
     files = {path.relative_to(template.directory): path for path in template.directory.rglob("*") if path.is_file()}
@@ -267,7 +267,7 @@ def test_a_file_of_which_nothing_is_left(lab: Lab, content: bytes) -> None:
 
 
 def test_what_the_journal_deleted_does_not_stay(lab: Lab) -> None:
-    """Sound pages of an earlier state, as a disk leaves them that lost a write: the journal knows better."""
+    """Intact pages of an earlier state, as a disk leaves them after a lost write: the journal overrides them."""
     record = lab.records("logged", "/id = 5")[0]
     key, value = int(record.sow_key).to_bytes(8, "big"), record.value
     lab.open().topic("logged").delete(filter="/id = 5")
@@ -294,7 +294,7 @@ def test_what_has_expired_and_was_removed_does_not_come_back(tmp_path: Path) -> 
 
 
 def test_journals_that_do_not_reach_back(tmp_path: Path) -> None:
-    """What the files that are left have comes back; the rest is lost, and said."""
+    """Records in the remaining files are restored; the others are lost, and reported."""
     lab = made(tmp_path, journal_size=3_000)
     before = rows(lab, "logged")
     keys = spoiled(lab, "logged", 1, 3, 399)
@@ -320,7 +320,7 @@ def test_a_damaged_journal_restores_nothing(lab: Lab) -> None:
 
 
 def test_a_store_of_another_topic_is_left_alone(lab: Lab) -> None:
-    """Its records are not to be mixed with those of the topic at whose place it is."""
+    """Its records must not be mixed with those of the topic at whose path it is."""
     spoiled(lab, "alone", 7)
     lab.forget("logged")
     lab.store("alone").rename(lab.store("logged"))

@@ -1,4 +1,4 @@
-"""Figures in bounded memory: exact as long as everything fits, and within what they promise where it does not."""
+"""Figures in bounded memory: exact while everything fits, within their guaranteed bounds otherwise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_no_json_does_not_cost_its_neighbours() -> None:
 
 
 def counted(values: list[Any], path: str = "/") -> Counter[tuple[str, str]]:
-    """How often each type stands at each path, by a walk over one value after the other."""
+    """Count how often each type occurs at each path, by a walk over all values."""
     names = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
     found: Counter[tuple[str, str]] = Counter()
     above = "" if path == "/" else path
@@ -78,7 +78,7 @@ def test_types_are_counted_as_one_by_one(values: list[Any]) -> None:
         shapes.add_trees(values[start : start + 2])
     found: Counter[tuple[str, str]] = Counter()
     for shape in shapes.root.iterate_paths():
-        # Brackets stand where a filter needs them.
+        # Paths have brackets where a filter needs them.
         path = shape.path[1:-1] if " " in shape.path else shape.path
         for name, count in shape.types.items():
             found[path, name] += count
@@ -112,7 +112,7 @@ def test_too_many_paths_are_left_out_and_counted() -> None:
 
 
 def test_members_that_cannot_be_told_apart_take_no_memory() -> None:
-    """Of one object with 200,000 members and of two alike; before the limit, a member took some 150 bytes besides."""
+    """One object with 200,000 members, and two alike; before the limit, a member took some 150 bytes more."""
     names = [f"f{number}" for number in range(200_000)]
     for objects in ([dict.fromkeys(names, 7)], [dict.fromkeys(names, 7), dict.fromkeys(names, 8)]):
         shapes = TopicProfile(valued=True, most=3)

@@ -1,4 +1,4 @@
-"""Taking a backup: what is in it, what it shares with others, and that it is the instance at one instant."""
+"""Taking a backup: its files, the files shared with other backups, and a consistent state of one instant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backup and restore killed at every call, and with a failing call at every place: all of it, or what was before."""
+"""Backup and restore killed at every call, and with every call failing once: the new state, or the one before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["checks_here"]
 
 SMALL = config_xml(topic_xml("t") + topic_xml("alone"), ("t",))
 SHORT_STEP = 9
-"""In the short form every ninth call goes wrong, other ones in every run."""
+"""In the short form every ninth call fails, different ones in each run."""
 SHARED = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -39,7 +39,7 @@ class SmallLab(BackupLab):
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What killed processes leave of temporary files goes with the test."""
+    """Put temporary files of killed processes into the directory of the test, which is removed with it."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -54,7 +54,7 @@ def lab(tmp_path: Path, checks_here: None) -> Iterator[SmallLab]:
 
 
 def sound(lab: BackupLab) -> list[str]:
-    """The names of the backups; each is verified, and nothing else has a name."""
+    """Return the names of the backups after verifying each; assert that nothing else has a visible name."""
     if not lab.backups.is_dir():
         return []
     found = [one.path.name for one in read_backups(lab.backups)]
@@ -85,7 +85,7 @@ def test_a_backup_killed_at_every_call(lab: SmallLab, deep: bool, seed: int, *, 
     assert len(sound(lab)) == there + 1
     lab.clock.tick(1)
     lab.take()
-    # What killed processes have left is gone.
+    # The leftovers of killed processes are removed.
     assert not [entry.name for entry in lab.backups.iterdir() if entry.name.endswith(".new")]
     assert lab.digests() == expected
 
@@ -138,7 +138,7 @@ def test_a_restore_killed_at_every_call(lab: SmallLab, deep: bool, seed: int, *,
     expected = lab.digests()
     txid = None
     if back:
-        # The store of t is then ahead of the txid and built anew; alone comes from the first backup.
+        # The store of t is then ahead of the txid and is rebuilt; alone is restored from the first backup.
         txid = 12
         lab.round(7)
         lab.take()
@@ -187,7 +187,7 @@ def test_a_restore_with_a_failing_call_at_every_place(lab: SmallLab, deep: bool,
 def test_the_instance_of_every_kind_of_file_survives_a_kill_in_between(
     tmp_path: Path, checks_here: None, seed: int, deep: bool
 ) -> None:
-    """A kill at some calls over queues, history and expiration too: every call of them takes long."""
+    """A kill at some calls, with queues, history and expiration too: a test of every call takes too long."""
     lab = BackupLab(tmp_path / "lab", XML, journal_size=2000)
     for number in range(3):
         lab.round(number)

@@ -1,7 +1,7 @@
-"""Backups and restored journals of every released format version are read for ever; today's writer makes these bytes.
+"""Backups and restored journals of every released format version stay readable; the current writer makes these bytes.
 
-``tests/formats/v1/backup`` and ``tests/formats/v1/restored.*`` were written by :func:`write_golden`. To make those of a
-new version: ``python -m tests.engine.maintenance.backup.test_golden DIRECTORY``.
+:func:`write_golden` wrote ``tests/formats/v1/backup`` and ``tests/formats/v1/restored.*``. To make those of a new
+version: ``python -m tests.engine.maintenance.backup.test_golden DIRECTORY``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def opened(config: Path, root: Path) -> Instance:
 
 
 def restored_journal(directory: Path) -> None:
-    """The chained golden journal, ended by a restore: a file of version 2 behind it."""
+    """Write the chained golden journal, ended by a restore: a file of version 2 follows it."""
     for path in V1.glob("chained.*.journal"):
         shutil.copy(path, directory / path.name.replace("chained", "restored"))
     begin_history(directory, "restored", None, lineage=LINEAGE, above=1000, now=START, seam=SEAM)

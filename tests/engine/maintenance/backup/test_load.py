@@ -1,4 +1,4 @@
-"""Backups beside a process that publishes as fast as it can: each is restored, and is the instance at its instant."""
+"""Backups during continuous publishing: each can be restored, and equals the instance at its instant."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_each_backup_is_the_instance_at_its_instant(lab: BackupLab, tmp_path: Pa
             told = {topic.topic: topic for topic in manifest.topics}
             for topic in instance.topics:
                 there = compute_digest(instance, Target(topic=topic))
-                if topic.name != "quotes":  # whose records expire meanwhile
+                if topic.name != "quotes":  # quotes is left out: its records expire meanwhile
                     assert there.digest == told[topic.name].digest, (turn, topic.name)
                     assert there.records == told[topic.name].records
             assert report.undone == 0
             taken.append((manifest, restored))
         child.close_input()
         assert child.join() == 0
-    # What each instant was can be asked of the instance afterwards: its journal up to that txid, folded anew.
+    # The journal up to the txid of each backup, folded again, gives the state of its instant.
     with open_log(lab.open()) as log:
         assert log.read_last_txid() > taken[-1][0].last_txid > taken[0][0].last_txid
     for manifest, restored in taken:
@@ -69,7 +69,7 @@ def test_each_backup_is_the_instance_at_its_instant(lab: BackupLab, tmp_path: Pa
 
 
 def folded(lab: BackupLab, name: str, until: int) -> list[bytes]:
-    """The payloads of a topic after the entry ``until``: its last entries by key, without those that deleted it."""
+    """Return the payloads of a topic after the entry ``until``: the last entry of each key, except deletions."""
     last: dict[bytes, bytes | None] = {}
     with open_log(lab.open()) as log:
         for block in log.iter_blocks(topic=(name, "json"), until=until):

@@ -1,4 +1,4 @@
-"""The power goes at any moment of a backup or a restore: what has a name is whole, and the instance is what it was."""
+"""A power cut at any moment of a backup or a restore: a visible backup is complete, and the instance is unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = ("lab", "backups", "restored")
 
 
 def put(root: Path, state: CrashState) -> None:
-    """The places of a test as the state has them."""
+    """Replace the directories of the test by those of the state."""
     for place in PLACES:
         shutil.rmtree(root / place, ignore_errors=True)
     for name, content in state.files.items():
@@ -32,9 +32,9 @@ def put(root: Path, state: CrashState) -> None:
 
 
 def cut(root: Path, work: Callable[[Seam], object], seed: int, limit: int, *, forget: bool = False) -> list[CrashState]:
-    """The states that a power cut in ``work`` may leave, ``limit`` of them, those behind its end among them.
+    """Return ``limit`` states that a power cut in ``work`` may leave, and some from after its end.
 
-    Stores of the instance are LMDB's to write; those of a backup are files that the seam writes.
+    LMDB writes the stores of the instance; the seam writes the store files of a backup.
     """
     recorder = Recorder(root, forget_syncs=forget, databases=("lab/sow/*.sow",))
     work(recorder)
@@ -87,7 +87,7 @@ def test_the_power_goes_in_a_restore(lab: SmallLab, seed: int, deep: bool, *, ba
 
 
 def test_without_syncs_the_loss_is_seen(lab: SmallLab, seed: int) -> None:
-    """The control group: a backup whose name is on the disk before its files are."""
+    """The control group: without syncs, the name of a backup may be on the disk before its files."""
     states = cut(lab.directory.parent, lab.take, seed, 400, forget=True)
 
     def is_whole(state: CrashState) -> bool:

@@ -1,4 +1,4 @@
-"""Restoring: the state of an instant, in a history of its own, in which what was undone is refused."""
+"""Restoring: the state of an instant, with a new history that rejects the undone entries."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_restored_instance_is_the_one_of_the_instant(lab: BackupLab) -> None:
     assert report.undone == 0
     assert report.next_txid == TXID_STEP + 1
     assert not [finding for finding in restored.findings() if finding.level >= Level.WARNING]
-    # The lease that was held then is held in the restored instance, too.
+    # A lease that was active then is active in the restored instance, too.
     with restored.queue() as queue:
         assert len(list(queue.peek())) == 12
     assert len(restored.lease(100)) == 11
@@ -85,7 +85,7 @@ def test_the_new_history_goes_on_above_every_txid(lab: BackupLab) -> None:
     for number in range(50, 60):
         restored.round(number)
     with log_of(restored) as log:
-        # Carried on from file to file.
+        # The list of histories is carried over from file to file.
         assert len([file for file in log.list_files() if file.first_txid > TXID_STEP]) > 3
         assert [one.lineage for one in log.histories] == [former]
     for name in NAMES:
@@ -123,7 +123,7 @@ def test_going_back_to_a_txid(tmp_path: Path, checks_here: None, number: int) ->
     try:
         restored, report = lab.bring_back(txid=txids[number])
     except MissingError as error:
-        # The topic without a journal: no backup of before has its state.
+        # The topic without a journal: no earlier backup has its state.
         assert number < 2
         assert error.code == "SOW-BAK-006" and "topic alone " in error.message
         return
@@ -156,7 +156,7 @@ def test_going_back_to_a_time(lab: BackupLab) -> None:
 
 
 def test_a_txid_within_a_group_is_rounded_as_a_question_as_of_it(lab: BackupLab) -> None:
-    """Txids 49 to 58 are one group: the state as of any of them is the one behind the last."""
+    """Txids 49 to 58 are one group: the state as of any of them is the state after the last."""
     lab.take()
     before = lab.digests()
     lab.clock.tick(1)
@@ -184,7 +184,7 @@ def test_what_stands_behind_a_later_entry_is_left_out_and_named(lab: BackupLab) 
     lab.publish("t", '{"id":300}')
     with log_of(lab) as log:
         last = log.read_last_txid()
-    # A clock that was set back, or messages that bring their own times.
+    # The clock was set back, or messages carry their own times.
     lab.clock.at = start + 1_000_000
     lab.publish("quotes", '{"id":300}')
     lab.clock.at = start + 60_000_000
@@ -208,10 +208,10 @@ def test_choices_are_told_in_words() -> None:
 
 
 def test_entries_left_out_are_counted_as_a_reader_of_the_journal_counts_them(tmp_path: Path, checks_here: None) -> None:
-    """At every instant: counted from the entries one by one, and which topics have none before the cut."""
+    """At every instant: counted entry by entry, including the topics that have none before the cut."""
     lab = BackupLab(tmp_path / "lab", config_xml(topic_xml("a") + topic_xml("b") + topic_xml("c"), ("a", "b", "c")))
     start = lab.clock.at
-    # Groups of several entries at times of their own, which overlap.
+    # Groups of several entries with overlapping times.
     for name, seconds in (
         ("a", (1, 2)),
         ("b", (3, 9, 12)),
@@ -269,7 +269,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> N
     assert report.dry_run
     assert [topic.topic for topic in report.restored] == list(NAMES)
     assert report.records == sum(topic.records or 0 for topic in report.restored) > 0
-    # What an earlier place holds is known when it is made: the counts of the backup are those of its end.
+    # The counts of an earlier position are known only after the restore: a backup has the counts of its end.
     lab.clock.tick(1)
     lab.publish("t", *(f'{{"id":{number}}}' for number in range(200, 210)))
     lab.publish("t", '{"id":300}')
@@ -283,7 +283,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(lab: BackupLab) -> N
 
 
 def test_a_lab_over_a_restored_instance_writes_nothing(lab: BackupLab) -> None:
-    """Suites that kill who restores would take a configuration that the lab was writing for one that restore left."""
+    """Suites that kill a restore would otherwise take a configuration written by the lab for one of the restore."""
     lab.take()
     restored, _ = lab.bring_back()
     before = restored.config.stat().st_mtime_ns
@@ -409,7 +409,7 @@ ARCHIVED = config_xml(topic_xml("t"), ("t",)).replace(
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
 def test_an_archive_is_backed_up_and_restored_as_it_lies(tmp_path: Path, checks_here: None, *, packed: bool) -> None:
-    """At every txid, also where the journal is cut within a compressed file of the archive."""
+    """At every txid, also if the journal is cut within a compressed file of the archive."""
     lab = BackupLab(tmp_path / "lab", ARCHIVED, journal_size=1500)
     states = {0: {"t": "0" * 32}}
     for number in range(14):

@@ -1,4 +1,4 @@
-"""SIGKILL at any moment, to who backs up, who restores and who publishes: what has a name is whole, and all goes on."""
+"""SIGKILL of a backup, a restore or a publisher at any moment: visible backups are complete; the next run succeeds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ XML = config_xml(topic_xml("t") + topic_xml("alone"), ("t",))
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What killed processes leave of temporary files goes with the test."""
+    """Put temporary files of killed processes into the directory of the test, which is removed with it."""
     place = tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
@@ -81,7 +81,7 @@ def test_kills_at_random_moments(lab: BackupLab, deep: bool) -> None:
             shutil.rmtree(place)
         lab.publish("t", '{"id":51}')
         lab.take()
-        # One of each round is kept, so that later ones are built on it.
+        # One backup of each round is kept as the base of later ones.
         for one in read_backups(lab.backups)[:-2]:
             shutil.rmtree(one.path)
     assert not [finding for finding in lab.findings() if finding.level >= Level.ERROR]

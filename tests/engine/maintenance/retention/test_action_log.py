@@ -1,4 +1,4 @@
-"""The file that tells when actions last ran: its bytes, what damage does, and faults at every call."""
+"""The file with the last run of each action: its bytes, damaged files, and faults at every call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = {
 
 
 def test_golden() -> None:
-    """Files of every released version are read for ever, and today's writer makes these bytes."""
+    """Files of every released version stay readable, and the current writer makes these bytes."""
     assert decode_rows(GOLDEN.read_bytes(), "golden") == ROWS
     assert encode_rows(ROWS) == GOLDEN.read_bytes()
 

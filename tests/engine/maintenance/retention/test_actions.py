@@ -1,4 +1,4 @@
-"""The actions of a configuration, carried out when their schedule says so: what runs, what is named, what goes on."""
+"""The actions of a configuration, run when due: which actions run, what they report, and what follows a failure."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_is_due_runs_and_is_remembered(tmp_path: Path) -> None:
         lab.clock.tick(HOUR)
         fill(lab, 3)
         assert [report.name for report in ran(lab)] == ["to the archive"]
-        # Three days without a run: each action is made up for once.
+        # After three days without a run, each action is made up for once.
         lab.clock.tick(3 * DAY)
         again = ran(lab)
         assert [report.name for report in again] == ["to the archive", "nightly"]
@@ -176,7 +176,7 @@ def test_what_a_server_alone_can_do_is_named(tmp_path: Path) -> None:
         ("mixed", "do-minidump", "left to a server"),
         ("mixed", "do-truncate-statistics", "left to a server"),
         ("mixed", "do-archive-journal", "done"),
-        # What follows could be meant only for the values that were extracted.
+        # The following steps may be meant only for the extracted values.
         ("chained", "do-extract-values", "left to a server"),
     ]
 
@@ -196,7 +196,7 @@ def test_a_condition_on_the_file_system(tmp_path: Path) -> None:
     ]
     (note,) = reports[0].did.notes
     assert " 100%" in note and str(lab.directory) in note
-    # It was looked at: a false condition is no failure.
+    # The condition was evaluated: a false condition is not a failure.
     assert [report.name for report in ran(lab)] == ["5%"]
 
 

@@ -1,4 +1,4 @@
-"""sowctl journal archive as a function: which files go, what stays readable, who goes on reading."""
+"""sowctl journal archive as a function: which files move, what stays readable, and which readers keep running."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ XML = config_xml(topic_xml("t") + topic_xml("u"), ("t", "u")).replace(
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """Some journal files, one begun every ten seconds or so."""
+    """Several journal files, a new one about every ten seconds."""
     lab = Lab(tmp_path / "lab", XML, journal_size=1200)
     for number in range(12):
         lab.publish("t" if number % 3 else "u", *(message(id=n, v=number, w="x" * 40 * (n % 3)) for n in range(12)))
@@ -42,7 +42,7 @@ def archived(lab: Lab) -> list[str]:
 
 
 def published(lab: Lab) -> list[tuple[int, str]]:
-    """Every entry of topic t, with its txid."""
+    """Return every entry of topic t, with its txid."""
     with open_log(lab.open()) as log:
         blocks = [entry for block in log.iter_blocks() for entry in block.iter_entries()]
     return [(entry.txid, entry.payload.decode()) for entry in blocks if entry.topic[0] == "t"]
@@ -121,14 +121,14 @@ def test_one_at_a_time(lab: Lab) -> None:
     with hold_journal_files(lab.open()), pytest.raises(LockedError) as caught:
         list(archive_files(lab.open(lock_wait=0.0)))
     assert caught.value.code == "SOW-JRN-060"
-    # Writers and readers do not wait.
+    # Neither writers nor readers wait.
     with hold_journal_files(lab.open()):
         lab.publish("t", message(id=1))
         assert json.loads(lab.query("t")[0])["id"] is not None
 
 
 SHORT_STEP = 11
-"""In the short form every so many-th call fails or kills, from a random one on."""
+"""In the short form every Nth call fails or kills, starting at a random one."""
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

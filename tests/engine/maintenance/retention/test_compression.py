@@ -1,4 +1,4 @@
-"""journal compress: which files, what is told of them, and that queries and writers go on."""
+"""journal compress: which files it compresses, what it reports of them, and that queries and writers keep running."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_a_killed_run_left_goes_with_the_next_one_of_any_kind(rolled: Lab) 
         journal / f".test.topics.{gone.pid}.new",
         archive / f".{oldest}.new",
     ]
-    # What a publisher makes under another lock stays: the next file that it begins, and its topics file.
+    # Files that a publisher makes under another lock stay: its next journal file, and its topics file.
     others = [
         journal / f".{oldest}.new",
         journal / f".test.topics.{os.getpid()}.new",

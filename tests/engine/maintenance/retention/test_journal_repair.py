@@ -1,4 +1,4 @@
-"""journal repair: a journal that can be read again, whose gaps every reader names."""
+"""journal repair: afterwards the journal can be read again, and every reader reports its gaps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ XML = config_xml(
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """Ten entries of t, of which the sixth (txid 6) is damaged; three of u and of past behind them."""
+    """Ten entries of t, the sixth of which (txid 6) is damaged; three of u and of past after them."""
     lab = Lab(tmp_path / "lab", XML)
     for number in range(10):
         lab.publish("t", message(id=number, text="x" * 50))
@@ -54,7 +54,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def damage(lab: Lab, txid: int) -> None:
-    """One wrong bit in the block that begins with a txid."""
+    """Flip one bit in the block that begins with a txid."""
     with Journal.open(lab.directory / "journal", "test") as log:
         found = [block for block in log.iter_blocks(resync=True) if isinstance(block, Block)]
     (block,) = [block for block in found if block.first_txid == txid]
@@ -118,7 +118,7 @@ def test_stores_keep_what_they_have_of_a_lost_last_file(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)), journal_size=1024)
     while len(lab.journals()) < 3:
         lab.publish("t", message(id=lab.digest("t") if lab.journals() else "first"))
-    # The store has applied the last entry, and the gap lies in the file before.
+    # The store has applied the last entry; the gap is in the file before.
     held = sorted(lab.query("t"))
     lab.journals()[-1].unlink()
     with pytest.raises(DamageError):
@@ -126,7 +126,7 @@ def test_stores_keep_what_they_have_of_a_lost_last_file(tmp_path: Path) -> None:
     (gap,) = repair_journal(lab.open()).gaps
     assert gap.path == lab.journals()[-1]
     assert sorted(lab.query("t")) == held
-    # So it does where a new file has taken the number of the lost one.
+    # The same holds if a new file has taken the number of the lost one.
     while len(lab.journals()) < 4:
         lab.publish("t", message(id=lab.digest("t"), text="longer than the former"))
     assert set(held) < set(lab.query("t"))
@@ -151,7 +151,7 @@ def test_what_a_queue_knows_of_a_gap_is_kept(tmp_path: Path) -> None:
     (finding,) = found
     assert (finding.level, finding.id) == (Level.WARNING, "SOW-QUE-020")
     assert finding.hint is not None and finding.hint.startswith("keep the file")
-    # A message behind the gap is none of what was cut out: if the state lacks it, the state is wrong.
+    # A message after the gap was not part of the cut: if the state lacks it, the state is wrong.
     file = QueueFile(lab.state_file(), lab.open().seam, boot=read_boot_id(), lock_wait=0)
     with closing(file), file.begin_change() as rows:
         spot = find_pending(rows, ack + 1)
@@ -258,7 +258,7 @@ def test_a_rebuild_that_would_lose_what_the_store_still_has_needs_force(lab: Lab
     assert lab.digest("t") == digest
     (report,) = replayed(lab, rebuild=True, force=True)
     assert report.moved is not None and report.records == 9
-    # A topic that has nothing in the gap is rebuilt as ever.
+    # A topic without entries in the gap is rebuilt as usual.
     instance = lab.open()
     (report,) = replay_topics(instance, [find_topic(instance, "u")], ReplayOptions(rebuild=True))
     assert (report.action, report.records) == ("rebuilt", 3)

@@ -1,4 +1,4 @@
-"""sowctl journal prune as a function: what goes, who keeps what, and what every reader says afterwards."""
+"""sowctl journal prune as a function: which files it removes, which users keep files, and what readers report."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ BARE = (
 
 
 def lab_of(place: Path, *more: str, logged: tuple[str, ...] = (), kind: type[Lab] = Lab) -> Lab:
-    """An instance with topics t and u, and what else is asked for; a journal file for every batch or two."""
+    """An instance with topics t and u, and further elements; about one journal file per batch or two."""
     xml = config_xml(topic_xml("t") + topic_xml("u") + "".join(more), ("t", "u", *logged))
     return kind(place / "lab", xml.replace("</JournalDirectory>", ARCHIVED), journal_size=1200)
 
 
 def fill(lab: Lab, topic: str = "t", batches: int = 8, first: int = 0) -> None:
-    """Batches of ten seconds each, which change the same twelve records."""
+    """Publish batches, ten seconds apart, that change the same twelve records."""
     for number in range(first, first + batches):
         lab.publish(topic, *(message(id=n, v=number, w="x" * 40) for n in range(12)))
         lab.clock.tick(10)
@@ -74,7 +74,7 @@ def pruned(lab: Lab, rule: KeepRule = ALL, *bookmarks: str, dry_run: bool = Fals
 
 
 def holders(report: PruneReport) -> dict[str, int]:
-    """Who keeps files, and behind which txid."""
+    """Return the users that keep files, and the txid after which each needs the journal."""
     return {held.holder: held.after for held in report.held}
 
 
@@ -93,7 +93,7 @@ def test_what_nothing_needs_goes(lab: Lab) -> None:
         report = pruned(lab)
         assert [path.name for path in lab.journals()] == names[-1:]
         assert (dry.first_txid, dry.removed, dry.past) == (report.first_txid, report.removed, report.past)
-        # A dry run removes nothing, and says so of each file.
+        # A dry run removes nothing, and reports so for each file.
         assert {(file.removed, file.removable, file.dry_run) for file in dry.files} == {(False, True, True)}
         assert [replace(file, removed=True, dry_run=False) for file in dry.files] == report.files
         assert report.removed == len(names) - 1 and report.first_txid == first_txid(lab) > 1
@@ -160,7 +160,7 @@ def test_missing_and_damaged_stores_keep_everything(lab: Lab) -> None:
     report = pruned(lab)
     assert holders(report) == {"store t": 0} and report.removed == 0
     assert "missing" in report.held[0].why
-    # Topic u has no store either, and no entries: it needs nothing.
+    # Topic u has no store either, but no entries: it needs no files.
     fill(lab, first=8, batches=1)
     with verified(lab):
         assert pruned(lab).held == []
@@ -176,7 +176,7 @@ def test_a_topic_without_a_store_keeps_its_recovery(tmp_path: Path) -> None:
         report = pruned(lab)
         assert holders(report) == ({"RecoveryPoint of bare": 0} if keeps else {}), point
         assert lab.query("bare") == found
-        # What stood before its first entry is not kept for it.
+        # Files before its first entry are not kept for it.
         assert (report.removed > 0) and first_txid(lab) > 1
 
 
@@ -208,14 +208,14 @@ def test_subscriptions_keep_what_they_have_not_had(tmp_path: Path) -> None:
             bookmark = place.recent
         events = [event.txid for event in instance.subscribe("t", sow=False, until_now=True, bookmark=bookmark)]
         assert events[0] == 61
-    # A place that is gone holds nothing: its subscription is told so in any case.
+    # A position whose entries are gone keeps no files: its subscription gets an error in any case.
     FileStore(beside, SEAM, lab.clock).set_place(Subscriber("billing", "1"), f"{instance.publisher_id}|1|")
     assert "billing/1" not in "".join(holders(pruned(lab, dry_run=True)))
 
 
 @pytest.mark.parametrize("point", ["creation", "epoch", "13", "now"])
 def test_queues_keep_messages_that_are_not_processed(tmp_path: Path, point: str) -> None:
-    # A txid stands in a bookmark of the instance's own.
+    # A txid is written in a bookmark of the instance.
     point = f"{hash_client_name('test')}|{point}|" if point.isdigit() else point
     parts = "<Filter>/id = 5</Filter>", f"<RecoveryPoint>{point}</RecoveryPoint>"
     lab = lab_of(tmp_path, queue_xml(*parts, underlying="t"), kind=QueueLab)
@@ -231,11 +231,11 @@ def test_queues_keep_messages_that_are_not_processed(tmp_path: Path, point: str)
     oldest = lab.lease(1)[0].txid
     assert holders(report) == {"queue work": oldest - 1}
     assert first_txid(lab) <= oldest
-    # Its state can be lost: what is pending is in the journal, though the entry that began it is gone.
+    # Its state may be lost: pending messages are in the journal, although the entry of its creation is gone.
     assert first_txid(lab) > 12
     pending = [one.txid for one in _peek(lab)]
     build_state_path(lab.open(), lab.open().config.sow[-1]).unlink()  # type: ignore[union-attr, arg-type]
-    # A queue that begins now knows nothing of what was there before its state was lost, with or without old files.
+    # A queue with RecoveryPoint now forgets all messages from before the loss of its state, with or without old files.
     assert [one.txid for one in _peek(lab)] == ([] if point == "now" else pending)
     with lab.queue() as queue:
         assert (queue.purge() >= 1) == (point != "now")
@@ -331,7 +331,7 @@ def test_readers_name_the_first_txid_that_is_left(lab: Lab) -> None:
 
 
 def test_a_publisher_that_was_idle_meanwhile_goes_on(lab: Lab) -> None:
-    """A pipe that brings a message now and then: what its publisher knows of the files grows old."""
+    """A pipe with a message now and then: the publisher's knowledge of the journal files gets stale."""
 
     def publisher(child: Child) -> None:
         def told(what: AcknowledgedBatch) -> None:
@@ -359,11 +359,11 @@ def test_a_publisher_that_was_idle_meanwhile_goes_on(lab: Lab) -> None:
 # faults --------------------------------------------------------------------------------------------------------------
 
 SHORT_STEP = 11
-"""In the short form every so many-th call fails or kills, from a random one on."""
+"""In the short form every Nth call fails or kills, starting at a random one."""
 
 
 def judged(lab: Lab, records: list[str], problem: str) -> None:
-    """Everything is there and sound; prune, done again, completes."""
+    """Assert that all records are present and intact, and that another prune completes."""
     with verified(lab):
         assert lab.query("t") == records, problem
     report = pruned(lab)
@@ -403,7 +403,7 @@ def test_an_error_at_every_call(lab: Lab, code: int, deep: bool, seed: int) -> N
 
 
 def test_a_power_cut_after_publishing_and_pruning(lab: Lab, tmp_path: Path) -> None:
-    """A store may lose its last commit until it is synced: no file that has these entries is gone before."""
+    """A store may lose its last commit until it is synced: no file with its entries is removed before the sync."""
     recorder = Watcher(lab.directory)
     seamed = lab.open(recorder)
     seamed.topic("t").publish([message(id=n, v="last", w="z" * 40).encode() for n in range(12)])
@@ -421,11 +421,11 @@ def test_a_power_cut_after_publishing_and_pruning(lab: Lab, tmp_path: Path) -> N
         state.materialise(other.directory)
         assert other.query("t") == records, state.label
         lost += not other.store("u").exists() or len(other.query("u")) < 24
-    assert lost  # what was not acknowledged yet may be gone: the states are real
+    assert lost  # records without an acknowledgement may be lost: the states are realistic
 
 
 def test_what_an_archive_at_a_url_has_not_got_stays(tmp_path: Path, lake: ObjectStore) -> None:
-    """Removed before it was sent, it would be missing between the segments and the files that are here."""
+    """A file removed before it was sent would be missing between the segments and the local files."""
     url = lake.url("journal").replace("&", "&amp;")
     xml = config_xml(topic_xml("t"), ("t",)).replace(
         "</JournalDirectory>", f"</JournalDirectory><JournalArchiveDirectory>{url}</JournalArchiveDirectory>"
@@ -437,7 +437,7 @@ def test_what_an_archive_at_a_url_has_not_got_stays(tmp_path: Path, lake: Object
     assert report.removed == 0 and list(holders(report).values()) == [0]
     list(archive_files(lab.open(), keep=2))
     report = pruned(lab)
-    # All but the file that grows, and the two that were not sent; what is there can be asked for as before.
+    # All files are removed but the active one and the two that were not sent; queries of the past work as before.
     assert report.removed == last - 2 and report.past == []
     (held,) = report.held
     assert held.holder.startswith("archive s3://") and held.after == report.first_txid - 1
@@ -445,7 +445,7 @@ def test_what_an_archive_at_a_url_has_not_got_stays(tmp_path: Path, lake: Object
     list(archive_files(lab.open()))
     assert pruned(lab).removed == 2 and len(lab.journals()) == 1
     assert lab.query("t", at="40") == past
-    # Of another journal of this name the archive has nothing, whatever its txids are.
+    # The archive has no files of another journal with the same name, whatever its txids are.
     other = Lab(tmp_path / "other", config_xml(topic_xml("t"), ("t",)), journal_size=1200)
     other.clock.tick(1)
     fill(other)

@@ -1,4 +1,4 @@
-"""journal rotate: the active file becomes one that others may take, whatever happens meanwhile."""
+"""journal rotate: the active file becomes one that other commands may process, even after a fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.faults import CountingSeam, FailAt, choose_kills, died_at_cal
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 SHORT_STEP = 3
-"""In the short form every third call fails or kills, other ones in every run."""
+"""In the short form every third call fails or kills, different ones in each run."""
 XML = config_xml(topic_xml("t"), ("t",)).replace(
     "<JournalSize>", "<JournalArchiveDirectory>archive</JournalArchiveDirectory><JournalSize>"
 )
@@ -74,7 +74,7 @@ def test_the_finished_file_can_be_compressed_archived_and_pruned(lab: Lab) -> No
     rotate_journal(lab.open())
     (packed,) = compress_files(lab.open())
     assert packed.compressed_size is None or packed.compressed.exists()
-    # A writer goes on although the file before is compressed, or lies elsewhere.
+    # A writer continues although the previous file is compressed, or has moved.
     lab.publish("t", message(id=3))
     rotate_journal(lab.open())
     assert len(list(archive_files(lab.open()))) == 2
@@ -113,7 +113,7 @@ def count_calls(lab: Lab) -> int:
 
 
 def judge(lab: Lab, number: int) -> None:
-    """Everything is there, writers go on, and a further run finishes what there is."""
+    """Assert that all records are present, writers work, and another run completes the rotation."""
     assert len(lab.query("t")) == 2
     lab.publish("t", message(id=9))
     rotate_journal(lab.open())
