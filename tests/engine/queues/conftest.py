@@ -16,7 +16,7 @@ MakeQueueLab = Callable[..., QueueLab]
 
 @pytest.fixture
 def queues(tmp_path: Path) -> Iterator[MakeQueueLab]:
-    """Makes labs: of child elements of one queue, or of a whole configuration."""
+    """Create labs from child elements of one queue, or from a whole configuration."""
     with ExitStack() as stack:
 
         def make(*parts: str, xml: str | None = None) -> QueueLab:

@@ -80,7 +80,7 @@ def test_c132_a_barrier_waits_for_all_before_it_and_holds_up_all_behind(queues: 
 
 
 def test_what_stands_before_a_barrier_is_delivered_whatever_is_ready_behind_it(queues: MakeQueueLab) -> None:
-    """Messages of a higher priority behind the barrier are in pages of their own."""
+    """Messages of a higher priority after the barrier are in separate pages."""
     lab = queues("<Priority>/p</Priority>", "<BarrierExpression>/sync = 1</BarrierExpression>")
     lab.publish("orders", message(id=1, p=1), message(id=2, p=1), message(id=3, sync=1))
     lab.publish("orders", *[message(id=number, p=9) for number in range(4, 600)])
@@ -101,7 +101,7 @@ def test_a_query_has_what_is_not_leased_in_the_order_of_delivery(queues: MakeQue
     )
     lab.publish("orders", message(id=1), message(id=2), message(id=9, sync=1), message(id=3))
     lab.cancel(*lab.lease(2)[1:], delay=5)
-    # Behind the barrier, too, and what is delayed (decision 70); queue peek says in which state each is.
+    # Messages after the barrier and delayed ones are included (decision 70); queue peek gives the state of each.
     assert lab.query("work") == ['{"id":2}', '{"id":9,"sync":1}', '{"id":3}']
     assert lab.states() == [(1, "leased"), (2, "delayed"), (9, "blocked"), (3, "blocked")]
     assert lab.query("ranked") == ['{"id":9,"sync":1}', '{"id":3}', '{"id":2}', '{"id":1}']

@@ -1,4 +1,4 @@
-"""Each element of a queue's configuration has its effect, and its absence another one (``behaviour`` 5.4)."""
+"""Each element of a queue's configuration has an effect, and its absence another one (``behaviour`` 5.4)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_without_underlying_topic_it_is_the_queues_own_name(queues: MakeQueueLab
     assert lab.pending() == [1, 2]
     first, _ = lab.lease(2)
     lab.ack(first)
-    # Acknowledgements are entries under the same name, and no messages.
+    # Acknowledgements are entries under the same name, but not messages.
     assert lab.pending() == [2]
     lab.state_file().unlink()
     assert lab.pending() == [2]
@@ -91,7 +91,7 @@ def test_lease_period(queues: MakeQueueLab) -> None:
     lab.clock.tick(9.999)
     assert lab.lease() == []
     lab.clock.tick(0.001)
-    # An instant that is now is over.
+    # A lease ends at its instant, not after it.
     (again,) = lab.lease()
     assert again.deliveries == 2
     assert again.until == lab.clock.at + 10_000_000
@@ -181,7 +181,7 @@ def test_own_entries_that_are_read_again_touch_no_later_lease(queues: MakeQueueL
     with lab.queue() as queue:
         assert queue.requeue([_handle(queue.list_dead()[0]).name]) == ["done"]  # type: ignore[attr-defined]
     (held,) = lab.lease(1, "a")
-    # Now there is room, and the journal is read beyond the entries about the first message.
+    # The acknowledgements free space, and the journal is read beyond the entries about the first message.
     lab.ack(*lab.lease(600, "b"), client="b")
     assert (lab.depth().leased, lab.depth().whole) == (1, True)
     info = lab.info()
@@ -194,7 +194,7 @@ def test_expiration_is_the_queues_where_the_message_has_none(queues: MakeQueueLa
     lab.put(1)
     lab.clock.tick(10)
     assert lab.pending() == []
-    # The record is still there: only its time in the queue is over.
+    # The record still exists: only its time in the queue is over.
     assert lab.query("orders") == ['{"id":1}']
 
 
@@ -265,7 +265,7 @@ def test_fairness_models_share_differently() -> None:
     assert [three("round-robin", number, 3) for number in (1, 2, 3)] == [1, 1, 1]
     assert [three("round-robin", number, 1, turn=2) for number in (1, 2, 3)] == [0, 0, 1]
     assert [three("proportional", number, 3) for number in (1, 2, 3)] == [1, 0, 2]
-    # With enough for all, everybody gets what there is room for.
+    # If there are enough messages, every consumer gets its full capacity.
     for model in ("fast", "round-robin", "proportional"):
         assert [three(model, number, 7) for number in (1, 2, 3)] == [2, 1, 4]
 
@@ -279,7 +279,7 @@ def test_fairness_among_workers_that_wait(queues: MakeQueueLab, model: str, expe
         queue.turns.run_change(lambda turn: None)
         (only,) = queue.lease_for_worker(first, 2)
         queue.acknowledge([_handle(only)])
-        # Both ask in vain and are waiting.
+        # Both get no messages and wait.
         assert queue.lease_for_worker(second, 2) == queue.lease_for_worker(first, 2) == []
         lab.put(1, 2)
         got = [len(queue.lease_for_worker(number, 2)) for number in (first, second)]
@@ -457,7 +457,7 @@ def client(name: str) -> int:
 
 
 def reboot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the system calls its present start is another name from here on."""
+    """Simulate a reboot: the boot id of the system changes."""
     monkeypatch.setattr(
         "sowctl.engine.queues.change_runner.read_boot_id", lambda: "0a1b2c3d-0000-4000-8000-00000000000f"
     )
@@ -564,7 +564,7 @@ def test_leases_do_not_pass_to_the_messages_of_another_copy_of_the_journal(queue
     shutil.copytree(lab.directory / "journal", kept)
     lab.put(2, 3)
     _, two, three = lab.lease(3)
-    # An older copy of the journal is put back, and other messages get the same txids.
+    # An older copy of the journal is restored, and other messages get the same txids.
     state = lab.state_file().read_bytes()
     shutil.rmtree(lab.directory / "journal")
     shutil.copytree(kept, lab.directory / "journal")

@@ -1,4 +1,4 @@
-"""Leases by token, order, returns, late and strange acknowledgements (``behaviour`` 11.66, 11.72)."""
+"""Leases by token, order, returns, late and foreign acknowledgements (``behaviour`` 11.66, 11.72)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_several_handles_of_one_queue_in_one_process(queues: MakeQueueLab) -> No
     with lab.queue() as one, lab.queue() as two:
         first = one.lease_for_client(1, "a")
         assert ids(two.lease_for_client(1, "b")) == [2]
-        # A query of the queue opens it once more; and other threads have handles of their own.
+        # A query of the queue opens it once more; and other threads have their own handles.
         assert lab.query("work") == ['{"id":3}']
         threads = [Thread(target=lambda: found.append(ids(lab.lease()))) for _ in range(4)]
         for thread in threads:
@@ -87,7 +87,7 @@ def test_tokens_are_not_given_twice_even_when_the_state_is_lost(queues: MakeQueu
     lab.put(1, 2, 3)
     tokens = [one.token for one in lab.lease(3)]
     assert len(set(tokens)) == 3
-    # Neither the clock nor a counter makes them: the same instant, and then an older state.
+    # Tokens depend on neither the clock nor a counter: here the instant is the same, and then the state is older.
     lab.state_file().unlink()
     again = lab.lease(3)
     assert not set(tokens) & {one.token for one in again}
@@ -138,7 +138,7 @@ def test_acknowledgements_in_any_order_finish_what_they_name(queues: MakeQueueLa
     leased = lab.lease(520, "a")
     other = lab.lease(20, "b")
     part = leased[:100] + leased[250:260] + other[:3] + leased[300:101:-1] + [leased[5], leased[519]]
-    # Those that stand twice in it are finished with the first.
+    # Repeated messages are finished by their first occurrence.
     before = [{other.txid for other in part[:place]} for place in range(len(part))]
     expected = ["stale" if one.txid in seen else "done" for one, seen in zip(part, before, strict=True)]
     assert lab.ack(*part) == expected
@@ -195,7 +195,7 @@ def test_dead_messages_come_back_in_their_old_place(queues: MakeQueueLab) -> Non
     assert [number for number, state in lab.states() if state == "dead"] == [100, 102]
     lab.state_file().unlink()
     assert [number for number, state in lab.states() if state == "dead"] == [100, 102]
-    # Leases went with the state; what was requeued is among what is pending.
+    # The leases are lost with the state; the requeued message is among the pending ones.
     assert lab.pending() == [*range(90, 100), 101, *range(103, 110), 599]
 
 

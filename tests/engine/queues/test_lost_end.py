@@ -1,7 +1,7 @@
-"""A journal that lost what a queue had written: only the state of the queue proves it, and everybody is told.
+"""A journal that lost the last entries of a queue: only the queue's state proves it, and every command fails.
 
-An acknowledgement is synced before the state is committed, and no store applies it. Where the process ended before it
-wrote the topics file, and the end of the journal is lost then, nothing but the state knows of the txid.
+An acknowledgement is synced before the state is committed, and no store applies it. If the process ended before it
+wrote the topics file, and the end of the journal is lost afterwards, only the state knows the txid.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def topics_of(lab: QueueLab) -> Path:
 
 @pytest.fixture
 def lost(tmp_path: Path) -> QueueLab:
-    """Txids 1 to 3 are messages, 4 and 5 were acknowledgements of the first two, of which only the state knows."""
+    """Txids 1 to 3 are messages; 4 and 5 were acknowledgements of the first two, and only the state knows of them."""
     lab = QueueLab(tmp_path / "lost", lab_xml(queue_xml(), queue_xml(name="other")))
     lab.put(1, 2, 3)
     (path,) = lab.journals()
@@ -52,13 +52,13 @@ def without_topics_file(lab: QueueLab) -> None:
 
 
 def without_the_queue(lab: QueueLab) -> None:
-    """The state of a queue that the configuration has no more proves as much."""
+    """The state of a queue that was removed from the configuration proves the loss as well."""
     text = lab.config.read_text().replace("<Name>work</Name>", "<Name>renamed</Name>")
     lab.config.write_text(text)
 
 
 def torn(lab: QueueLab) -> None:
-    """What is left of the block is no torn tail."""
+    """The rest of the block is not a torn tail."""
     with lab.journals()[0].open("ab") as file:
         file.write(b"\x89block\r\n" + b"rest" * 5)
 
@@ -124,11 +124,11 @@ def test_the_journal_put_back_ends_it(tmp_path: Path, lost: QueueLab) -> None:
     assert lab.pending() == [3]
 
 
-# Ways in which a state may be ahead, and nothing was lost
+# Ways in which a state may be ahead without a loss
 
 
 def test_a_journal_that_was_given_up(lost: QueueLab) -> None:
-    """The new one begins above what the state knows, too, though topics file and store know less."""
+    """The new journal also begins above the txid of the state, although topics file and store know less."""
     for path in lost.journals():
         path.unlink()
     assert lost.put(7) is None
@@ -139,14 +139,14 @@ def test_a_journal_that_was_given_up(lost: QueueLab) -> None:
 
 
 def test_a_state_that_was_removed(lost: QueueLab) -> None:
-    """The loss is accepted so, too, where the instance was put back on purpose: what it proves is gone with it."""
+    """Removing the state accepts the loss, also where the instance was rolled back on purpose: the proof is removed."""
     lost.state_file().unlink()
     assert lost.pending() == [1, 2, 3]
     assert lost.publish("orders", '{"id":4}').first_txid == 4
 
 
 def test_a_state_that_was_written_before_the_machine_was_started_anew(lost: QueueLab) -> None:
-    """It was not synced, so it may say anything."""
+    """The state was not synced, so it proves nothing."""
     lock = lost.state_file().with_name(f"{lost.state_file().name}-lock")
     lock.write_text("0a1b2c3d-0000-4000-8000-00000000000f")
     lost.put(4)
@@ -162,7 +162,7 @@ def test_a_state_of_another_lineage(lost: QueueLab) -> None:
 
 
 def test_what_was_read_and_taken_back(tmp_path: Path) -> None:
-    """A queue reads without the journal's lock, and a writer that could not sync takes back what was read."""
+    """A queue reads without the journal's lock; a writer whose sync failed truncates entries that were already read."""
     lab = QueueLab(tmp_path / "read", lab_xml(queue_xml()))
     lab.put(1, 2)
     (path,) = lab.journals()
@@ -182,8 +182,8 @@ def test_what_was_read_and_taken_back(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_for_the_lock_that_it_holds_itself(tmp_path: Path) -> None:
-    """A state is made anew within a change, and where its RecoveryPoint is a txid the journal is opened there once
-    more, which without a topics file asks all states.
+    """A state is rebuilt within a change; if its RecoveryPoint is a txid, the journal is opened again for it, and reads
+    all states if there is no topics file.
     """
     plain = QueueLab(tmp_path / "plain", lab_xml())
     point = f"<RecoveryPoint>{plain.open().publisher_id}|2|</RecoveryPoint>"

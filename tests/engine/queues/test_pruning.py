@@ -1,4 +1,4 @@
-"""Which journal files a queue still needs, and how it goes on without those that it does not (``sow-queue(5)``)."""
+"""Journal files that a queue still needs, and how it works without the others (``sow-queue(5)``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def needed(lab: QueueLab, name: str = "work") -> int | None:
 
 
 def prune(lab: QueueLab) -> list[int]:
-    """Remove the files that the queue does not need, as it says; the ids of what is left of the journal's messages."""
+    """Remove the files that the queue does not need; return the ids of the messages left in the journal."""
     limit = needed(lab)
     with open_log(lab.open()) as log:
         infos = log.list_files()
@@ -34,7 +34,7 @@ def prune(lab: QueueLab) -> list[int]:
 
 
 def long(queues: MakeQueueLab, *parts: str, count: int = 60) -> QueueLab:
-    """A queue whose journal has many files."""
+    """Return a queue whose journal has many files."""
     lab = queues("<LeasePeriod>1h</LeasePeriod>", *parts)
     lab.journal_size = 2000
     for number in range(count):

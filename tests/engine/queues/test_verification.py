@@ -1,4 +1,4 @@
-"""Findings on the state of a queue: their kinds are those of the page."""
+"""Findings on the state of a queue: their kinds are those of the manual page."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.support.processes import Child
 from tests.support.queues import QueueLab, ids
 
 APPEND = 'cat >> "$OUT"; echo >> "$OUT"'
-"""A command that writes its message down, one a line."""
+"""A command that appends its message to a file, one per line."""
 
 
 def work(lab: QueueLab, *command: str, out: Path | None = None, **options: object) -> WorkReport:
@@ -219,7 +219,7 @@ def test_commands_are_stopped_though_nothing_can_be_written(
         raise StorageError("SOW-STO-040", "the disk is full")
 
     monkeypatch.setattr(OpenQueue, "acknowledge", full)
-    # The first command ends, and fails to be acknowledged, only when the second one is known to run.
+    # The first command ends, and its acknowledgement fails, only after the second one is running.
     command = 'grep -q 1 && { until [ -s "$OUT" ]; do sleep 0.01; done; exit 0; }; echo $$ > "$OUT"; sleep 60'
     with pytest.raises(StorageError):
         work(lab, "sh", "-c", command, concurrency=2)
@@ -229,7 +229,7 @@ def test_commands_are_stopped_though_nothing_can_be_written(
 
 
 def worker_in(lab: QueueLab, *command: str) -> Child:
-    """A worker in a process of its own; SIGTERM ends it as it ends the program."""
+    """Run a worker in a separate process; SIGTERM ends it as it ends the program."""
 
     def run(child: Child) -> None:
         def stop(*_: object) -> None:
@@ -247,7 +247,7 @@ def worker_in(lab: QueueLab, *command: str) -> Child:
 def stopped_after(
     lab: QueueLab, monkeypatch: pytest.MonkeyPatch, name: str, *command: str, **options: object
 ) -> WorkReport:
-    """The report of a worker that a signal ends when a change of the queue is made, but not yet known to the worker."""
+    """Return the report of a worker that a signal ends after a change of the queue, before the worker knows of it."""
     original = getattr(OpenQueue, name)
 
     def told(*arguments: object, **more: object) -> object:
@@ -379,7 +379,7 @@ def test_sigterm_stops_commands_and_gives_leases_back(queues: MakeQueueLab) -> N
 
 
 def stopped_by_itself(lab: QueueLab, place: object, name: str) -> list[tuple[str, int]]:
-    """States and deliveries after a worker was told to end at the end of a function that it calls."""
+    """Return states and deliveries after a signal at the end of a function that the worker calls."""
     original = getattr(place, name)
 
     def told(*arguments: object, **options: object) -> object:
@@ -397,7 +397,7 @@ def stopped_by_itself(lab: QueueLab, place: object, name: str) -> list[tuple[str
 def test_a_signal_while_a_command_starts_stops_it_first(queues: MakeQueueLab) -> None:
     lab = live(queues("<LeasePeriod>1h</LeasePeriod>"))
     lab.put(1)
-    # Given back as untouched, it would be with somebody else while the command still ran.
+    # Returned as unprocessed, the message could be leased by another worker while the command still runs.
     assert stopped_by_itself(lab, worker_module.subprocess, "Popen") == [("ready", 1)]
 
 
@@ -487,7 +487,7 @@ def test_the_next_worker_removes_the_message_file_of_a_killed_one(queues: MakeQu
             time.sleep(0.01)
         child.kill()
         if lost:
-            # Then no state says that there was such a worker.
+            # Then no state records the worker.
             lab.state_file().unlink()
         else:
             time.sleep(0.6)
@@ -529,7 +529,7 @@ def test_a_worker_outlives_the_loss_of_the_state(queues: MakeQueueLab) -> None:
 
 
 def dead(lab: QueueLab) -> list[tuple[object, ...]]:
-    """Of each dead message: reason, deliveries, holder, exit status, standard error."""
+    """Return reason, deliveries, holder, exit status and standard error of each dead message."""
     with lab.queue() as queue:
         found = queue.peek(state="dead")
     return [(one.reason, one.deliveries, one.holder, one.exit_status, one.stderr) for one in found]
@@ -542,12 +542,12 @@ def test_a_dead_message_has_what_the_last_command_left(queues: MakeQueueLab, cap
     (row,) = dead(lab)
     assert row[:4] == ("max_cancels", 2, "w", 3)
     assert str(row[4]).splitlines() == [f"line {number}" for number in range(3, 13)]
-    # It is passed on as well, from both runs.
+    # Standard error is also passed through, from both runs.
     assert capfd.readouterr().err.count("line 12\n") == 2
     lab.put(2)
     work(lab, "sh", "-c", "printf '%5000s' x >&2; kill -9 $$")
     assert [(row[3], len(str(row[4]))) for row in dead(lab)] == [(3, 72), (137, 2000)]
-    # What is delivered again is another try.
+    # Another delivery is another attempt.
     with lab.queue() as queue:
         queue.requeue([one.name for one in queue.peek(state="dead")])
     work(lab, "true")
@@ -563,7 +563,7 @@ def test_a_dead_message_without_a_command_has_who_had_it_last(queues: MakeQueueL
     with lab.queue() as queue:
         queue.lease_for_client(1, "another")
     assert dead(lab) == [("max_deliveries", 1, "by hand", None, "")]
-    # Made of the journal alone, the state has the reason and no more.
+    # Rebuilt from the journal alone, the state has only the reason.
     for path in lab.directory.glob("journal/*.queues/*"):
         path.unlink()
     assert [row[0] for row in dead(lab)] == ["max_deliveries"]
