@@ -83,7 +83,7 @@ def test_a_dry_run_refuses_what_the_run_would_refuse(lab: Lab) -> None:
 
 
 def test_there_is_no_store_to_miss_and_nothing_to_remove(make_lab) -> None:  # type: ignore[no-untyped-def]
-    """check finds nothing wrong, expire removes nothing, and info tells what the journal knows."""
+    """check finds nothing wrong, expire removes nothing, and info reports what the journal contains."""
     lab = make_lab(config_xml(topic_xml("t", TRANSIENT, "<Expiration>5s</Expiration>", file=None), ("t",)))
     lab.publish("t", '{"id":1}', '{"id":2}')
     lab.clock.tick(10)

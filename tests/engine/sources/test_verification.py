@@ -1,4 +1,4 @@
-"""replay --verify: agrees with sound stores, tells others, writes nothing."""
+"""replay --verify: agrees with intact stores, reports differing ones, writes nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_verify_agrees_and_writes_nothing(lab: Lab, topic: str) -> None:
 
 @pytest.mark.parametrize("harm", ["changed", "lost", "older"])
 def test_verify_notices_what_checksums_cannot(lab: Lab, harm: str, tmp_path: Path) -> None:
-    """A record replaced, removed or put back by somebody who knows the format: sums agree, the journal does not."""
+    """A record replaced, removed or restored in the right format: checksums agree, the journal does not."""
     from sowctl.store.codec import encode_record, read_stamps
     from sowctl.store.env import Store
 
@@ -88,7 +88,7 @@ def test_verify_names_the_store_and_not_the_one_that_was_built_aside(lab: Lab, t
 
 
 def test_verify_stops_at_a_damaged_journal(lab: Lab) -> None:
-    """Nothing was compared then, which is not the same as a difference."""
+    """Nothing was compared then, which differs from a reported difference."""
     timeline(lab, "t")
     (journal,) = lab.journals()
     good = journal.read_bytes()
@@ -102,7 +102,7 @@ def test_verify_stops_at_a_damaged_journal(lab: Lab) -> None:
 
 @pytest.mark.parametrize("name", ["t", "past", "quotes"])
 def test_verify_of_what_older_journals_held_says_that_it_cannot(lab: Lab, name: str) -> None:
-    """What is left of the journals is compared; what they do not hold any more is neither right nor wrong."""
+    """The records in the remaining journal files are compared; other records are neither right nor wrong."""
     lab.journal_size = 1024
     for number in range(40):
         lab.publish(name, message(id=number, v="x" * 100))
@@ -120,7 +120,7 @@ def test_verify_of_what_older_journals_held_says_that_it_cannot(lab: Lab, name: 
 
 
 def _replace_one(lab: Lab, topic: str) -> None:
-    """Another payload in the record with the highest txid, as somebody who knows the format would write it."""
+    """Write another payload into the record with the highest txid, in the right format."""
     from sowctl.store.codec import encode_record, extract_payloads, read_stamps
     from sowctl.store.env import Store
 

@@ -1,4 +1,4 @@
-"""Texts of bookmarks, lists and ranges: what they are read as, what is refused, and that they are read back."""
+"""Texts of bookmarks, lists and ranges: parsing, rejected ones, and that formatted ones parse again."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_list_stands_for_one_place() -> None:
 )
 def test_ranges(text: str, start: RangeBound, end: RangeBound) -> None:
     if text == "(2026-01-05T10:00:30]":
-        # All of it is one time, so it is not taken for one of 10:00 and the txid 30.
+        # The whole text is one time, so it is not parsed as a range from 10:00 to txid 30.
         with pytest.raises(UsageError, match="one side"):
             parse_bookmark_range(text, CLOCK)
         return

@@ -1,4 +1,4 @@
-"""One instant under writers: several processes publish while subscriptions begin, and every copy comes out exact."""
+"""Consistent start under load: several processes publish while subscriptions begin, and every copy is exact."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = 40
 
 
 def _publisher(lab: Lab, topic_names: Sequence[str], number: int, rounds: int) -> Callable[[Child], None]:
-    """Publishes batches of its own, of a few messages or of many, with a sequence that tells each of them apart."""
+    """Publish batches of few or many messages, with a sequence that identifies each of them."""
 
     def work(child: Child) -> None:
         chance = random.Random(number)
@@ -42,7 +42,7 @@ def _publisher(lab: Lab, topic_names: Sequence[str], number: int, rounds: int) -
 
 
 def _settled(lab: Lab, topic_names: Sequence[str]) -> dict[tuple[str, str], bytes]:
-    """The records of all topics, once everything is published."""
+    """Return the records of all topics after everything was published."""
     found = {}
     for topic in topic_names:
         for record in lab.open().topic(topic).query().records():
@@ -51,7 +51,7 @@ def _settled(lab: Lab, topic_names: Sequence[str]) -> dict[tuple[str, str], byte
 
 
 def _ordered(events: Sequence[Event]) -> None:
-    """Messages come in the order of their txids, each once, all of them behind the instant of the group."""
+    """Assert that messages are in txid order, each once, and all after the instant of the group."""
     (instant,) = {event.txid for event in events if event.command in ("group_begin", "group_end")}
     assert instant is not None
     txids = [event.txid for event in events if event.command == "publish"]
@@ -96,7 +96,7 @@ def test_copies_of_subscribers_that_begin_among_writers_are_exact(make_lab: Make
             names = [name for name in topic_names if target == name or (target[0] == "^" and name in target)]
             assert holder.held == {place: payload for place, payload in final.items() if place[0] in names}
             _ordered(seen)
-            # of one publisher nothing is missing between its first message here and its last
+            # no message of a publisher is missing between its first and last one here
             for topic in names:
                 numbers: dict[int, list[int]] = {}
                 for event in seen:

@@ -1,4 +1,4 @@
-"""Conflated subscriptions: cases C99 and C100, what is held back, and what a subscriber holds behind every interval."""
+"""Conflated subscriptions: cases C99 and C100, delayed messages, and the subscriber's copy after every interval."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_records_come_at_once_and_what_follows_is_conflated(lab: Lab) -> None:
                 lab.publish("t", message(id=number, g=1, v=lab.clock.at))
                 lab.clock.tick(1)
             lab.clock.tick(1)
-            # Of one record, or of records that the key takes together, the last one.
+            # The last message of one record, or of all records with the same conflation key.
             assert [one for (one,) in told(news(subscription), "id")] == wanted
 
 
@@ -99,7 +99,7 @@ def test_intervals_run_on_the_times_of_messages(lab: Lab) -> None:
         for value in range(5):
             lab.publish("t", message(id=1, v=value))
             lab.clock.tick(1)
-        # read late, all at once: intervals from 0 to 2 and from 3 to 5, as if they had been read in time
+        # all read late, at once: intervals from 0 to 2 and from 3 to 5, as if they had been read in time
         assert told(news(subscription), "data") == [({"id": 1, "v": 2},), ({"id": 1, "v": 4},)]
 
 
@@ -110,7 +110,7 @@ def test_what_came_and_went_within_an_interval_is_not_told(lab: Lab) -> None:
         lab.publish("t", message(id=1, v=2), message(id=2, v=1))
         lab.open().topic("t").delete(filter="/id > 0")
         lab.clock.tick(3)
-        # the record that was told leaves as it was told; the other one was never heard of
+        # the record leaves as it was last sent; the other record was never sent
         assert told(news(subscription), *OOF) == [("oof", "deleted", {"id": 1, "v": 1})]
 
 
@@ -120,7 +120,7 @@ def test_what_leaves_does_so_as_it_was_told(lab: Lab) -> None:
         news(subscription)
         lab.publish("t", message(id=1, v=2), message(id=1, v=9))
         lab.clock.tick(3)
-        # as of the subscriber's own state, which the message that took it out of focus is no part of
+        # in the state of the subscriber's copy, without the message that took the record out of focus
         assert told(news(subscription), *OOF) == [("oof", "match", {"id": 1, "v": 1})]
 
 
@@ -225,7 +225,7 @@ def test_positions_of_a_page_never_go_back(lab: Lab) -> None:
     with following(lab, "t", order_by="/v", top_n=2, skip_n=0, oof=True, conflation="2s") as subscription:
         news(subscription)
         lab.publish("t", message(id=1, v=1.5))
-        # What leaves lets a record enter whose own time has long passed.
+        # A record that leaves the page lets in a record with a much older time.
         lab.publish("t", message(id=2, v=9))
         first = [event.txid for event in news(subscription)]
         assert first == []

@@ -26,7 +26,7 @@ def events(lab: Lab, bookmark: str | None, filter: str | None = None, **options:
 
 
 def rows(found: list[Event]) -> list[tuple[object, ...]]:
-    """Of each event with a record: command, reason, txid, payload."""
+    """Return command, reason, txid and payload of each event with a record."""
     return [
         (event.command, event.reason, event.txid, None if event.data is None else json.loads(event.data))
         for event in found
@@ -42,7 +42,7 @@ def test_a_deletion_has_the_last_payload(tmp_path: Path) -> None:
     expected = [("sow_delete", "deleted", 4, {"id": 1, "a": 3})]
     for bookmark in ("2", "3"):
         assert rows(events(lab, bookmark))[-1:] == expected
-    # A time and a bookmark of an entry are positions as well.
+    # Times and bookmarks of entries are positions as well.
     assert rows(events(lab, "[3:4]"))[-1:] == expected
     assert rows(events(lab, None)) == []
     assert not any("deletions" in note for note in lab.notes)
@@ -82,7 +82,7 @@ def test_an_expiration_is_told_at_its_instant_without_a_position(tmp_path: Path)
     assert rows(found) == [("sow_delete", "expired", None, {"id": 1}), ("publish", None, 3, {"id": 2})]
     assert found[0].timestamp == began + 10 * SECOND
     assert found[0].bookmark is None
-    # Told by the run that read on behind it.
+    # The run that read past the expiration has reported it.
     assert rows(events(lab, "3")) == []
 
 
@@ -95,7 +95,7 @@ def test_a_time_as_the_start(tmp_path: Path) -> None:
     lab.publish("t", message(id=1, a=2), message(id=2))
     lab.clock.tick(20)
     lab.open().topic("t").delete(filter="/id > 0")
-    # Of the other topic an entry is older than the start, and of this one an entry after it is.
+    # The entry of the other topic has the time of the start; entries of this topic that follow it are older.
     for target in ("t", "^(t|u)$"):
         with lab.open().subscribe(
             target, bookmark="20260105T080010Z", sow=False, deletes=True, until_now=True
@@ -123,7 +123,7 @@ def test_what_removed_files_had_is_unknown_and_reported(tmp_path: Path, parts: t
         ("sow_delete", "deleted", 13, None),
         ("sow_delete", "match", 14, None),
     ]
-    # A key that was met is known: its deletion is that of a record which did not match.
+    # A key that occurred is known: its deletion is that of a record that did not match.
     assert 17 not in {row[2] for row in found}
     assert any("unknown" in note for note in lab.notes)
 
@@ -165,7 +165,7 @@ def test_applied_to_the_old_records_the_events_make_the_new_ones(filter: str | N
                     assert event.data is not None
                     held[event.sow_key] = json.loads(event.data)
                 elif event.command == "sow_delete":
-                    # A record that has ended since may be told of twice, never without what it was.
+                    # A record that has ended since may be reported twice, but never without its last payload.
                     assert event.data is not None
                     assert event.sow_key is not None
                     gone = held.pop(event.sow_key, None)

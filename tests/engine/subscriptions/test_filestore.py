@@ -1,4 +1,4 @@
-"""The bookmark store in a file: what it keeps, and what a crash, a failing disk, damage and other processes leave."""
+"""The bookmark store in a file: its content, and the state after a crash, disk faults, damage or other writers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GOLDEN = Path(__file__).parents[2] / "formats" / "v1" / "store.bookmarks"
 
 
 class Rising:
-    """A clock that is a second later each time."""
+    """A clock that advances by a second on each call."""
 
     def __init__(self) -> None:
         self.at = START
@@ -53,14 +53,14 @@ def opened(path: Path, seam: Seam = SEAM) -> FileStore:
 
 
 def seen(path: Path) -> dict[Subscriber, tuple[str, AcknowledgedMessages]]:
-    """What another process reads."""
+    """Return the state that another process reads."""
     store = opened(path)
     return {row.who: (row.bookmark, store.read_acknowledged(row.who)) for row in store.list_places()}
 
 
 @pytest.fixture
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are written anew sooner, so that small ones show it."""
+    """Rewrite files sooner, so that small files show it."""
     monkeypatch.setattr(SUBSCRIPTION_LIMITS, "rewrite_min_bytes", 600)
 
 
@@ -114,10 +114,10 @@ def test_what_was_acknowledged_out_of_order_is_known(path: Path) -> None:
         True,
         False,
     ]
-    # What the place passes needs to be kept no more.
+    # Acknowledgements before the position are dropped.
     store.advance_place(A, PlaceAdvance("1|8|", {1: 8, 3: 1}))
     assert opened(path).read_acknowledged(A) == AcknowledgedMessages({1: 8, 2: 9, 3: 1}, frozenset({Bookmark(2, 12)}))
-    # To go back is to want it again.
+    # Setting the position back requests the messages again.
     store.set_place(A, "1|2|")
     assert opened(path).read_acknowledged(A) == NOTHING_ACKNOWLEDGED
     store.advance_place(B, PlaceAdvance(None, {}, [Bookmark(1, 3)]))
@@ -137,7 +137,7 @@ def test_a_file_is_written_anew_when_it_is_loose(path: Path) -> None:
     assert path.stat().st_ino != inode
     assert path.stat().st_mode & 0o777 == 0o604
     assert list(path.parent.iterdir()) == [path]
-    # One that had the old file open goes on with the new one.
+    # A store with the old file open continues with the new one.
     other.advance_place(B, PlaceAdvance("1|2|", {1: 2}))
     assert seen(path) == {
         A: ("1|2999|", AcknowledgedMessages({1: 2999}, frozenset())),
@@ -181,14 +181,14 @@ def test_several_processes_write_one_file(path: Path) -> None:
 
 
 def script(store: FileStore, acknowledge: Callable[[], None]) -> None:
-    """A run with every kind of change; ``acknowledge`` is called behind each."""
+    """Run every kind of change; ``acknowledge`` is called after each."""
     steps: list[Callable[[], object]] = [
         lambda: store.set_place(A, "0"),
         lambda: store.advance_place(A, PlaceAdvance("1|1|", {1: 1}, [Bookmark(2, 5)])),
         lambda: store.advance_place(B, PlaceAdvance("1|2|", {1: 2}, [Bookmark(1, 4), Bookmark(1, 5)])),
         lambda: store.advance_place(B, PlaceAdvance("1|5|", {1: 5})),
         lambda: store.remove_place(A),
-        # Large enough that the file is written anew.
+        # Large enough to trigger a rewrite of the file.
         lambda: store.set_place(B, ",".join(f"{number}|1|" for number in range(150))),
         lambda: store.set_place(B, "1|6|"),
         lambda: store.advance_place(A, PlaceAdvance("3|1|", {3: 1}, [Bookmark(3, 3)])),
@@ -199,7 +199,7 @@ def script(store: FileStore, acknowledge: Callable[[], None]) -> None:
 
 
 def expected_states(directory: Path) -> list[dict[Subscriber, tuple[str, AcknowledgedMessages]]]:
-    """What is seen after each step of the script, beginning with none."""
+    """Return the visible state after each step of the script, beginning with the empty one."""
     directory.mkdir()
     path = directory / "model.bookmarks"
     states = [seen(path)]
@@ -220,7 +220,7 @@ def test_what_a_power_cut_leaves(tmp_path: Path) -> None:
         crashed = tmp_path / "crashed"
         state.materialise(crashed)
         found = seen(crashed / "a.bookmarks")
-        # Every change that was told of is there, and at most the one that was under way besides.
+        # Every reported change is visible, and at most the pending one besides.
         allowed = states[state.acknowledged : state.acknowledged + 2]
         assert found in allowed, state.label
         store = opened(crashed / "a.bookmarks")
@@ -233,7 +233,7 @@ def test_what_a_power_cut_leaves(tmp_path: Path) -> None:
 
 
 class OtherWriter(Recorder):
-    """Lets another process store a position of B right after the file was renamed or made."""
+    """Let another process store a position of B right after the file was renamed or created."""
 
     def __init__(self, root: Path, point: str) -> None:
         super().__init__(root)
@@ -264,7 +264,7 @@ def test_a_power_cut_after_another_process_wrote_to_a_new_file(tmp_path: Path, p
 
 
 class InterruptedBeforeSync(Recorder):
-    """Fails the first sync of the directory."""
+    """Fail the first sync of the directory."""
 
     failed = False
 
@@ -315,7 +315,7 @@ def test_the_nth_call_fails(tmp_path: Path, code: int, after: bool) -> None:
     counting = CountingSeam()
     script(opened(tmp_path / "count.bookmarks", counting), lambda: None)
     assert "file.rename" in counting.points
-    # The first call is a look at a file that is not there: making it reports that itself.
+    # The first call looks for a file that does not exist yet: its creation reports the error itself.
     for number in range(1 + after, counting.count + 1):
         path = tmp_path / f"{number}.bookmarks"
         done: list[int] = []
@@ -323,9 +323,9 @@ def test_the_nth_call_fails(tmp_path: Path, code: int, after: bool) -> None:
             store = opened(path, FailAt(number, code, after=after))
             script(store, partial(done.append, 1))
         assert caught.value.code == "SOW-BKM-003", counting.points[number - 1]
-        # A change that failed may be there or not.
+        # A failed change may be visible or not.
         assert seen(path) in states[len(done) : len(done) + 2], counting.points[number - 1]
-        # A look that fails does no harm; behind a write that failed, no other may follow.
+        # A failed read does no harm; after a failed write, no other may follow.
         if done and counting.points[number - 1] != "file.read":
             with pytest.raises(StorageError):
                 store.set_place(A, "1|1|")
@@ -389,7 +389,7 @@ def test_every_truncation_is_a_state_that_was(tmp_path: Path) -> None:
         path.write_bytes(raw[:size])
         step = max(number for number, end in enumerate(sizes) if end <= size)
         assert seen(path) == states[step]
-        # Space that was never written reads as zeros.
+        # Unwritten space reads as zeros.
         path.write_bytes(raw[:size].ljust(sizes[step] + 30 if step else min(size + 3, 16), b"\0"))
         if step or size == 0:
             assert seen(path) == states[step]
@@ -411,7 +411,7 @@ def test_damage_before_the_last_block_is_refused(tmp_path: Path) -> None:
             with pytest.raises(type(error)):
                 opened(path).set_place(A, "0")
         else:
-            # Only what may be an interrupted write passes: the last block.
+            # Only damage that looks like an interrupted write is accepted: in the last block.
             assert place > last - 30
             assert found[A][0] == "1|2|"
 
@@ -517,7 +517,7 @@ def test_two_users_of_a_file_see_what_a_model_says(
 
 
 def write_sample(path: Path) -> None:
-    """The sample file of version 1: how the golden file was made. It never changes."""
+    """Write the sample file of version 1, as the golden file was made. It never changes."""
     store = opened(path)
     store.set_place(Subscriber("trackedClient", "1"), "13948331409633568391|1465596069899000013|")
     store.set_place(A, "[20260105T000000:20260106T000000)")

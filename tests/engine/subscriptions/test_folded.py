@@ -1,8 +1,8 @@
-"""Law: what a subscriber makes of the events that it is printed is what a fresh query prints, whatever replaced it.
+"""Law: the fold of the events that a subscriber gets equals the output of a new query, after any replacement.
 
-The model (:mod:`tests.support.folded`) folds the printed lines, and knows nothing else. The first tests are alone in
-their process, with a clock that goes on at every look at it: what is judged at two times of one replacement shows. In
-the others publishers in processes of their own go on meanwhile.
+The model (:mod:`tests.support.folded`) folds the printed lines, and uses nothing else. The first tests run in a single
+process, with a clock that advances on each read: a replacement that evaluates records at two different times fails.
+In the other tests, publishers in separate processes are active at the same time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ XML = config_xml(
     + VIEW,
     ("t", "u", "q", "parts"),
 )
-"""Topics t, u, q and those of parts stand in the journal, s and z do not; records of q and z expire."""
+"""Topics t, u, q and those of parts are journalled, s and z are not; records of q and z expire."""
 FILTERS = ("", "/v > 5", "/v < 4", "/w = 1", "/v > 3 AND /w != 2", "/id IN (1, 2, 3, 4)", "/id > 100")
 TARGETS: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in "tusqzv"},
@@ -64,13 +64,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "^(u$|part/[01])": ("u", "part/0", "part/1"),
     "^(q$|part/)": ("q", "part/0", "part/1", "part/2"),
 }
-"""The topics that each target means."""
+"""The topics of each target."""
 ORDERS = "/v, /id", "/v DESC, /id", "/n"
 IDS = 9
 
 
 class TickingClock(Clock):
-    """A clock that goes on by ``pace`` seconds at every look."""
+    """A clock that advances by ``pace`` seconds on each read."""
 
     pace = 0.0
 
@@ -81,7 +81,7 @@ class TickingClock(Clock):
 
 @dataclass
 class Watched:
-    """A subscription, what it was asked for last, and the fold of what it has printed."""
+    """A subscription, its current request, and the fold of its output."""
 
     lab: Lab
     chance: random.Random
@@ -96,7 +96,7 @@ class Watched:
         self.shape: dict[str, Any] = self.page_shape() if self.page else {}
         self.conflation = "none"
         self.folded = Folded(oof=self.oof)
-        # What limits of groups have left out, until it is told for another reason.
+        # Records that limits of groups have left out, until an event of another cause reports them.
         self.excused: set[tuple[str, str]] = set()
         self.replacements = 0
         self.subscription: Subscription | None = None
@@ -122,7 +122,7 @@ class Watched:
         self.folded.take(lines_of(self.subscription.ready()))
 
     def chosen(self, targets: Sequence[str], *, limited: bool = False) -> dict[str, str]:
-        """A control line: some of filter, target, page, conflation and deltas become others."""
+        """Return a control line that changes some of filter, target, page, conflation and deltas."""
         chance, members = self.chance, {}
         self.replacements += 1
         if chance.random() < 0.8:
@@ -162,7 +162,7 @@ class Watched:
             self.folded.told.clear()
 
     def queried(self, **shape: Any) -> dict[tuple[str, str], Row]:
-        """What a fresh query prints; the topics of a pattern are ordered and limited each for itself."""
+        """Return the result of a new query; each topic of a pattern is ordered and limited separately."""
         found = {}
         for name in TARGETS[self.target]:
             try:
@@ -180,7 +180,7 @@ class Watched:
 
 
 def happen(lab: Lab, chance: random.Random, numbers: Iterator[int], topic_names: Sequence[str]) -> None:
-    """A few messages, whole or deltas, or a deletion."""
+    """Publish a few messages, whole or deltas, or delete records."""
     topic = chance.choice(topic_names)
     rows = [
         message(id=chance.randrange(IDS), v=chance.randrange(10), w=chance.randrange(3), n=next(numbers))
@@ -208,7 +208,7 @@ def counted() -> Iterator[int]:
 
 @pytest.fixture
 def at_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of views are computed at every look, not behind a pause."""
+    """Recompute rows of views on each read, without a pause."""
     monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
     monkeypatch.setattr(SUBSCRIPTION_LIMITS, "min_recheck_seconds", 0.0)
 
@@ -221,7 +221,7 @@ GROUPS: dict[str, tuple[list[str], list[str]]] = {
     "views": (["v", "t", "^[tuv]$"], ["t", "u"]),
     "newcomers": (["u", "^(u$|part/[01])", "^(q$|part/)"], ["u", "q", "part/0", "part/1", "part/2"]),
 }
-"""Targets, and the topics that are published to."""
+"""Targets, and the topics with publishers."""
 
 
 @pytest.mark.usefixtures("at_every_look")
@@ -231,7 +231,7 @@ def test_a_fold_of_events_is_a_query(make_lab: MakeLab, group: str, form: str, s
     chance, numbers = random.Random(f"{seed} {group} {form}"), counted()
     targets, topic_names = GROUPS[group]
     if form.startswith("limited") and group == "newcomers":
-        return  # of a Pattern topic the limit is of all its logical topics together
+        return  # for a Pattern topic, the limit applies to all its logical topics together
     if form == "page":
         targets = [target for target in targets if len(TARGETS[target]) == 1]
     for number in range(12 if deep else 1):
@@ -249,7 +249,7 @@ def test_a_fold_of_events_is_a_query(make_lab: MakeLab, group: str, form: str, s
                     if chance.random() < 0.4:
                         watched.look()
                 if form.startswith("limited"):
-                    # What a limit leaves out is known only where the clock stands.
+                    # The records left out by a limit are known only if the clock does not advance.
                     clock.pace = 0.0
                 if chance.random() < 0.6:
                     watched.replace(targets, limited=form.startswith("limited"))
@@ -257,7 +257,7 @@ def test_a_fold_of_events_is_a_query(make_lab: MakeLab, group: str, form: str, s
                 watched.look()
                 found = watched.differences()
                 for _ in range(15 if watched.conflation != "none" else 0):
-                    # What is held back is told at the end of its interval, in which other lifetimes may end.
+                    # Delayed events are sent at the end of their interval, in which other lifetimes may end.
                     clock.tick(0.11)
                     watched.look()
                     found = watched.differences()
@@ -269,7 +269,7 @@ def test_a_fold_of_events_is_a_query(make_lab: MakeLab, group: str, form: str, s
 @pytest.mark.usefixtures("at_every_look")
 @pytest.mark.parametrize("topic", ["q", "z"])
 def test_pages_move_as_the_paging_query_says(make_lab: MakeLab, topic: str, seed: int, deep: bool) -> None:
-    """At every change by itself: a record leaves, or enters, exactly if the query lost it, or found it."""
+    """After each single change, a record leaves or enters exactly if the query lost or gained it."""
     chance, numbers = random.Random(f"{seed} {topic}"), counted()
     checks = 0
     for number in range(40 if deep else 3):
@@ -281,7 +281,7 @@ def test_pages_move_as_the_paging_query_says(make_lab: MakeLab, topic: str, seed
             watched.look()
             for _ in range(60 if deep else 25):
                 before = watched.queried(**watched.shape)
-                # Either something is published or deleted, or the clock goes on to one instant at which lifetimes end.
+                # Either a message or a deletion follows, or the clock advances to one instant at which lifetimes end.
                 ends = sorted({(record.expiration or 0) for record in lab.records(topic)} - {0})
                 if ends and chance.random() < 0.5:
                     lab.clock.at = ends[0]
@@ -305,7 +305,7 @@ def test_pages_move_as_the_paging_query_says(make_lab: MakeLab, topic: str, seed
 
 
 def happen_once(lab: Lab, chance: random.Random, numbers: Iterator[int], topic: str, before: int | None) -> None:
-    """One message, or one deletion, at a time of its own or of others, ``before`` the next lifetime ends."""
+    """Publish or delete once, at a new or the same time, ``before`` the next lifetime ends."""
     later = lab.clock.at + chance.choice((0, 0, 10_000, 200_000))
     if before is None or later < before:
         lab.clock.at = later
@@ -315,11 +315,11 @@ def happen_once(lab: Lab, chance: random.Random, numbers: Iterator[int], topic: 
         lab.publish(topic, message(id=chance.randrange(IDS), v=chance.randrange(5), n=next(numbers)))
 
 
-# beside publishers in processes of their own
+# with publishers in separate processes
 
 
 def publisher(lab: Lab, seed: int, topic_names: Sequence[str]) -> Callable[[Child], None]:
-    """For every byte that it reads some messages and deletions; says when they are published."""
+    """Publish some messages and deletions for every byte read, and report when they are published."""
 
     def work(child: Child) -> None:
         chance, numbers = random.Random(seed), counted()
@@ -335,7 +335,7 @@ def publisher(lab: Lab, seed: int, topic_names: Sequence[str]) -> Callable[[Chil
 
 @contextmanager
 def publishers(lab: Lab, seed: int, topic_names: Sequence[str]) -> Iterator[Callable[[], Callable[[], None]]]:
-    """Three of them; what is given lets them go on, and gives what waits until all of them are quiet."""
+    """Run three publishers; the yielded function starts a round and returns one that waits until the round is over."""
     children = [Child(publisher(lab, seed + number, topic_names)) for number in range(3)]
     rounds = 0
 
@@ -365,7 +365,7 @@ def publishers(lab: Lab, seed: int, topic_names: Sequence[str]) -> Iterator[Call
 
 
 def told_in_time(watched: Watched, look: Callable[[], None]) -> list[str]:
-    """What is held otherwise than a query says once nobody publishes any more, and lifetimes and intervals are over."""
+    """Return the differences from a query that remain after publishers, lifetimes and intervals have ended."""
     end = time.monotonic() + 20
     while True:
         look()
@@ -407,7 +407,7 @@ def test_a_fold_of_events_is_a_query_beside_publishers(make_lab: MakeLab, group:
 
 
 def test_the_command_line_is_replaced_beside_publishers(make_lab: MakeLab, seed: int, deep: bool) -> None:
-    """``subscribe --control`` as a process of its own, and what it prints."""
+    """``subscribe --control`` in a separate process, and its output."""
     lab = make_lab(XML)
     lab.clock = system_clock  # type: ignore[assignment]
     lab.publish("t", message(id=0, v=1, w=1, n=0))
@@ -438,7 +438,7 @@ def test_the_command_line_is_replaced_beside_publishers(make_lab: MakeLab, seed:
 
 
 class Printed:
-    """The output of a process, as far as it has come, and its input."""
+    """The output of a process so far, and its input."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -450,7 +450,7 @@ class Printed:
         self._in.flush()
 
     def look(self, folded: Folded, seconds: float = 0.0) -> bool:
-        """Take the complete lines that there are; whether a group ended among them."""
+        """Take the complete lines; return whether a group ended among them."""
         found = False
         while select.select([self._out], [], [], seconds)[0]:
             data = os.read(self._out.fileno(), 1 << 16)

@@ -1,4 +1,4 @@
-"""Law: a subscription to SOW keys tells what the filter ``SOW_KEY() IN (...)`` tells; and keys that are refused."""
+"""Law: a subscription to SOW keys has the events of the filter ``SOW_KEY() IN (...)``; and rejected keys."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def happen(lab: Lab, topic: str, chance: random.Random) -> None:
 
 
 def text_of(event: Event) -> str:
-    """All of an event, but of a view's the txid: rows change together, and that is the latest of those looked at."""
+    """Return all fields of an event, for a view without the txid: rows change together, and it is the latest one."""
     names = [name for name in Event.__struct_fields__ if event.topic != "v" or name != "txid"]
     return str([getattr(event, name) for name in names])
 
@@ -98,7 +98,7 @@ def control(lab: Lab, subscription: Subscription, **members: str) -> list[Event]
 def test_keys_are_the_filter_that_names_them(
     lab: Lab, topic: str, seed: int, deep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Rows of views are computed at every look, not behind a pause.
+    # Recompute rows of views on each read, without a pause.
     monkeypatch.setattr(SUBSCRIPTION_LIMITS, "refresh_rest_factor", 0)
     chance = random.Random(f"{seed} {topic}")
     for _ in range(5):
@@ -125,7 +125,7 @@ def test_keys_are_the_filter_that_names_them(
                 for _ in range(40 if deep else 8):
                     assert list(map(text_of, news(one))) == list(map(text_of, news(other))), shape
                     happen(lab, topic, chance)
-                    # A replay that is over, and what is grouped, stay as they are.
+                    # Replays that have ended and grouped subscriptions are not replaced.
                     if chance.random() < 0.2 and "projection" not in shape and "bookmark" not in shape:
                         some = chosen()
                         options = "top_n=2,skip_n=1,orderby=[/v,/id]" if "skip_n" in shape else ""

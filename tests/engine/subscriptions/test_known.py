@@ -1,4 +1,4 @@
-"""The list of files of places beside the journal: noted once, read by whoever removes files, harmless when torn."""
+"""The list of bookmark store files beside the journal: each is added once, prune reads it, torn lists do no harm."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_subscription_is_known_wherever_it_keeps_its_place(shop: Lab, tmp_path
     assert noted(shop).read_text() == f"{far}\n"
     report = prune_files(shop.open(), KeepRule(keep_size=0))
     assert [held.holder for held in report.held] == [f"bookmark {far} c/1"] and report.held[0].after == 10
-    # A store that is gone has no places.
+    # A removed store has no positions.
     far.unlink()
     assert prune_files(shop.open(), KeepRule(keep_size=0)).held == []
 

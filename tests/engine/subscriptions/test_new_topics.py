@@ -1,4 +1,4 @@
-"""Topics that a pattern means and that nothing was published to when the subscription began."""
+"""Topics that match a pattern and have no messages when the subscription begins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = (
 
 @pytest.fixture
 def lab(make_lab: MakeLab) -> Lab:
-    """Topic a in a journal, b in none, Pattern topic parts; the log also records failed and what begins with dyn."""
+    """A lab with topic a in a journal, b in none, Pattern topic parts; the log also records failed and ^dyn."""
     logged = ("a", "parts", "failed", "^dyn")
     made = make_lab(config_xml(topic_xml("a") + topic_xml("b") + PARTS, logged))
     made.publish("a", message(id=1))
@@ -121,7 +121,7 @@ def test_a_pattern_is_no_name_though_the_log_records_what_it_looks_like(make_lab
     with pytest.raises(MissingError, match=r"pattern '\^zz'") as caught:
         lab.open().subscribe("^zz")
     assert caught.value.exit_status == 10
-    # Without a pattern it is the name of a topic that only the log records.
+    # Without a pattern, the text names a topic that only the log records.
     with lab.open().subscribe("zz", sow=False) as subscription:
         news(subscription)
         written(lab, "zz", 1)
@@ -148,7 +148,7 @@ def control(lab: Lab, subscription: Subscription, **members: str) -> list[Event]
 
 def test_what_begins_before_the_instant_is_among_the_records(lab: Lab) -> None:
     with lab.open().subscribe("^(a|part/)", oof=True) as subscription:
-        # The pattern was looked up, and nothing is read yet.
+        # The pattern was resolved, and nothing is read yet.
         written(lab, "part/1", 7)
         assert told_of(news(subscription)) == [("a", "sow", 1), ("part/1", "sow", 7)]
         lab.open().topic("part/1").delete(filter="/id = 7")

@@ -1,4 +1,4 @@
-"""Rates of replays, by a clock that stands still unless somebody waits."""
+"""Rates of replays, with a clock that advances only during waits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_is_no_rate(text: str) -> None:
 
 
 def sent(pace: ReplayPace, clock: Waited, messages: list[tuple[float, int]], late: float = 0.0) -> list[float]:
-    """When each message goes, in seconds from the first; every pause is longer than asked for by ``late``."""
+    """Return when each message is sent, in seconds from the first; every pause exceeds the request by ``late``."""
     begin, times = clock.at, []
     for recorded, size in messages:
         pause = pace.compute_wait(round(recorded * SECOND), size)
@@ -121,5 +121,5 @@ def test_a_rate_is_kept(amount: float, unit: str, sizes: list[int], late: float)
     clock = Waited()
     times = sent(ReplayPace(Rate(amount, unit), None, clock), clock, [(0, size) for size in sizes], late=late)  # type: ignore[arg-type]
     before = sum(sizes[:-1]) if unit == "bytes" else len(sizes) - 1
-    # Never faster; slower by no more than the last pause was too long.
+    # Never faster, and slower at most by the excess of the last pause.
     assert before / amount - 1e-3 <= times[-1] <= before / amount + late + 1e-3

@@ -1,4 +1,4 @@
-"""A program's subscription whose place is kept: what is acknowledged does not come again, everything else does."""
+"""A program's subscription with a stored position: acknowledged messages are not sent again, all others are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shop(make_lab: MakeLab) -> Lab:
 
 
 def run(lab: Lab, store: str, keep: Callable[[Event], bool], *, every: float = 0.0, sow: bool = False) -> list[int]:
-    """The txids of messages that a run gets; it acknowledges those that ``keep`` takes."""
+    """Return the txids of the messages of a run, which acknowledges those that ``keep`` accepts."""
     instance, got = lab.open(), []
     with (
         instance.place(store, "c", "1", every=every) as place,
@@ -87,7 +87,7 @@ def test_a_run_that_ends_within_messages_of_one_bookmark_gets_the_rest(shop: Lab
                     got.append(event.txid)
                     place.acknowledge(event)
         if len(got) == 7:
-            # Three messages have one bookmark: as long as one of them is missing, the place is before all.
+            # Three messages have one bookmark: until all three are acknowledged, the position stays before them.
             assert got == [1, 2, 3, 4, 5, 6, 7]
             break
     with (
@@ -107,7 +107,7 @@ def test_what_was_not_stored_comes_again(shop: Lab, tmp_path: Path) -> None:
     with instance.subscribe("t", sow=False, until_now=True, bookmark=place.recent) as subscription:
         for event in place.events(subscription):
             place.acknowledge(event)
-    # As after a crash: the place is not closed, and the store does not know of it.
+    # As after a crash, the position is not closed, and the store does not know it.
     assert FileStore(tmp_path / "a.bookmarks", instance.seam, instance.clock).list_places() == []
     place.close()
     assert instance.place(str(tmp_path / "a.bookmarks"), "c", "1").recent != "0"

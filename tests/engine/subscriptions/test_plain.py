@@ -1,4 +1,4 @@
-"""Query and subscribe: one instant, every message behind it, and where it ends (behaviour 4.1)."""
+"""Query and subscribe: one instant, every message after it, and the end of a subscription (behaviour 4.1)."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_entries_that_are_removed_while_others_are_read_are_an_error(lab: Lab) -
 
 
 def _removing(lab: Lab) -> None:
-    """Three messages, each in a journal file of its own, of which the last one alone is left."""
+    """Publish three messages, each into a separate journal file, and remove all files but the last."""
     for number in range(4, 7):
         lab.publish("t", message(id=number, pad=os.urandom(1500).hex()))
     for path in lab.journals()[:-1]:

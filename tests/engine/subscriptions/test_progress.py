@@ -1,4 +1,4 @@
-"""How far a subscription has come: never ahead of what was acknowledged, in whichever order that happens."""
+"""The position of a subscription: never ahead of the acknowledged messages, in any order of acknowledgements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHO = Subscriber("c", "1")
 
 
 class Written(BookmarkStore):
-    """A store that notes what it is given."""
+    """A store that records its updates."""
 
     def __init__(self, *, remembers: bool = True, memory: AcknowledgedMessages = NOTHING_ACKNOWLEDGED) -> None:
         self.remembers = remembers
@@ -36,7 +36,7 @@ class Written(BookmarkStore):
 
     @property
     def place(self) -> str:
-        """Where a subscription would go on."""
+        """The bookmark from which a subscription would continue."""
         return next((step.bookmark for step in reversed(self.steps) if step.bookmark is not None), "0")
 
     @property
@@ -77,7 +77,7 @@ def test_flushed_output_is_acknowledged() -> None:
     assert not progress.commit()
     progress.note_flushed()
     assert progress.commit()
-    # The third message may have others with its bookmark behind it.
+    # More messages with the bookmark of the third one may follow.
     assert (store.place, store.steps[-1].passed) == ("1|2|", {1: 2})
     progress.note_reached(3)
     assert not progress.commit()
@@ -158,7 +158,7 @@ def test_the_consumers_word_for_one_of_several_messages_with_one_bookmark() -> N
     progress.acknowledge("1|2|")
     progress.commit()
     assert (store.place, store.beyond) == ("1|1|", set())
-    # Another one comes: what was said of the first is not said of it.
+    # Another message with this bookmark follows: the acknowledgement of the first does not cover it.
     progress.note_delivered(*marks(2, 3))
     progress.commit()
     assert store.place == "1|1|"
@@ -194,7 +194,7 @@ PUBLISHERS = st.integers(1, 3)
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Bookmark]:
-    """Messages in the order of a log; a publisher's numbers rise, and some come several times in a row."""
+    """Messages in the order of a log; a publisher's numbers increase, and some repeat consecutively."""
     found: list[Bookmark] = []
     numbers: dict[int, int] = {}
     for publisher, again in draw(st.lists(st.tuples(PUBLISHERS, st.integers(1, 3)), max_size=12)):
@@ -211,7 +211,7 @@ def test_the_place_is_never_ahead_of_what_was_acknowledged(log: list[Bookmark], 
     acknowledged: set[int] = set()
 
     def judged() -> int:
-        """How many messages the stored place takes as processed, and whether each of them was."""
+        """Assert that each message before the stored position was acknowledged; return their number."""
         place = parse_bookmark(store.place)
         upto = max((index + 1 for index, mark in enumerate(log) if mark == place), default=0)
         assert acknowledged.issuperset(range(upto))
@@ -227,7 +227,7 @@ def test_the_place_is_never_ahead_of_what_was_acknowledged(log: list[Bookmark], 
         elif step == "acknowledge" and delivered:
             mark = log[data.draw(st.integers(0, delivered - 1))]
             progress.acknowledge(str(mark))
-            # The word for a bookmark is for all messages that were delivered with it.
+            # Acknowledging a bookmark covers all messages that were delivered with it.
             acknowledged |= {index for index in range(delivered) if log[index] == mark}
         else:
             progress.commit()
@@ -255,7 +255,7 @@ def test_what_is_flushed_is_the_place(log: list[Bookmark], data: st.DataObject) 
         progress.commit()
         place = parse_bookmark(store.place)
         upto = max((index + 1 for index, mark in enumerate(log) if mark == place), default=0)
-        # Behind by at most the messages that share the last bookmark.
+        # Late by at most the messages that share the last bookmark.
         assert upto <= flushed
         assert len(set(log[upto:flushed])) <= 1
     progress.note_reached(len(log))

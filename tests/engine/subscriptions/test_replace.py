@@ -1,4 +1,4 @@
-"""Subscriptions that are replaced: cases C94 and C95, control lines, and copies that stay exact across them."""
+"""Replaced subscriptions: cases C94 and C95, control lines, and copies that stay exact across replacements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_c95_what_the_new_filter_leaves_out_goes_out_of_focus(lab: Lab) -> None:
         news(subscription)
         lab.publish("t", message(id=8, kind="A"))
         events = _control(lab, subscription, filter="/kind = 'B'")
-        # what was published before the change belongs to the old subscription (decision 55)
+        # messages published before the replacement belong to the old subscription (decision 55)
         assert told(events[:2], "command", "id") == [("publish", 8), ("group_begin", None)]
         assert sorted(told(events[2:5], *OOF)) == [("oof", "match", number) for number in (0, 2, 8)]
         assert sorted(told(events[5:-1], "command", "id")) == [("sow", 1), ("sow", 3)]
@@ -139,7 +139,7 @@ def test_nothing_that_is_due_ends_a_wait_while_it_is_paused(lab: Lab, options: d
         while not subscription.finished:
             subscription.wait()
             waits += 1
-        # its own end, and what was announced before the pause
+        # its own end, and changes announced before the pause
         assert waits <= 3
 
 
@@ -158,7 +158,7 @@ def test_the_option_text(lab: Lab) -> None:
     )
     assert (found.top_n, found.skip_n, found.oof, found.no_empties) == (10, 2, True, False)
     assert (found.conflation, found.conflation_key) == ("1s", "/a,/b")
-    # every event has its timestamp, so that asking for it changes nothing
+    # every event has its timestamp, so the option changes nothing
     assert apply_subscription_text(found, "timestamp") == found
     for text in ("topn=1", "top_n=x", "oof=maybe", "timestamp=maybe"):
         with pytest.raises(UsageError) as caught:
@@ -203,7 +203,7 @@ def test_a_lifetime_that_ends_in_the_course_of_it_is_told_once(make_lab: MakeLab
         lab.publish("fading", message(id=1), expiration=5)
         with following(lab, "fading", oof=True) as subscription:
             news(subscription)
-            # It ends while the clock is looked at, at another look each time.
+            # The lifetime ends during the replacement, each time at another read of the clock.
             clock.tick(4.95 - start / 10)
             clock.pace = 0.1
             events = _control(lab, subscription, filter="/id < 5")
@@ -218,7 +218,7 @@ def test_what_a_limit_left_out_is_told_by_the_next(lab: Lab) -> None:
     for oof in (False, True):
         with following(lab, "t", order_by="/id", top_n=2, delta=True, oof=oof) as subscription:
             assert told(news(subscription)[1:-1], "id") == [(0,), (1,)]
-            # The first that is told of a record is all of it.
+            # The first event of a record has all its fields.
             lab.publish("t", message(id=4, v=2 + oof))
             assert told(news(subscription)) == [("publish", {"id": 4, "v": 2 + oof})]
             events = _control(lab, subscription, options="top_n=4,orderby=/id", filter="/id >= 0")

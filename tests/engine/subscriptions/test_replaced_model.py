@@ -1,7 +1,7 @@
-"""Law: whatever control lines have made of a subscription, its subscriber holds what filtering by hand gives.
+"""Law: after any control lines, the subscriber holds exactly the records that a filter in Python selects.
 
-Random publishes, deletes and replacements of filter, options and topic, with conflation, deltas and pages, against
-dictionaries. A replacement tells what changes with it, and nothing else.
+Random publishes, deletes and replacements of filter, options and topic, with conflation, deltas and pages, are compared
+with dictionaries. A replacement reports only the resulting changes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FILTERS: list[tuple[str, Callable[[Row], bool]]] = [
     ("/id > 100", lambda row: False),
 ]
 TARGETS = {"t": ("t",), "u": ("u",), "^[tu]$": ("t", "u"), "^.$": ("s", "t", "u")}
-"""Topics by what names them; nothing of the last one's s stands in a journal."""
+"""Topics by target; topic s of the last target is not journalled."""
 
 
 class Model:
-    """What is published, and what the subscriber was told: records by topic and SOW key."""
+    """The published records, and those held by the subscriber: records by topic and SOW key."""
 
     def __init__(self, lab: Lab, chance: random.Random) -> None:
         self.lab, self.chance = lab, chance
@@ -70,7 +70,7 @@ class Model:
             assert event.sow_key is not None
             key = event.topic, event.sow_key
             if event.command == "oof":
-                del self.held[key]  # of a record that it holds, or the test fails here
+                del self.held[key]  # the record must be held, or the test fails here
             elif event.command == "delta_publish":
                 self.held[key] = self.held[key] | json.loads(event.data)
             else:
@@ -85,11 +85,11 @@ class Model:
         if all_told:
             assert sorted(found, key=order) == sorted(expected, key=order)
         else:
-            # What has left was not told: it is held on, and what is there is right.
+            # Without oof, records that left are still held; those that match are correct.
             assert all(one in found for one in expected)
 
     def settle(self, subscription: Subscription) -> None:
-        """All intervals end, and all is told."""
+        """End all intervals, and take all events."""
         self.take(news(subscription))
         self.lab.clock.tick(6)
         self.take(news(subscription))
@@ -108,7 +108,7 @@ def lab(make_lab: MakeLab) -> Lab:
 
 
 def told_by_a_replacement(events: list[Event]) -> list[Event]:
-    """What is behind the first group_begin; before it stands what had happened until then."""
+    """Return the events from the first group_begin on; the events before it report earlier changes."""
     first = next(place for place, event in enumerate(events) if event.command == "group_begin")
     return [event for event in events[first:] if event.data is not None]
 
@@ -150,7 +150,7 @@ def test_replacements_with_deltas_conflation_and_patterns(
                     )
                 events = replaced(lab, subscription, **members)
                 group = told_by_a_replacement(events)
-                # Up to the instant everything is told as before, whatever interval it was in.
+                # Events up to the instant belong to the old subscription, regardless of its interval.
                 model.take(_front(events))
                 model.holds(model.matching(*known), all_told=oof)
                 assert {event.command for event in group} <= ({"oof", "sow"} if oof else {"sow"})

@@ -1,4 +1,4 @@
-"""Historical subscriptions: the named cases from end to end, ranges in time, rates, ends, and what is refused."""
+"""Historical subscriptions: the numbered cases end to end, ranges in time, rates, ends, and rejected requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stamp(seconds: float) -> str:
 
 @pytest.fixture
 def five(lab: Lab) -> Lab:
-    """Five entries of client c, numbered 11 to 15, one each ten seconds."""
+    """Five entries of client c, numbered 11 to 15, one every ten seconds."""
     for number in range(1, 6):
         lab.publish("t", message(id=number), client="c", sequence=10 + number)
         lab.clock.tick(10)
@@ -48,7 +48,7 @@ def events(lab: Lab, topic: str = "t", **options: object) -> list[Event]:
 
 
 def told(lab: Lab, topic: str = "t", **options: object) -> list[str]:
-    """Payloads of messages, and the names of other events."""
+    """Return the payloads of messages, and the names of other events."""
     return [event.data.decode() if event.data is not None else event.command for event in events(lab, topic, **options)]
 
 
@@ -133,7 +133,7 @@ def test_filter_and_number_of_messages(five: Lab) -> None:
     assert told(five, bookmark="0", top_n=0) == []
     completed = events(five, bookmark="0", filter="/id > 7")
     assert [(event.command, event.txid) for event in completed] == [("completed", 5)]
-    # What completed tells is a place to go on from.
+    # A subscription can continue at the bookmark of the completed event.
     assert told(five, bookmark=completed[0].bookmark) == ["completed"]
 
 
@@ -149,7 +149,7 @@ def test_an_end_in_the_future(five: Lab, monkeypatch: pytest.MonkeyPatch) -> Non
         five.publish("t", message(id=7))
         assert list(subscription.ready()) == []
         assert subscription.finished
-    # Without an entry behind it, the clock tells that the end is reached.
+    # If no entry follows, the clock shows that the end is reached.
     with topic.subscribe(bookmark=f"[{stamp(80)}:{stamp(100)}]", sow=False) as subscription:
         assert [event.txid for delivery in subscription.ready() for event in delivery] == [7, 7]
         five.clock.at = START + 100 * SECOND
@@ -177,7 +177,7 @@ def test_c82_records_of_the_past_and_what_came_behind_them(lab: Lab) -> None:
     found = told(lab, "past", bookmark="2", sow=True)
     rows = [message(id=1, v=number) for number in (2, 3)]
     assert found == ["group_begin", rows[0], "group_end", rows[1], "completed"]
-    # A page at that place, kept up to date.
+    # A page at that position, kept up to date.
     page = told(lab, "past", bookmark="2", sow=True, top_n=1, skip_n=0, oof=True)
     assert page == ["group_begin", rows[0], "group_end", rows[1], "completed"]
 
@@ -242,7 +242,7 @@ class Waited:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Waited:
-    """Paces go by a clock that is set by hand."""
+    """Use a manual clock for the pace of replays."""
     found = Waited()
     monkeypatch.setattr(module, "ReplayPace", lambda rate, gap, monotonic: ReplayPace(rate, gap, found))
     monkeypatch.setattr(time, "monotonic", found)
@@ -263,7 +263,7 @@ def test_messages_go_at_the_recorded_pace(five: Lab, clock: Waited) -> None:
                 break
             pause = subscription._replay.pause_seconds  # type: ignore[union-attr]
             assert pause
-            # Woken before its time, it holds back still.
+            # A wake-up before the time keeps the message pending.
             clock.at += pause / 2
             assert not list(subscription.ready())
             clock.at += pause / 2
@@ -326,7 +326,7 @@ def test_what_is_derived_is_not_replayed(make_lab: MakeLab) -> None:
     for options in ({"sow": False}, {"sow": True}):
         with lab.open().subscribe("v", bookmark="0", until_now=True, **options) as subscription:  # type: ignore[arg-type]
             if options["sow"]:
-                # As of any topic without History: the rows of now.
+                # Like a topic without History: the current rows.
                 assert [event.command for event in subscription] == ["group_begin", "sow", "group_end"]
                 continue
             with pytest.raises(SowError) as caught:

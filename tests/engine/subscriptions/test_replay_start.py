@@ -1,4 +1,4 @@
-"""States before a replay (C82, C83): duplicates may come, gaps never, whatever granularity and window have dropped."""
+"""States before a replay (C82, C83): duplicates are possible, gaps are not, whichever versions were dropped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def shop(make_lab: MakeLab, window: str = "1h", granularity: str = "0s") -> Lab:
 
 
 def begun(lab: Lab, bookmark: str, *topic_names: str) -> tuple[dict[str, list[str]], int]:
-    """The rows of each topic at a bookmark, and behind which txid the replay begins."""
+    """Return the rows of each topic at a bookmark, and the txid after which the replay begins."""
     instance = lab.open()
     configs = [instance.topic(name).config for name in topic_names or ("past",)]
     past = find_replay_start(instance, configs, parse_bookmark_range(bookmark, lab.clock), None, states=True)
@@ -74,10 +74,10 @@ def test_c83_the_replay_begins_behind_the_oldest_version_that_may_be_wrong(make_
         early = store.read_bytes()
         write(lab, 4, key=1, id=1, v=4)
         write(lab, 9, id=2, v=9)
-        # Too soon behind minute 0: this one makes the version of minute 4 be dropped.
+        # Too soon after minute 0: this update drops the version of minute 4.
         write(lab, 10.5, key=1, id=1, v=10)
         if not caught_up:
-            # The journal has what the store lacks, and what is dropped is only known when both are read.
+            # The journal has entries that the store lacks; only both together show which versions are dropped.
             store.write_bytes(early)
         rows, after = begun(lab, stamp(9.5))
         assert sorted(json.loads(row)["v"] for row in rows["past"]) == [0, 9]
@@ -90,8 +90,8 @@ def test_a_state_outside_the_window_is_the_oldest_within_it(make_lab: MakeLab) -
     write(lab, 1, id=2, v="old")
     write(lab, 50, id=2, v="new")
     lab.clock.at = START + 100 * MINUTE
-    # As of minute 0 nothing is told any more. The record that was never published again is there, and what the other
-    # one was comes with the replay.
+    # The state as of minute 0 is no longer available. The record that was never published again is in the rows, and the
+    # earlier value of the other record comes with the replay.
     rows, after = begun(lab, stamp(0.5))
     assert sorted(json.loads(row)["v"] for row in rows["past"]) == ["never again", "old"]
     assert after == 1
@@ -172,9 +172,9 @@ def test_state_and_replay_lead_to_the_present(
     window: int,
     data: st.DataObject,
 ) -> None:
-    """The rows, and behind them every entry that is replayed, are the present state in the end: nothing is missing.
+    """The rows and the replayed entries after them give exactly the present state.
 
-    Nor is a change missing on the way: what is not replayed of a record is in its row.
+    No change is missing in between: for each record, changes before the replay are in its row.
     """
     xml = config_xml(topic_xml("past", history(f"{window}m", f"{granularity}m")), ("past",))
     lab = Lab(tmp_path_factory.mktemp("model") / "lab", xml)
@@ -194,11 +194,11 @@ def test_state_and_replay_lead_to_the_present(
     written = {entry.payload.decode(): entry.txid for entry in entries if entry.payload}
     newest = {entry.key: entry for entry in entries if entry.txid <= after}
     keys = {entry.key: json.loads(entry.payload)["id"] for entry in entries if entry.payload}
-    # Of every record the last change that is not replayed is in the state, or a later one: there is no gap between.
+    # The state has each record's last change before the replay, or a later one: there is no gap between.
     for key, entry in newest.items():
         row = state.get(keys[key])
-        # An instant has all of its entries: what was deleted within the same one is not in the state. Outside the
-        # window it is the state at the window's beginning.
+        # All entries of an instant count: a record deleted in the same instant is not in the state. Outside the window,
+        # the state is that of the window's beginning.
         instant = max(lab.clock.at - window * MINUTE, *(one.time for one in newest.values()))
         deleted = [one for one in entries if one.key == key and not one.payload and entry.time <= one.time <= instant]
         assert written[row] >= entry.txid if row is not None else deleted or not entry.payload
@@ -212,7 +212,7 @@ def test_state_and_replay_lead_to_the_present(
     if text == str(place):
         assert after <= place
     else:
-        # The first entry that is newer than the time is replayed, and so is everything behind it.
+        # The first entry that is newer than the time is replayed, and all entries after it.
         first = min((entry.txid for entry in entries if format_time(entry.time) > text), default=len(entries) + 1)
         assert after < first
 
@@ -225,5 +225,5 @@ def test_the_records_are_those_of_a_query_as_of_the_instant(make_lab: MakeLab, m
     lab.clock.at = START + 5 * MINUTE
     rows, after = begun(lab, stamp(minute))
     assert rows["past"] == lab.query("past", at=stamp(minute))
-    # And behind them comes what is newer.
+    # Newer entries follow.
     assert after == {0: 0, 1: 1, 1.5: 1, 2: 3, 3: 4, 4: 4}[minute]

@@ -1,4 +1,4 @@
-"""What else can be followed: topics without a journal by their stores, views by comparison; and how programs follow."""
+"""Other sources: topics without a journal by their stores, views by comparison; and ways in which programs follow."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_copies_of_stores_are_exact_wherever_their_lists_of_changes_end(lab: Lab
             lab.publish("alone", *(message(id=chance.randrange(30), v=chance.randrange(10)) for _ in range(5)))
             lab.open().topic("alone").delete(filter=f"/id = {chance.randrange(30)}")
             if step == 20:
-                # more than the list of changes keeps: all records are compared
+                # more changes than the list of changes keeps: all records are compared
                 lab.publish("alone", *(message(id=number, v=number % 10) for number in range(100, 6100)))
                 lab.open().topic("alone").delete(filter="/id >= 100 OR /id < 3")
             for text, subscription, holder in running:
@@ -119,14 +119,14 @@ def test_the_rows_of_a_view_move_on_a_page_together(
     ) as subscription:
         held = {event.sow_key: json.loads(event.data) for event in news(subscription) if event.data}
         for _ in range(40):
-            # Several groups change in one look: records change places with one another.
+            # Several groups change between two reads, so records swap positions.
             rows = [
                 message(id=chance.randrange(16), who=chance.choice("abcdefgh"), v=chance.randrange(30))
                 for _ in range(chance.choice((1, 4, 8)))
             ]
             lab.publish("t", *rows)
             found = news(subscription)
-            # Whatever moves: no record is told of twice, so none leaves and returns.
+            # No record is reported twice, so none leaves and returns.
             keys = [event.sow_key for event in found]
             assert len(keys) == len(set(keys))
             for event in found:
@@ -202,7 +202,7 @@ def test_it_wakes_when_something_is_published(lab: Lab, events: bool) -> None:
             published.append(time.monotonic())
         thread.join(10)
         assert [number for _, number in found] == [0, 1, 2]
-        # far from the second after which it looks anyway; the goal of 50 ms is measured by the bench
+        # well before the periodic check after a second; the bench measures the goal of 50 ms
         assert all(at - before < 0.5 for (at, _), before in zip(found, published, strict=True))
 
 
@@ -244,7 +244,7 @@ def test_looking_alone_takes_over_where_events_do_not_come(lab: Lab, monkeypatch
     lab.publish("t", message(id=1))
     with following(lab, "t", sow=False) as subscription:
         assert news(subscription) == []
-        # a watch of another directory: what is published here is not announced
+        # a watch of another directory: messages published here are not announced
         (lab.directory / "elsewhere").mkdir()
         assert subscription._waker is not None
         subscription._waker.close()
@@ -253,7 +253,7 @@ def test_looking_alone_takes_over_where_events_do_not_come(lab: Lab, monkeypatch
         over = threading.Event()
 
         def publish() -> None:
-            # Again and again: what comes just before a wait begins is found by the look before it.
+            # Repeatedly: a message just before a wait is found by the read before it.
             while not over.wait(0.03):
                 lab.publish("t", message(id=2))
 
@@ -295,7 +295,7 @@ def test_options_of_another_type_are_named(lab: Lab, options: dict[str, Any]) ->
 def test_numbers_that_cannot_be_are_named(lab: Lab, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         lab.open().topic("t").subscribe(**options)
-    # The keywords of the Python API are checked before what they mean together.
+    # Keywords of the Python API are checked one by one before their combination.
     assert caught.value.code in ("SOW-CLI-006", "SOW-FOL-026")
     assert any(name in caught.value.message for name in options)
 

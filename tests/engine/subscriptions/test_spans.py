@@ -1,4 +1,4 @@
-"""What bookmarks mean in a journal: cases C101-C109 of sowctl-behaviour(7), edges (decision 59), what is not there."""
+"""Meaning of bookmarks in a journal: cases C101-C109 of sowctl-behaviour(7), edges (decision 59), missing entries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def span(
 def txids(
     lab: Lab, text: str, topic_refs: frozenset[tuple[str, str]] | None = None, **options: NotFoundPolicy
 ) -> list[int]:
-    """The entries that a subscription begun here gets of what the journal holds."""
+    """Return the txids that a subscription with this bookmark gets from the journal."""
     meant = span(lab, text, topic_refs, **options)
     with open_log(lab.open()) as log:
         entries = [entry for block in log.iter_blocks() for entry in block.iter_entries()]
@@ -59,7 +59,7 @@ def txids(
 
 @pytest.fixture
 def five(lab: Lab) -> Lab:
-    """Five entries of client c, numbered 11 to 15, one each ten seconds."""
+    """Five entries of client c, numbered 11 to 15, one every ten seconds."""
     for number in range(1, 6):
         lab.publish("t", message(id=number), client="c", sequence=10 + number)
         lab.clock.tick(10)
@@ -67,7 +67,7 @@ def five(lab: Lab) -> Lab:
 
 
 def e(number: int) -> str:
-    """The bookmark of entry ``number``."""
+    """Return the bookmark of entry ``number``."""
     return f"{C}|{10 + number}|"
 
 
@@ -128,7 +128,7 @@ def test_c109_ranges_of_lists(five: Lab) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        # Decision 59: a time with its own entries, unless a bracket leaves them out.
+        # Decision 59: a time includes its own entries, unless a bracket excludes them.
         (stamp(10), [2, 3, 4, 5]),
         (f"[{stamp(10)}:{stamp(30)})", [2, 3]),
         (f"({stamp(10)}:{stamp(30)}]", [3, 4]),
@@ -141,12 +141,12 @@ def test_c109_ranges_of_lists(five: Lab) -> None:
         ("[0|1|:0|1|]", [5]),
         ("(0|1|:0|1|]", []),
         ("[4:0|1|]", [4, 5]),
-        # An end of NOW leaves nothing out, whatever its bracket.
+        # An end of NOW excludes nothing, whatever its bracket.
         ("[4:0|1|)", [4, 5]),
         ("[4:2]", []),
         ("[2:0]", []),
         (f"{e(4)},2", [3, 4, 5]),
-        # The time is the place of entry 4; the bookmark comes first.
+        # The time is the position of entry 4; the bookmark is earlier.
         (f"{stamp(30)},{e(2)}", [3, 4, 5]),
         (f"{stamp(10)},{e(4)}", [2, 3, 4, 5]),
         (f"0,{e(4)}", ALL),
@@ -166,7 +166,7 @@ def test_a_time_ahead_begins_then(five: Lab) -> None:
     assert [meant.contains_entry(6, START + at * SECOND) for at in (99, 100, 199, 200)] == [False, True, True, False]
     assert meant.ends_before(6, START + 200 * SECOND)
     assert not meant.ends_before(6, START + 50 * SECOND)
-    # What is known begins earlier, so that the time ahead leaves nothing out.
+    # The known bookmark is earlier, so the future time excludes nothing.
     assert span(five, f"{stamp(100)},{e(4)}") == TxidSpan(4)
     assert span(five, f"{stamp(100)},{stamp(90)}") == TxidSpan(5, since=START + 90 * SECOND)
     assert span(five, f"{stamp(100)},0|1|") == TxidSpan(5)
@@ -222,12 +222,12 @@ def test_clocks_of_topics_may_differ(lab: Lab) -> None:
     lab.clock.tick(30)
     lab.publish("quotes", message(id=2))
     lab.publish("t", message(id=3))
-    # Entries 3 and 4 are of 50 s and 80 s and stand behind entry 2, which is of 100 s.
+    # Entries 3 and 4 have the times 50 s and 80 s and follow entry 2, which has 100 s.
     assert txids(lab, stamp(60)) == [2, 4, 5]
     assert txids(lab, stamp(60), OTHER) == [4]
     assert txids(lab, f"[{stamp(0)}:{stamp(60)}]", OTHER) == [3]
     assert txids(lab, stamp(60), T) == [2, 5]
-    # A list with an entry in it is a place of the log: nothing behind the earliest is left out.
+    # A list with an entry is a position in the log: nothing after the earliest one is excluded.
     assert txids(lab, f"{stamp(90)},4") == [2, 3, 4, 5]
 
 
@@ -256,7 +256,7 @@ def test_every_bookmark_of_a_dump_can_be_resumed_from(lab: Lab) -> None:
 
 @pytest.fixture
 def rolled(make_lab: MakeLab) -> Lab:
-    """Entries 1 to 20 of clients c and d in turn, a second apart, in small files; entries 9 and 10 are of quotes."""
+    """Entries 1 to 20 of clients c and d in turn, a second apart, in small files; entries 9 and 10 belong to quotes."""
     lab = make_lab(config_xml(topic_xml("t") + topic_xml("quotes"), ("t", "quotes")))
     lab.journal_size = 2048
     for number in range(20):
@@ -273,7 +273,7 @@ def first_of(path: Path, lab: Lab) -> int:
 
 
 def prune(lab: Lab, count: int) -> int:
-    """Remove the oldest files; the first txid that is left."""
+    """Remove the oldest files; return the first remaining txid."""
     left = lab.journals()[count]
     first = first_of(left, lab)
     for path in lab.journals()[:count]:
@@ -308,12 +308,12 @@ def test_what_was_pruned_is_an_error_that_names_the_first_entry(rolled: Lab) -> 
         assert caught.value.code == "SOW-ENG-071"
         assert f"bookmark {who}|{first}| and txid {first}" in caught.value.message
         assert caught.value.facts == {"first_txid": first, "first_bookmark": f"{who}|{first}|"}
-    # Asked for, both are as with a bookmark that was never there.
+    # With a policy, both are treated like a bookmark that never existed.
     assert txids(rolled, f"{C}|1|", not_found=NotFoundPolicy.EPOCH) == list(range(first, 21))
     assert txids(rolled, f"{C}|1|", not_found=NotFoundPolicy.NOW) == []
     with pytest.raises(MissingError):
         span(rolled, f"{C}|1|", not_found=NotFoundPolicy.FAIL)
-    # The entry is gone, and nothing behind it is: going on loses nothing.
+    # The entry is removed, but no later one: continuing loses nothing.
     assert txids(rolled, str(first - 1)) == list(range(first, 21))
     assert txids(rolled, "0") == list(range(first, 21))
     assert not rolled.notes or all("now" in note for note in rolled.notes)
@@ -322,7 +322,7 @@ def test_what_was_pruned_is_an_error_that_names_the_first_entry(rolled: Lab) -> 
 def test_entries_of_other_topics_may_be_gone(rolled: Lab) -> None:
     first = prune(rolled, 2)
     assert 3 < first < 9
-    # quotes has entries 9 and 10 alone: all that was removed is of t.
+    # quotes has only the entries 9 and 10: all removed entries belong to t.
     assert txids(rolled, "1", OTHER) == txids(rolled, f"{C}|1|", OTHER) == [9, 10]
     with pytest.raises(MissingError):
         span(rolled, "1", T)

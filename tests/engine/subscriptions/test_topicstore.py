@@ -34,7 +34,7 @@ KEYS = "<Key>/clientName</Key><Key>/subId</Key>"
 
 
 class Verbs:
-    """The verbs themselves."""
+    """The real verbs."""
 
     def publish(self, instance: Instance, topic: TopicConfig, payload: bytes) -> None:
         publish_messages(
@@ -98,7 +98,7 @@ def test_incomplete_rows_are_left_out(shop: Lab) -> None:
     for more in ({}, {"bookmark": ""}, {"bookmark": None}, {"bookmark": {"a": 1}}):
         shop.publish("/sample/bookmarkStore", message(clientName="c", subId="1", **more))
         assert opened(shop).list_places() == []
-    # Other clients write numbers where this one writes texts.
+    # Other clients write numbers where sowctl writes texts.
     shop.publish("/sample/bookmarkStore", message(clientName="c", subId=1, bookmark=0))
     assert [(row.who, row.bookmark) for row in opened(shop).list_places()] == [(C1, "0")]
 

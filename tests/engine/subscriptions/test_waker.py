@@ -1,4 +1,4 @@
-"""Waiting for a change: events, inputs, and an interrupt at any place."""
+"""Waiting for a change: events, inputs, and an interrupt at any point."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_directory_that_is_not_there_yet_is_watched_from_above(tmp_path: Path)
         assert announced(wanted.parent.mkdir)
         assert announced(wanted.mkdir)
         assert announced(lambda: (wanted / "new").write_text("x"))
-        # The ones above are not watched any more.
+        # The parent directories are not watched any more.
         (tmp_path / "else").write_text("x")
         assert not select.select([waker._events], [], [], 0)[0]
     finally:
@@ -109,7 +109,7 @@ def test_a_journal_at_rest_is_not_read_to_know_its_end(lab: Lab, monkeypatch: py
     asked = []
     before = Journal.read_last_txid
     monkeypatch.setattr(Journal, "read_last_txid", lambda journal: asked.append(journal) or before(journal))
-    # Times of files are coarse: what has changed a moment ago may change again without another time.
+    # File times are coarse: a file that has just changed may change again with the same time.
     assert [tail.read_end_txid() for _ in range(3)] == [1, 1, 1]
     assert len(asked) == 3
     for path in (*lab.journals(), lab.journals()[0].parent):
@@ -124,13 +124,13 @@ def test_a_journal_at_rest_is_not_read_to_know_its_end(lab: Lab, monkeypatch: py
 
 @pytest.mark.parametrize("events", [True, False])
 def test_an_idle_subscription_looks_and_does_nothing_else(lab: Lab, events: bool) -> None:
-    # Neither topic has anything yet: there is no journal, and no directory of it.
+    # Neither topic has messages yet: there is no journal, and no directory for it.
     with following(lab, "t", events=events) as subscription:
         assert len(news(subscription)) == 2
         begin = time.process_time()
         threading.Timer(1.0, subscription.cancel).start()
         assert list(subscription) == []
-        # 1 % of a core is the goal, which the bench measures; here others run beside.
+        # The goal is 1 % of a core, which the bench measures; other tests run at the same time here.
         assert time.process_time() - begin < 0.05
 
 
@@ -142,7 +142,7 @@ def test_a_journal_that_begins_wakes_its_subscriber(lab: Lab) -> None:
         publisher.start()
         assert [event.command for event in subscription] == ["publish"]
         assert time.monotonic() - begin < 0.9
-        # Its store is open until it ends, and is looked at behind the test.
+        # Its store stays open until it ends, and is verified after the test.
         publisher.join()
         assert subscription._waker is not None
         assert subscription._waker.has_events

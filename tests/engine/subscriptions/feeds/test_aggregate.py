@@ -1,4 +1,4 @@
-"""Aggregated subscriptions: case C70 as it happens, and groups that equal an aggregated query after every message."""
+"""Aggregated subscriptions: case C70 step by step, and groups that equal an aggregated query after every message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Out-of-focus messages and deltas: cases C84-C90 and C96-C98, lifetimes, and what is held in the end."""
+"""Out-of-focus messages and deltas: cases C84-C90 and C96-C98, lifetimes, and the final copy of a subscriber."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_record_that_expires_where_its_next_message_comes_is_told_first(lab: L
     lab.publish("quotes", message(id=1, v=1))
     with following(lab, "quotes", oof=True) as subscription:
         news(subscription)
-        # exactly at the end of the lifetime: an insert behind it (decision 58)
+        # exactly at the end of the lifetime: an insert follows (decision 58)
         lab.clock.tick(30)
         report = lab.publish("quotes", message(id=1, v=2))
         assert report.inserted == 1
@@ -255,7 +255,7 @@ def test_folded_events_are_the_result_at_every_quiet_point(lab: Lab, seed: int, 
         return lab.query(topic, text) if lab.store(topic).exists() else []
 
     filters = (None, "/v > 50", "/v < 30 OR /id = 3")
-    # quotes expire after 30 seconds
+    # records of quotes expire after 30 seconds
     running = [
         (topic, text, following(lab, topic, text, oof=True), Holder()) for topic in ("t", "quotes") for text in filters
     ]

@@ -1,4 +1,4 @@
-"""Pages that are kept: cases C91-C93, the edges of a page, and a page that equals the query after every message."""
+"""Live pages: cases C91-C93, the edges of a page, and a page that equals the query after every message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_c91_a_record_that_enters_pushes_one_out(lab: Lab) -> None:
         lab.publish("t", message(id=4))
         out, entered = news(subscription)
         assert told([out, entered], *OOF) == [("oof", "match", 5), ("publish", None, 4)]
-        # the bookmark of the cause, and each record's own time (decision 56)
+        # the bookmark of the cause, and the time of each record (decision 56)
         assert (out.bookmark, out.txid) == (entered.bookmark, entered.txid)
         assert out.timestamp == lab.clock.at - 9_000_000
         assert entered.timestamp == lab.clock.at
@@ -80,14 +80,14 @@ def test_the_edge_of_a_page_within_one_batch(lab: Lab, descending: bool, add_fir
         assert held.ids == {10, 20}
         sign = -1 if descending else 1
         inserted, edge = message(id=15, v=15 * sign), message(id=20, v=99 * sign)
-        # one batch: a record enters at the edge, and the one at the edge goes behind the page
+        # one batch: a record enters at the edge, and the record at the edge moves past the page
         lab.publish("t", *((inserted, edge) if add_first else (edge, inserted)))
         held.take(news(subscription))
         assert held.ids == {10, 15}
 
 
 class Shown:
-    """What a subscriber of a page holds; a record that leaves must be one that it holds."""
+    """The page as its subscriber holds it; a record that leaves must be in it."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -208,7 +208,7 @@ def test_lifetimes_that_end_together_move_the_page_once(lab: Lab) -> None:
     with following(lab, "quotes", order_by="/id", top_n=2, skip_n=0, oof=True) as subscription:
         assert told(news(subscription)[1:-1], "id") == [(1,), (2,)]
         lab.clock.tick(25)
-        # 3, which expires at the same time, neither enters nor leaves.
+        # Record 3 expires at the same time, and neither enters nor leaves.
         assert told(news(subscription), *OOF) == [
             ("oof", "expired", 1),
             ("oof", "expired", 2),
