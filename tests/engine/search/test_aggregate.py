@@ -1,4 +1,4 @@
-"""Aggregated queries (behaviour C70 to C74, section 3.4): one message per group, as a view would have it."""
+"""Aggregated queries (behaviour C70 to C74, section 3.4): one message per group, as in a view."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_like_a_dictionary(
 
 
 def test_groups_of_a_scan_are_made_of_lines_of_the_file(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All records as lines, a part of them left to LMDB: the groups, the counts and the error are those of rows."""
+    """All records as lines, some of them read through LMDB: groups, counts and errors are the same as row by row."""
     shown: list[tuple[int, int]] = []
     lined = Snapshot.scan_lines
 

@@ -1,4 +1,4 @@
-"""Filters that may have remarks are told from the others without parsing."""
+"""Filters that may have remarks are recognised without parsing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memo indexes and what changes beside them: the memtable, unreadable records, another definition of the type."""
+"""Memo indexes with changes beside them: the memtable, unreadable records, another definition of the type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def always_by_index(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _both(lab: Lab, filter: str, **options: object) -> list[bytes]:
-    """What a query finds, the same with indexes and without."""
+    """Return the records that a query finds, which are the same with indexes and without."""
     found = [
         [record.payload for record in lab.records("t", filter, index_from=least, **options)] for least in (0, None)
     ]
@@ -33,7 +33,7 @@ def _both(lab: Lab, filter: str, **options: object) -> list[bytes]:
 
 
 def test_what_the_journal_has_and_the_store_has_not(tmp_path: Path) -> None:
-    """A store that is behind its journal, with indexes of just its state: later changes lie on top of them."""
+    """A store that is behind its journal, with indexes of the store's state only: later changes override them."""
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
     lab.publish("t", *(message(id=number, n=number, s="x") for number in range(30)))
     for text in ("/n > 20", "/s = 'x'", "/n = 5"):
@@ -52,7 +52,7 @@ def test_what_the_journal_has_and_the_store_has_not(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 1 << 40], ids=["columns", "rows"])
 def test_conditions_without_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Numbers of an index are asked one by one or as a column, and records that changed as they are now."""
+    """Numbers of an index are compared one by one or as a column; changed records by their new values."""
     monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", rows)
     monkeypatch.setattr(QUERY_LIMITS, "array_min_rows", rows)
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
@@ -85,7 +85,7 @@ def test_records_that_cannot_be_read_refuse_with_indexes_too(tmp_path: Path) -> 
 
 
 def test_another_definition_of_the_message_type_makes_indexes_anew(tmp_path: Path) -> None:
-    """What a field holds depends on it; coming back to a definition finds nothing that another one has read."""
+    """Field values depend on the definition; after a return to an old one, no values of another definition are used."""
     types = "<MessageTypes><MessageType><Name>m</Name><Module>nvfix</Module><FieldSeparator>{}</FieldSeparator>"
     types += "</MessageType></MessageTypes><SOW>"
     lab = Lab(tmp_path, config_xml(topic_xml("t", key=None).replace(">json<", ">m<"), ()))
@@ -144,7 +144,7 @@ def test_a_closed_instance_keeps_nothing_open(tmp_path: Path, monkeypatch: pytes
         gc.collect()
         maps = sum(str(tmp_path) in line for line in Path("/proc/self/maps").read_text().splitlines())
         for entry in list(Path("/proc/self/fd").iterdir()):
-            with suppress(FileNotFoundError):  # that of the listing itself
+            with suppress(FileNotFoundError):  # the descriptor of the listing itself
                 maps += str(tmp_path) in str(entry.readlink())
         return maps
 
@@ -167,9 +167,9 @@ def test_a_field_is_indexed_when_it_is_asked_for_again(tmp_path: Path, monkeypat
     lab.publish("t", *(message(id=number, n=number, s="x") for number in range(30)))
     assert [len(lab.query("t", "/n > 20", index_from=0)) for _ in range(2)] == [9, 9]
     assert _access(lab, "/n > 3") == "memo index"
-    # A further field is noted for itself: the one that is there helps, but a query has all its indexes or none.
+    # Requests are counted per field: one index alone would help, but a query uses all its indexes or none.
     assert [_access(lab, "/n > 20 AND /s = 'x'") for _ in range(2)] == ["scan", "memo index"]
-    # Out of date is like not there: the first question behind a load is a scan, too.
+    # A stale index counts as missing: the first query after a load is a scan, too.
     monkeypatch.setattr(QUERY_LIMITS, "index_tolerated_changes", 0)
     lab.publish("t", *(message(id=number, n=-number, s="y") for number in range(30)))
     assert [_access(lab, "/n < -20") for _ in range(3)] == ["scan", "memo index", "memo index"]
@@ -194,7 +194,7 @@ def test_where_no_note_can_be_made_nothing_is_built(tmp_path: Path, monkeypatch:
 
 
 def _loaded(lab: Lab, numbers: Sequence[int]) -> int:
-    """A load, and what its process does behind it: of how many stores indexes were built anew."""
+    """Load records as a process does, and return the number of stores whose indexes were rebuilt."""
     lab.publish("t", *(message(id=number, n=number % 7) for number in numbers))
     with lab.open() as instance:
         return reindex_loaded(instance, [("t", "json", len(numbers))])
@@ -207,12 +207,12 @@ def test_a_load_brings_the_indexes_that_there_are_up_to_date(tmp_path: Path, mon
     assert not list(tmp_path.rglob("*.memo"))
     for _ in range(2):
         lab.query("t", "/n = 3", index_from=0)
-    # The first four change little enough: the next query reads them as records.
+    # The first loads change few records: the next query reads these as records.
     assert [_loaded(lab, range(count)) for count in (2, 4, 15, 40)] == [0, 0, 0, 1]
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.memo")}
     assert len(before) == 3
     assert len(_both(lab, "/n = 3")) == 6
-    # Of use as they are, so neither this query nor its next one built anything.
+    # The indexes were usable, so neither this query nor its repetition built anything.
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.memo")} == before
     assert not list(tmp_path.rglob("*.asked"))
 

@@ -1,4 +1,4 @@
-"""Memo indexes are the same files, whichever way the values of all records were gathered."""
+"""Memo indexes are the same files, regardless of the way in which values are collected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def _built(lab: Lab) -> dict[str, bytes]:
-    """The files of the indexes that a query builds."""
+    """Return the files of the indexes that a query builds."""
     lab.query("t", FILTER, index_from=0)
     lab.query("t", FILTER, index_from=0)
     files = {path.name: path.read_bytes() for path in lab.store("t").parent.rglob("*.memo")}
@@ -63,7 +63,7 @@ def test_every_way_makes_the_same_files(lab: Lab, monkeypatch: pytest.MonkeyPatc
 
 
 def test_lines_of_few_shapes_make_the_files_of_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns without an object for each value, among them records that no shape answers for."""
+    """Columns without an object per value, including records that match no shape."""
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     odd = {
         7: {"s": 'a"b'},

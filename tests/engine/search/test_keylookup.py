@@ -1,4 +1,4 @@
-"""Filters that name the keys of their records: which keys, and that looking them up finds what a scan finds."""
+"""Filters that select records by key: which keys, and that the lookup finds the same as a scan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lab(make_lab) -> Lab:  # type: ignore[no-untyped-def]
 
 
 def _named(lab: Lab, topic: str, text: str, *, bare: bool = False) -> list[int] | None:
-    """The values of /v of the records whose keys a filter names; None where it leaves keys open."""
+    """Return the values of /v of the records whose keys a filter gives; None if it leaves the keys open."""
     instance = lab.open()
     config = instance.topic(topic).config
     with open_current_source(instance, config.whole_topic) as source:
@@ -52,8 +52,8 @@ def _named(lab: Lab, topic: str, text: str, *, bare: bool = False) -> list[int] 
         ("one", "/id[0] = 'n3' AND /id[0] = 'n4'", []),
         ("one", "/id[0] = 'n3' OR /v > 3", None),
         ("one", "/v = 3", None),
-        ("one", "/id = 'n3'", None),  # true of any value of an array, and the key is made of the first
-        ("one", "/id[0] = '3'", None),  # as a number it is equal to '3.0' too, which is another key
+        ("one", "/id = 'n3'", None),  # true for any value of an array, but the key is made of the first
+        ("one", "/id[0] = '3'", None),  # as a number it also equals '3.0', which is another key
         ("one", "/id > 'n3'", None),
         ("two", "/id[0] = 'n3' AND /part[0] = 'b'", [3]),
         ("two", "/id[0] IN ('n3', 'n4') AND /part[0] IN ('a', 'b')", [3, 4]),
@@ -87,7 +87,7 @@ def test_a_sow_key_is_named_by_its_one_decimal_spelling(lab: Lab) -> None:
 
 
 def test_key_fields_name_nothing_where_the_domain_is_not_known(lab: Lab) -> None:
-    """Of a bare file, which may be any topic's; and of logical topics, whose keys have domains of their own."""
+    """For a bare file, whose topic is not known; and for logical topics, whose keys have separate domains."""
     number = lab.records("one", "/id[0] = 'n3'")[0].sow_key
     assert _named(lab, "one", "/id[0] = 'n3'", bare=True) is None
     assert _named(lab, "one", f"SOW_KEY() = '{number}'", bare=True) == [3]

@@ -1,4 +1,4 @@
-"""What the text of a key means: get, history of stores and of journals, and programs all take it alike."""
+"""Meaning of key texts: get, history of stores and journals, and programs all resolve them the same way."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lab(make_lab) -> Lab:  # type: ignore[no-untyped-def]
 
 
 def _expected(lab: Lab, topic: str, text: str, *, fields: bool) -> str | None:
-    """The record that a text names, found by comparing it with what every record has."""
+    """Return the record that a text selects, found by comparison with every record."""
     for record in lab.records(topic):
         number, own = str(record.sow_key), record.user_key
         if not fields and text == (number if own is None else own):

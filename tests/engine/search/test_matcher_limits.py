@@ -1,4 +1,4 @@
-"""The bounds of evaluation in queries: coded, with the record's key, and settable by programs."""
+"""Limits of evaluation in queries: the error has a code and the record's key, and programs can set the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers between bounds are told by how their texts begin."""
+"""Numbers between two bounds are recognised by the beginning of their text."""
 
 from __future__ import annotations
 

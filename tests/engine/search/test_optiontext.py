@@ -1,4 +1,4 @@
-"""The option text of a query (behaviour 3.1): names, lists in brackets, quotes, and what is refused."""
+"""The option text of a query (behaviour 3.1): names, lists in brackets, quotes, and rejected texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results in an order by fields or by time: readings of mixed values, ties, memory (behaviour C58-C60, 3.2)."""
+"""Results ordered by fields or by time: interpretation of mixed values, ties, memory (behaviour C58-C60, 3.2)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIXED = [10, "9", 2.5, "b", "a", "-3", None, True, "", 1e300, "1e3", -0.5, "B", 
 
 
 def test_mixed_types_sort_by_the_rules(lab: Lab) -> None:  # 3.2; section 11, 6
-    """Numbers among themselves, before texts that are none; NULL first when ascending, last when descending."""
+    """Numbers in numeric order, before other texts; NULL first when ascending, last when descending."""
     for _ in range(6):
         order = random.Random(_).sample(MIXED, len(MIXED))
         lab.open().topic("t").delete(filter="1=1") if lab.store("t").exists() else None
@@ -82,7 +82,7 @@ def test_sorting_in_little_memory_gives_the_same(lab: Lab, top: int | None, memo
 
 
 def test_a_number_late_in_the_scan_changes_the_reading(lab: Lab) -> None:
-    """Digits in texts sort as numbers as soon as one number is there, wherever it is met."""
+    """Texts of digits sort as numbers as soon as one number exists, at any position of the scan."""
     lab.publish("t", *(message(id=i, v=str(i)) for i in range(3000)))
     up = [json.loads(text)["v"] for text in lab.query("t", order_by="/v", batch_size=100, sort_memory=20_000)]
     assert up == sorted(up)

@@ -1,4 +1,4 @@
-"""Plans without data: what is asked and a few numbers go in, a value comes out."""
+"""Plans without data: computed from the query and a few numbers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def topic(tmp_path_factory: pytest.TempPathFactory) -> TopicConfig:
 
 @pytest.fixture
 def statistics(topic: TopicConfig) -> TopicStatistics:
-    """A store that is large enough for everything."""
+    """Return statistics of a store that is large enough for every plan."""
     return TopicStatistics("t", "json", build_definition("test", topic), topic, LARGE, LARGE, processors=2)
 
 

@@ -1,4 +1,4 @@
-"""What a message must show for a filter to be true, and that no record is lost to looking for it first."""
+"""Byte patterns that a message must contain for a filter to be true; searching for them first loses no record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def found_by(lab: Lab, text: str) -> set[int]:
 
 
 LOOKING = 4_000
-"""Records from which on a filter looks, without what the session's fixture sets."""
+"""Minimum number of records for a prefilter, unless the session's fixture sets it."""
 
 
 @pytest.mark.parametrize("word", [word for word in WORDS if word])
@@ -144,7 +144,7 @@ def test_needed_piece(pattern: str, piece: bytes | None) -> None:
 
 
 def spelled(word: str, ways: list[int]) -> str:
-    """``word`` as JSON may spell it: its characters as they are (0), with their number (1), ``/`` with a backslash."""
+    """Spell ``word`` as JSON allows: characters as they are (0), by number (1), or ``/`` with a backslash."""
     parts = zip(word, ways, strict=True)
     return "".join(f"\\u{ord(c):04X}" if way == 1 else "\\/" if way and c == "/" else c for c, way in parts)
 

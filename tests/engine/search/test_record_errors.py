@@ -1,4 +1,4 @@
-"""An error of evaluation names the record that it is about, whichever way records are read and evaluated."""
+"""An evaluation error names its record, regardless of the way in which records are read and evaluated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_projections_name_the_record(command: str, cli: Cli, tmp_path: Path) -> 
 
 def message(number: int, bad: set[int]) -> str:
     text = RUNAWAY if number in bad else f"b{number}"
-    # Messages of several shapes, so that columns of one block come in parts.
+    # Messages of several shapes, so that the columns of one block come in parts.
     more = ("", ',"x":1', ',"y":[1,{"z":2}]')[number % 3]
     return f'{{"id":{number},"g":"g{number % 7}","s":"{text}"{more}}}'
 
@@ -110,7 +110,7 @@ def test_views_name_the_record(
     assert wanted[2] == "t"
     for block in (1 << 20, 64, 1):
         assert shown(0, block) == wanted
-    # The cache is brought up to date by rows.
+    # The cache is updated row by row.
     assert error_of(lambda: list(instance.topic("v").query())) == wanted
 
 

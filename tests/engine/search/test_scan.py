@@ -1,4 +1,4 @@
-"""Two processes filter a large store as one does, and nobody notices when the second one fails."""
+"""Two processes filter a large store with the result of one; a failure of the second process stays invisible."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ WORDS = ("red", "green", 'a"b', "a\\b", "ünï", "a/b", "7", "", "\x7f")
 
 @pytest.fixture
 def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Large is what has ten records; the list gets the ids of the second processes.
+    """Treat stores of ten records as large; the list gets the ids of the second processes.
 
-    Threads that other tests left here (a Spark session's) do not matter: the second process uses nothing of theirs.
+    Threads left by other tests (of a Spark session) do not matter: the second process uses none of their state.
     """
     started: list[int] = []
 
@@ -72,7 +72,7 @@ def test_two_find_what_one_finds(
 
 
 def _mixed(number: int, at: int) -> object:
-    """Texts with a numeric reading, and at one place what has them read as numbers."""
+    """Return texts that read as numbers, and at one position a value that makes the order numeric."""
     return ({}, 9, True, "x")[at] if number == 17 * at + 3 else str(number * 37 % 101)
 
 
@@ -103,7 +103,7 @@ def test_the_first_of_all_are_among_the_first_of_the_parts(
         sent.clear()
         in_parts = lab.open().topic("t").query(jobs=3, **asked)
         found = [record.payload for record in in_parts.records()]
-        # Where the reading changes, all is read a second time.
+        # A changed interpretation causes a second read of all records.
         assert 0 < len(sent) <= 2 * 6 * 2
         alone = lab.open().topic("t").query(jobs=1, **asked)
         assert found == [record.payload for record in alone.records()]
@@ -111,7 +111,7 @@ def test_the_first_of_all_are_among_the_first_of_the_parts(
 
 
 def test_a_part_that_cannot_be_narrowed_is_read_by_the_first_process(lab: Lab, forks: list[int]) -> None:
-    # The last record in key order alone is a number: its process has read texts before, and gives up.
+    # Only the last record in key order is a number: its process has already read texts, and gives up.
     numbers = {record.sow_key: record.payload for record in _published(lab)}
     last = json.loads(numbers[max(numbers)])["id"]
     lab.publish("t", message(id=last, v=5))
@@ -159,7 +159,7 @@ def test_what_is_not_applied_yet_is_seen_in_both_halves(lab: Lab, forks: list[in
     lab.store("t").write_bytes(old)
     for leftover in lab.store("t").parent.glob("t.json.sow-*"):
         leftover.unlink()
-    # each half has the tail's records of its own keys alone, so that none comes twice
+    # each half has only the entries of its own keys, so no record occurs twice
     found = sorted(json.loads(text)["id"] for text in lab.query("t", "/v = 100"))
     assert found == list(range(10, COUNT + 50, 10))
     assert len(lab.query("t", "/id < 5")) == 0
@@ -255,7 +255,7 @@ def test_what_was_read_before_damage_comes_first(tmp_path: Path) -> None:
 
 
 def test_questions_while_a_result_is_read(lab: Lab, forks: list[int]) -> None:
-    """The topic's store is open then: readers share it, and a fork that cannot have it is not missed."""
+    """The topic's store is open then: readers share it, and a process that cannot be forked does not matter."""
     fill(lab)
     topic = lab.open().topic("t")
     wanted = [record.payload for record in topic.query("/v > 3").records()]
@@ -293,7 +293,7 @@ def test_no_process_is_left_when_the_reader_stops(lab: Lab, forks: list[int]) ->
 
 
 def test_values_that_are_too_short_are_refused_where_they_matter(lab: Lab) -> None:
-    """A value with a sound checksum and the bytes that are sought, but without a header."""
+    """A value with a valid checksum and matching bytes, but without a header."""
     lab.publish("t", message(id=1, s="red"), message(id=2, s="green"))
     topic = lab.open().topic("t")
     (red,) = topic.query("/s = 'red'").records()

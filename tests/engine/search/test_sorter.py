@@ -1,4 +1,4 @@
-"""The first n, or all, whatever the memory, and whatever was left out on the way."""
+"""The first n items, or all, under any memory limit, and with items above the current limit left out."""
 
 from __future__ import annotations
 

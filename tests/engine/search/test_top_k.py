@@ -1,4 +1,4 @@
-"""The first records of an order by a scan: what a candidates_filter by columns leaves sorts as all records do."""
+"""The first records of an order by a scan: the records left by a candidate filter sort as all records do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 
 ORDERS = ("/a", "/a DESC", "/a, /b", "/a DESC, /b DESC", "/a, /b TEXT, /c", "/a DESC, /c", "/o/p, /a DESC")
 VALUES: dict[str, list[Any]] = {
-    # What is usual comes often: then a shape is of use, and the candidates_filter has something to leave out.
+    # Usual values are frequent: then a shape is useful, and the candidates filter can exclude records.
     "numbers": [*range(-30, 30), 7, 7, 7, 2.5, 2.5, -0.25, 1e300],
     "integers": [1, 2, 3, 1 << 53, (1 << 53) + 1, (1 << 53) + 2, -(1 << 53) - 1, 1 << 62, -(1 << 63)],
     "mixed": [1, 2, 3, 4, 5, "3", "10", "x", "", None, True, False, [4, 1], [], {"n": 1}],
@@ -37,7 +37,7 @@ def messages(chance: random.Random, kind: str, size: int) -> list[bytes]:
         if chance.random() < 0.05:
             del body[chance.choice("abc")]
         if chance.random() < 0.01:
-            # A number among the texts of a further field, perhaps in a record that is passed over.
+            # A number among the texts of another field, perhaps in an excluded record.
             body["b"] = chance.choice([5, 9.5, True])
         found.append(json.dumps(body).encode())
     return found
@@ -45,7 +45,7 @@ def messages(chance: random.Random, kind: str, size: int) -> list[bytes]:
 
 @pytest.fixture
 def sieved(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """For each block how many records it has, and how many were left."""
+    """Collect the record count and the remaining count of each block."""
     monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
     monkeypatch.setattr(JSON_LIMITS, "min_template_messages", 0)
     monkeypatch.setattr(scan, "_begins_with_numbers", lambda *_: True)
@@ -62,7 +62,7 @@ def sieved(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def both(lab: Lab, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[list[Any]]:
-    """The records in order, without and with the candidates_filter, and what the statistics say."""
+    """Return the records in order and the statistics, without and with the candidates filter."""
     found = []
     for least in (1 << 60, 0):
         monkeypatch.setattr(QUERY_LIMITS, "lasting_top_k_min_records", least)
@@ -82,7 +82,7 @@ def test_the_first_are_those_of_all(
     lab.publish("t", *messages(chance, kind, 900))
     lab.publish("t", *messages(chance, kind, 100), message(id=2000, a=2, b="x", more="y" * 9000))
     lab.open().topic("t").delete(filter="/id > 40 AND /id < 60")
-    # Also where so many are left that the candidates_filter would be given up.
+    # Also with so many remaining records that the candidates filter would be given up.
     monkeypatch.setattr(QUERY_LIMITS, "top_k_max_left_divisor", seed % 2)
     for order in ORDERS:
         top, skip = chance.choice([1, 3, 10, 60]), chance.choice([0, 1, 25])
@@ -97,7 +97,7 @@ def test_the_first_are_those_of_all(
 def test_a_number_that_was_passed_over_changes_how_texts_compare(
     lab: Lab, sieved: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As texts "10" comes before "9"; with one number among all records it does not."""
+    """As texts, "10" sorts before "9"; with one number among all records it does not."""
     rows = [{"id": n, "a": 100 + n, "b": "x"} for n in range(300)]
     rows[5:8] = [{"id": n, "a": 1, "b": text} for n, text in ((5, "10"), (6, "9"), (7, "x"))]
     lab.publish("t", *(json.dumps(row) for row in rows))
@@ -109,7 +109,7 @@ def test_a_number_that_was_passed_over_changes_how_texts_compare(
     by_rows, by_columns = both(lab, monkeypatch, order_by="/a, /b", top_n=3)
     assert by_rows == by_columns
     assert [json.loads(payload)["b"] for _, _, payload in by_columns[0]] == ["9", "10", "x"]
-    # Read twice: the first reading had taken "9" and "10" for texts.
+    # Read twice: the first pass had sorted "9" and "10" as texts.
     assert sum(size for size, _ in sieved) == 600
 
 
@@ -150,7 +150,7 @@ def test_it_is_taken_for_numbers_of_many_records_alone(lab: Lab, monkeypatch: py
 
 
 def test_the_plan_that_is_printed_is_the_one_that_is_executed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One process, where two would read row by row."""
+    """One process, although two would read row by row."""
     monkeypatch.setattr(QUERY_LIMITS, "parallel_min_records", 100)
     monkeypatch.setattr(scan, "count_processors", lambda: 2)
     monkeypatch.setattr(scan, "can_fork", lambda: True)
@@ -170,7 +170,7 @@ def test_messages_that_cannot_be_read_have_no_field(
     for number in range(60):
         lab.publish("t", '{"n":' if number % 20 == 3 else message(n=number), sow_key=f"K{number}")
     by_rows, by_columns = both(lab, monkeypatch, order_by=order, top_n=5, skip_n=1)
-    # Records with keys of their own are no lines: all of them are left.
+    # Records with explicit keys are not read as lines: all of them remain.
     assert by_rows == by_columns
 
 
@@ -180,21 +180,21 @@ def test_where_the_tree_does_not_lead_to_a_record_lmdb_reads_all(
     lab.publish("t", *(message(id=n, a=n) for n in range(900)))
     get_many = Snapshot.read_values
     monkeypatch.setattr(Snapshot, "read_values", lambda snapshot, keys: get_many(snapshot, keys[1:]))
-    # Were it damage, the scan would name it.
+    # If the store were damaged, the scan would report it.
     by_rows, by_columns = both(lab, monkeypatch, order_by="/a", top_n=5)
     assert by_rows[0] == by_columns[0]
     assert sieved
 
 
 def test_damage_is_named_as_by_a_scan(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same record, with the command that helps."""
+    """The error names the same record, and the command that helps."""
     monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
     lab.publish("t", *(message(id=n, a=n * 7919 % 1000, b="w" * 40) for n in range(900)))
     whole = lab.store("t").read_bytes()
     record = bytearray(whole)
     record[whole.index(lab.records("t")[0].payload) + 3] ^= 1
     leaves = [at for at in range(8192, len(whole), 4096) if b"wwww" in whole[at : at + 4096]]
-    # A page in the place of another has another number than its own.
+    # A page at the position of another has the wrong page number.
     pairs = zip(leaves, leaves[2:], strict=False)
     swapped = [whole[:target] + whole[at : at + 4096] + whole[target + 4096 :] for at, target in pairs]
     codes: list[object] = []
@@ -212,6 +212,6 @@ def test_damage_is_named_as_by_a_scan(lab: Lab, monkeypatch: pytest.MonkeyPatch)
         assert told[0] == told[1]
         codes.append(told[0] and told[0][0])
     lab.store("t").write_bytes(whole)
-    # A page that is free shows no damage.
+    # Damage in a free page is not visible.
     assert codes[0] == "SOW-STO-001"
     assert codes.count("SOW-STO-023") > 3

@@ -1,4 +1,4 @@
-"""Fields that a query names and no record has: told with a near name, refused where that is asked for."""
+"""Fields of a query that occur in no record: reported with a similar name, or rejected on request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VIEW = (
 
 
 def told(lab: Lab, *topic_names: str, stop: bool = False, **options: Any) -> list[str]:
-    """What is remarked by a query: topics, field and the one that is meant; ``stop``: only its first batch is taken."""
+    """Return the notes of a query: topics, field and suggestion; ``stop``: only the first batch is read."""
     lab.notes.clear()
     instance = lab.open()
     targets = [target for topic in topic_names for target in resolve_targets(instance, topic, derived=True)]
@@ -45,7 +45,7 @@ def told(lab: Lab, *topic_names: str, stop: bool = False, **options: Any) -> lis
 
 
 def read_note(note: str) -> str:
-    """``topics: field -> meant`` of a note on a field that no record has."""
+    """Return ``topics: field -> suggestion`` of a note on a field that occurs in no record."""
     records, found, rest = note.partition(f" {UNKNOWN_FIELD_WORDS} ")
     field, _, meant = rest.partition("; did you mean ")
     assert found, note
@@ -127,7 +127,7 @@ def test_of_a_large_store_it_says_how_many_records_were_looked_at(lab: Lab, monk
     lab.publish("t", *(message(id=number, **({"rare": 1} if number == 40 else {})) for number in range(100)))
     assert told(lab, "t", filter="/nosuch = 1") == ["t: /nosuch"]
     assert " 12 " in lab.notes[0]
-    # What the filter has found may have it, beyond the records that were looked at.
+    # Records found by the filter may have the field, beyond the sampled records.
     assert told(lab, "t", filter="/rare = 1") == []
     with pytest.raises(UsageError, match="/nosuch") as refused:
         start_query(lab.open(), resolve_targets(lab.open(), "t"), QueryOptions(unknown="error", filter="/nosuch = 1"))
@@ -141,7 +141,7 @@ def test_of_a_large_store_it_says_how_many_records_were_looked_at(lab: Lab, monk
 
 
 class _Records:
-    """A source of some messages."""
+    """A source of given messages."""
 
     def __init__(self, messages: list[bytes]) -> None:
         keys = [number.to_bytes(8, "big") for number in range(len(messages))]
@@ -186,7 +186,7 @@ def _has(tree: Any, steps: list[tuple[str, int | None]]) -> bool:
 def test_the_search_of_bytes_finds_what_is_there(
     messages: list[tuple[Any, bool]], steps: list[tuple[str, str]]
 ) -> None:
-    # Some with escapes, which spell names in another way.
+    # Some with escapes, which spell names differently.
     records = [json.dumps(tree, ensure_ascii=pure).encode() for tree, pure in messages]
     path = parse_path("".join(f"/{name}{index}" for name, index in steps))
     there = any(_has(tree, [(step.name, step.index) for step in path.steps]) for tree, _ in messages)
@@ -231,7 +231,7 @@ def test_a_long_message_is_looked_at_some_members_at_a_time(make_lab: MakeLab, m
         assert told(lab, "t", order_by=path) == []
     assert told(lab, "t", order_by="/last/xyzzy") == ["t: /last/xyzzy"]
     assert told(lab, "t", order_by="/legs[1]/qty") == ["t: /legs[1]/qty"]
-    # It is read once for all fields, as a reading takes most of a second for each million of members.
+    # It is read once for all fields: a pass takes most of a second per million members.
     read: list[int] = []
 
     def counted(text: bytes) -> LongObject | None:

@@ -1,4 +1,4 @@
-"""A JournalArchiveDirectory at a URL: answers are those of files that are here, and no file is lost silently."""
+"""A JournalArchiveDirectory at a URL: results are the same as with local files, and no file is lost silently."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def publish(lab: Lab, chance: random.Random, steps: int) -> None:
 
 
 def send(lab: Lab) -> list[Path]:
-    """Send what is finished; the files that are both here and there."""
+    """Send the finished files; return those that are both local and at the URL."""
     list(archive_files(lab.open()))
     sent = {one.name for one in (lab.directory.parent / "far" / "lake" / "journal").iterdir()}
     return [path for path in lab.journals() if path.name in sent]
 
 
 def whole_copy(lab: Lab, directory: Path, kept: Path) -> Lab:
-    """The same instance with all of its journal in one directory, and nowhere else."""
+    """Copy the instance, with all journal files in one local directory."""
     shutil.copytree(lab.directory, directory)
     for path in kept.iterdir():
         shutil.copy(path, directory / "journal")
@@ -119,13 +119,13 @@ def test_answers_are_those_of_files_that_are_here(tmp_path: Path, far: Faraway, 
     assert facts == [(one.number, one.first_txid, one.last_txid) for one in list_files(whole.open())]
     told = [sum(len(batch.records) for batch in dump_entries(one.open(), EntryFilter())) for one in (lab, whole)]
     assert told[0] == told[1]
-    # and work goes on behind it
+    # and the next publish succeeds
     lab.publish("plain", message(id=1, n="more"))
     assert len(entries(lab)) == len(entries(whole)) + 1
 
 
 def pruned(tmp_path: Path, far: Faraway) -> Lab:
-    """An instance whose oldest files lie at the URL alone."""
+    """Return an instance whose oldest files are only at the URL."""
     lab = made(tmp_path / "lab", far)
     publish(lab, random.Random(5), 25)
     for path in send(lab)[:-1]:
@@ -141,7 +141,7 @@ def test_the_present_needs_no_answer_from_there(tmp_path: Path, far: Faraway) ->
     assert len(lab.query("plain")) == len(before[0]) + 1 and lab.query("past") == before[1]
     lab.open().topic("plain").delete(filter="/id = 99")
     assert lab.query("plain") == before[0] and far.asked == 0
-    # what is there alone is missing, and that is said: never a shorter answer
+    # files that are only there are missing: every read fails instead of returning fewer records
     lab.forget("plain")
     for ask in (lambda: lab.query("plain"), lambda: entries(lab), lambda: replay_topics(lab.open(), lab.open().topics)):
         with pytest.raises(StorageError) as caught:
@@ -178,14 +178,14 @@ def test_files_between_are_missed(tmp_path: Path, far: Faraway) -> None:
 
 def test_an_archive_that_is_not_the_beginning_of_this(tmp_path: Path, far: Faraway) -> None:
     lab = pruned(tmp_path, far)
-    # another journal of an instance of the same name
+    # the journal of another instance with the same name
     other = made(tmp_path / "other", far)
     publish(Lab(other.directory, config(None), journal_size=1200), random.Random(8), 25)
     other.config.write_text(other.xml)
     for path in other.journals()[:2]:
         path.unlink()
     assert refused(other).code == "SOW-JRN-087"
-    # a copy that went on by itself, and was archived: its txids are the same, its entries are not
+    # a copy that was used separately, and archived: its txids are the same, its entries are not
     copy = Lab(tmp_path / "copy", config(far.url("copy")), journal_size=1200)
     shutil.copytree(lab.directory, copy.directory, dirs_exist_ok=True)
     copy.config.write_text(copy.xml)
@@ -230,7 +230,7 @@ def test_each_fault_there_is_an_error_of_its_own(tmp_path: Path, far: Faraway) -
             with pytest.raises(SowError) as caught:
                 replay_topics(lab.open(), lab.open().topics, ReplayOptions(into=str(tmp_path / code)))
             assert caught.value.code == code and not list(tmp_path.glob(f"{code}/*.sow"))
-            # a reader that has met it answers in full when the file is there again, as where a store shows it late
+            # the same reader returns all entries once the file is back, as when a store shows it late
             if path == segment:
                 with pytest.raises(SowError):
                     list(log.iter_blocks())
@@ -246,7 +246,7 @@ def test_each_fault_there_is_an_error_of_its_own(tmp_path: Path, far: Faraway) -
 def test_what_a_listing_shows_does_not_matter(tmp_path: Path, far: Faraway, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = pruned(tmp_path, far)
     wanted = entries(lab)
-    # a store may list new files late, and removed ones for long: readers go by the manifest
+    # a store may list new files late, and removed ones for a long time: readers use the manifest
     monkeypatch.setattr(remote_files, "list_files", lambda *_, **__: pytest.fail("listed"))
     (far.path / "lake" / "journal" / "test.0000000999.journal").write_bytes(b"not told of")
     assert entries(lab) == wanted
@@ -279,7 +279,7 @@ def test_files_are_uploaded_to_a_file_url_and_stay_here(tmp_path: Path) -> None:
     assert [one.path for one in sent] == files[:-1] and lab.journals() == files
     names = [one.name for one in files[:-1]]
     assert sorted(one.name for one in place.iterdir()) == sorted([*names, "test.manifest"])
-    # It is the archive that --to of the same URL names.
+    # --to with the same URL names this archive.
     assert list(archive_to_url(lab.open(), parse_url(place.as_uri()))) == []
     for path in files[:-1]:
         path.unlink()

@@ -1,4 +1,4 @@
-"""A store with a tail of the journal behind it shows what the same store shows once the tail is applied."""
+"""A store with a tail of the journal returns the same records as the store with the tail applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sowctl.identity.keyspace import compute_part_bounds
 from tests.support.instances import Lab, keep_store, message, put_back
 
 LONG = 1000
-"""Seconds: a lifetime that lasts through the test."""
+"""Seconds: longer than the test."""
 Rows = list[tuple[bytes, bytes]]
 
 
@@ -30,9 +30,9 @@ def _rows(source: CurrentSource, size: int, low: bytes | None = None, high: byte
 
 
 def _life(lab: Lab, topic: str, place: Path) -> Rows:
-    """A store, and behind it updates, deletions, new records; returns what is seen once all of it is applied.
+    """Publish updates, deletions and new records after a store's position; return the records with all of it applied.
 
-    In a topic with Expiration the first records' lifetime ends; an update gives some of them another one.
+    In a topic with Expiration the first records expire; an update gives some of them another lifetime.
     """
     lab.publish(topic, *(message(id=n, v="first") for n in range(60)))
     lab.publish(topic, *(message(id=n, v="stays") for n in range(60, 90)), expiration=LONG)
@@ -63,7 +63,7 @@ def test_a_tail_counts_as_if_it_were_applied(lab: Lab, tmp_path: Path, topic: st
         fresh = {key: value for key, value in source.memtable.current_changes.items() if value is not None}
         everything = len(set(known) - set(changed)) + len(fresh)
         assert source.count_by_lifetime() == (len(applied), everything - len(applied))
-        # every key there ever was: superseded, deleted and expired ones are not found
+        # all keys that ever existed: superseded, deleted and expired ones are not found
         for keys in (known, known[::3], changed, [b"\0" * 8]):
             wanted = [(key, stored[key]) for key in keys if key in stored]
             assert list(zip(*source.find_records(keys[::-1] + keys), strict=True)) == wanted
@@ -78,7 +78,7 @@ def test_each_part_shows_its_own_share_of_the_tail(lab: Lab, tmp_path: Path, cou
         assert source.memtable is not None
         parts = [_rows(source, 5, low, high) for low, high in compute_part_bounds(count)]
         assert list(chain(*parts)) == applied
-        # A key at which a part begins is that part's alone, also one of the tail.
+        # A key at which a part begins belongs only to that part, also a key of the tail.
         place = next(
             place for place, (key, _) in enumerate(applied) if place > 20 and key in source.memtable.current_changes
         )

@@ -1,4 +1,4 @@
-"""The digest of a state: of the records alone, however they came to be, and corrected for what the store has not."""
+"""The digest of a state: it depends only on the records, not on their history, and includes unapplied entries."""
 
 from __future__ import annotations
 

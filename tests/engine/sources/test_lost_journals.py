@@ -1,4 +1,4 @@
-"""Journals that were removed: what stores do without them, and what cannot be folded any more (behaviour C48)."""
+"""Removed journal files: what stores can do without them, and which folds are no longer possible (behaviour C48)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.instances import SECOND, START, Lab, config_xml, keep_store, 
 
 
 def _pruned(lab: Lab, topic: str = "t") -> int:
-    """Several journal files of one topic, the oldest ones removed; the first txid that is left."""
+    """Publish several journal files of one topic and remove the oldest; return the first remaining txid."""
     for number in range(60):
         lab.publish(topic, message(id=number % 20, v="x" * 100))
         lab.clock.tick(1)
@@ -127,7 +127,7 @@ def test_replay_leaves_a_store_alone_that_the_journals_cannot_explain(small: Lab
 
 
 def test_an_idle_topic_outlives_the_files_that_never_named_it_again(small: Lab) -> None:
-    """Its store stands before the oldest file that is left, and nothing of it is missing."""
+    """The position of its store is before the oldest remaining file, and it lacks no entry."""
     small.publish("late", message(id=1))
     _pruned(small)
     assert small.query("late") == [message(id=1)]
@@ -143,7 +143,7 @@ def test_an_idle_topic_outlives_the_files_that_never_named_it_again(small: Lab) 
 
 
 def test_archived_and_compressed_journals_are_read_like_the_others(make_lab) -> None:  # type: ignore[no-untyped-def]
-    """behaviour 1.6 and 6.1: for a query, a replay, a dump, a list and a check."""
+    """behaviour 1.6 and 6.1: by a query, a replay, a dump, a list and a check."""
     archive = "<JournalArchiveDirectory>archive</JournalArchiveDirectory>"
     xml = config_xml(topic_xml("t"), ("t",)).replace("</JournalDirectory>", f"</JournalDirectory>{archive}")
     lab = make_lab(xml)

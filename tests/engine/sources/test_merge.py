@@ -1,4 +1,4 @@
-"""Fresh records among those that did not change."""
+"""Merging of fresh records with unchanged ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""How a state at an instant is found: one decision (``plan_past_state``), which live reading opens and tasks on
-Spark share.
-"""
+"""The plan of a past state: one decision (``plan_past_state``) for live reads and for tasks on Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ PAST = "<History><Window>1h</Window><Granularity>1us</Granularity></History>"
 
 
 def stocked(directory: Path, more: str = "", *, file: str | None = "sow/%n.sow", journalled: bool = True) -> Lab:
-    """Six seconds with two messages each."""
+    """A lab with two messages in each of six seconds."""
     lab = Lab(directory, config_xml(topic_xml("x", more, file=file), ("x",) if journalled else ()))
     for second in range(6):
         lab.publish("x", message(id=second), message(id=second + 100))
@@ -62,7 +60,7 @@ def test_a_fold_of_the_whole_journal_for_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("point", "after"), [("epoch", 0), ("now", 12), (format_time(START + 2_500_000), 6)])
 def test_a_fold_behind_the_recovery_point_of_a_transient_topic(tmp_path: Path, point: str, after: int) -> None:
-    """All states of such a topic begin there: what a query of the present does not show, none of its past shows."""
+    """All states of such a topic begin there: records before it appear neither in the present nor in the past."""
     more = f"<Durability>transient</Durability><RecoveryPoint>{point}</RecoveryPoint>"
     lab = stocked(tmp_path, more, file=None)
     at = START + 4 * SECOND
@@ -115,7 +113,7 @@ def test_an_entry_behind_an_expired_record_proves_no_earlier_state(tmp_path: Pat
     lab.publish("x", message(id=1, v="later"))
     assert lab.query("x", at=at) == lab.query("x", at=str(last)) == [message(id=1)]
     lab.journals()[0].unlink()
-    # The first record had expired, so that the second one is an insert, too.
+    # The first record had expired, so the second one is an insert, too.
     for instant in (at, str(last)):
         with pytest.raises(MissingError) as caught:
             lab.query("x", at=instant)
@@ -129,7 +127,7 @@ def test_an_entry_of_a_later_time_than_now_lets_no_record_expire(tmp_path: Path)
     lab.publish("x", message(id=1))
     lab.publish("y", message(id=1), timestamp=format_time(lab.clock() + 60 * SECOND))
     assert lab.query("x", at="2") == [message(id=1)]
-    # A later entry makes it another kind of plan.
+    # A later entry changes the kind of plan.
     lab.publish("x", message(id=2))
     assert way(lab, lab.clock() - 1).means is StateOrigin.FOLD
     assert lab.query("x", at="2") == [message(id=1)]
@@ -146,7 +144,7 @@ def test_what_cannot_be_told_names_the_first_instant_that_can(tmp_path: Path) ->
 
 
 def test_the_journal_is_read_up_to_a_txid(tmp_path: Path) -> None:
-    """Tasks that read one planned state pass the last txid of the plan; what was appended since is not in it."""
+    """Tasks that read one planned state pass the last txid of the plan; later entries are not part of it."""
     lab = stocked(tmp_path)
     behind = tmp_path / "behind"
     shutil.copy(lab.store("x"), behind)

@@ -1,4 +1,4 @@
-"""Past states through the verbs: retained versions (behaviour C75-C81), and the journal where there is no history."""
+"""Past states through the verbs: retained versions (behaviour C75-C81), and the journal for topics without history."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _lab(make_lab, window: str, granularity: str, *, journalled: bool = True) ->
 
 
 def _play(lab: Lab, *steps: tuple[int, str | None], topic: str = "h") -> None:
-    """Values of key 1 at minutes after START; None deletes."""
+    """Publish values of key 1 at minutes after START; None deletes."""
     for minute, value in steps:
         lab.clock.at = START + minute * MINUTE
         if value is None:
@@ -37,7 +37,7 @@ def _at(lab: Lab, minute: float, topic: str = "h") -> str:
 
 @pytest.fixture(params=["live", "rebuilt", "behind", "alone"])
 def kept(request: pytest.FixtureRequest) -> str:
-    """How the store came to hold its versions."""
+    """The origin of the versions in the store."""
     return str(request.param)
 
 
@@ -184,14 +184,14 @@ def test_the_past_of_a_topic_that_joins_a_running_journal_is_not_made_up(make_la
 
 
 def _pruned(lab: Lab, keep: int, topic: str = "t") -> int:
-    """Remove the oldest journal files but ``keep``; the first txid left."""
+    """Remove the oldest journal files but ``keep``; return the first remaining txid."""
     for file in lab.journals()[:-keep]:
         file.unlink()
     return next(r.txid for batch in dump_entries(lab.open(), EntryFilter(topic_names=(topic,))) for r in batch.records)
 
 
 def test_pruned_journals_answer_right_or_name_the_first_instant(make_lab) -> None:  # type: ignore[no-untyped-def]
-    """Deleted and replaced before the oldest file: the store knows nothing of it, so the answer is an error."""
+    """A record deleted and replaced before the oldest file is not in the store either, so the query fails."""
     lab = make_lab(config_xml(topic_xml("t"), ("t",)))
     lab.journal_size = 1024
     truth: dict[int, list[str]] = {}

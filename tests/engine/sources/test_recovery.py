@@ -1,4 +1,4 @@
-"""What opening does to stores that are behind, ahead, missing, or new to the journal (behaviour C42-C47, 1.6)."""
+"""Opening stores that are behind, ahead, missing, or new to the journal (behaviour C42-C47, 1.6)."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_transient_topic_without_a_journal_is_refused_and_empty(make_lab) -> N
 
 
 def test_a_topic_with_a_past_does_not_join_a_running_journal(make_lab) -> None:  # type: ignore[no-untyped-def]
-    """The journal could not bring its older records back; a rebuild would lose them and call itself complete."""
+    """The journal could not restore its older records; a rebuild would lose them and report success."""
     both = topic_xml("a") + topic_xml("b")
     lab = make_lab(config_xml(both, ("a",)))
     numbered(lab, "a", 1, 3)

@@ -1,4 +1,4 @@
-"""Stores and journals that are damaged, or that belong to another topic or instance: named, kept aside, made anew."""
+"""Stores and journals that are damaged, or belong to another topic or instance: reported, kept aside, rebuilt."""
 
 from __future__ import annotations
 

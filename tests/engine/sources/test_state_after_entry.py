@@ -1,4 +1,4 @@
-"""A state named by a txid has the entries up to this txid and no others, whatever their times."""
+"""A state as of a txid contains exactly the entries up to this txid, whatever their times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPICS = ("plain", "kept", "short")
 
 
 class Entry(NamedTuple):
-    """What was done: the value of a message, None for a deletion."""
+    """A change: the value of a message, None for a deletion."""
 
     topic: str
     time: int
@@ -35,13 +35,13 @@ class Entry(NamedTuple):
 
 
 class Shop(NamedTuple):
-    """An instance, and its entries in the order of txids."""
+    """An instance, and its entries in txid order."""
 
     lab: Lab
     entries: list[Entry]
 
     def compute_state(self, topic: str, txid: int) -> list[dict[str, Any]]:
-        """The messages after an entry, by a fold of their own."""
+        """Return the messages after an entry, by an independent fold."""
         found: dict[int, Entry] = {}
         for entry in self.entries[:txid]:
             if entry.topic == topic:
@@ -58,13 +58,13 @@ def _sort(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
-    """Batches of topics in turn: each has several times, several entries of one time, and begins before others end."""
+    """Batches of alternating topics: each has several times, several entries of one time, and overlaps others."""
     topics = topic_xml("plain") + topic_xml("kept", HISTORY) + topic_xml("short", "<Expiration>15m</Expiration>")
     lab = Lab(tmp_path_factory.mktemp("shop"), config_xml(topics + VIEW, TOPICS))
     chance = random.Random(1)
     entries: list[Entry] = []
     for turn, topic in enumerate(("plain", "kept", "plain", "short", "kept", "plain", "short")):
-        # A topic's own times ascend. Those of "plain" are hours ahead of the others.
+        # Times ascend within a topic. Those of "plain" are hours ahead of the others.
         lab.clock.at = START + turn * 40 * MINUTE + (600 * MINUTE if topic == "plain" else 0)
         for _ in range(4):
             values = [
@@ -88,7 +88,7 @@ def test_every_state_has_the_entries_up_to_its_txid(shop: Shop, topic: str) -> N
 
 
 def test_a_time_takes_other_entries(shop: Shop) -> None:
-    """The test above says something: times of a topic are equal, and those of another one go back."""
+    """Control of the test above: entries of a topic share times, and times of topics are out of order."""
     different = 0
     for txid, entry in enumerate(shop.entries, 1):
         found = _sort(list(map(json.loads, shop.lab.query("plain", at=entry.time))))
@@ -100,7 +100,7 @@ def test_the_state_after_the_last_entry_is_the_present(shop: Shop) -> None:
     last = str(len(shop.entries))
     for topic in ("plain", "kept", "v"):
         assert list(shop.lab.open().topic(topic).diff(at=last)) == []
-        if topic != "kept":  # whose present digest has its versions
+        if topic != "kept":  # kept is excluded: its present digest includes versions
             assert shop.lab.open().topic(topic).digest(at=last).digest == shop.lab.digest(topic)
 
 

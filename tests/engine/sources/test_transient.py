@@ -1,4 +1,4 @@
-"""Transient topics: nothing of them lies on disk but the journal (behaviour 1.6, C46, C47)."""
+"""Transient topics: only the journal keeps them on disk (behaviour 1.6, C46, C47)."""
 
 from __future__ import annotations
 
