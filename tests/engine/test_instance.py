@@ -1,4 +1,4 @@
-"""What an instance keeps open, and until when."""
+"""Stores that an instance keeps open, and when it closes them."""
 
 from __future__ import annotations
 

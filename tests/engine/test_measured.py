@@ -1,4 +1,4 @@
-"""What others measured on a server: the rows M01 and so on of sowctl-behaviour(7), MEASURED ON A SERVER."""
+"""Behaviour measured on a server: the rows M01 and so on of sowctl-behaviour(7), MEASURED ON A SERVER."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHAIN = (
     "</Options></KeyGenerator>"
 )
 ORDER = "[fix].[o]./"
-"""A field of the topic of orders in a view of another type."""
+"""Prefix of a field of the order topic in a view of another type."""
 
 
 def view_xml(
@@ -41,7 +41,7 @@ def view_xml(
 
 
 def exposure(name: str, condition: str) -> str:
-    """Quantities by account, symbol and side of the orders that match."""
+    """Return a view of quantities by account, symbol and side of the matching orders."""
     fields = (
         f"{ORDER}1 AS /Account",
         f"{ORDER}55 AS /Symbol",
@@ -95,7 +95,7 @@ def send(lab: Lab, *messages: str, topic: str = "o", delta: bool = True, **optio
 
 
 def fields(lab: Lab, topic: str = "o", filter: str | None = None) -> list[dict[str, Any]]:
-    """The records as JSON, in the order of their text."""
+    """Return the records as JSON, ordered by their text."""
     kind = get_type("fix" if topic in ("o", "sums", "means") else "json")
     found = [json.loads(kind.view(record.payload)) for record in lab.records(topic, filter)]
     return sorted(found, key=json.dumps)
@@ -143,7 +143,7 @@ def test_m04_keys_have_64_bits_without_a_sign(orders: Lab) -> None:
 def test_m05_an_older_member_of_a_chain_is_its_record(orders: Lab) -> None:
     send(orders, NEW, "35=G|11=C2|41=C1|38=6000|44=122.10", NEW)
     (one,) = fields(orders)
-    # What the older message does not have stays: the reference to itself, too.
+    # Fields that the older message lacks stay, including the reference to itself.
     assert (one["35"], one["11"], one["41"], one["38"]) == ("D", "C1", "C1", 4000)
 
 
@@ -229,7 +229,7 @@ def test_m15_a_filter_of_a_view_of_another_type_needs_no_qualifier(orders: Lab) 
 
 def test_m16_a_division_of_a_view_over_a_view(orders: Lab) -> None:
     send(orders, "35=D|11=C1|55=MSFT|14=1500|6=410.2")
-    # A server writes the sum as 615300, and the next view divides Integers: 410. Here a Double keeps its point.
+    # A server writes the sum as 615300, and the next view divides Integers: 410. Here a Double keeps its decimal point.
     assert orders.query("sums") == ["55=MSFT\x016=615300.0\x0114=1500\x01"]
     assert fields(orders, "means") == [{"55": "MSFT", "7": 410.2}]
 
@@ -281,7 +281,7 @@ def test_m20_fields_that_a_delta_does_not_have_stay(orders: Lab) -> None:
 def test_m21_a_merge_asks_for_no_condition(orders: Lab) -> None:
     send(orders, NEW, "35=G|11=C2|41=C1|38=6000", "35=9|11=C2|41=C1|434=2", "35=8|11=C2|14=10", "35=8|11=C2|14=5")
     (one,) = fields(orders)
-    # The proposal of a request that was rejected stays, and an older report takes the place of a newer one.
+    # The proposal of a rejected request stays, and an older report overwrites a newer one.
     assert (one["38"], one["14"]) == (6000, 5)
 
 
@@ -323,7 +323,7 @@ def test_m26_the_journal_holds_merged_messages(make_lab: MakeLab) -> None:
     lab.publish("t", message(id=1, bid=2), delta=True)
     with open_log(lab.open()) as log:
         last = [entry.payload for block in log.iter_blocks() for entry in block.iter_entries()][-1]
-    # On a server deltas are said to make journals ten times smaller, though sizes on disk did not settle it.
+    # Deltas are said to make a server's journals ten times smaller; sizes on disk did not settle it.
     assert last == b'{"id":1,"name":"x","bid":2}'
 
 
@@ -338,7 +338,7 @@ def replayed(lab: Lab, bookmark: str, topic: str = "t") -> list[int]:
 def test_m27_a_topic_without_a_journal_has_no_past(make_lab: MakeLab) -> None:
     lab = make_lab(config_xml(topic_xml("t") + topic_xml("alone"), ("t",)))
     lab.publish("alone", message(id=1))
-    # A server replays nothing; here that is said.
+    # A server replays nothing; sowctl reports an error.
     with pytest.raises(SowError) as caught:
         replayed(lab, "0", "alone")
     assert caught.value.code == "SOW-FOL-021"
@@ -382,7 +382,7 @@ def test_m31_a_number_that_was_there_is_a_duplicate(make_lab: MakeLab) -> None:
     lab = make_lab(config_xml(topic_xml("t"), ("t",)))
     for first in (1, 200, 150):
         lab.publish("t", *[message(id=number) for number in range(first, first + 100)], client="p", sequence=first)
-    # A publisher that replays its store: 150 to 299 were there.
+    # A publisher that replays its store: 150 to 299 are duplicates.
     assert replayed(lab, "0") == [*range(1, 101), *range(200, 300)]
 
 
@@ -397,13 +397,13 @@ def test_m32_without_a_number_a_message_that_is_sent_again_is_there_twice(make_l
 def test_m33_a_gap_is_filled_from_the_last_number_on(make_lab: MakeLab) -> None:
     lab = make_lab(orders_xml("<Key>/49</Key>", ""))
     send(lab, *[f"49=PUB|8888={number}" for number in range(1, 13)], delta=False)
-    # The last message of the sender is its record, and says what is there.
+    # The last message of the sender is its record, and gives the last sequence number.
     assert fields(lab, filter="/49 = 'PUB'") == [{"49": "PUB", "8888": 12}]
     send(lab, *[f"49=PUB|8888={number}" for number in range(13, 17)], delta=False)
     with open_log(lab.open()) as log:
         texts = [entry.payload for block in log.iter_blocks() for entry in block.iter_entries()]
     assert [int(text.rpartition(b"=")[2].rstrip(b"\x01")) for text in texts] == [*range(1, 17)]
-    # One that sends an older message again takes the record back; the journal has both.
+    # A sender that repeats an older message resets the record; the journal has both.
     send(lab, "49=PUB|8888=3", delta=False)
     assert fields(lab) == [{"49": "PUB", "8888": 3}]
 
@@ -417,7 +417,7 @@ def test_m34_a_number_of_nanoseconds(make_lab: MakeLab) -> None:
     assert found[0] == f"{hash_client_name('p')}|1795883925000000000|"
 
 
-# Records that go ---------------------------------------------------------------------------------------------------
+# Removed records ---------------------------------------------------------------------------------------------------
 
 
 def test_m35_what_expires_or_is_deleted_leaves(make_lab: MakeLab) -> None:

@@ -41,7 +41,7 @@ def shop(tmp_path: Path) -> InstanceHandle:
 
 
 def rows(instance: InstanceHandle, text: str) -> list[Any]:
-    """The rows of the statements of a text."""
+    """Return the rows of all statements of a text."""
     with Database(instance) as database:
         return [
             json.loads(line)
@@ -52,7 +52,7 @@ def rows(instance: InstanceHandle, text: str) -> list[Any]:
 
 
 def code(instance: InstanceHandle, text: str) -> str:
-    """The code of the error of a statement."""
+    """Return the code of the error of a statement."""
     with pytest.raises(UsageError) as problem:
         rows(instance, text)
     return problem.value.code
@@ -60,7 +60,7 @@ def code(instance: InstanceHandle, text: str) -> str:
 
 @pytest.fixture
 def alike(shop: InstanceHandle) -> InstanceHandle:
-    """Members that differ in capitals alone, in either order of the records."""
+    """Members that differ only in case, in both orders of the records."""
     shop.topic("t").publish([b'{"id":1,"leavesQty":"ten","x":1}', b'{"id":2,"LeavesQty":"two","x":2}'])
     shop.topic("u").publish([b'{"id":1,"LeavesQty":"two"}', b'{"id":2,"leavesQty":"ten","leavesQty_1":3}'])
     return shop
@@ -97,7 +97,7 @@ def test_both_are_asked_in_turn(alike: InstanceHandle) -> None:
 
 def test_other_columns_do_not_mind(alike: InstanceHandle) -> None:
     assert rows(alike, "SELECT sum(x) AS s, count(*) AS n FROM t") == [{"s": 3, "n": 2}]
-    # A member that is called like what DuckDB would call the second of two.
+    # A member with the name that DuckDB would give to the second of two equal names.
     assert rows(alike, "SELECT max(leavesQty_1) AS m FROM u") == [{"m": 3}]
     assert rows(alike, 'SELECT ID, "Id" AS again FROM t ORDER BY id LIMIT 1') == [{"id": 1, "again": 1}]
 

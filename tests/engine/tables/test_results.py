@@ -1,4 +1,4 @@
-"""Values of every type of DuckDB go out as they are, or not at all."""
+"""Values of every DuckDB type are exported unchanged, or rejected."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ JSON_ROWS: dict[str, tuple[Any, Any]] = {
     "list_of_fixed_int_array": ([[None, 2, 3], [4, 5, 6], [None, 2, 3]], [[4, 5, 6], [None, 2, 3], [4, 5, 6]]),
     "tuple": ({"element1": None, "element2": None}, {"element1": 42, "element2": DUCKS}),
 }
-"""What stands in JSON for the columns whose JSON is another text than the one that DuckDB makes of them."""
+"""The JSON values of columns whose JSON differs from DuckDB's text."""
 REFUSED = {
     *("hugeint", "uhugeint", "time", "time_ns", "date_array", "timestamp_array", "timestamptz_array"),
 }
-"""Columns with a value that Parquet and Arrow do not have."""
+"""Columns with a value that Parquet and Arrow cannot represent."""
 TEXTS = {"bignum", "time_tz", "bit", "geometry"}
-"""Columns that Parquet and Arrow have as the text that DuckDB makes."""
+"""Columns that Parquet and Arrow store as DuckDB's text."""
 WRAPPERS: dict[str, tuple[str, Any]] = {
     "list": ("[{0}, NULL]", lambda value: [value, None]),
     "array": ("[{0}, {0}]::{1}[2]", lambda value: [value, value]),
@@ -90,7 +90,7 @@ WRAPPERS: dict[str, tuple[str, Any]] = {
     "map": ("map{{'k': {0}}}", lambda value: {"k": value}),
     "nested": ("[[{{'a': {0}}}]]", lambda value: [[{"a": value}]]),
 }
-"""Ways to put a value into another one, in SQL and in JSON."""
+"""Ways to nest a value in another one, in SQL and in JSON."""
 
 
 @contextmanager
@@ -109,14 +109,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
 
 @pytest.fixture
 def refusing(tmp_path: Path) -> Iterator[Database]:
-    """A database of one test: a result that ends with a refusal keeps its connection."""
+    """A database for one test: a result that ends with an error keeps its connection."""
     with open_database(tmp_path) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB itself, with times in UTC."""
+    """Plain DuckDB, with times in UTC."""
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         yield connection
@@ -124,7 +124,7 @@ def plain() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @cache
 def columns() -> dict[str, str]:
-    """The columns of test_all_types() and their types."""
+    """Return the columns of test_all_types() and their types."""
     found = duckdb.sql(f"FROM {ALL}")
     return {name: kind.id for name, kind in zip(found.columns, found.types, strict=True)}
 
@@ -136,7 +136,7 @@ def rows(database: Database, text: str) -> list[Any]:
 
 
 def expected_json(plain: duckdb.DuckDBPyConnection, column: str, kind: str) -> list[Any]:
-    """The values of a column as JSON is to have them."""
+    """Return the expected JSON values of a column."""
     if column in JSON_ROWS:
         return [*JSON_ROWS[column], None]
     shown = plain.sql(f'SELECT CAST("{column}" AS VARCHAR) FROM {ALL}').fetchall()
@@ -153,7 +153,7 @@ def expected_json(plain: duckdb.DuckDBPyConnection, column: str, kind: str) -> l
 
 
 def test_every_type_of_duckdb_has_a_line() -> None:
-    """A type that a new release of DuckDB brings fails here until it is decided how its values go out."""
+    """A type added by a new release of DuckDB fails here until its export is decided."""
     assert {*columns().values()} - {*RESULT_TYPES} - {*NESTED_CELLS} == set()
     assert not {*RESULT_TYPES} & {*NESTED_CELLS}
 
@@ -181,11 +181,11 @@ def test_values_within_others_are_the_same(database: Database, column: str, wrap
 
 
 FORMS = [(wrapper, name) for wrapper in ("{}", "[{}]", "{{'a': {}}}") for name in ("arrow", "parquet")]
-"""What stands around a value, and the format of the file."""
+"""The nesting of a value, and the format of the file."""
 
 
 def written(database: Database, text: str, name: str) -> pa.Table:
-    """What a file of columns has, read again."""
+    """Write a columnar file and return its content, read back."""
     (result,) = database.run_statements(text)
     out = BytesIO()
     reader = result.open_reader(name)
@@ -202,7 +202,7 @@ def written(database: Database, text: str, name: str) -> pa.Table:
 def test_formats_of_columns_have_every_value_or_refuse(
     request: pytest.FixtureRequest, plain: duckdb.DuckDBPyConnection, column: str, form: tuple[str, str]
 ) -> None:
-    """What DuckDB reads from the file is for it what it has written."""
+    """DuckDB reads the same values from the file as from its own result."""
     wrapper, name = form
     value = wrapper.format(f'"{column}"')
     statement = f"SELECT {value} AS v FROM {ALL}"
@@ -222,7 +222,7 @@ def test_formats_of_columns_have_every_value_or_refuse(
         return
     shown = f'CAST("{column}" AS VARCHAR)' if column in TEXTS else f'"{column}"'
     if name == "parquet" and column in ("union", "empty_struct", "interval"):
-        # No such types there: the JSON of the value, and intervals as ISO 8601 has them.
+        # Parquet has no such types: the file has the JSON of the value, and intervals in ISO 8601.
         expected = [row["v"] for row in rows(database, statement)]
         kept = [row["v"] for row in table.to_pylist()]
         if column == "interval":
@@ -278,7 +278,7 @@ def test_one_value(database: Database, value: str, found: Any) -> None:
 
 
 def test_days_are_those_of_duckdb(database: Database) -> None:
-    """Every 9,973rd day that DuckDB has."""
+    """Every 9,973,000th day in DuckDB's range."""
     days = "SELECT date '1970-01-01' + range::INTEGER AS d FROM range(-2147483646, 2147483646, 9973000)"
     found = rows(database, f"SELECT d, d::VARCHAR AS t FROM ({days})")
     assert len(found) > 400

@@ -1,4 +1,4 @@
-"""SQL over an instance: the rows are those of the records, whichever way they were read."""
+"""SQL over an instance: the rows are those of the records, regardless of how they were read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CONFIG = """
 
 @pytest.fixture
 def shop(tmp_path: Path) -> InstanceHandle:
-    """Three orders, of which one was changed a minute later and one deleted then."""
+    """Three orders; a minute later one was changed and one deleted."""
     (tmp_path / "sowctl.xml").write_text(CONFIG)
     clock = [BEGIN]
     instance = InstanceHandle.open(tmp_path / "sowctl.xml", clock=lambda: clock[0])
@@ -64,7 +64,7 @@ def shop(tmp_path: Path) -> InstanceHandle:
 
 
 def rows(instance: InstanceHandle, text: str, **options: Any) -> list[list[tuple[Any, ...]]]:
-    """The rows of every statement that has some."""
+    """Return the rows of each statement that has rows."""
     with Database(instance, **options) as database:
         return [
             [tuple(row.values()) for row in result.open_reader().read_all().to_pylist()]
@@ -121,7 +121,7 @@ def test_statements(shop: InstanceHandle, text: str, expected: list[tuple[Any, .
 
 
 def test_doubles_are_added_in_duckdbs_way_and_integers_exactly(shop: InstanceHandle) -> None:
-    """What the page of sql says: sums of Doubles are rounded on the way, those of query once, at the end."""
+    """As on the manual page: SQL rounds at each step of a sum of Doubles, query once, at the end."""
     orders = shop.topic("orders")
     orders.publish([b'{"id":%d,"side":"tenth","price":0.1,"qty":4611686018427387904}' % one for one in range(10, 20)])
     [mine] = orders.query(
@@ -251,11 +251,11 @@ def test_indexes_and_records_say_the_same(
 
     monkeypatch.setattr(topic_tables, "read_indexed_table", told)
     for _ in range(2):
-        # The first time all records are read, and then the types of the columns are known.
+        # The first pass reads all records; then the types of the columns are known.
         assert [rows(shop, text) for text in queries] == plain
     assert {"text", "whole", "broken", "either"} <= set(used)
     assert not {"many", "long", "mixed", "nested", "listed", "blank", "alone"} & set(used)
-    # a record that changes behind the indexes is seen
+    # a record changed since the indexes were built is found
     orders.publish([b'{"id":5,"text":"new","whole":777}'])
     assert rows(shop, "SELECT text, whole FROM orders WHERE id = 5") == [[("new", 777)]]
 
@@ -263,7 +263,7 @@ def test_indexes_and_records_say_the_same(
 def test_half_a_surrogate_pair_is_its_escape_also_where_there_are_indexes(
     shop: InstanceHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Filters and indexes have U+FFFD for it.
+    # Filters and indexes have U+FFFD instead.
     monkeypatch.setattr(QUERY_LIMITS, "index_min_records", 1)
     monkeypatch.setattr(QUERY_LIMITS, "index_min_requests", 1)
     orders = shop.topic("orders")
@@ -343,7 +343,7 @@ def publish(shop: InstanceHandle, begin: int, end: int) -> None:
 
 
 def answers(shop: InstanceHandle, queries: list[str]) -> tuple[list[Any], list[TableRead]]:
-    """The rows of each query with their types, and how its tables were read."""
+    """Return the typed rows of each query, and how its tables were read."""
     found, reads = [], []
     with Database(shop) as database:
         for result in database.run_statements(";".join(queries)):
@@ -359,7 +359,7 @@ def test_filters_before_decoding_change_no_answer(varied: InstanceHandle, monkey
         expected, reads = answers(varied, queries)
         assert {one.filter for one in reads} == {None}
     answers(varied, ["SELECT * FROM orders"])
-    # First by scans, then by indexes that have been built meanwhile.
+    # First by scans, then by indexes built meanwhile.
     for _ in range(2):
         found, reads = answers(varied, queries)
         for query, one, other in zip(queries, found, expected, strict=True):
@@ -368,7 +368,7 @@ def test_filters_before_decoding_change_no_answer(varied: InstanceHandle, monkey
     assert {"/id = 17", "/text = 't3'", "(/id = 3) OR (/id = 5) OR (/id = 500)"} <= filters
     assert len(filters) > 18
     assert min(one.decoded for one in reads if one.filter == "/id = 17") == 1
-    # Places that read one table share what it has, and some need rows that their WHERE refuses.
+    # References to the same table share one read, and some need rows that their WHERE excludes.
     several = [
         "SELECT a.id, b.id FROM orders a JOIN orders b ON a.id = b.whole WHERE a.id = 17 AND b.id < 80 ORDER BY 1",
         "SELECT count(*) FROM orders, ORDERS b WHERE orders.id = 5",
@@ -396,7 +396,7 @@ def test_records_that_change_keep_or_end_what_is_known_of_types(
     orders = varied.topic("orders")
 
     def filtered_alike() -> bool:
-        """Whether the filter was asked first; the answer is that of a look at all records at any rate."""
+        """Return whether the filter was pushed down; assert that a scan of all records gives the same rows."""
         found, (read,) = answers(varied, query)
         with monkeypatch.context() as plain:
             plain.setattr(topic_tables, "find_known_types", lambda *_: None)
@@ -408,11 +408,11 @@ def test_records_that_change_keep_or_end_what_is_known_of_types(
     assert filtered_alike()
     varied.topic("orders").replay()
     assert filtered_alike()
-    # another record makes a column wider: all are looked at, and then that is known
+    # another record widens a column: all records are read once, and then the type is known
     orders.publish([b'{"id":8,"whole":1.5}'])
     assert not filtered_alike()
     assert filtered_alike()
-    # and it is the only one that did, so without it the column is as narrow as before
+    # only that record did, so without it the column is as narrow as before
     orders.delete(filter="/id = 8")
     assert not filtered_alike()
 
@@ -420,7 +420,7 @@ def test_records_that_change_keep_or_end_what_is_known_of_types(
 def test_all_tables_of_a_statement_are_of_one_instant(
     shop: InstanceHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is published while its tables are read, and whether or not a writer brings it into the stores."""
+    """For any message published while the tables are read, whether or not a writer applies it to the stores."""
     text = """
         SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM "fixed orders"), (SELECT sum(qty) FROM totals),
             (SELECT count(*) FROM "orders@history"), (SELECT max(_txid) FROM journal), (SELECT max(_txid) FROM orders)
@@ -475,7 +475,7 @@ def test_of_a_member_that_is_given_twice_the_first_is_selected_and_filtered_alik
     orders = varied.topic("orders")
     ask = ["SELECT count(*) AS n FROM orders WHERE whole = 12345", f"SELECT whole FROM orders WHERE id = {place}"]
     orders.publish([b'{"id":%d,"whole":12345, "\\u0077hole" : 1,"whole":"text"}' % place])
-    # As a change since the types were kept, then in the store.
+    # First as a change after the types were determined, then in the store.
     for _ in range(2):
         found, _ = answers(varied, ask)
         assert [one.to_pylist() for one in found] == [[{"n": 1}], [{"whole": 12345}]]

@@ -1,4 +1,4 @@
-"""Expiration: stamps, boundaries, what expire, writers, replays and clock steps do with them (behaviour C34-C41)."""
+"""Expiration: stamps and boundaries; expire, writers, replays and clock steps (behaviour C34-C41)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times beyond the year 9999: no lifetime ends there, no stamp lies there, and what journals hold of them is read."""
+"""Times beyond the year 9999: expirations and stamps never reach them; journals that contain them can be read."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_bulk_load_says_the_same(tmp_path: Path) -> None:
 
 @pytest.fixture
 def poisoned(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    """Journal and store with an end and with times that were taken before there was a bound."""
+    """A journal and a store with an expiration and times from before the limit existed."""
     lab = make_lab(config_xml(topic_xml("t", "<Expiration>enabled</Expiration>"), ("t",)))
     with monkeypatch.context() as patched:
         patched.setattr(outcome, "compute_expiry", lambda at, length: at + length)
@@ -156,7 +156,7 @@ def test_messages_that_are_over_are_counted(lab: Lab, dry_run: bool) -> None:
     report = lab.publish("quotes", *payloads, timestamp_field="/at", batch=2, dry_run=dry_run)
     assert (report.published, report.inserted, report.already_expired) == (4, 4, 2)
     assert [row.already_expired for row in report.topics] == [2]
-    # Without an effect nothing expires: the stamp is kept, the record stays.
+    # Unless expiration is enabled, nothing expires: the stamp is kept, the record stays.
     report = lab.publish("t", payloads[0], timestamp_field="/at", expiration=1, dry_run=dry_run)
     assert (report.published, report.already_expired) == (1, 0)
 

@@ -1,4 +1,4 @@
-"""A path that plainly is no store: what it is, exit 2; a name that ends in .sow is a store, and else damaged (5)."""
+"""A path that is clearly not a store: its kind, exit 2; a name ending in .sow is a store, otherwise damaged (5)."""
 
 from __future__ import annotations
 

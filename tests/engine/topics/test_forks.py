@@ -1,4 +1,4 @@
-"""Copies of an instance that both went on: their stores are not taken for one another's (sow-store(5), meta record)."""
+"""Two diverged copies of an instance: the store of one is not accepted by the other (sow-store(5), meta record)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def fork(lab: Lab, topic: str, tmp_path: Path) -> Lab:
-    """A copy of ``lab`` with five records of its own; the original has got five others under the same txids."""
+    """Return a copy of ``lab`` with five new records; the original gets five others under the same txids."""
     numbered(lab, topic, 1, 5)
     copy = tmp_path / "copy"
     shutil.copytree(lab.directory, copy)
@@ -45,7 +45,7 @@ def _swap(lab: Lab, fork: Lab, topic: str) -> bytes:
 
 @pytest.mark.parametrize("more", [0, 1, 4])
 def test_the_store_of_another_copy_is_refused_and_made_anew(lab: Lab, fork: Lab, topic: str, more: int) -> None:
-    """Whether the journal ends where the store stands or goes on behind it."""
+    """Whether the journal ends at the position of the store or continues after it."""
     expected = [message(id=number) for number in (*range(1, 6), *range(21, 26))]
     for number in range(more):
         fork.publish(topic, message(id=31 + number))
@@ -70,7 +70,7 @@ def test_the_store_of_another_copy_is_refused_and_made_anew(lab: Lab, fork: Lab,
 
 
 def test_a_copy_that_nothing_was_published_to_catches_up(lab: Lab, topic: str, tmp_path: Path) -> None:
-    """The store of a copy is an older state of one and the same history."""
+    """The store of a copy is an older state of the same history."""
     numbered(lab, topic, 1, 5)
     shutil.copy(lab.store(topic), tmp_path / "older")
     numbered(lab, topic, 6, 8)
@@ -81,7 +81,7 @@ def test_a_copy_that_nothing_was_published_to_catches_up(lab: Lab, topic: str, t
 
 
 def test_a_store_that_does_not_know_its_block_is_not_compared(lab: Lab, fork: Lab, topic: str) -> None:
-    """Stores of earlier releases, and of those that such a release wrote to last."""
+    """Stores of earlier releases, and stores last written by such a release."""
     _swap(lab, fork, topic)
     with Store.open(fork.store(topic), write=True) as store:
         store.write(lambda txn: txn.set_applied_position(txn.meta.lineage, txn.meta.applied))
@@ -111,7 +111,7 @@ def test_damage_of_the_journal_at_that_place_is_named_as_the_journals(lab: Lab) 
 
 
 def test_the_file_of_chains_of_another_copy_goes_with_its_store(make_lab: MakeLab, tmp_path: Path) -> None:
-    """Else messages would get the keys of chains that this journal knows nothing of."""
+    """Otherwise messages would get keys of chains that this journal does not contain."""
     lab = chained(make_lab)
     lab.publish("c", message(id=1))
     copy = tmp_path / "copy"

@@ -1,4 +1,4 @@
-"""Stores of another instance: read with a word about it, never written; nor through a second name of their file."""
+"""Stores of another instance: read with a note, never written, not even by a second name of their file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nothing_is_said_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("logged", [(), ("t",)])
 def test_two_configurations_over_links_of_one_store(tmp_path: Path, logged: tuple[str, ...]) -> None:
-    """Before, each had a lock of its own, and both wrote to one file."""
+    """Formerly each had a separate lock, and both wrote to one file."""
     one, two = lab(tmp_path / "a", "mine", logged=logged), lab(tmp_path / "b", "mine", logged=logged)
     one.publish("t", message(id=1))
     (tmp_path / "b" / "sow").mkdir()
@@ -59,7 +59,7 @@ def test_two_configurations_over_links_of_one_store(tmp_path: Path, logged: tupl
     assert one.query("t") == [message(id=1)]
     if not logged:
         assert two.query("t") == [message(id=1)]
-    if logged:  # a rebuild puts another file in the place of this one
+    if logged:  # a rebuild replaces the file by another one
         one.open().topic("t").replay(rebuild=True)
         one.publish("t", message(id=2))
         assert len(one.query("t")) == 2

@@ -1,7 +1,7 @@
-"""A journal directory that is shorter than what was once synced is damage for all, and no txid is given twice.
+"""A journal directory that is shorter than its synced state is damaged for every command, and no txid is reused.
 
-Cut is the end of the last file (all of its last block, or a part), the last file itself, or all files but the first;
-what knows better is a store that has applied the entries, the topics file, or both.
+The end of the last file (its last block or a part of it), the last file, or all files but the first are cut off.
+A store with the entries, the topics file, or both prove the loss.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Cut = Callable[[Lab], None]
 
 @pytest.fixture
 def lab(make_lab: MakeLab, tmp_path: Path) -> Lab:
-    """Several files, the stores behind none of them. Not checked in the end: its journal stays damaged."""
+    """Several files, and stores that are up to date. Not verified at the end: its journal stays damaged."""
     made = Lab(tmp_path / "short", config_xml(TOPICS, ("t", "past")), journal_size=1500)
     for number in range(30):
         made.clock.tick(1)
@@ -100,7 +100,7 @@ def test_it_is_damage_for_readers_writers_lists_and_dumps(lab: Lab, cut: Cut, le
         lambda: list(list_files(handle)),
         lambda: list(dump_entries(handle, EntryFilter())),
     ]
-    # A bare directory has no stores to ask: there the topics file alone knows.
+    # A bare directory has no stores: only the topics file proves the loss.
     if left is not no_topics_file:
         acts.append(lambda: list(dump_entries(handle, EntryFilter(), directory=lab.directory / "journal")))
         acts.append(lambda: list(list_files(handle, lab.directory / "journal")))
@@ -116,7 +116,7 @@ def every_file(lab: Lab) -> None:
 
 
 def test_a_journal_without_a_file_is_damage_where_a_store_lacks_entries(lab: Lab, tmp_path: Path) -> None:
-    """The topics file knows the last entry of each topic, and only what a store lacks is lost."""
+    """The topics file has the last entry of each topic; only entries that a store lacks are lost."""
     keep_store(lab, "t", tmp_path / "older")
     lab.publish("t", message(id=77))
     every_file(lab)

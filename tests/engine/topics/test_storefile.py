@@ -1,4 +1,4 @@
-"""What may be replaced at a FileName: stores and what is left of them, nothing else (sowctl-replay(1))."""
+"""Files that may be replaced at a FileName: stores and their remains, nothing else (sowctl-replay(1))."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def _named(lab: Lab, file: str) -> Path:
-    """From now on that is the FileName."""
+    """Change the FileName of the topic."""
     lab.config.write_text(config_xml(topic_xml("x", file=file), ("x",)))
     return lab.directory / file
 

@@ -1,4 +1,4 @@
-"""What a TARGET means: names before files, files before logical topics, those before expressions over names."""
+"""Meaning of a TARGET: names before files, files before logical topics, those before expressions over names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def _told(targets: list[Target]) -> list[tuple[str, str | None] | str]:
-    """Topics with the logical topics that are meant of them; of files, the name."""
+    """Return the topics with their selected logical topics, and the names of files."""
     return [
         (target.topic.name, target.topic.logical_name) if target.topic is not None else target.path.name  # type: ignore[union-attr]
         for target in targets
@@ -96,7 +96,7 @@ def test_a_file_wins_over_a_logical_topic_and_not_over_a_topic(lab: Lab) -> None
 
 
 def test_an_expression_takes_pattern_topics_by_their_records(lab: Lab) -> None:
-    """Whole where it matches their own name; else the records that it matches, once there are any."""
+    """The whole topic if the expression matches its name; otherwise the records that match, once some exist."""
     assert _told(resolve_targets(lab.open(), "^(late|a)")) == [("a.b", None), ("late", None)]
     lab.publish("/y", message(id=1))
     (target,) = resolve_targets(lab.open(), "^/y+$")

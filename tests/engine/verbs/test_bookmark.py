@@ -1,4 +1,4 @@
-"""bookmark: the places of a store against the journal, set, taken back and forgotten."""
+"""bookmark: the positions of a store against the journal; set, rewind and remove."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WHO = Subscriber("c", "1")
 
 @pytest.fixture
 def shop(make_lab: MakeLab) -> Lab:
-    """Ten entries, a second apart; the odd ones of client p with numbers 1 to 5."""
+    """Ten entries, a second apart; those with even ids come from client p with the numbers 1 to 5."""
     lab = make_lab(config_xml(topic_xml("t"), ("t",)))
     for number in range(10):
         lab.publish("t", message(id=number), **({} if number % 2 else {"client": "p"}))
@@ -91,7 +91,7 @@ def test_set(shop: Lab) -> None:
     instance, opened = shop.open(), store(shop)
     assert set_place(instance, opened, WHO, "-5s") == "20260105T080005.000000Z"
     shop.clock.tick(60)
-    # A time that counts from now is what it was when it was set.
+    # A relative time keeps the meaning of the moment when it was set.
     assert list_standings(instance, opened, ALL)[0].txid == 5
     for wrong in (f"{P}|9|", "[0:99]"):
         with pytest.raises(MissingError):
@@ -121,7 +121,7 @@ def test_rewind_takes_all_back_or_none(shop: Lab) -> None:
 
 
 class ActsOnce(Seam):
-    """Does something else right before the first call at a point."""
+    """Do something else right before the first call at a point."""
 
     def __init__(self, point: str, act: Callable[[], object]) -> None:
         self.point, self.act = point, act
@@ -136,7 +136,7 @@ class ActsOnce(Seam):
 def test_a_rewind_at_the_same_time_is_not_undone(shop: Lab) -> None:
     opened = store(shop)
     opened.set_place(WHO, "9")
-    # The other one takes the locks and releases them between what this one reads and its own locks.
+    # The other command takes and releases the locks between this one's read and its own locks.
     seam = ActsOnce("file.lock", lambda: rewind_places(shop.open(), store(shop), ALL, "2"))
     with pytest.raises(RefusedError) as caught:
         rewind_places(shop.open(seam), opened, ALL, "6")
@@ -178,7 +178,7 @@ VIEW = (
 
 @pytest.fixture(scope="module")
 def blocks(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Batches of several sizes in small files, some txids used up by nothing."""
+    """Batches of several sizes in small files; some txids are unused."""
     lab = Lab(tmp_path_factory.mktemp("lags") / "lab", config_xml(topic_xml("t") + topic_xml("u") + VIEW, ("t", "u")))
     lab.journal_size = 1500
     for count, topic in zip((1, 3, 2, 5, 1, 1, 4), "tuttutu", strict=True):

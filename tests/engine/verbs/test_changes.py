@@ -1,4 +1,4 @@
-"""Changes since a position: applied to the records of then they give the records of now, in every form of output."""
+"""Changes since a position: applied to the old records they give the new ones, in every form of output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.plainrecords import LIFETIMES, STEPS, PlainRecords, Step, app
 
 
 def rows(lab: Lab, since: str = "0", filter: str | None = None, **options: object) -> list[tuple[object, ...]]:
-    """Of each row: type, reason, txid, message."""
+    """Return type, reason, txid and message of each row."""
     found = lab.open().topic("t").changes(filter, since=since, **options)  # type: ignore[arg-type]
     return [describe(record) for record in found.records()]
 
@@ -84,7 +84,7 @@ def test_an_expiration_is_a_deletion_at_its_instant(tmp_path: Path) -> None:
     assert sorted((at, one["id"]) for at, one in gone[1:]) == [(10 * SECOND, 1), (10 * SECOND, 3)]
     assert [describe(one)[1] for one in found][:3] == ["expired"] * 3
     assert {one.bookmark for one in found if one.reason} == {None}
-    # A range ends with its last entry: what expires afterwards is not in it.
+    # A range ends with its last entry: later expirations are not part of it.
     lab.publish("t", message(id=5), expiration=1)
     lab.clock.tick(5)
     assert [row[0] for row in rows(lab, "[8:8]")] == ["insert"]
@@ -146,13 +146,13 @@ def test_a_file_and_the_position_behind_it(tmp_path: Path) -> None:
 
 
 def apply_rows(state: dict[int, dict[str, int]], found: list[ChangeRecord]) -> None:
-    """Apply a change feed to records, and check what its rows say of these."""
+    """Apply a change feed to records, and check its rows against them."""
     for row in found:
         message = json.loads(row.payload)
         if row.change_type == "delete":
             assert row.reason in ("deleted", "expired")
             gone = state.pop(row.sow_key, None)
-            # An expiration that the last feed had, too, finds nothing.
+            # An expiration that the previous feed had reported finds no record.
             assert gone == message or (gone is None and row.reason == "expired")
         elif row.change_type == "update_preimage":
             assert state[row.sow_key] == message
@@ -167,7 +167,7 @@ def apply_rows(state: dict[int, dict[str, int]], found: list[ChangeRecord]) -> N
 def test_applied_to_the_old_records_the_changes_give_the_new_ones(
     size: int, steps: list[Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Parts of a block each: records before a part are read anew.
+    # Each part is one block: records before a part are read again.
     monkeypatch.setattr(FOLD_LIMITS, "change_part_bytes", size)
     with TemporaryDirectory() as directory:
         lab, plain = make_lab(Path(directory), LIFETIMES), PlainRecords()

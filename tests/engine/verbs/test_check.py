@@ -1,4 +1,4 @@
-"""check: findings, one line of what was read and what was not, and the exit status that follows from them."""
+"""check: findings, one line on what was verified and what was not, and the resulting exit status."""
 
 from __future__ import annotations
 

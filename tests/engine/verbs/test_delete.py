@@ -1,4 +1,4 @@
-"""delete: selectors, counts, what the journal gets, what stays (behaviour C27-C33, section 1.4)."""
+"""delete: selectors, counts, journal entries, remaining records (behaviour C27-C33, section 1.4)."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_a_delete_by_filter_takes_the_way_of_a_query(lab: Lab, monkeypatch: pyte
 
 @pytest.fixture
 def largest(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Deletes work in parts of 4 records. The most that was appended, held, removed at once; and transactions."""
+    """Delete in parts of 4 records; record the largest append, memtable, removal, and the transactions."""
     monkeypatch.setattr(DELETE_LIMITS, "part_records", 4)
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 4)
     monkeypatch.setattr(FOLD_LIMITS, "delete_part_records", 4)
@@ -250,7 +250,7 @@ def test_many_are_deleted_in_bounded_parts(lab: Lab, topic: str, selector: str, 
     largest.update(dict.fromkeys(largest, 0))
     report = lab.open().topic(topic).delete(**{selector: selectors[selector]})  # type: ignore[arg-type]
     assert (report.matched, report.deleted) == (25, 25)
-    # without a journal one transaction is what makes it all or nothing
+    # without a journal, a single transaction makes the delete all or nothing
     transactions, logged = (1, 0) if topic == "alone" else (7, 4)
     assert largest == {"group": logged, "memtable": 4, "transaction": 4, "transactions": transactions}
     assert sorted(lab.query(topic)) == sorted(messages[::2])

@@ -1,4 +1,4 @@
-"""eval: what an expression gives of each message, where a run stops, and files that several processes read."""
+"""eval: the value of an expression for each message, the end of a run, and files read by several processes."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_no_input_is_read_behind_an_error() -> None:
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_pattern_that_runs_away_ends_the_run_at_its_message(stops: bool) -> None:
     evaluator = _evaluator("/s LIKE '^(a+)+$'", matches=True, stops=stops)
-    # What is refused behind the message that ends the run was never reached, so it is not told.
+    # Rejected messages after the one that ends the run were never read, so they are not reported.
     parts = _parts(evaluator, b'{"s":"aa"}\n' + HOSTILE + b"\nnope\n")
     error = parts[-1].error
     assert isinstance(error, LimitError)

@@ -1,4 +1,4 @@
-"""expire: how many records and versions are removed, topic by topic; a dry run says so and removes nothing."""
+"""expire: the number of records and versions removed per topic; a dry run reports it and removes nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_topic_of_which_nothing_expires_is_not_opened(lab: Lab) -> None:
 
 @contextmanager
 def transactions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How many records and versions each transaction of a store removes, and never more than 2 at a time."""
+    """Record the number of records and versions that each transaction removes, at most 2 at a time."""
     seen: list[int] = []
     finish, delete, drop = WriteTxn.finish, WriteTxn.delete_records, WriteTxn.delete_versions
     removed: dict[int, int] = {}
@@ -138,7 +138,7 @@ def test_writers_remove_a_bounded_number_with_each_transaction(lab: Lab, monkeyp
 
 def test_a_long_session_goes_on_removing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 2)
-    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.bulk_share", 0)  # what it writes goes in place
+    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.bulk_share", 0)  # its changes are applied in place
     lab.publish("quotes", *(message(id=n) for n in range(20)))
     lab.clock.tick(30)
     with transactions(monkeypatch) as seen:
@@ -149,7 +149,7 @@ def test_a_long_session_goes_on_removing(lab: Lab, monkeypatch: pytest.MonkeyPat
 
 def test_how_many_go_at_once_follows_from_the_pages_that_change(lab: Lab) -> None:
     class Pages:
-        """A store of 15 records a page, and 130 entries of the expiry index."""
+        """A store with 15 records per page, and 130 entries of the expiry index per page."""
 
         def __init__(self, count: int) -> None:
             self.record_count = count
@@ -160,9 +160,9 @@ def test_how_many_go_at_once_follows_from_the_pages_that_change(lab: Lab) -> Non
     def at_once(count: int, expired: int) -> int:
         return removal._count_per_transaction(Pages(count), expired)  # type: ignore[arg-type]
 
-    # everything goes: pages of records are free at once, and the index fits
+    # all records expire: their pages are freed at once, and the index fits
     assert at_once(5_000_000, 5_000_000) == FOLD_LIMITS.max_expired_records
-    # half goes: its pages stay
+    # half of them expire: the pages stay
     assert 50_000 < at_once(5_000_000, 2_500_000) < FOLD_LIMITS.max_expired_records
-    # an index of 300,000 pages, in which every entry lies on a page of its own
+    # an index of 300,000 pages, with every entry on a different page
     assert 30_000 < at_once(40_000_000, 40_000_000) < 100_000

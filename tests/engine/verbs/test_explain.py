@@ -89,7 +89,7 @@ def test_hash_indexes_answer_exact_matches_on_all_their_fields(make_lab) -> None
     ):
         assert _plan(lab, filter=text, index_from=0).access == way, text
         assert len(lab.query("t", text, index_from=0)) == len(lab.query("t", text, index_from=None)) > 0
-    # A small topic is read; and a text that reads as a number equals numbers, too, which have other texts.
+    # A small topic is scanned; and a text that reads as a number also equals numbers, which have other texts.
     assert _plan(lab, filter=exact).access == "scan"
     assert _plan(lab, filter=exact.replace("99705x", "99705"), index_from=0).access == "memo index"
 
@@ -176,7 +176,7 @@ print(json.dumps([len(children), statistics.examined, statistics.matched, found]
 
 
 def _several(lab: Lab, jobs: int, threads: int = 0) -> list[Any]:
-    """What ``SEVERAL`` prints: a process of its own, since what other tests left in this one decides about forks."""
+    """Return the output of ``SEVERAL`` in a new process: leftovers of other tests in this one affect forks."""
     command = [sys.executable, "-c", SEVERAL, str(lab.config), str(jobs), str(threads)]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -197,6 +197,6 @@ def test_any_number_of_processes_finds_the_same(lab: Lab, jobs: int, monkeypatch
 
 
 def test_a_process_with_threads_reads_alone(lab: Lab) -> None:
-    """A fork would cut them off, with the locks that they hold."""
+    """A fork would lose the threads, and keep the locks that they hold."""
     _fill(lab, 900)
     assert _several(lab, 3, threads=1) == [0, 900, 400, lab.query("t", "/v > 100 AND /s = 'y'", jobs=1)]

@@ -1,4 +1,4 @@
-"""get: records by key in the order asked for; what names none is handed back."""
+"""get: records by key in the requested order; keys without a record are returned."""
 
 from __future__ import annotations
 

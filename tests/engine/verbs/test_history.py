@@ -1,4 +1,4 @@
-"""versions: what a record was and until when, out of the store and out of the journals (behaviour 2; C75-C80)."""
+"""versions: the values of a record and their end, from the store and from the journals (behaviour 2; C75-C80)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _versions(lab: Lab, topic: str, *texts: str, **options: bool) -> tuple[list[
 
 
 def _rows(lab: Lab, topic: str, **options: bool) -> list[tuple[str, int, int | None, bool]]:
-    """Value (or - for a deletion), minute, minute of its end, whether it is lossy."""
+    """Return value (- for a deletion), minute, minute of its end, and whether it is lossy."""
     records, missing = _versions(lab, topic, **options)
     assert not missing
     return [
@@ -158,7 +158,7 @@ def test_an_expired_version_ends_from_the_instant_of_its_stamp_on(lab: Lab) -> N
         (endless,) = _versions(lab, "fading", journal=True)[0]
         untils.append((row.until, endless.until))
     assert untils == [(None, None), (START + MINUTE, None)]
-    # What was replaced ended then, although its own stamp has passed, too.
+    # A replaced version ends at the replacement, although its own stamp has passed, too.
     replaced = _versions(lab, "quotes", "2", journal=True)[0]
     assert [row.until for row in replaced] == [START, START + MINUTE]
     lab.config.write_text(lab.config.read_text().replace("<Expiration>30s<", "<Expiration>disabled<"))

@@ -1,4 +1,4 @@
-"""info: what it says of a topic's configuration (``sow-config(5)``, intervals), and how many records there are."""
+"""info: its report on a topic's configuration (``sow-config(5)``, intervals), and the record count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_intervals_are_written_as_a_configuration_writes_them(
 
 
 def _counts(lab: Lab) -> tuple[int, int]:
-    """What info says, after looking whether a query counts the same."""
+    """Return the counts of info after comparing them with a query."""
     info = lab.open().topic("t").info()
     assert info.records == lab.open().topic("t").query().count()
     return info.records, info.expired

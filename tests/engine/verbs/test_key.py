@@ -1,4 +1,4 @@
-"""key: the keys that messages would get are those that publishing gives them; nothing is written."""
+"""key: it reports the keys that publishing would give to messages, and writes nothing."""
 
 from __future__ import annotations
 

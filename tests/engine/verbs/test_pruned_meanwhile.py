@@ -1,4 +1,4 @@
-"""Journal files that are pruned while they are folded: an error, and never a state that lacks what they held."""
+"""Journal files pruned during a fold: an error, and never a state that lacks their entries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.instances import START, Lab, config_xml, message, put_back, t
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """A journal of some files, and a store that has all of it: pruning may remove every file but the last one."""
+    """A journal of several files and an up-to-date store: pruning may remove every file but the last one."""
     made = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)), journal_size=900)
     for number in range(12):
         made.publish("t", *(message(id=10 * number + n) for n in range(10)))
@@ -38,7 +38,7 @@ def test_files_that_are_pruned_under_a_rebuild(lab: Lab) -> None:
         instance = lab.open()
 
         def pruned(*args: Any, **options: Any) -> list[RebuildResult]:
-            # The journal was judged, and is whole; nothing of it was folded yet.
+            # The journal was checked, and is complete; none of it was folded yet.
             assert prune_files(instance, KeepRule(keep_size=1)).removed
             return rebuild_stores(*args, **options)
 
@@ -46,7 +46,7 @@ def test_files_that_are_pruned_under_a_rebuild(lab: Lab) -> None:
             replay_topics(instance, instance.topics, ReplayOptions(rebuild=True), fold=pruned)
         assert caught.value.code == "SOW-JRN-063"
         assert len(lab.query("t")) == 120
-        # The next one sees from the beginning that the journal does not reach back.
+        # The next rebuild finds at its start that the journal is incomplete.
         with pytest.raises(RefusedError) as refused:
             replay_topics(instance, instance.topics, ReplayOptions(rebuild=True))
         assert refused.value.code == "SOW-RPL-002"
@@ -86,14 +86,14 @@ def _bisected(lab: Lab) -> object:
 def test_files_that_go_behind_the_question_whether_all_are_there(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, place: Any, name: str, ask: Callable[[Lab], object]
 ) -> None:
-    # The past of a topic is asked for by time: the last entry has one of its own.
+    # The past of a topic is queried by time: the last entry has a later one.
     lab.clock.tick(5)
     lab.publish("t", message(id=1, late=True))
     asked = getattr(place, name)
 
     def answered(*args: Any) -> bool:
         found: bool = asked(*args)
-        # What it said was true until here.
+        # The result was valid until here.
         if len(lab.journals()) > 2:
             for path in lab.journals()[:-1]:
                 path.unlink()
@@ -121,7 +121,7 @@ def test_files_that_go_while_a_reader_reads_what_its_store_lacks(
         return found
 
     monkeypatch.setattr(current, "check_position", answered)
-    # It looks again, and what is left cannot explain how far the store had come.
+    # The reader retries, and the remaining files cannot explain the position of the store.
     with pytest.raises(DamageError) as caught:
         lab.query("t")
     assert caught.value.code == STORE_AHEAD_OF_JOURNAL

@@ -1,4 +1,4 @@
-"""publish: what is stored, what is refused, what is counted."""
+"""publish: stored messages, rejected messages, counts."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_store_of_another_definition_is_refused(lab: Lab) -> None:
 
 
 def _files(lab: Lab) -> dict[str, bytes]:
-    """All files but LMDB's reader tables."""
+    """Return the content of all files but LMDB's reader tables."""
     paths = (path for path in lab.directory.rglob("*") if path.is_file() and not path.name.endswith("-lock"))
     return {str(path): path.read_bytes() for path in paths}
 
@@ -239,7 +239,7 @@ def test_open_gives_a_typed_instance(lab: Lab) -> None:
 
 
 def test_colliding_keys_are_refused_and_never_merged(monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
-    """No two texts with one key are known; so the digest is bent: the key is the first byte of the id alone."""
+    """No two texts with one key are known, so the digest is patched: the key is the first byte of the id alone."""
     import xxhash
 
     def bent(data: bytes) -> bytes:
@@ -282,7 +282,7 @@ def test_envelopes_of_two_clients_do_not_share_numbers(lab: Lab) -> None:
 
 
 def test_nothing_behind_a_message_that_ends_the_run_is_published(lab: Lab) -> None:
-    """Also where the input is silent behind it and other batches are waiting."""
+    """Also if the input is idle after it and other batches are pending."""
     messages = [b"bad" if n == 5 else b'{"id":%d}' % n for n in range(1, 31)]
     for given in (iter(messages), messages):
         with pytest.raises(InputError) as caught:
@@ -292,7 +292,7 @@ def test_nothing_behind_a_message_that_ends_the_run_is_published(lab: Lab) -> No
 
 
 def test_threads_of_one_program_publish_to_instances_of_their_own(tmp_path: Path) -> None:
-    """What compresses works without the interpreter's lock: each thread has its own."""
+    """Compression runs without the interpreter's lock: each thread has its own compressor."""
     labs = [Lab(tmp_path / str(number), config_xml(topic_xml("t"), ("t",))) for number in range(3)]
     lines = [b'{"id":%d,"t":"%s"}' % (n, b"abc" * (n % 60)) for n in range(3000)]
     with ThreadPoolExecutor(len(labs)) as pool:

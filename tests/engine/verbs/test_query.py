@@ -159,7 +159,7 @@ def test_user_keys_and_decimal_keys(lab: Lab) -> None:
 
 
 def test_a_query_sees_one_state_while_others_write(lab: Lab) -> None:
-    """Batches of one query belong to one snapshot, however slowly they are taken."""
+    """All batches of a query belong to one snapshot, however slowly they are read."""
     lab.publish("t", *(message(id=i, v=0) for i in range(50)))
     result = lab.open().topic("t").query(batch_size=5)
     first = next(iter(result))
@@ -238,7 +238,7 @@ def test_whoever_asks_for_no_statistics_reads_no_more_than_needed(tmp_path: Path
 
 
 def test_a_key_query_counts_no_records_unless_it_is_asked_for(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside much that is not in the store yet, counting takes seconds."""
+    """With many unapplied changes, counting takes seconds."""
     lab.publish("t", *(message(id=f"k{n}") for n in range(500)))
     options = QueryOptions(filter="/id[0] IN ('k2', 'k900')")
     result = start_query(lab.open(), [Target(topic=lab.open().topic("t").config)], options)

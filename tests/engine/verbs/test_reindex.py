@@ -1,4 +1,4 @@
-"""reindex: what is built, for what, and what stands in its way."""
+"""reindex: which indexes it builds for which requests, and what prevents it."""
 
 from __future__ import annotations
 

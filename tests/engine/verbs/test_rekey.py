@@ -1,4 +1,4 @@
-"""A changed Key: records under former keys are noticed everywhere, and replay --rekey gives them their new ones."""
+"""A changed Key: every command detects records under former keys, and replay --rekey gives them new ones."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_rekeyed_records_are_one_group_and_the_journal_alone_says_the_same(chang
 
 
 def test_a_store_that_was_rebuilt_under_former_keys_is_noticed(make_lab: MakeLab, tmp_path: Path) -> None:
-    """What an earlier release made of a changed Key: check, verify and rebuild say so, and --rekey puts it right."""
+    """As an earlier release handled a changed Key: check, verify and rebuild report it, and --rekey fixes it."""
     lab = make_lab(_xml("/id"))
     lab.publish("x", *(message(id=number, k=number % 7 + 100) for number in range(40)))
     _change(lab, "/k")
@@ -135,7 +135,7 @@ def test_a_store_that_was_rebuilt_under_former_keys_is_noticed(make_lab: MakeLab
 
 
 def test_one_block_of_former_keys_among_many_is_found(make_lab: MakeLab) -> None:
-    """A block was written under one definition: some of the records of each are enough."""
+    """A block was written under one definition: a sample of each block's records is enough."""
     lab = make_lab(_xml("/k"))
     lab.publish("x", *(message(id=number, k=number) for number in range(3000)))
     _change(lab, "/id")
@@ -209,7 +209,7 @@ def test_what_expired_and_was_removed_does_not_come_back(make_lab: MakeLab) -> N
 
 
 def test_keys_change_hands(make_lab: MakeLab) -> None:
-    """A key that is deleted as a former one and made as a new one ends with the new record."""
+    """A key that is deleted as a former one and created as a new one ends with the new record."""
     lab = make_lab(_xml("/id"))
     lab.publish("x", message(id=1, k=2), message(id=2, k=1), message(id=3, k=3), message(id=4, k=3))
     _change(lab, "/k")
@@ -235,7 +235,7 @@ def test_journals_that_do_not_reach_back_get_every_record(make_lab: MakeLab) -> 
 
 
 def test_a_run_that_goes_on_under_the_former_key_stops(make_lab: MakeLab) -> None:
-    """Its batch is refused before anything of it is in the journal."""
+    """Its batch is rejected before any of it is in the journal."""
     import subprocess
     import sys
 
@@ -254,7 +254,7 @@ def test_a_run_that_goes_on_under_the_former_key_stops(make_lab: MakeLab) -> Non
 
 
 def test_a_group_without_its_store_is_gone_on_with(changed: Lab, shape: str, tmp_path: Path) -> None:
-    """The process died between the two: the former store is still there, and the group in the journal."""
+    """The process died between the two: the former store still exists, and the group is in the journal."""
     if "transient" in shape:
         _replay(changed, rekey=True)
         return

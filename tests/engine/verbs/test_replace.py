@@ -1,4 +1,4 @@
-"""replace: a topic is equal to an input afterwards, or as it was before."""
+"""replace: afterwards a topic equals the input, or is unchanged."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_kill_at_any_call_leaves_all_of_it_or_nothing(
     work(build("count"), counting)
     whole = 0
     step = 1 if deep else 3 if topic == "t" else 6
-    # The last call is always among them: behind it, all of the new records are there.
+    # The last call is always included: after it, all new records are visible.
     calls = choose_kills(counting.count, after=after)
     for call in [*calls[:-1][seed % step :: step], calls[-1]]:
         lab = build(f"{call}")
@@ -191,7 +191,7 @@ def test_a_kill_at_any_call_leaves_all_of_it_or_nothing(
         assert _records(lab, topic) == sorted(NEW)
         with verified(lab):
             pass
-    # Of the other topics, fewer calls are tried.
+    # For the other topics, fewer calls are tested.
     assert whole or topic != "t"
 
 
@@ -202,7 +202,7 @@ Row = tuple[int, int]
 def test_a_replacement_is_the_state_of_the_emptied_topic(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[list[Row]]
 ) -> None:
-    """The law: whatever the topic held, it holds the last message of each key, and a second time writes nothing."""
+    """The law: afterwards the topic holds the last message of each key, and a second replace writes nothing."""
     lab = Lab(tmp_path_factory.mktemp("lab"), config_xml(topic_xml("t"), ("t",)))
     before: dict[int, str] = {}
     with pytest.MonkeyPatch.context() as patch:

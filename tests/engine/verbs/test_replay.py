@@ -1,4 +1,4 @@
-"""replay: bounds, other places, what is kept aside, what is refused (behaviour 1.6, C48)."""
+"""replay: bounds, other targets, stores kept aside, rejected requests (behaviour 1.6, C48)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""snapshot: a store file of a topic as it was, put in place whole or not at all."""
+"""snapshot: a store file with a past state of a topic, installed whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who set which field: against a search backwards through all versions, and what single cases look like."""
+"""Origin of each field: against a backward search through all versions, and in single cases."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_each_field_has_its_value_since_the_entry_that_is_named(steps: list) -> 
             assert {one.path: one.value for one in found.fields} == dict(
                 iterate_leaves(parse_view(current[0].encode()))
             )
-        # Backwards from the present: a field keeps its origin as long as the entry before had it with this value.
+        # Backwards from the present: a field keeps its origin while the previous version has the same value.
         life = []
         for version in reversed(batch.records):
             if version.deleted:
@@ -82,7 +82,7 @@ def test_each_field_has_its_value_since_the_entry_that_is_named(steps: list) -> 
                 since = version
             assert one.version is not None and one.version.txid == since.txid, one
             assert one.version.client == since.client and not one.earlier
-        # And what history --diff says makes each version out of the one before it.
+        # Applying the changes of history --diff to a version gives the next one.
         tree: object = None
         for change in compare_versions(batch):
             payload = change.version.payload
@@ -139,7 +139,7 @@ def test_retained_versions_answer_where_no_journal_does(make_lab) -> None:  # ty
         lab.clock.at = START + second * SECOND
         put(lab, "h", message(id=1, a=value, b=0))
     found = blamed(lab, "h")
-    # The versions of seconds 4 and 8 were dropped: what came behind it may have been there already.
+    # The versions of seconds 4 and 8 were dropped: later values may have existed in them already.
     assert {format_path(one.path): (one.version.txid, one.earlier) for one in found.fields} == {
         "/id": (1, True),
         "/a": (4, True),
@@ -180,20 +180,20 @@ def test_what_stood_in_journals_that_are_gone_may_be_older(lab: Lab) -> None:
     ids=["arrays", "texts", "nested", "items"],
 )
 def test_a_record_with_too_many_members_is_refused(lab: Lab, body: dict[str, object], count: int) -> None:
-    """Members and objects of all depths count, the message itself too; items of arrays and what texts hold do not."""
+    """Members and objects of all depths count, as does the message itself; array items and texts do not."""
     put(lab, "t", json.dumps({"id": 1, **body}))
     assert blamed(lab, "t", max_members=count).fields
     with pytest.raises(InputError) as caught:
         blamed(lab, "t", max_members=count - 1)
     assert (caught.value.code, caught.value.place) == ("SOW-QRY-025", "t")
     assert f" {count - 1} members" in str(caught.value)
-    # Of a record that is gone no fields are compared.
+    # The fields of a deleted record are not compared.
     lab.open().topic("t").delete(filter="/id = 1")
     assert blamed(lab, "t", max_members=1).gone == "deleted"
 
 
 def test_a_message_beyond_the_limit_is_not_taken_apart(lab: Lab) -> None:
-    """Of a record with 200,000 members no value is made; taken apart, it has about 50 MB."""
+    """A record with 200,000 members is not decoded; decoded, it takes about 50 MB."""
     put(lab, "t", json.dumps({"id": 1, **{f"k{number}": number for number in range(200_000)}}, separators=(",", ":")))
     tracemalloc.start()
     try:

@@ -1,4 +1,4 @@
-"""Two states compared: what differs is found, and its envelopes make the one into the other."""
+"""Comparison of two states: it finds every difference, and its envelopes transform one into the other."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def found(before: DiffSide, after: DiffSide, **options: object) -> tuple[list[Re
 
 
 def told(changes: Sequence[RecordChange]) -> dict[str, object]:
-    """Key to what is said of it."""
+    """Return the reported difference of each key."""
     return {
         one.key: one.kind if one.kind != "changed" else [format_path(part.path) for part in one.fields]
         for one in changes
@@ -120,7 +120,7 @@ def test_envelopes_make_the_one_state_into_the_other(old: list, new: list) -> No
                 continue
             before, after = content(one, topic), content(other, topic)
             changes, counts = found(side(one, topic), side(other, topic))
-            # Each of the three says the same: the digests, the differences, and the records one by one.
+            # All three agree: the digests, the differences, and the records one by one.
             assert (before == after) is (not changes) is (counts.different == 0)
             there, here = _records(one, topic), _records(other, topic)
             assert counts.equal == sum(there[key] == here[key] for key in there.keys() & here.keys())
@@ -129,7 +129,7 @@ def test_envelopes_make_the_one_state_into_the_other(old: list, new: list) -> No
             take(one, envelopes(side(one, topic), side(other, topic)))
             assert content(one, topic) == content(other, topic) == after
             assert found(side(one, topic), side(other, topic))[0] == []
-            # Records of equal payloads are equal without --meta, whatever their lifetimes; what is written has its own.
+            # Without --meta, lifetimes are not compared, but each written record gets the lifetime of its envelope.
             written = {key for key in here if there.get(key) != here[key]}
             mine, theirs = _lifetimes(one, topic), _lifetimes(other, topic)
             assert all(mine.get(key) == theirs.get(key) for key in written)
@@ -180,7 +180,7 @@ def test_a_range_is_what_was_published_in_it_and_is_still_there(steps: list, one
             return
         then = {record.key: record.payload for record in lab.records("t", at=until) if record.timestamp > since}
         changes, counts = found(side(lab, "t", until, since), side(lab, "t", until))
-        # Nothing that the range has is missing or other in the state at its end.
+        # No record of the range is missing or different in the state at its end.
         assert {change.kind for change in changes} <= {"added"}
         assert counts.equal == len(then)
 
@@ -206,7 +206,7 @@ def test_fields_keys_and_filters_choose(lab: Lab) -> None:
     changes, counts = found(old, new, ignored=("/a", "/b"))
     assert told(changes) == {"1": ["/o/x"]} and counts.equal == 2
     assert told(found(old, new, keys=("2",))[0]) == {"2": ["/b"]}
-    # A record that matches on one side is shown, as it is on both.
+    # A record that matches on one side is reported with the values of both.
     changes, counts = found(old, new, filter="/a = 7 OR /a = 2")
     assert told(changes) == {"1": ["/a", "/o/x"], "3": ["/a"]} and counts.equal is None
 
@@ -240,7 +240,7 @@ def test_topics_with_other_keys_are_paired_by_their_key_fields(make_lab) -> None
     assert told(found(side(lab, "a"), side(lab, "u"), on=("/id",))[0]) == {"1": ["/name"], "2": "removed"}
     with pytest.raises(UsageError, match="--key requires"):
         found(side(lab, "a"), side(lab, "b"), keys=("1",))
-    # Several records with one text are told apart by their number.
+    # Several records with one text are distinguished by their number.
     lab.publish("a", message(id=3, name="y", of="a"))
     changes, counts = found(side(lab, "a"), side(lab, "a"), on=("/name",))
     assert changes == [] and counts.equal == 3

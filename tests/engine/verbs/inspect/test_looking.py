@@ -1,4 +1,4 @@
-"""schema and stats: what they say of the records of topics, and of the journal."""
+"""schema and stats: their reports on records of topics, and on the journal."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: py
     assert found.searched is not None
     assert 10 < found.searched < 30
     assert found.looked_at == found.records == 200
-    # The fields that were found have all of their values, and those of an empty array none.
+    # Fields found by the probe have all their values; the fields of an empty array have none.
     assert {one.path for one in found.fields} <= {one.path for one in whole.fields}
     assert {one.path: one.values for one in found.fields}["/price"] == 200
     monkeypatch.setattr(STATS_LIMITS, "max_values", 300)
@@ -178,7 +178,7 @@ def test_figures_of_many_values_are_those_of_a_part(filled: Lab, monkeypatch: py
     monkeypatch.setattr(STATS_LIMITS, "max_values", 1 << 40)
     monkeypatch.setattr(STATS_LIMITS, "max_message_bytes", 2000)
     assert stats_of(filled).looked_at < 150
-    # What is asked for is given.
+    # Explicitly requested fields are complete.
     assert stats_of(filled, "/id", "/price").looked_at == 200
     assert stats_of(filled, share=SampleShare(part=1.0)).looked_at == 200
 

@@ -1,4 +1,4 @@
-"""journal bisect: what it says, and what it refuses."""
+"""journal bisect: its report, and rejected requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.instances import SECOND, START, Lab, config_xml, message, top
 
 @pytest.fixture
 def filled(make_lab: MakeLab) -> Lab:
-    """Forty entries of t, one a second; from the 21st on a client writes an n of 1. One of u."""
+    """Forty entries of t, one per second; from the 21st on, a client writes 1 to n. One entry of u."""
     lab = make_lab(config_xml(topic_xml("t") + topic_xml("u") + topic_xml("alone"), ("t", "u")))
     for number in range(1, 41):
         options = {"client": "late", "sequence": number} if number > 20 else {}
@@ -40,7 +40,7 @@ def test_the_entry_its_client_and_the_counts_are_said(filled: Lab) -> None:
         "folded": found.folded,
     }
     assert found.steps <= 6
-    # The whole of it once, and then halves of what is left.
+    # All of it once, and then halves of the rest.
     assert found.folded <= 2 * 40
     counts, steps = found.summary.removeprefix(f"txid 21, written at {at} by late: ").split(";")
     assert re.findall(r"\d+", counts) == ["0", "1"]

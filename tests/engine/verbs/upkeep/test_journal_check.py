@@ -1,4 +1,4 @@
-"""journal check: what it reads, what it finds, and that it says what it could not read."""
+"""journal check: it reads all files, reports damage, and reports files that it could not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""journal search: blocks are passed over unread, texts are refused, what cannot be read is counted."""
+"""journal search: blocks are skipped unread, invalid texts are rejected, unreadable messages are counted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_payloads_of_blocks_that_are_passed_over_are_not_read(filled: Lab, monke
         loaded.append(ref.header.first_txid)
         return load(ref)
 
-    # The walk proves the last group by its body; what the search loads itself is one block.
+    # The walk verifies the last group by its body; the search loads only one block itself.
     monkeypatch.setattr(BlockRef, "load", noted)
     assert found(filled, keys=("22",))[0] == [23]
     assert loaded == [21]
@@ -117,7 +117,7 @@ def test_damage_is_not_passed_over(filled: Lab) -> None:
         second = list(log.iter_blocks())[1]
     content = bytearray(path.read_bytes())
     good = bytes(content)
-    # A wrong bit in the columns of a block that the search looks at.
+    # Flip a bit in the columns of a block that the search reads.
     content[second.start.offset + 104 + second.header.map_size + 5] ^= 1
     path.write_bytes(content)
     with pytest.raises(DamageError) as caught:

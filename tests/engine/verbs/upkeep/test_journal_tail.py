@@ -1,4 +1,4 @@
-"""journal tail: the last entries of topics, found from the end, and what is appended while one looks."""
+"""journal tail: the last entries of topics, found from the end, and entries appended meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mixed(make_lab: MakeLab, monkeypatch: pytest.MonkeyPatch, seed: int) -> Lab:
 
 
 def everything(lab: Lab, *topic_names: str) -> list[int]:
-    """The txids of the entries of topics, physical or logical, as a dump has them."""
+    """Return the txids of the entries of topics, physical or logical, as a dump has them."""
     records = [record for batch in dump_entries(lab.open(), EntryFilter()) for record in batch.records]
     names = {topic.encode() for topic in topic_names}
     return [
@@ -69,11 +69,11 @@ def test_no_journal_and_no_topic_are_errors(make_lab: MakeLab) -> None:
 
 
 class Enough(Exception):
-    """Ends what has no end."""
+    """End an endless iteration."""
 
 
 def test_what_is_appended_is_followed(mixed: Lab) -> None:
-    """Before each wait somebody publishes; the files roll, are compressed and moved meanwhile."""
+    """Before each wait another batch is published; meanwhile the files are rotated, compressed and moved."""
     rounds = [("t", 3), ("u", 2), ("t", 8), ("news/a", 1), ("t", 9), ("t", 9)]
     before, left = everything(mixed, "t"), list(rounds)
 
