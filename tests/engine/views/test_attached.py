@@ -1,4 +1,4 @@
-"""Joins between topics that are attached already, and topics whose type is written in one join and not in another."""
+"""Joins between topics that are already attached, and topics whose type is given in only one of two joins."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_condition_between_attached_topics(joins: tuple[str, ...], times: int,
     for name in "ABC":
         lab.publish(name, message(id=1, k="x"), message(id=2, k="x"))
     assert shown(lab) == [(1, 1, times), (2, 2, times)]
-    # Caught up with, of each of the topics.
+    # Incremental updates, from each of the topics.
     lab.publish("B", message(id=2, k="y"), message(id=3, k="x"))
     lab.publish("A", message(id=3, k="x"))
     lab.publish("C", message(id=3, k="x"))

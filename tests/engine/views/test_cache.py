@@ -1,4 +1,4 @@
-"""The cache of a view: used as it is, caught up, made anew, or done without (sow-view(5))."""
+"""The cache of a view: used unchanged, updated incrementally, rebuilt, or not used (sow-view(5))."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ TOTALS = """
 
 @pytest.fixture(autouse=True, params=["columns", "messages"])
 def columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether caches keep columns, however few the records are."""
+    """Make caches keep columns, for any number of records; return whether they do."""
     kept: bool = request.param == "columns"
     monkeypatch.setattr(VIEW_LIMITS, "min_column_records", 0 if kept else 1 << 60)
-    # A third of the rows here is of one client.
+    # A third of the rows here belongs to one client.
     monkeypatch.setattr(VIEW_LIMITS, "max_stale_divisor", 2)
     return kept
 
@@ -75,7 +75,7 @@ def test_an_unchanged_view_is_read_as_it_is(lab: Lab) -> None:
     before = place(lab).read_bytes()
     with patch.object(cache_refresh.Refresh, "run", side_effect=AssertionError):
         assert totals(lab) == {"c0": 135, "c1": 145, "c2": 155}
-    # What happens to other topics of the log is no change of this one.
+    # Entries of other topics in the log change nothing here.
     assert place(lab).read_bytes() == before
 
 
@@ -94,7 +94,7 @@ def test_a_change_costs_the_groups_that_it_concerns(lab: Lab, columns: bool) -> 
     assert totals(lab, "named") == {"name 0": 135, "name 1": 145, None: 155}
     lab.publish("clients", message(id="c1", name="other"))
     assert totals(lab, "named") == {"name 0": 135, "other": 145, None: 155}
-    # One group is gone and another one has come; without columns all are computed.
+    # One group was removed and another one added; without columns all are computed.
     assert state(lab, "named").groups == (2 if columns else 3)
     lab.publish("orders", message(id=1, client="c1", qty=1001))
     assert totals(lab, "named") == {"name 0": 135, "other": 1145, None: 155}
@@ -125,7 +125,7 @@ def test_files_of_columns_are_written_anew_when_many_records_have_changed(lab: L
             lab.publish("orders", message(id=number, client="c0", qty=1))
             totals(lab, "named")
     after = column_files(lab, "named")
-    # That of the clients is as it was; no file of an earlier state is left.
+    # The file of the clients is unchanged; no file of an earlier state is left.
     assert len(before) == len(after) == (2 if columns else 0)
     assert len(set(before) & set(after)) == columns
     assert totals(lab, "named") == {"name 0": 136, "name 1": 144, None: 153}
@@ -165,7 +165,7 @@ def test_what_is_no_file_in_the_place_of_columns_is_no_columns(
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "socket":
-        # Its address may have fewer characters than the path.
+        # The address of a socket may have fewer characters than the path.
         monkeypatch.chdir(path.parent)
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(path.name)
@@ -175,14 +175,14 @@ def test_what_is_no_file_in_the_place_of_columns_is_no_columns(
         path.symlink_to(os.devnull)
     lab.publish("orders", message(id=1, client="c0", qty=1))
     if late:
-        # It came there after the look at the files.
+        # It appeared after the check of the files.
         monkeypatch.setattr(cache_refresh.Refresh, "_explain_build", lambda *_: "")
     else:
         plan = plan_refresh(lab.open(), find_entry(lab.open(), TopicRef("totals", "json")))
         assert (plan.way, plan.why) == ("compute", "its columns are missing")
     assert totals(lab) == {"c0": 136, "c1": 144, "c2": 155}
     assert lab.notes == []
-    # Columns are kept again, and what lay there is gone unless it is a directory.
+    # Columns are kept again, and the foreign file is removed unless it is a directory.
     assert len(column_files(lab)) == 1 + (kind == "directory")
     lab.publish("orders", message(id=1, client="c0", qty=2))
     with patch.object(cache_refresh, "build_store", side_effect=AssertionError):
@@ -199,7 +199,7 @@ def test_copies_of_other_columns_are_not_used(lab: Lab, columns: bool) -> None:
     wanted = {"c0": 135, "c1": 145, "c2": 155}
     for number, data in enumerate((others[0].read_bytes(), others[1].read_bytes(), earlier)):
         with patch.object(VIEW_LIMITS, "min_kept_changes", 0):
-            # A file of today, in the place of which that of another view or of an earlier state is put.
+            # Replace a current file by that of another view or of an earlier state.
             lab.publish("orders", message(id=200 + number, client="c0", qty=100))
             wanted["c0"] += 100
             assert totals(lab) == wanted
@@ -337,7 +337,7 @@ def test_a_view_that_is_being_read_can_be_asked_again_after_a_change(lab: Lab) -
     iter(first)
     next(iter(first))
     lab.publish("orders", message(id=0, client="c0", qty=1))
-    # The file is open here and cannot be written to: the answer is the present one nevertheless.
+    # The file is open here and cannot be written to: the result is up to date nevertheless.
     assert totals(lab) == {"c0": 136, "c1": 145, "c2": 155}
     assert len(list(first.records())) == 2
     assert totals(lab) == {"c0": 136, "c1": 145, "c2": 155}
@@ -430,6 +430,6 @@ def test_damage_met_after_the_topics_went_on_names_what_makes_the_cache_anew(mak
         for count, _ in enumerate(lab.open().topic("totals").query(batch_size=100).records()):
             if count == 0:
                 other.publish("orders", message(id=1, client="c1", qty=1000))
-    # What was given out is of another state than a new cache.
+    # The rows already returned belong to another state than a new cache.
     assert "sowctl view refresh totals --fresh" in str(caught.value.hint)
     assert totals(lab)["c1"] == 1000

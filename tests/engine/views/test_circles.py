@@ -1,4 +1,4 @@
-"""Views and conflated topics that read themselves, or stand on too many others: readers say so (``behaviour`` 5.1)."""
+"""Views and conflated topics that read themselves, or too many levels of others: reads fail (``behaviour`` 5.1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def conflated_xml(name: str, source: str) -> str:
 
 
 def _refreshed(lab: Lab) -> Callable[[str], None]:
-    """As ``view refresh`` and ``conflate`` come to an entry, which do not resolve its name first."""
+    """Return a reader that opens an entry as ``view refresh`` and ``conflate`` do, without resolving its name."""
 
     def read(name: str) -> None:
         instance = lab.open()

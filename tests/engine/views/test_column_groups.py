@@ -1,4 +1,4 @@
-"""Views computed from columns show what rows one by one show: messages of several shapes, joins that multiply rows."""
+"""Views computed from columns equal views computed row by row: messages of several shapes, joins that multiply rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def view_xml(name: str, source: str, fields: tuple[str, ...], grouping: tuple[st
 
 
 def message(chance: random.Random, number: int) -> bytes:
-    """A message of one of several shapes; what is joined is written in several ways."""
+    """Return a message of one of several shapes; joined values are written in several ways."""
     body: dict[str, Any] = {"id": number, "g": chance.choice(["x", "y", "2", ""]), "h": chance.choice(["x", "y", "2"])}
     body["name"] = chance.choice(["x", "y", "2", "z"])
     shape = chance.randrange(16)
@@ -81,14 +81,14 @@ def filled(make_lab: Callable[..., Lab]) -> Lab:
     chance = random.Random(23)
     for topic, size in (("A", 700), ("B", 12), ("C", 8)):
         lab.open().topic(topic).publish([message(chance, number) for number in range(size)])
-    # What rows share is newer than most of them: then their order tells which is the latest.
+    # Shared records are newer than most others: then the order of rows decides which one is the latest.
     lab.open().topic("B").publish([message(chance, number) for number in range(5)])
     lab.open().topic("A").publish([message(chance, number) for number in range(0, 700, 50)])
     return lab
 
 
 def shown(lab: Lab, name: str, records: int) -> list[tuple[bytes, bytes]]:
-    """The messages of a view; sources of so many records and more are read as columns."""
+    """Return the messages of a view; sources with at least ``records`` records are read as columns."""
     instance = lab.open()
     assert instance.config is not None
     (entry,) = instance.config.find_entries(name)
@@ -120,7 +120,7 @@ def test_columns_show_what_rows_show(filled: Lab, name: str, monkeypatch: pytest
         monkeypatch.setattr(VIEW_LIMITS, "read_batch_records", min(size, 1000))
         monkeypatch.setattr(COLUMN_LIMITS, "waiting_messages_per_group", together)
         assert shown(filled, name, 0) == wanted, size
-    # Shapes were of use, more than one of them, and what they left was decoded.
+    # Several shapes were useful, and the remaining messages were decoded.
     assert max(several) > 2
 
 
@@ -142,14 +142,14 @@ def test_rows_that_meet_many_are_made_in_parts(filled: Lab, name: str, monkeypat
         sizes.clear()
         monkeypatch.setattr(VIEW_LIMITS, "max_joined_rows", most)
         assert shown(filled, name, 0) == wanted
-        # A record alone is not cut; none meets more than so many.
+        # The rows of a single record are not split; no record joins more than 40 rows.
         assert max(sizes) <= max(most, 40) < together
 
 
 @pytest.mark.parametrize("filter", ["[B]./v > 1 OR [A]./h = 'x'", "[B]./name IS NULL", "[A]./id < 300", "1 = 2"])
 @pytest.mark.parametrize("name", ["number", "chain"])
 def test_a_filter_of_joined_rows(filled: Lab, name: str, filter: str, tmp_path: Path) -> None:
-    """No configuration has one; Spark's job takes it."""
+    """No view configuration has such a filter; Spark's job has."""
     instance = filled.open()
     assert instance.config is not None
     (entry,) = instance.config.find_entries(name)

@@ -1,4 +1,4 @@
-"""The writing of columns while all of a view is computed: what it costs where a filter leaves no rows."""
+"""Writing of columns during a full computation of a view: its cost if a filter leaves no rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build_part(number: int) -> ColumnBatch:
 
 
 def count_copied(program: Program, parts: int) -> int:
-    """The numbers that are put together while so many parts are recorded, of which no rows come."""
+    """Return how many numbers are concatenated while recording ``parts`` parts without rows."""
     concatenate, copied = np.concatenate, 0
 
     def counted(arrays: Any, *more: Any, **options: Any) -> Any:

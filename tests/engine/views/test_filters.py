@@ -1,4 +1,4 @@
-"""The filter of a view over one topic: its fields may name the topic that the view reads, and no other."""
+"""The filter of a view over one topic: its fields may name the topic of the view, and no other."""
 
 from __future__ import annotations
 

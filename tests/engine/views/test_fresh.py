@@ -1,4 +1,4 @@
-"""``fresh``: a view or conflated topic is computed from its topics, whatever a cache of it holds."""
+"""``fresh``: a view or conflated topic is computed from its topics, whatever its cache contains."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def lab(make_lab: MakeLab) -> Lab:
 
 
 def spoil(lab: Lab, name: str) -> None:
-    """Take all messages out of a cache, which says nothing of it: only a computation can notice."""
+    """Delete all messages from a cache without a trace: only a computation can notice."""
     (path,) = (lab.directory / "sow" / "orders.json.sow-views").glob(f"{name}.json.sow")
     with Store.open(path, write=True) as store, store.open_snapshot() as snapshot:
         keys = [key for some, _ in snapshot.scan_records() for key in some]
@@ -61,7 +61,7 @@ def test_what_a_cache_holds_does_not_count(lab: Lab, name: str, wanted: list[dic
     spoil(lab, name)
     assert rows() == []
     assert rows(fresh=True) == wanted
-    # The cache was made anew, not only gone round.
+    # The cache was rebuilt, not only bypassed.
     assert rows() == wanted
 
 

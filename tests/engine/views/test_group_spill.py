@@ -1,4 +1,4 @@
-"""A view whose groups outgrow memory is the view that they make in memory, byte for byte."""
+"""A view whose groups exceed memory is byte for byte the view computed in memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lab(make_lab: MakeLab) -> Lab:
         made.clock.tick(1)
         made.publish("t", *rows[start : start + 100])
     made.publish("others", *(message(id=n, k=n % 20) for n in range(40)))
-    # Later updates of some records, so that the order of keys is not that of updates.
+    # Later updates of some records, so that key order differs from update order.
     made.publish("t", *(message(id=n, g=3, v=n) for n in (500, 20, 444, 5)))
     return made
 
@@ -113,7 +113,7 @@ def test_groups_are_not_looked_at_again_with_every_batch(make_lab: MakeLab) -> N
         patch.object(VIEW_LIMITS, "read_batch_records", 10),
         patch.object(Group, "compact", counted),
     ):
-        # All groups with an input each, and hardly more.
+        # All groups with one input each, and little more.
         each = VIEW_LIMITS.group_state_bytes + VIEW_LIMITS.group_input_bytes + VIEW_LIMITS.group_stamp_bytes
         found = lab.records("best", fresh=True, sort_memory=300 * each + 1000)
     assert sorted(json.loads(one.payload)["most"] for one in found) == list(range(2700, 3000))

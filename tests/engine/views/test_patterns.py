@@ -1,4 +1,4 @@
-"""A pattern as TARGET matches views, conflated topics and queues, too, in configuration order, for what reads."""
+"""For reads, a pattern as TARGET also matches views, conflated topics and queues, in configuration order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_names_of_all_kinds_in_configuration_order(lab: Lab) -> None:
     assert names(lab, "^(totals|orders|work|slow|loose)$") == ["orders", "totals", "slow", "loose", "work"]
     assert names(lab, "^t") == ["totals"]
     assert [row.topic for row in find_topic_info(lab.open(), "^(w|t)")] == ["totals", "work"]
-    # What writes, and what looks into stores, means topics alone.
+    # Commands that write or inspect stores match only topics.
     assert names(lab, "^(totals|orders|work)$", derived=False) == ["orders"]
     with pytest.raises(MissingError, match="matches no topic") as error:
         resolve_targets(lab.open(), "^tot")
@@ -93,6 +93,6 @@ def test_a_subscription_follows_them_and_a_replay_does_not(lab: Lab) -> None:
     with pytest.raises(RefusedError) as error, lab.open().subscribe("totals", bookmark="0", sow=False) as subscription:
         list(subscription)
     assert error.value.code == "SOW-FOL-021"
-    # no place in the TransactionLog would help: lint says of one that it records nothing
+    # an entry in the TransactionLog would not help: lint reports that it records nothing
     assert "--at" in (error.value.hint or "")
     assert [topic.name for topic in resolve_followed_topics(lab.open(), "^(work|totals)$")] == ["totals", "work"]

@@ -1,6 +1,6 @@
-"""The views of the configuration reference's samples, over records written by hand, with the rows that they show.
+"""The views of the configuration reference's samples, over handwritten records, with their expected rows.
 
-The first topic is said to be transient: it has no FileName, which a persistent topic needs.
+The first topic is made transient: it has no FileName, which a persistent topic needs.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def rows(lab: Lab, name: str, message_type: str, filter: str | None = None) -> l
 
 
 def test_a_view_of_another_type_over_a_topic_without_a_file(lab: Lab) -> None:
-    """TOTAL_VALUE names no type for its topic, which is of another one than the view."""
+    """TOTAL_VALUE names no type for its topic, whose type differs from that of the view."""
     assert rows(lab, "TOTAL_VALUE", "nvfix") == []
     publish(lab, "/ett/order", "fix", "orderId=1|109=ACME|14=100|6=2.5|", "orderId=2|109=ACME|14=10|6=1.0|")
     publish(lab, "/ett/order", "fix", "orderId=3|109=BOLT|14=3|6=7|")

@@ -50,7 +50,7 @@ SOURCES = {"fix": "1", "nvfix": "account", "xml": "r/account"}
 
 
 def model(text: str) -> Any:
-    """What a text without a kind is in JSON: a number only where every reader of doubles has the text back."""
+    """Return the JSON form of an untyped text: a number only if every reader of doubles gets the same text back."""
     if re.fullmatch(r"-?(0|[1-9][0-9]*)", text) and text != "-0":
         return int(text) if abs(int(text)) <= 2**53 else text
     if re.fullmatch(r"-?(0|[1-9][0-9]*)\.[0-9]*[1-9]", text):
@@ -79,7 +79,7 @@ def test_a_text_is_written_as_a_number_only_where_that_says_all_of_it(text: str)
         payload = message(kind, "a", text)
         of_view = json.loads(get_type(kind).view(payload))
         assert (of_view["r"] if kind == "xml" else of_view)[path.removeprefix("r/")] == wanted
-        # Read by itself and among others, which are inferred together.
+        # Read alone and with others: types are inferred for all messages together.
         for others in ([], [message(kind, "b", "1")], [message(kind, "b", "1.25")], [message(kind, "b", "x")]):
             rows, _ = get_type(kind).build_extractor([Slot(parse_path("/" + path), text=True)])([payload, *others])
             for target in ("json", "msgpack", "bflat"):
@@ -117,7 +117,7 @@ def config(kind: str) -> str:
 
 
 def groups(lab: Lab, name: str, columns: int) -> list[Any]:
-    """The messages of a view as JSON; from so many records on they are read as columns."""
+    """Return the messages of a view as JSON; sources with at least ``columns`` records are read as columns."""
     instance = lab.open()
     assert instance.config is not None
     (entry,) = instance.config.find_entries(name)
@@ -163,7 +163,7 @@ def test_grouped_queries_give_the_same_from_records_and_from_indexes(make_lab: C
     asked = {"projection": f"/{field}, MAX(/{field}) AS /2", "grouping": f"/{field}"}
     first = lab.query("o", **asked)
     assert {one.split("\x01")[0].partition("=")[2] for one in first} == set(TEXTS)
-    # The second and third time the values may come from an index beside the store.
+    # The second and third time, the values may come from an index beside the store.
     assert lab.query("o", **asked) == lab.query("o", **asked) == first
 
 
@@ -207,7 +207,7 @@ def test_declared_columns_of_numbers_take_texts_of_types_without_kinds() -> None
 
 def test_inferred_columns_of_numbers_take_no_identifiers() -> None:
     pa = pytest.importorskip("pyarrow")
-    # Only the first messages were looked at, and their accounts were numbers.
+    # Only the first messages were sampled, and their accounts were numbers.
     decoder = StructDecoder(pa.struct([("1", pa.int64())]), strict=True)
     assert decoder.decode_payloads([b"1=123"], get_type("fix")).to_pylist() == [{"1": 123}]
     with pytest.raises(Misfit):

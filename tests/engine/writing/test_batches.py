@@ -1,4 +1,4 @@
-"""Batches of an input: where they end, that they wait no longer than they must, and that no message is lost."""
+"""Batches of an input: where they end, that they wait no longer than necessary, and that no message is lost."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SIZE = 1 << 20
 
 
 class Script:
-    """A source that gives chunks as a script says: a number of messages, or seconds in which nothing comes.
+    """A source that follows a script: a number of messages, or seconds without input.
 
-    ``waits`` are the timeouts with which it was asked while it had nothing.
+    ``waits`` lists the timeouts of its polls without a message.
     """
 
     blocking = False
@@ -128,7 +128,7 @@ def test_every_message_is_in_one_batch_in_order_and_at_its_place(
 
 
 def test_what_is_raised_before_a_wait_ends_the_run_with_nothing_behind_it() -> None:
-    """A refused message of the batch before, or its sync: the messages that wait are not published."""
+    """A rejected message of the previous batch, or its failed sync: the pending messages are not published."""
     source = Script(3, 9.0, 1)
 
     def refused() -> None:

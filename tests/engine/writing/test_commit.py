@@ -1,4 +1,4 @@
-"""The commit of a batch: one group of all journalled topics, a transaction for each of the others, visible at once."""
+"""The commit of a batch: one group for all journalled topics, a transaction for each other one, visible at once."""
 
 from __future__ import annotations
 

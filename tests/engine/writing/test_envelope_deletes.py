@@ -1,4 +1,4 @@
-"""Envelopes that delete: among other messages of a batch, in every kind of topic, and where they cannot."""
+"""Envelopes that delete: among other messages of a batch, in every kind of topic, and where they are rejected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.instances import Lab, config_xml, message, topic_xml
 
 
 def sent(lab: Lab, topic: str, *rows: dict[str, object], **options: object) -> PublishReport:
-    """Publish envelopes and say what became of them; refused ones are skipped."""
+    """Publish envelopes and return the report; rejected ones are skipped."""
     lines = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     asked = PublishOptions(**({"on_error": "skip"} | options))  # type: ignore[arg-type]
     refused: list[str] = []
@@ -56,7 +56,7 @@ def test_a_deletion_has_its_publisher_and_number(lab: Lab) -> None:
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_deletion_counts_at_its_own_time_however_late_it_is_published(lab: Lab, batch: int) -> None:
-    # The record lives for 30 s: at the clock it is over, between the deletion and its end the deletion alone ends it.
+    # The record expires after 30 s: long ago at the clock, but the deletion has a time before that.
     times = ["2020-01-01T00:00:00Z", "2020-01-01T00:00:10Z"]
     rows = [put(1) | {"timestamp": times[0]}, gone(1, timestamp=times[1]), gone(1, timestamp=times[1])]
     report = sent(lab, "quotes", *rows, batch=batch)
@@ -97,7 +97,7 @@ def test_any_other_command_is_refused(lab: Lab) -> None:
 
 
 def test_a_deletion_meets_no_record_that_a_flush_has_removed(lab: Lab) -> None:
-    """The record was over at the clock when its run ended, as sowctl-behaviour(7) says in 1.4."""
+    """The record had expired at the clock when its run ended, as sowctl-behaviour(7) says in 1.4."""
     times = ["2020-01-01T00:00:00Z", "2020-01-01T00:00:10Z"]
     assert sent(lab, "quotes", put(1) | {"timestamp": times[0]}).inserted == 1
     lab.open().topic("quotes").replay()

@@ -1,4 +1,4 @@
-"""Batches that are synced together: how many syncs a full input costs, and what errors and interrupts leave of it."""
+"""Batches that share a sync: the number of syncs for a full input, and the state after errors and interrupts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _messages(count: int, start: int = 0) -> list[bytes]:
 def _publish(
     lab: Lab, messages: list[bytes], topic: str = "t", **options: object
 ) -> tuple[list[AcknowledgedBatch], object]:
-    """What was acknowledged, and the report, or the error that ended the run."""
+    """Return the acknowledged batches, and the report or the error that ended the run."""
     seen: list[AcknowledgedBatch] = []
     chosen = PublishOptions(**{"linger": 9.0} | options)  # type: ignore[arg-type]
     try:
@@ -61,7 +61,7 @@ def _logged(lab: Lab) -> list[bytes]:
 
 
 def _syncs(lab: Lab, count: int, topic: str = "t", **options: object) -> int:
-    """How many syncs publishing so many messages takes, but for the one at opening."""
+    """Return the number of syncs for ``count`` messages, without the one at opening."""
     lab.publish(topic, *_messages(1))
     lab.seam = seam = CountingSeam(("file.sync",))
     _, report = _publish(lab, _messages(count), topic, **options)
@@ -102,7 +102,7 @@ def test_each_batch_is_acknowledged_with_its_place_and_is_a_group(lab: Lab) -> N
 
 
 class Waiting:
-    """A source that has nothing between its messages, and notes what was acknowledged when it is asked to wait."""
+    """A source that pauses between its messages, and notes the acknowledged count at each wait."""
 
     blocking = ended = False
 
@@ -124,7 +124,7 @@ def test_all_is_acknowledged_before_the_run_waits_for_more(lab: Lab) -> None:
     seen: list[AcknowledgedBatch] = []
     source = Waiting(seen, _messages(12))
     publish_messages(lab.open(), "t", [("in", source)], PublishOptions(linger=9), on_acknowledged=seen.append)
-    # It had nothing at once before the messages 0, 4 and 8; at the end it says at once that there is no more.
+    # It had no message ready before the messages 0, 4 and 8; at the end it reports the end at once.
     assert source.noted == [0, 0, 4, 4, 8, 8, 8]
 
 
@@ -187,14 +187,14 @@ def test_an_interrupt_leaves_the_batches_before_it_acknowledged(
     monkeypatch.undo()
     assert isinstance(error, KeyboardInterrupt)
     assert sum(len(one.payloads) for one in seen) == BATCH * (call - 1)
-    # The batch that was interrupted is in the journal and not told of: a run may say less than is there.
+    # The interrupted batch is in the journal but not acknowledged: a run may report less than is stored.
     assert _logged(lab) == _messages(BATCH * call)
     assert len(lab.query("t")) == BATCH * call
     assert lab.open().topic("t").replay(verify=True).action == "verified"
 
 
 def _failures(lab: Lab, number: int, after: bool, code: int) -> Iterator[None]:
-    """One run with an error at a call to the outside; ends where there are no more calls."""
+    """Run with an error at one call to the outside; yield only if there was such a call."""
     lab.seam = seam = FailAt(number, code, after=after, points=("file.",))
     rests: list[InputRest] = []
     seen: list[AcknowledgedBatch] = []
@@ -214,7 +214,7 @@ def _failures(lab: Lab, number: int, after: bool, code: int) -> Iterator[None]:
     lab.seam = SEAM
     told = [payload for one in seen for payload in one.payloads]
     mine = [payload for payload in _logged(lab) if payload in messages]
-    # What was acknowledged is there, in its order, and what is there beyond it follows it.
+    # The acknowledged messages are stored in order, followed by any others.
     assert mine[: len(told)] == told
     assert mine == messages[: len(mine)]
     for rest in rests[-1:]:

@@ -1,4 +1,4 @@
-"""Half a surrogate pair in a key: refused before anything is journalled, wherever keys are made of messages."""
+"""Half a surrogate pair in a key: rejected before anything is journalled, wherever keys are made of messages."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_bulk_load_refuses_the_same(tmp_path: Path) -> None:
 
 
 def test_a_logical_topic(make_lab: MakeLab) -> None:
-    """A name that is no text would join the records of all such names."""
+    """An invalid name would merge the records of all such names."""
     lab = make_lab(config_xml(topic_xml("p", "<Pattern>^p-.*</Pattern>"), ("p",)))
     lines = b"".join(b'{"topic":"p-%b","data":{"id":1}}\n' % name for name in (rb"\ud800", rb"\ud801", b"a"))
     reader = FrameReader(io.BytesIO(lines), "envelope")

@@ -1,4 +1,4 @@
-"""A signal between the journal and the memory of it: the store must not claim what it has not got."""
+"""A signal between the append to the journal and the update of the memtable: the store must not claim the entries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.instances import Lab, message
 
 
 class Once:
-    """Calls through, but is interrupted at its n-th call."""
+    """Wrap a function, but raise an interrupt at its n-th call."""
 
     def __init__(self, function, n: int, *, after: bool) -> None:  # type: ignore[no-untyped-def]
         self.function, self.left, self.after = function, n, after
@@ -57,7 +57,7 @@ def test_between_the_append_and_the_overlay(lab: Lab, monkeypatch: pytest.Monkey
 
 
 def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other's message is in the journal and seen by all; this writer must not skip it in the store."""
+    """The other's message is in the journal and visible; this writer must not skip it in the store."""
     lab.publish("t", message(id=0))
 
     command = [sys.executable, "-m", "sowctl", "publish", "t", "--tee", "--linger", "1ms", "-c", str(lab.config)]
@@ -87,7 +87,7 @@ def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("topic", ["t", "alone"])
 def test_in_the_middle_of_a_delete(lab: Lab, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
     lab.publish(topic, *(message(id=n) for n in range(6)))
-    # two parts are in the store then, or in its transaction
+    # two parts are already in the store, or in its transaction
     monkeypatch.setattr(DELETE_LIMITS, "part_records", 2)
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 2)
     monkeypatch.setattr(delete_module, "encode_tombstones", Once(delete_module.encode_tombstones, 3, after=False))
@@ -103,7 +103,7 @@ def test_in_the_middle_of_a_delete(lab: Lab, monkeypatch: pytest.MonkeyPatch, to
 
 @pytest.mark.parametrize("verb", ["publish", "delete"])
 def test_interrupted_right_after_a_store_was_opened(lab: Lab, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-    """The program lives on, and the store is not left open, nor locked, by what was interrupted."""
+    """The program continues, and the interrupted command leaves the store neither open nor locked."""
     lab.publish("t", b'{"id":1}')
     opened = Store.open
     struck: list[str] = []
@@ -122,6 +122,6 @@ def test_interrupted_right_after_a_store_was_opened(lab: Lab, monkeypatch: pytes
         else:
             lab.open().topic("t").delete(filter="/id = 1")
     assert struck
-    # What the interrupt came through is still alive, as in a program that logs it.
+    # The interrupted frames are still referenced, as in a program that logs the error.
     assert caught.value.__traceback__ is not None
     assert lab.publish("t", b'{"id":3}').published == 1

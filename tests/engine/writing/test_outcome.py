@@ -1,4 +1,4 @@
-"""Outcomes: what a message is to its key, when it was and how long it lives, decided over columns of plain values."""
+"""Outcomes of messages: effect on the key, time and lifetime, decided over columns of plain values."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def statuses(
 def test_a_record_is_unchanged_when_its_payload_is(
     rows: list[tuple[tuple[bytes, bytes | None, bytes | None] | None, bytes]],
 ) -> None:
-    """Whether the record has optional parts, and whatever their lengths."""
+    """With and without optional parts of the record, of any length."""
     keys = [number.to_bytes(8, "big") for number in range(len(rows))]
     befores = [
         None
@@ -82,7 +82,7 @@ KEYED = st.tuples(st.integers(0, 2), st.booleans(), st.sampled_from([b"{}", b"ab
 def test_is_what_one_message_after_the_other_says(
     messages: list[tuple[int, bool, bytes, bool]], records: dict[int, tuple[bool, bytes]]
 ) -> None:
-    """Against a model; and a digest of each payload says the same as the payload."""
+    """Against a model; a digest of each payload gives the same result as the payload."""
     keys = [number.to_bytes(8, "big") for number, _, _, _ in messages]
     checks = [CHECK if own else OTHER for _, own, _, _ in messages]
     payloads = [payload for _, _, payload, _ in messages]

@@ -1,4 +1,4 @@
-"""Times that messages bring: the forms of the trade, numbers with their unit, and what is refused."""
+"""Times given in messages: the formats of the trade, numbers with their unit, and rejected values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that reads ahead: what comes from it is what would have been read here, and it never outlives its use."""
+"""A process that reads ahead: its batches equal those of a direct read, and it ends with its user."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def preparer(tmp_path_factory: pytest.TempPathFactory) -> Preparer:
 
 
 def found(batch: PublishBatch) -> tuple[object, ...]:
-    """All that is asked of a batch."""
+    """Return all properties of a batch."""
     frames = [(one.line, one.offset, one.code, one.message, one.payload, one.at) for one in batch.refused]
     places = [batch.locate_message(index) for index in range(len(batch.payloads))]
     return batch.name, batch.payloads, places, batch.end_offset, batch.last_line, frames, batch.blank, batch.size
@@ -57,7 +57,7 @@ def found(batch: PublishBatch) -> tuple[object, ...]:
 def row(
     coming: Iterator[PublishBatch], most: int | None = None
 ) -> tuple[list[PublishBatch], tuple[str, str | None] | None]:
-    """Some batches at most, and the error behind them."""
+    """Return the batches, at most ``most``, and the error after them."""
     had: list[PublishBatch] = []
     try:
         for batch in islice(coming, most):
@@ -93,7 +93,7 @@ def reading(descriptor: int, framing: str, count: int, chunk: int) -> tuple[Fram
 def test_what_comes_from_it_is_what_would_have_been_read_here(
     preparer: Preparer, lines: list[bytes], framing: str, bom: bool, ended: bool, count: int, chunk: int, here: int
 ) -> None:
-    """Wherever it begins: behind so many batches that were read here."""
+    """From any start: after ``here`` batches that were read directly."""
     if framing == "length":
         data = b"".join(len(line).to_bytes(4, "big") + line for line in lines)[: None if ended else -1]
     else:
@@ -121,7 +121,7 @@ def test_what_comes_from_it_is_what_would_have_been_read_here(
 
 
 def pipe(preparer: Preparer, data: bytes = b"") -> tuple[int, ReadAheadProcess]:
-    """A pipe into which can be written, and a process that reads it."""
+    """Return the writing end of a pipe, and a process that reads it."""
     reading_end, writing_end = os.pipe()
     os.write(writing_end, data)
     source, coming = reading(reading_end, "lines", 1, 1 << 20)
@@ -132,7 +132,7 @@ def pipe(preparer: Preparer, data: bytes = b"") -> tuple[int, ReadAheadProcess]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends in time; it is no child of this one."""
+    """Return whether a process ends in time; it is not a child of this one."""
     until = time.monotonic() + WAIT
     while time.monotonic() < until:
         try:
@@ -195,7 +195,7 @@ def test_nothing_is_started_beside_a_thread_or_without_a_processor(
     assert not read_ahead.is_read_ahead_useful(FrameReader(io.BytesIO(), "lines"), preparer)
 
 
-# The program: another process from its first bytes on
+# The program: a new process from its first byte on
 
 PROGRAM = """
 import os, sys
@@ -262,7 +262,7 @@ def until(true: Callable[[], object]) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("whole", [False, True])
 def test_signals_leave_no_process_and_all_that_was_acknowledged(lab: Lab, number: signal.Signals, whole: bool) -> None:
-    """To the program, or to all of its group, while its input is silent."""
+    """To the program, or to its process group, while its input is idle."""
     process = subprocess.Popen(
         argv(lab, 0, "--batch", "2", "--tee"),
         stdin=subprocess.PIPE,
@@ -274,7 +274,7 @@ def test_signals_leave_no_process_and_all_that_was_acknowledged(lab: Lab, number
     with process:
         process.stdin.write(b"".join(b'{"id":%d}\n' % n for n in range(9)))
         process.stdin.flush()
-        # The ninth is alone in its batch: what is told of it came from the process, after a while.
+        # The ninth message is alone in its batch: its acknowledgement comes from the process, after a while.
         assert [process.stdout.readline() for _ in range(9)][-1] == b'{"id":8}\n'
         [child] = children(process.pid)
         if whole:

@@ -1,4 +1,4 @@
-"""One line of JSON for a refused message."""
+"""One line of JSON per rejected message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which topic a message goes to: by the command or its envelope, each refusal at its own message, numbers by log."""
+"""The topic of a message: from the command or its envelope; each rejection at its message; sequence numbers by log."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_numbers_are_judged_together_in_the_journal_and_apart_without_one(lab: L
 
 
 def test_several_topics_wait_as_columns_like_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is decided by columns is what is decided by lists, in each topic of a batch, with keys that come again."""
+    """Decisions by columns equal those by lists, in each topic of a batch, with repeated keys."""
     xml = config_xml(topic_xml("t") + topic_xml("u"), ("t", "u"))
     rows = [{"topic": "tu"[n % 3 == 0], "data": {"id": n * n % 7, "n": n // 9}} for n in range(60)]
     found = []

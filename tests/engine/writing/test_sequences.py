@@ -1,4 +1,4 @@
-"""Sequence numbers when a run dies between journal and stores: a repetition brings what is missing, nothing twice."""
+"""Sequence numbers if a run dies between journal and stores: a retry adds the missing messages, none twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.instances import Lab, topic_xml
 
 
 def _send(lab: Lab, seam: Seam, topic_names: str) -> tuple[int, int]:
-    """One numbered message per letter, to t or to alone; published and duplicates."""
+    """Send one numbered message per letter, to t or to alone; return the published and duplicate counts."""
     names = {"t": "t", "a": "alone"}
     rows = [{"topic": names[letter], "sequence": n, "data": {"id": n}} for n, letter in enumerate(topic_names, start=1)]
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -72,7 +72,7 @@ def test_the_last_sequence_number_is_taken_and_none_follows_it(lab: Lab) -> None
         with pytest.raises(LimitError) as caught:
             lab.publish(topic, '{"id":2}', client=f"of {topic}")
         assert caught.value.code == "SOW-PUB-029"
-        # The number that the message brings itself is judged as before: it was published.
+        # An explicit number is checked as before: it was already published.
         assert lab.publish(topic, '{"id":1}', client=f"of {topic}", sequence=LAST).duplicates == 1
     assert _ids(lab, "t") == _ids(lab, "alone") == [1]
 

@@ -1,4 +1,4 @@
-"""A writing session: a topic is opened once, brought up to date by every batch, and applied when the session ends."""
+"""A writing session: a topic is opened once, updated by every batch, and applied when the session ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _topic(lab: Lab, name: str = "t"):  # type: ignore[no-untyped-def]
 
 
 def _elsewhere(lab: Lab, payload: str) -> None:
-    """Publish in another process: a store is opened but once in this one."""
+    """Publish in another process: this process may open a store only once."""
     command = [sys.executable, "-m", "sowctl", "publish", "t", "-", "-c", str(lab.config)]
     subprocess.run(command, input=payload.encode(), check=True, capture_output=True, timeout=60)
 

@@ -1,4 +1,4 @@
-"""skip_unchanged: what would change nothing of its record is counted, and not written; everything else is written."""
+"""skip_unchanged: messages that would not change their record are counted but not written; all others are written."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_deletion_between_two_equal_messages_counts(lab: Lab) -> None:
 
 
 def test_what_others_published_meanwhile_counts(lab: Lab) -> None:
-    """The record is that of the moment of writing, under the locks, not that of the start of the run."""
+    """The compared record is the one at the moment of writing, under the locks, not at the start of the run."""
     one, two = message(id=1, v=1), message(id=1, v=2)
 
     def read() -> Iterator[tuple[str, FrameReader]]:
@@ -134,7 +134,7 @@ Message = tuple[int, int, str | None]
 def test_the_records_are_those_of_a_plain_publish_and_each_entry_changes_one(
     tmp_path_factory: pytest.TempPathFactory, rounds: list[list[Message]]
 ) -> None:
-    """The law: skipping changes nothing that a reader sees but times, and writes what differs from the last one."""
+    """The law: readers see the same except for times, and messages that differ from the last one are written."""
     plain, skipping = (
         Lab(tmp_path_factory.mktemp(name), config_xml(topic_xml("t"), ("t",))) for name in ("plain", "skipping")
     )

@@ -1,4 +1,4 @@
-"""Sizes of slabs: the largest message that a topic takes, by present and by retired elements; hints change nothing."""
+"""Slab sizes: the largest message of a topic, by current and retired elements; hints change nothing."""
 
 from __future__ import annotations
 

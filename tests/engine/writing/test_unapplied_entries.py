@@ -19,7 +19,7 @@ XML = config_xml(topic_xml("t") + topic_xml("u"), ("t", "u"))
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
-    """The store of ``t`` lacks a message of the last file; all files between hold messages of ``u`` alone."""
+    """The store of ``t`` lacks a message of the last file; all files between contain only messages of ``u``."""
     lab = Lab(tmp_path / "lab", XML, journal_size=2000)
     lab.publish("t", message(id=1))
     shutil.copy(lab.store("t"), tmp_path / "kept")
@@ -32,7 +32,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def removing(lab: Lab, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    """After the proof that the files have all that the store lacks, one is removed, so many times."""
+    """Remove a file, up to ``times`` times, after the check that the files have all entries that the store lacks."""
     asked, left = unapplied_entries.check_position, iter(range(times))
 
     def answered(*args: Any) -> int:
@@ -46,7 +46,7 @@ def removing(lab: Lab, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
 
 def test_files_without_entries_of_the_topic_may_go(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab.journals()[0].unlink()  # t's first message, which its store has
+    lab.journals()[0].unlink()  # the first message of t, which its store has
     removing(lab, monkeypatch, MAX_REREADS - 1)
     lab.publish("t", message(id=3))
     assert sorted(lab.query("t")) == [message(id=1), message(id=2), message(id=3)]
@@ -71,7 +71,7 @@ def test_a_store_is_not_brought_past_entries_that_went_behind_the_proof(
         lab.publish("t", *[message(id=100 * number + n, text=f"{number}-{n}" * 90) for n in range(10, 50)])
     expected = sorted(lab.query("t"))
     files = [(path, path.read_bytes()) for path in lab.journals()]
-    assert len(files) > 4  # the search for the first one that is needed asks one that is gone
+    assert len(files) > 4  # the search for the first needed file opens a removed one
     shutil.copy(tmp_path / "kept", lab.store("t"))
     asked = unapplied_entries.check_position
 
@@ -86,7 +86,7 @@ def test_a_store_is_not_brought_past_entries_that_went_behind_the_proof(
         with pytest.raises(DamageError) as caught:
             lab.publish("t", message(id=4))
         assert caught.value.code == STORE_AHEAD_OF_JOURNAL
-    # Nothing was written: with the files back, all of it is there.
+    # Nothing was written: with the files back, all records are visible.
     for path, content in files:
         path.write_bytes(content)
     assert sorted(lab.query("t")) == expected

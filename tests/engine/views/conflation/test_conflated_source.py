@@ -109,14 +109,14 @@ def test_logical_topics_have_names_of_their_own(tmp_path: Path) -> None:
     assert {record.logical_topic for record in lab.records("all-C")} == {"orders/eu-C", "orders/us-C"}
     assert sorted(lab.query("orders/eu-C")) == ['{"id":1,"v":1}', '{"id":2,"v":2}']
     assert lab.query("orders/us-C") == ['{"id":1,"v":3}']
-    # The keys are those of the source: of the name that the record was published under.
+    # The keys are those of the source, of the name under which the record was published.
     assert [record.payload for record in lab.open().topic("orders/us-C").get("1")] == [b'{"id":1,"v":3}']
     lab.clock.tick(5)
     assert lab.query("slow/orders/us-C") == ['{"id":1,"v":3}']
     assert [record.payload for record in lab.open().topic("slow/orders/eu-C").get("2")] == [b'{"id":2,"v":2}']
     with pytest.raises(MissingError):
         lab.query("orders-C")
-    # Its own name comes before that of a logical topic.
+    # A topic of this name comes before a logical topic.
     named = CONFLATED.replace("all-C", "orders/C")
     other = Lab(tmp_path / "other", config_xml(PATTERN + named, ("orders",)))
     other.publish("orders/eu", message(id=1))
@@ -137,7 +137,7 @@ def test_the_filter_looks_at_the_source_and_enrichment_builds_the_output(tmp_pat
     lab.clock.tick(7)
     [first] = lab.query("c")
     found = json.loads(first)
-    # The clock of an enrichment is the end of the interval, whenever it is asked for.
+    # The clock of an enrichment is the end of the interval, at any time of the query.
     assert (found["id"], found["p"], found["q"], found["seen"]) == (1, 18, 10, START / SECOND + 5)
     lab.clock.tick(100)
     assert lab.query("c") == [first]

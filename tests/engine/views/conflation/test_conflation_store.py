@@ -1,4 +1,4 @@
-"""Kept states of conflated topics: what they go on from, when they are made anew, and where nothing else knows."""
+"""Stored states of conflated topics: where they continue, when they are rebuilt, and when nothing else has the data."""
 
 from __future__ import annotations
 
@@ -83,16 +83,16 @@ def test_a_state_is_made_anew_where_it_does_not_fit(tmp_path: Path) -> None:
     lab.publish("t", message(id=1, v=1))
     lab.clock.tick(5)
     assert tick(lab).way == "computed"
-    # At the clock of the state: it belongs to the output that was shown already.
+    # At the clock of the state: the message belongs to the output that was already shown.
     lab.publish("t", message(id=1, v=2))
     assert values(lab) == {1: 2}
     lab.clock.tick(1)
     assert values(lab) == {1: 2}
-    # Another interval shows something else.
+    # Another interval gives another output.
     lab.config.write_text(lab.xml.replace("</UnderlyingTopic></C", "</UnderlyingTopic><Interval>9s</Interval></C"))
     assert values(lab) == {}
     assert tick(lab).way == "current"
-    # Damaged, or of another program.
+    # Damaged, or written by another program.
     kept(lab).write_bytes(b"no store")
     lab.clock.tick(3)
     assert values(lab) == {1: 2}
@@ -104,7 +104,7 @@ def test_an_entry_that_comes_late_is_put_in_its_place(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, logged=True)
 
     def late(seconds: float, key: int, value: int) -> None:
-        """Journalled now, with a time that is over."""
+        """Publish to the journal now, with a time in the past."""
         lab.clock.tick(-seconds)
         lab.publish("t", message(id=key, v=value))
         lab.clock.tick(seconds)
@@ -112,7 +112,7 @@ def test_an_entry_that_comes_late_is_put_in_its_place(tmp_path: Path) -> None:
     lab.publish("t", message(id=1, v=0), message(id=2, v=0))
     lab.clock.tick(5.2)
     assert tick(lab).shown == 2
-    # The output at 5 holds what is of 4.9; what is of 5.1 opens an interval then.
+    # The output at 5 includes messages of 4.9; a message of 5.1 opens an interval then.
     late(0.3, 1, 1)
     late(0.1, 2, 1)
     late(0.05, 3, 1)
@@ -171,13 +171,13 @@ def test_without_a_journal_the_state_is_what_was_kept(tmp_path: Path) -> None:
     lab.clock.tick(6)
     lab.publish("t", message(id=1, v=0), message(id=2, v=2))
     assert values(lab) == {}
-    # Behind the end of the first interval: that of 1 had come, that of its exit begins.
+    # After the end of the first interval: the message of 1 is shown, and the interval of its removal begins.
     report = tick(lab)
     assert (report.shown, report.pending) == (2, 2)
     assert values(lab) == {1: 1, 3: 3}
     assert tick(lab, "cc").pending == 2
     lab.clock.tick(2.5)
-    # 3 has expired at 8.
+    # Record 3 expired at 8.
     assert tick(lab).pending == 3
     lab.clock.tick(5)
     tick(lab)
@@ -196,7 +196,7 @@ def test_changes_are_found_by_the_change_list_or_by_looking_at_all(tmp_path: Pat
     lab.clock.tick(5)
     assert tick(lab).shown == 30
     if not listed:
-        # A store of another history, whose list does not lead from what was seen.
+        # A store of another history, whose change list does not continue from the last position.
         lab.forget("t")
         lab.publish("t", *(message(id=n, v=0) for n in range(29)))
     lab.clock.tick(1)
@@ -235,7 +235,7 @@ def test_info_and_doctor_say_how_far_a_state_is_behind(tmp_path: Path, cli: Cli)
     tick(lab)
     assert row() == ("current", 0, 0, "2 messages are pending")
     lab.clock.tick(5)
-    # Nothing is advanced by looking.
+    # Reading the status advances nothing.
     assert row() == row() == ("behind", 0, 0, "2 messages are pending")
     tick(lab)
     lab.publish("t", message(id=1, v=2))
@@ -277,7 +277,7 @@ def test_a_source_without_file_and_journal_keeps_nothing(tmp_path: Path) -> None
 
 
 def test_the_state_of_another_copy_is_made_anew(tmp_path: Path) -> None:
-    """Two copies of an instance went on separately: lineage and txids are the same, the messages are not."""
+    """Two copies of an instance diverged: lineage and txids are the same, the messages are not."""
     lab = lab_of(tmp_path, logged=True)
     lab.publish("t", message(id=1, v=0))
     shutil.copytree(lab.directory, tmp_path / "copy")

@@ -1,6 +1,6 @@
-"""Kept states of released versions are read for ever: for what no journal records they are all that is known.
+"""Stored states of released versions stay readable: for topics without a journal, nothing else has the data.
 
-``tests/formats/v1/conflated.sow`` was written by :func:`write_sample` of version 1 and never changes.
+:func:`write_sample` of version 1 wrote ``tests/formats/v1/conflated.sow``, which never changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ XML = config_xml(topic_xml("t") + CONFLATED, ())
 
 
 def write_sample(directory: Path) -> Path:
-    """A message that is shown, one whose change is pending, one that will go, one that is pending alone."""
+    """Write a shown message, one with a pending change, one with a pending removal, and one that is only pending."""
     lab = Lab(directory, XML)
     lab.publish("t", *(message(id=n, v=0) for n in range(3)))
     list(advance_conflated(lab.open()))
@@ -56,12 +56,12 @@ def test_the_file_of_version_1(tmp_path: Path) -> None:
         "clock": START + 6 * SECOND,
         "due": START + 11 * SECOND,
         "source": kept.source,
-        "block": None,  # written since, and only where a journal records the source
+        "block": None,  # written by later versions, and only if a journal records the source
     }
     assert [one.opened for one in pending.values()] == [START + 6 * SECOND] * 3
     lab.clock.at = START + 6 * SECOND
     assert sorted(json.loads(payload)["id"] for payload in lab.query("c")) == [0, 1, 2]
-    # It goes on where this was written.
+    # It continues where the golden state ends.
     lab.publish("t", message(id=0, v=0), message(id=1, v=1), message(id=3, v=3))
     lab.clock.tick(5)
     list(advance_conflated(lab.open()))
@@ -69,7 +69,7 @@ def test_the_file_of_version_1(tmp_path: Path) -> None:
 
 
 def test_the_writer_of_today_writes_the_same(tmp_path: Path) -> None:
-    # Read where locks may lie beside it.
+    # Read in a directory where lock files may be created.
     shutil.copy(GOLDEN, tmp_path / "golden.sow")
     fresh, golden = (_content(place) for place in (write_sample(tmp_path / "lab"), tmp_path / "golden.sow"))
     assert fresh == golden
