@@ -1,7 +1,7 @@
-"""A finished journal file made smaller: compressed beside, synced, read again, renamed; then the plain one goes.
+"""Compress a finished journal file: write a temporary file, sync it, read it again, rename it, remove the plain file.
 
-At each moment, whatever fails, the file is whole as it was, whole compressed, or both. Called under the lock of
-:mod:`sowctl.journal.maintenance.lock`. Ruled by ``sow-journal(5)``, "Looking after files".
+At each moment, whatever fails, the complete file exists plain, compressed, or both. Called under the lock of
+:mod:`sowctl.journal.maintenance.lock`. Specified in ``sow-journal(5)``, "Looking after files".
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 
 _PACK_CHUNK_BYTES = 1 << 20
-"""Bytes that are read at a time."""
+"""Bytes read at a time."""
 COMPRESSION_LEVELS = {".zst": 9, ".gz": 6}
-"""How hard it is tried: blocks are compressed by themselves already, and what is left is what they have in common."""
+"""Compression levels: blocks are already compressed individually; this removes only the redundancy between them."""
 
 
 class _Compressor(Protocol):
@@ -35,10 +35,10 @@ class _Compressor(Protocol):
 
 
 def compress_file(source: Path, suffix: str, seam: Seam) -> Path | None:
-    """Compress a file that does not grow to one of its name with ``suffix`` (``.zst``, ``.gz``) behind it; its path.
+    """Compress a file that does not grow, append ``suffix`` (``.zst``, ``.gz``) to its name, and return its path.
 
-    None where the compressed file would not be smaller: then the file stays as it is. What an interrupted run has left
-    is gone on with. Raises StorageError ``SOW-JRN-070``, with the file as it was.
+    Returns None if the compressed file would not be smaller: then the file stays unchanged. Continues an interrupted
+    run. Raises StorageError ``SOW-JRN-070``, with the file unchanged.
     """
     target = source.with_name(source.name + suffix)
     temporary = build_hidden_path(target)
@@ -50,7 +50,7 @@ def compress_file(source: Path, suffix: str, seam: Seam) -> Path | None:
                 return None
         finally:
             os.close(fd)
-        # Order: the new name is on disk before the old one goes.
+        # Order: the new name is on disk before the old one is removed.
         sync_directory(source.parent, seam)
         seam.call("file.unlink", os.unlink, source)
         sync_directory(source.parent, seam)
@@ -68,13 +68,14 @@ def compress_file(source: Path, suffix: str, seam: Seam) -> Path | None:
 
 
 def _write_compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> bool:
-    """Compress, sync, compare what is on disk then, rename; False, without the last, where nothing is gained."""
+    """Compress, sync, verify the bytes on disk, rename; return False without renaming if the file would not be
+    smaller."""
     found = os.fstat(fd)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
     try:
         packer = _make_compressor(target.suffix, found.st_size)
-        # The plain file does not grow any more: whoever appends holds the last one, which is never packed.
+        # The plain file does not grow any more: writers append to the last file, which is never compressed.
         for chunk in _read_chunks(fd, seam):
             if packed := packer.compress(chunk):
                 write_all(seam, copy, packed)
@@ -84,7 +85,7 @@ def _write_compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> boo
         os.fchmod(copy, found.st_mode & 0o777)
         os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
         seam.call("file.sync", os.fsync, copy)
-        # What is compared should come from the disk, not from the memory that it was written from.
+        # The comparison should read from the disk, not from the page cache.
         os.posix_fadvise(copy, 0, 0, os.POSIX_FADV_DONTNEED)
         if not _has_same_content(copy, target, fd, seam):
             raise OSError(errno.EIO, "the compressed file was written and reads differently")
@@ -95,7 +96,8 @@ def _write_compressed(fd: int, target: Path, temporary: Path, seam: Seam) -> boo
 
 
 def _is_there(fd: int, target: Path, seam: Seam) -> bool:
-    """Return whether ``target`` is this file already, compressed; synced then. One that is not is replaced."""
+    """Return whether ``target`` already is the compressed form of this file, after syncing it. Another file is
+    replaced."""
     try:
         copy = seam.call("file.open", os.open, target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -109,7 +111,7 @@ def _is_there(fd: int, target: Path, seam: Seam) -> bool:
 
 
 def _has_same_content(copy: int, target: Path, fd: int, seam: Seam) -> bool:
-    """Return whether a compressed file unpacks to the bytes of the plain one, to the end of both."""
+    """Return whether a compressed file decompresses to exactly the bytes of the plain one."""
     unpacker, at = StreamDecompressor(target), 0
     try:
         for raw in _read_chunks(copy, seam):
@@ -119,7 +121,7 @@ def _has_same_content(copy: int, target: Path, fd: int, seam: Seam) -> bool:
                 at += len(content)
     except ValueError:
         return False
-    # Between two frames, at the end of both: half a frame, or a file cut at a frame, is no copy.
+    # Between two frames, at the end of both: a partial frame, or a file truncated after a frame, is not a copy.
     return unpacker.is_between_streams and at == os.fstat(fd).st_size
 
 
@@ -139,12 +141,12 @@ def _make_compressor(suffix: str, size: int) -> _Compressor:
 
 
 class _ZstdFrames:
-    """Compresses with zstd into frames of ``frame_bytes`` of content each, and a table of them at the end."""
+    """Compresses with zstd into frames of ``frame_bytes`` of content each, followed by a table of them."""
 
     def __init__(self, level: int, size: int) -> None:
         import zstandard
 
-        # The checksum of a frame is what zstd(1) tests.
+        # zstd(1) tests the checksum of a frame.
         self._packer = zstandard.ZstdCompressor(level=level, write_checksum=True)
         self._left = size
         self._room = self._stored = 0
@@ -158,7 +160,7 @@ class _ZstdFrames:
         self._stream = self._packer.compressobj(size=self._content)
 
     def compress(self, data: bytes, /) -> bytes:
-        """Take content in; what is compressed of it."""
+        """Add content; return the compressed bytes so far available."""
         found, rest = [], memoryview(data)
         while rest:
             if not self._room:
@@ -180,5 +182,5 @@ class _ZstdFrames:
         return packed
 
     def flush(self) -> bytes:
-        """The rest, and the table."""
+        """Return the remaining bytes and the table."""
         return self._end_frame() + encode_frame_table(self._frames)

@@ -1,7 +1,7 @@
-"""The lock of those who move, compress, remove or repair files of a journal: one of them at a time.
+"""The lock for moving, compressing, removing or repairing journal files: one process at a time.
 
-Publishing does not wait for it, because none of them touches the file that grows; where one does, it takes the
-journal's own lock too, behind this one. Ruled by ``sow-journal(5)``, "Looking after files".
+Publishing does not wait for it, because these operations do not change the file that grows; an operation that does also
+acquires the journal's own lock, after this one. Specified in ``sow-journal(5)``, "Looking after files".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOCK_PURPOSE = "the maintenance of the journal"
 
 
 def build_lock_path(directory: Path, instance: str) -> Path:
-    """Return the path of the lock; no instance's name begins with a dot, so it is no other instance's file."""
+    """Return the path of the lock; an instance name never begins with a dot, so no other instance has this file."""
     return directory / f".{instance}.upkeep.lock"
 
 
@@ -35,7 +35,8 @@ def hold_maintenance_lock(
     now: Micros,
     notify: Callable[[str], None] = lambda words: None,
 ) -> Iterator[None]:
-    """Hold the lock within ``wait`` seconds. Raises LockedError ``SOW-JRN-060``, StorageError ``SOW-JRN-021``."""
+    """Hold the lock, acquired within ``wait`` seconds. Raises LockedError ``SOW-JRN-060``, StorageError
+    ``SOW-JRN-021``."""
     path = build_lock_path(directory, instance)
     try:
         lock = JournalLock(directory, instance, seam, holder, now, notify, path=path, what=_LOCK_PURPOSE)
@@ -43,7 +44,7 @@ def hold_maintenance_lock(
         raise write_error(error, path, None) from error
     try:
         try:
-            # Order of locks: this one first, then the lock of writers; who holds that one never waits for this one.
+            # Order of locks: this one first, then the lock of writers; a holder of that one never waits for this one.
             lock.acquire(wait)
         except OSError as error:
             raise write_error(error, path, None) from error

@@ -1,10 +1,9 @@
-"""Moving journal files into another directory, or removing them: at each moment, whatever fails, the journal is
-complete.
+"""Move journal files into another directory, or remove them: at each moment, whatever fails, the journal is complete.
 
-Within a file system it gets its second name before it loses the first; into another one it is copied under a hidden
-name, synced, read again and compared before it gets its name there. Which of these steps were done is told by the names
-alone. Files that go for good go oldest first, so that no gap arises. Called under the lock of
-:mod:`sowctl.journal.maintenance.lock`. Ruled by ``sow-journal(5)``, "Looking after files".
+Within a file system, a file gets its second name before it loses the first; across file systems, it is copied under a
+hidden name, synced, read again and compared before it gets its final name. The names alone show which of these steps
+are done. Files are removed oldest first, so that no gap arises. Called under the lock of
+:mod:`sowctl.journal.maintenance.lock`. Specified in ``sow-journal(5)``, "Looking after files".
 """
 
 from __future__ import annotations
@@ -26,33 +25,32 @@ from sowctl.lockwait import is_running
 from sowctl.seam import Seam
 
 _MOVE_CHUNK_BYTES = 4 << 20
-"""Bytes that are copied at a time."""
-# What link(2) says where there cannot be a second name: another file system, or one without such names.
+"""Bytes copied at a time."""
+# Errors of link(2) if a second name is impossible: another file system, or one without hard links.
 _NO_LINK_ERRNOS = frozenset((errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK))
 
 
 def build_hidden_path(path: Path) -> Path:
-    """The name under which a file is made before it gets its own: readers do not see it, the next attempt replaces
-    it."""
+    """Return the temporary name of a file that is being written: readers ignore it, the next attempt replaces it."""
     return path.with_name(f".{path.name}.new")
 
 
 def remove_hidden_files(directory: Path, instance: str, *, archive: bool = False) -> None:
     """Remove the hidden files that killed runs left in ``directory``: copies, receipts, topics files.
 
-    The next attempt would replace one, but it may be an attempt at another name, or never come. ``archive``: the
-    directory is the archive, and not the journal's own as well.
+    The next attempt would replace one, but it may use another name, or never happen. ``archive``: the directory is the
+    archive, and not also the journal's own.
     """
     with suppress(OSError):
         for path in directory.glob(f".{escape(instance)}.*.new"):
             name = path.name.removeprefix(".").removesuffix(".new")
             file, process = build_name_pattern(instance).fullmatch(name), name.removeprefix(f"{instance}.topics.")
             if file is not None:
-                # Only who holds the lock of upkeep makes compressed files. One that is not compressed may be the next
-                # file that a publisher is beginning; but no publisher begins files in an archive.
+                # Only the holder of the maintenance lock writes compressed files. An uncompressed one may be the next
+                # file that a publisher is starting; but no publisher starts files in an archive.
                 left = file[2] is not None or archive
             elif process != name:
-                # Publishers write it without the lock of upkeep, each under the number of its process.
+                # Publishers write it without the maintenance lock, each under its process id.
                 left = process.isdecimal() and not is_running(int(process))
             else:
                 left = is_receipt(name, instance)
@@ -61,21 +59,22 @@ def remove_hidden_files(directory: Path, instance: str, *, archive: bool = False
 
 
 def move_file(source: Path, directory: Path, seam: Seam) -> Path:
-    """Move a file that does not grow into ``directory``, which is made if it is missing; its new path.
+    """Move a file that does not grow into ``directory``, which is created if missing; return its new path.
 
-    What an interrupted move has left is gone on with. Raises StorageError ``SOW-JRN-061``, with the file where it was.
+    Continues an interrupted move. Raises StorageError ``SOW-JRN-061``, with the file at its old path.
     """
     target = directory / source.name
     try:
         make_directories(directory, seam)
-        # Of a copy that was interrupted: this time a second name may do.
+        # Left by an interrupted copy: this time a hard link may suffice.
         build_hidden_path(target).unlink(missing_ok=True)
         if not _is_there(source, target, seam):
             _link_file(source, target, seam)
-        # Order: the new name is on disk before the old one goes, in whichever order the system writes its directories.
+        # Order: the new name is on disk before the old one is removed, in whatever order the system writes its
+        # directories.
         sync_directory(directory, seam)
         seam.call("file.unlink", os.unlink, source)
-        # Without this sync, a power failure could bring the old name back after the move was reported.
+        # Without this sync, a power failure could restore the old name after the move was reported.
         sync_directory(source.parent, seam)
     except OSError as error:
         with suppress(OSError):
@@ -91,13 +90,13 @@ def move_file(source: Path, directory: Path, seam: Seam) -> Path:
 
 
 def _is_there(source: Path, target: Path, seam: Seam) -> bool:
-    """Return whether ``target`` is the same file already, or a whole copy of it; synced then."""
+    """Return whether ``target`` already is the same file or a complete copy of it, after syncing it."""
     try:
         if target.is_symlink() or not target.is_file():
             return False
         if target.samefile(source):
             return True
-        # Who copied it is not known: it counts as on disk only when it was synced, and is compared after that.
+        # Another program may have copied it: it counts as durable only after a sync, and is compared afterwards.
         fd = seam.call("file.open", os.open, target, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
@@ -116,7 +115,7 @@ def _link_file(source: Path, target: Path, seam: Seam) -> None:
         try:
             seam.call("file.link", os.link, source, target, follow_symlinks=False)
         except OSError as error:
-            # A file that stands there and is not the same is replaced by the copy, which is renamed over it.
+            # A different file at the target is replaced by the copy, which is renamed over it.
             if error.errno not in _NO_LINK_ERRNOS and not isinstance(error, FileExistsError):
                 raise
             _copy_file(source, fd, target, seam)
@@ -125,7 +124,7 @@ def _link_file(source: Path, target: Path, seam: Seam) -> None:
 
 
 def _copy_file(source: Path, fd: int, target: Path, seam: Seam) -> None:
-    """Copy, sync, compare what is on disk then, rename."""
+    """Copy, sync, verify the bytes on disk, rename."""
     temporary, found = build_hidden_path(target), os.fstat(fd)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     copy = seam.call("file.open", os.open, temporary, flags, FILE_MODE)
@@ -137,7 +136,7 @@ def _copy_file(source: Path, fd: int, target: Path, seam: Seam) -> None:
         os.fchmod(copy, found.st_mode & 0o777)
         os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
         seam.call("file.sync", os.fsync, copy)
-        # What is compared should come from the disk, not from the memory that it was written from.
+        # The comparison should read from the disk, not from the page cache.
         os.posix_fadvise(copy, 0, 0, os.POSIX_FADV_DONTNEED)
         if not _is_same_file_content(source, copy, seam):
             raise OSError(errno.EIO, "the copy was written and reads differently")
@@ -163,13 +162,13 @@ def _is_same_file_content(source: Path, other: int, seam: Seam) -> bool:
 
 
 def remove_files(files: Sequence[SurveyedFile], seam: Seam) -> int:
-    """Remove files that are the oldest of their journal, with all their copies; how many bytes that gives back.
+    """Remove the oldest files of a journal with all their copies; return the number of bytes freed.
 
-    Raises StorageError ``SOW-JRN-062``, which names the first file that is left.
+    Raises StorageError ``SOW-JRN-062``, which names the first remaining file.
     """
     freed = 0
     for file in files:
-        # The copy that is read goes last: another one may be a part of a file that somebody was making.
+        # The copy that is read is removed last: another one may be an incomplete file of an interrupted run.
         for path in reversed(file.paths):
             try:
                 seam.call("file.unlink", os.unlink, path)
@@ -178,7 +177,7 @@ def remove_files(files: Sequence[SurveyedFile], seam: Seam) -> int:
             except OSError as error:
                 raise _removal_error(file, error) from error
         try:
-            # Each on disk before the next: a power failure must not bring an older file back behind a gap.
+            # Each removal is on disk before the next: a power failure must not restore an older file before a gap.
             for directory in dict.fromkeys(path.parent for path in file.paths):
                 sync_directory(directory, seam)
         except OSError as error:

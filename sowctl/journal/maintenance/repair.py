@@ -1,8 +1,8 @@
-"""Repair of a journal: gaps in the place of unreadable parts of its files; what is sound is not touched.
+"""Repair of a journal: replace unreadable parts of its files by gaps; intact parts stay unchanged.
 
-Found out by walking all files as a reader that passes over damage does: what lies between the blocks that are sound is
-to be cut out. Called under the locks of :mod:`sowctl.journal.maintenance.lock` and of writers. Ruled by
-``sow-journal(5)``, "Gaps" and "Damage cut out".
+The damage is found by walking all files as a resyncing reader: the parts between intact blocks are cut out. Called
+under the locks of :mod:`sowctl.journal.maintenance.lock` and of writers. Specified in ``sow-journal(5)``, "Gaps" and
+"Damage cut out".
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from sowctl.values.times import Micros, format_time
 
 OTHER_HISTORY_CODE = "SOW-JRN-054"
 _REPAIR_CHUNK_BYTES = 4 << 20
-"""Bytes that are copied at a time."""
+"""Bytes copied at a time."""
 
 
 class Cut(Struct, frozen=True):
-    """A stretch of a file that is to be cut out: ``size`` bytes at ``offset``, and the gap in their place.
+    """A stretch of a file to be cut out: ``size`` bytes at ``offset``, and the gap that replaces it.
 
-    ``group``, ``flags``, ``earliest`` and ``latest`` are those of the gap's header, ``map`` its map as bytes. ``names``
-    is None where it is not known what stood there. ``at_end``: the file ends there, so that the gap may be longer.
+    ``group``, ``flags``, ``earliest`` and ``latest`` are those of the gap's header, ``map`` its encoded map. ``names``
+    is None if the content is unknown. ``at_end``: the file ends there, so that the gap may be longer.
     """
 
     offset: int
@@ -70,17 +70,18 @@ class Cut(Struct, frozen=True):
 
     @property
     def end_offset(self) -> int:
-        """The offset behind it."""
+        """The offset after the stretch."""
         return self.offset + self.size
 
     @property
     def fitting_map(self) -> bytes:
-        """The map, where there is room for it."""
+        """The map, if there is room for it."""
         return self.map if self.at_end or BLOCK_HEADER_SIZE + len(self.map) <= self.size else b""
 
 
 class RepairPlan(Struct):
-    """The damage of a journal: ``cuts`` by file, the ``tail`` for the next writer, ``left``: no gap can repair it."""
+    """The damage of a journal: ``cuts`` by file, the ``tail`` for the next writer, ``left``: damage that no gap can
+    repair."""
 
     cuts: dict[Path, list[Cut]]
     left: list[Finding]
@@ -88,9 +89,9 @@ class RepairPlan(Struct):
 
 
 class RepairedGap(Struct, frozen=True):
-    """A gap that was made, or is to be: where, which txids, and the receipt, None where nothing was done yet.
+    """A gap that was or will be made: position, txids, and the receipt, None before the repair.
 
-    ``topics`` are those that had entries there; None where that is not known.
+    ``topics`` had entries in it; None if unknown.
     """
 
     path: Path
@@ -106,10 +107,10 @@ class RepairedGap(Struct, frozen=True):
 def plan_repair(
     directory: Path, instance: str, seam: Seam, acknowledged: int, archive: Path | None = None
 ) -> RepairPlan:
-    """Read all files and say what would be cut out. ``acknowledged`` is the highest txid that any store has applied,
-    or that the topics file counts in. Raises MissingError, StorageError, DamageError ``SOW-JRN-006``."""
+    """Read all files and return the parts to cut out. ``acknowledged`` is the highest txid that any store has applied,
+    or that the topics file includes. Raises MissingError, StorageError, DamageError ``SOW-JRN-006``."""
     found = RepairPlan({}, [])
-    # Raises if a file is missing between others: a gap cannot stand for a whole file.
+    # Raises if a file is missing between others: a gap cannot replace a whole file.
     paths = list_files(directory, instance, archive)
     firsts = _first_txids(paths, seam)
     for number, (path, *_) in paths.items():
@@ -123,7 +124,7 @@ def plan_repair(
                 file.read_checkpoint()
             except DamageError as error:
                 found.left.append(_unrepairable_problem(error, path))
-            # Where a restore began a new history, the next file tells nothing of the end of this one.
+            # If a restore began a new history, the next file says nothing about the end of this one.
             lineage, following = firsts.get(number + 1, (b"", 0))
             known = following if lineage == file.header.lineage else None
             cuts = _find_damaged_ranges(file, known, number == max(paths), acknowledged, found)
@@ -144,7 +145,7 @@ def plan_repair(
 
 
 def _first_txids(paths: dict[int, list[Path]], seam: Seam) -> dict[int, tuple[bytes, int]]:
-    """Lineage and first txid of every file whose header can be read."""
+    """Return lineage and first txid of every file with a readable header."""
     firsts = {}
     for number, (path, *_) in paths.items():
         with suppress(DamageError, VersionError), closing(JournalFile(path, number, seam)) as file:
@@ -160,7 +161,7 @@ def _unrepairable_problem(error: SowError, path: Path) -> Finding:
 def _find_damaged_ranges(
     file: JournalFile, following: int | None, is_last: bool, acknowledged: int, found: RepairPlan
 ) -> list[Cut]:
-    """The stretches of a file that are no sound blocks. ``following`` is the first txid of the next file."""
+    """Return the stretches of a file that are not intact blocks. ``following`` is the first txid of the next file."""
     header = file.header
     walker = Walker(
         file, header.blocks_offset, header.first_txid - 1, is_last=is_last, acknowledged=acknowledged, resync=True
@@ -168,21 +169,21 @@ def _find_damaged_ranges(
     sound: list[BlockRef] = []
     for item in walker.iter_groups():
         if isinstance(item, Damage):
-            # Two histories: no gap makes one of them. The rest is found by what is sound.
+            # Two histories: a gap cannot merge them. Other damage is found by the intact blocks.
             if item.error.code == OTHER_HISTORY_CODE:
                 found.left.append(_unrepairable_problem(item.error, require_local(file.path)))
         else:
             sound += [ref for ref in item if ref.is_whole()]
-    # Everything up to here is judged; behind it stands what a crash left.
+    # Everything before `end` is damage or intact; the rest was left by a crash.
     end = file.size
     tail = walker.tail
     # With resync, the walker also reports a tail that was partly acknowledged: that is a loss, and becomes a gap.
     if tail is not None and acknowledged < (tail.open_group or walker.last_txid + 1):
         found.tail = tail
         end = walker.offset
-    # Everything that is not a sound block is cut out, and nothing else: the cuts are what lies between these.
+    # The cuts are exactly the parts between intact blocks.
     sound = _add_unlisted_blocks(file, sound, end)
-    # How far the file has to reach: to the next one, or to what was acknowledged. Txids up to there were given.
+    # The end that the file must reach: the next file, or the last acknowledged txid. Txids up to there were assigned.
     lost = following - 1 if following is not None else acknowledged if is_last else 0
     cuts: list[Cut] = []
     for before, after in zip([None, *sound], [*sound, None], strict=True):
@@ -193,9 +194,10 @@ def _find_damaged_ranges(
 
 
 def _add_unlisted_blocks(file: JournalFile, sound: list[BlockRef], end: int) -> list[BlockRef]:
-    """The blocks that are whole where they were written, up to ``end``; ``sound`` are those that a walk hands out.
+    """Return all blocks up to ``end`` that are intact at their original offset; ``sound`` are those that the walk
+    returned.
 
-    Of a group that has not happened, a walk that passes over damage leaves out what stood before the damage.
+    For an aborted group, a resyncing walk omits the blocks before the damage.
     """
     found: list[BlockRef] = []
     at = file.header.blocks_offset
@@ -220,11 +222,11 @@ def _cut_between_blocks(
     lost: int,
     found: RepairPlan,
 ) -> list[Cut]:
-    """The cuts between two sound blocks; ``lost``: the last txid that the file has to hold, where none follows."""
+    """Return the cuts between two intact blocks; ``lost``: the last txid that the file must contain if none follows."""
     txid = before.header.last_txid if before is not None else file.header.first_txid - 1
     group = before.header.group if before is not None and not before.header.is_last else 0
     cuts: list[Cut] = []
-    # Blocks whose headers are right say themselves what they held.
+    # Blocks with valid headers describe their own content.
     while start < stop:
         ref = file.find_block_at(start)
         if ref is None or ref.end_offset > stop or ref.header.first_txid != txid + 1 or ref.header.is_gap:
@@ -242,11 +244,11 @@ def _cut_between_blocks(
         start, txid, group = ref.end_offset, header.last_txid, 0 if header.is_last else header.group
     first = txid + 1
     if after is None:
-        # A txid that was ever given is never given again: the gap takes all that may have stood behind.
+        # A txid is never assigned twice: the gap includes all txids that may have followed.
         last = max(lost, txid, _find_displaced_txid(file, start, txid))
         if start < stop or last > txid or group:
             reason = "it cannot be read" if start < stop else "it was lost"
-            # A group that was open has ended in what is missing; where nothing is, it has not happened.
+            # If entries are missing, an open group ended among them; otherwise it was aborted.
             flags = LAST_BLOCK_FLAG if last > txid or not group else LAST_BLOCK_FLAG | ABORT_FLAG
             cuts.append(Cut(start, stop - start, first, last, group or first, flags, reason, at_end=True))
         return cuts
@@ -270,7 +272,7 @@ def _cut_between_blocks(
     if goes_on:
         flags, chosen = 0, behind.group
     elif group and last == txid:
-        # No entry is missing: what stood here said that the group has not happened.
+        # No entry is missing: the missing block was an abort marker.
         flags, chosen = LAST_BLOCK_FLAG | ABORT_FLAG, group
     else:
         flags, chosen = LAST_BLOCK_FLAG, group or first
@@ -279,7 +281,7 @@ def _cut_between_blocks(
 
 
 def _find_displaced_txid(file: JournalFile, start: int, txid: int) -> int:
-    """The last txid of whole blocks that stand elsewhere than they were written; 0 where there is none."""
+    """Return the last txid of intact blocks at another offset than they were written for; 0 if there are none."""
     last = 0
     while (ref := file.find_displaced_block(start, max(txid, last))) is not None:
         last, start = ref.header.last_txid, ref.offset
@@ -287,27 +289,27 @@ def _find_displaced_txid(file: JournalFile, start: int, txid: int) -> int:
 
 
 def list_repaired_gaps(path: Path, cuts: Sequence[Cut], receipts: Sequence[Path | None]) -> Iterator[RepairedGap]:
-    """The cuts of a file, for people."""
+    """Yield the cuts of a file in a form for people."""
     for cut, receipt in zip(cuts, receipts, strict=True):
         names = None if cut.names is None else tuple(row.topic.name for row in cut.names.topic_rows)
         yield RepairedGap(path, cut.offset, cut.size, cut.first_txid, cut.last_txid, names, cut.reason, receipt)
 
 
 def repair_file(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> list[Path]:
-    """Write the receipts, then the file anew with gaps; the receipts' paths.
+    """Write the receipts, then rewrite the file with gaps; return the paths of the receipts.
 
-    Raises StorageError ``SOW-JRN-072``, with the file as it was, or mended.
+    Raises StorageError ``SOW-JRN-072``, with the file unchanged or repaired.
     """
     temporary = build_hidden_path(path)
     try:
         with closing(JournalFile(path, _parse_file_number(path), seam)) as file:
-            # Order: what is cut out is on disk under its own name before the file loses it.
+            # Order: the removed bytes are on disk under their own name before the file loses them.
             receipts = [_write_receipt(file, cut, seam, now) for cut in cuts]
             sync_directory(path.parent, seam)
             _write_anew(file, temporary, cuts, receipts, seam)
-            # Read back before the rename: the damaged file goes only for one that is known to be sound.
+            # Read back before the rename: the damaged file is replaced only by a file that was verified.
             _compare_repaired(file, temporary, cuts, seam)
-        # Sound blocks keep their offsets, so readers that have the old file open can continue in the new one.
+        # Intact blocks keep their offsets, so readers that have the old file open can continue in the new one.
         seam.call("file.rename", os.rename, temporary, path)
         sync_directory(path.parent, seam)
     except (OSError, StorageError) as error:
@@ -328,12 +330,12 @@ def repair_file(path: Path, cuts: Sequence[Cut], seam: Seam, now: Micros) -> lis
 
 
 def _parse_file_number(path: Path) -> int:
-    """The number of a file that is not compressed."""
+    """Return the number of an uncompressed file."""
     return int(path.name.removesuffix(".journal")[-10:])
 
 
 def _write_receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path:
-    """The file with what is cut out: one that an interrupted run has left, or a new one; synced."""
+    """Return the synced file with the removed bytes: from an interrupted run, or a new one."""
     crc = 0
     for piece in _read_pieces(file, cut.offset, cut.size):
         crc = crc32(piece, crc)
@@ -351,9 +353,9 @@ def _write_receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path
         "reason": cut.reason,
     }
     number = 1
-    # Nobody else makes such files: the lock of upkeep is held.
+    # Only the holder of the maintenance lock creates such files.
     while (path := require_local(file.path).with_name(f"{file.path.name}.cut-{number}")).exists():
-        # Of an interrupted run: the same bytes of the same place need no second one.
+        # From an interrupted run: the same bytes of the same offset are not stored twice.
         if _is_of(path, facts):
             _sync_file(path, seam)
             return path
@@ -378,7 +380,7 @@ def _write_receipt(file: JournalFile, cut: Cut, seam: Seam, now: Micros) -> Path
 
 
 def _is_of(path: Path, facts: dict[str, object]) -> bool:
-    """Return whether a receipt is that of these facts; it got its name when it was whole."""
+    """Return whether a receipt has these facts; it got its name after it was complete."""
     try:
         with path.open("rb") as stream:
             noted = json.loads(stream.readline())
@@ -406,18 +408,17 @@ def _read_pieces(file: JournalFile, offset: int, size: int) -> Iterator[bytes]:
 
 
 def _build_gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
-    """The bytes of a gap, and how many zeros follow them."""
+    """Return the bytes of a gap, and the number of zeros after them."""
     raw, name = cut.fitting_map, receipt.name.encode() + b"\n"
-    # The blocks behind keep their places, since their checksums begin with their offset; only at the end may it be
-    # longer.
+    # The following blocks keep their offsets, since their checksums include them; only a gap at the end may be longer.
     size = cut.size if not cut.at_end else max(cut.size, BLOCK_HEADER_SIZE + len(raw) + len(name))
     room = size - BLOCK_HEADER_SIZE - len(raw)
     name = name if len(name) <= room else b""
-    # The columns take what a block can say of them; the payloads the rest, which is more than four gigabytes.
+    # A size field holds less than four gigabytes: the columns get up to half of that, the payloads the rest.
     columns = min(room, 1 << 31)
     zeros = columns - len(name)
     rest = room - columns
-    # A gap is a block without entries: a walk passes over it by its size and its txids.
+    # A gap is a block without entries: a walk skips it by its size and its txids.
     header = BlockHeader(
         codec=CODEC_NONE,
         flags=GAP_FLAG | cut.flags,
@@ -440,13 +441,13 @@ def _build_gap(file: JournalFile, cut: Cut, receipt: Path) -> tuple[bytes, int]:
         crc=0,
     )
     seed = compute_header_seed(file.header.lineage, file.number, cut.offset)
-    # Chain 0, not known: the block that the damaged one was written behind may be in the gap, too. The blocks before
-    # the gap count as synced: the new file is synced before the rename.
+    # Chain 0 means unknown: the predecessor of the damaged block may be in the gap, too. The blocks before the gap
+    # count as synced: the new file is synced before the rename.
     return pack_block_header(header, cut.first_txid - 1, seed, 0) + raw + name, zeros + rest
 
 
 def _crc_of_zeros(crc: int, count: int) -> int:
-    """The CRC when so many zero bytes have followed."""
+    """Return the CRC after ``count`` more zero bytes."""
     while count > 0:
         crc = crc32(bytes(min(count, _REPAIR_CHUNK_BYTES)), crc)
         count -= _REPAIR_CHUNK_BYTES
@@ -479,7 +480,7 @@ def _write_anew(file: JournalFile, target: Path, cuts: Sequence[Cut], receipts: 
 
 
 def _compare_repaired(file: JournalFile, target: Path, cuts: Sequence[Cut], seam: Seam) -> None:
-    """Read what was written: gaps where they are to be, and every other byte as it was. Raises OSError."""
+    """Verify the written file: gaps at their offsets, and all other bytes unchanged. Raises OSError."""
     with closing(JournalFile(target, file.number, seam)) as anew:
         at = 0
         for cut in cuts:

@@ -1,6 +1,6 @@
-"""The files of a journal as values for who archives or removes them: how large, how old, which entries they hold.
+"""The files of a journal as values for archiving and removal: size, age, entries.
 
-A file is told by its header and by the checkpoint of the file behind it, so that no block is read. Ruled by
+The facts come from the header of a file and the checkpoint of the next file, so that no block is read. Specified in
 ``sow-journal(5)``, "Looking after files".
 """
 
@@ -22,11 +22,12 @@ from sowctl.values.topicref import TopicRef
 
 
 class SurveyedFile(Struct, frozen=True):
-    """A file. ``paths`` are all copies of it, first the one that is read; ``size`` in bytes, of all of them on disk.
+    """A journal file. ``paths`` are all its copies, the one that is read first; ``size`` is their total on disk in
+    bytes.
 
-    ``finished``: when the next file was begun, None for the last one, which still grows. ``latest``: the time of its
-    latest entry, 0 where it has none. ``last_txid`` and ``behind``, what is known of topics and publishers behind it,
-    are None for the last one too. Times in microseconds UTC.
+    ``finished``: the time at which the next file was started, None for the last one, which still grows. ``latest``: the
+    time of its latest entry, 0 without entries. ``last_txid`` and ``behind``, the state of topics and publishers at its
+    end, are also None for the last one. Times in microseconds UTC.
     """
 
     number: int
@@ -45,20 +46,20 @@ class SurveyedFile(Struct, frozen=True):
 
     @property
     def is_compressed(self) -> bool:
-        """True if what is read is compressed."""
+        """True if the copy that is read is compressed."""
         return self.path.suffix in COMPRESSED_SUFFIXES
 
     @property
     def is_finished(self) -> bool:
-        """True if it does not grow any more."""
+        """True if the file does not grow any more."""
         return self.finished is not None
 
     def compute_age(self, now: Micros) -> Micros | None:
-        """For how long nothing was written to it, and nothing in it is newer; None for the file that grows."""
+        """Return the time since the last write and the latest entry; None for the file that grows."""
         return None if self.finished is None else now - max(self.finished, self.latest)
 
     def find_last_txid(self, topic: TopicRef) -> int:
-        """The txid of the last entry of a topic in it or before it; 0 for none."""
+        """Return the txid of the last entry of a topic in this file or before it; 0 for none."""
         return self._topic_state(topic).last_txid
 
     def _topic_state(self, topic: TopicRef) -> TopicState:
@@ -66,7 +67,7 @@ class SurveyedFile(Struct, frozen=True):
 
 
 def survey_files(directory: Path, instance: str, seam: Seam, archive: Path | None = None) -> list[SurveyedFile]:
-    """The files in order, of directories of this machine.
+    """Return the files in local directories, in order.
 
     Raises MissingError ``SOW-JRN-001``, DamageError for gaps, headers and checkpoints.
     """
@@ -77,7 +78,7 @@ def survey_files(directory: Path, instance: str, seam: Seam, archive: Path | Non
         found = []
         for info, following in zip(infos, [*infos[1:], None], strict=True):
             copies = tuple(paths.get(info.number, [require_local(info.path)]))
-            # The next file begins with what was known then: the state behind this one, without a walk through it.
+            # The next file begins with the state at the end of this one, so this one need not be walked.
             behind = None if following is None else folder.read_checkpoint_state(following.number)
             found.append(
                 SurveyedFile(
@@ -97,8 +98,8 @@ def survey_files(directory: Path, instance: str, seam: Seam, archive: Path | Non
 
 
 def _find_latest_time(behind: JournalState | None, first_txid: int) -> Micros:
-    """The latest time of a file's entries: that of the last entry of each topic that has one in it."""
-    # Times do not go back within a topic, so its last entry is its latest.
+    """Return the latest time of a file's entries: the maximum over the last entries of its topics."""
+    # Times do not decrease within a topic, so its last entry is its latest.
     if behind is None:
         return 0
     return max((known.last_time for known in behind.topic_states.values() if known.last_txid >= first_txid), default=0)

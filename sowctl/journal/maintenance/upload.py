@@ -1,8 +1,8 @@
-"""Uploading sealed journal files to a URL, with the manifest that lists them (``sow-archive(5)``).
+"""Upload sealed journal files to a URL, with the manifest that lists them (``sow-archive(5)``).
 
-A segment is a file as it lies here, compressed or not; it stays here as well. The manifest is written when all that it
-tells of is there, so that a run that is killed leaves the archive as it was, with files beside it that nobody reads
-and that the next run replaces. Called under the lock of :mod:`sowctl.journal.maintenance.lock`.
+A segment is a local file, compressed or not; it also stays here. The manifest is written after all its files exist at
+the URL: a killed run leaves the archive unchanged, plus some unlisted files that the next run replaces. Called under
+the lock of :mod:`sowctl.journal.maintenance.lock`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SEND_CHUNK_BYTES = 4 << 20
 
 
 class UploadedSegment(Struct, frozen=True):
-    """A segment of the archive. ``anew``: it was sent by this run; otherwise it was there already."""
+    """A segment of the archive. ``anew``: this run uploaded it; otherwise it existed before."""
 
     segment: ArchivedFile
     source: Path
@@ -52,10 +52,9 @@ class UploadedSegment(Struct, frozen=True):
 
 
 class ArchiveUpload:
-    """One run that brings files into the archive at ``target``. ``verify_segment``: what is there already is read
-    again.
+    """One run that uploads files to the archive at ``target``. ``verify``: existing segments are read again.
 
-    ``agreed`` counts the segments that were read and are what the manifest says.
+    ``agreed`` counts the segments that were read and match the manifest.
     """
 
     def __init__(self, target: RemotePath, instance: str, seam: Seam, now: Micros, *, verify: bool = False) -> None:
@@ -73,16 +72,16 @@ class ArchiveUpload:
         self.agreed = 0
 
     def has_segment(self, file: SurveyedFile) -> bool:
-        """Return whether the manifest names a segment of this number."""
+        """Return whether the manifest lists a segment of this number."""
         return file.number in self._segments
 
     @property
     def last_txid(self) -> int:
-        """The last txid that is there; 0 where there is no segment."""
+        """The last txid in the archive; 0 without segments."""
         return self._segments[max(self._segments)].last_txid if self._segments else 0
 
     def check_continuity(self, files: Sequence[SurveyedFile]) -> None:
-        """Refuse files that do not belong behind those in the archive. Raises RefusedError ``SOW-JRN-085``."""
+        """Require that files continue those in the archive. Raises RefusedError ``SOW-JRN-085``."""
         if not self._segments or not files:
             return
         last = max(self._segments)
@@ -96,14 +95,14 @@ class ArchiveUpload:
                 self._compare_segment(file, self._segments[file.number])
 
     def list_missing_files(self, files: Sequence[SurveyedFile]) -> list[SurveyedFile]:
-        """The files that are to be sent: the archive has not got them, or with ``verify_segment`` they differ there."""
+        """Return the files to upload: those missing from the archive, or with ``verify`` those that differ there."""
         return [file for file in files if self._needs_upload(file)]
 
     def upload_files(self, files: Sequence[SurveyedFile]) -> Iterator[UploadedSegment]:
-        """Send what is not there, the oldest first; each is given when the manifest tells of it.
+        """Upload missing files, oldest first; yield each one after the manifest lists it.
 
-        Raises as :meth:`check_continuity`, DamageError for a file that is not sound, and what writing at a URL raises;
-        with ``verify_segment`` as :meth:`verify_unlisted_segments` at the end.
+        Raises as :meth:`check_continuity`, DamageError for a damaged file, and the errors of writing at a URL; with
+        ``verify`` as :meth:`verify_unlisted_segments` at the end.
         """
         self.check_continuity(files)
         try:
@@ -115,14 +114,14 @@ class ArchiveUpload:
                 ):
                     yield from self._save_manifest()
         except SowError:
-            # What has come there in full need not be sent again.
+            # Files that were uploaded completely need not be uploaded again.
             yield from self._save_manifest()
             raise
         yield from self._save_manifest()
         self.verify_unlisted_segments(files)
 
     def verify_unlisted_segments(self, files: Sequence[SurveyedFile]) -> None:
-        """With ``verify_segment``, read the segments of which ``files`` has none: they cannot be sent again.
+        """With ``verify``, read the segments that are not among ``files``: they cannot be uploaded again.
 
         Raises as :func:`verify_segment` for the first that differs.
         """
@@ -149,7 +148,7 @@ class ArchiveUpload:
             self._waiting.append(UploadedSegment(self._segments[file.number], file.path, anew=False))
             return
         with closing(JournalFile(file.path, file.number, self._seam)) as opened:
-            # Only the checkpoint of the first file tells what was before the archive.
+            # Only the checkpoint of the first file has the state before the archive.
             if not self._segments:
                 self._before = _beginning_state(opened)
             found = _collect_facts(opened, file)
@@ -161,9 +160,9 @@ class ArchiveUpload:
         if lies != size:
             raise segment_mismatch_error(place, "no bytes" if lies is None else format_count(lies, "byte"), str(size))
         self._segments[file.number] = replace(found, size=size, sha256=digest.hexdigest())
-        # An older segment that is sent again after --verify does not change the state at the end.
+        # An older segment that is uploaded again after --verify does not change the state at the end.
         if file.number == max(self._segments):
-            assert file.behind is not None  # a file that is finished has another behind it
+            assert file.behind is not None  # a finished file is followed by another
             self._behind = KnownState.from_state(file.behind)
         self._waiting.append(UploadedSegment(self._segments[file.number], file.path, anew=True))
         self._bytes += size
@@ -183,14 +182,14 @@ class ArchiveUpload:
             os.close(fd)
 
     def _read_chunk(self, fd: int, at: int, path: Path) -> bytes:
-        """A chunk of a file here. What fails in it is the file, and not the URL that it is on its way to."""
+        """Return a chunk of a local file. An error concerns the file, not the URL to which it is uploaded."""
         try:
             return self._seam.call("file.read", os.pread, fd, _SEND_CHUNK_BYTES, at)
         except OSError as error:
             raise read_error(error, path) from error
 
     def _save_manifest(self) -> Iterator[UploadedSegment]:
-        """Write the manifest if it would say anything new; then give what it tells of."""
+        """Write the manifest if it would change; then yield the segments that it lists."""
         if any(one.anew for one in self._waiting):
             # Order: segments first. This single write makes all of them visible to readers.
             segments = tuple(self._segments[number] for number in sorted(self._segments))
@@ -238,7 +237,7 @@ def _beginning_state(file: JournalFile) -> KnownState:
 
 
 class _WalkFacts:
-    """The facts of a file that a walk through it collects."""
+    """Facts about a file, collected by a walk through it."""
 
     def __init__(self) -> None:
         self.entries = self.payload_bytes = self.gaps = 0
@@ -247,14 +246,14 @@ class _WalkFacts:
         self.index: list[tuple[int, int]] = []
 
     def add(self, group: list[BlockRef]) -> None:
-        """Count a group in."""
+        """Add a group."""
         first = group[0]
-        # Readers start at these places, so each must be the start of a group.
+        # Readers start at these offsets, so each must be the start of a group.
         begins = first.header.first_txid == first.header.group and not first.header.is_gap
         if begins and (not self.index or first.offset >= self.index[-1][1] + MANIFEST_PLACE_INTERVAL_BYTES):
             self.index.append((first.header.group - 1, first.offset))
         self.gaps += sum(ref.header.is_gap for ref in group)
-        # Its gaps were counted above: they may contain entries of groups before it.
+        # Its gaps were counted above: they may contain entries of previous groups.
         if group[-1].header.is_abort:
             return
         for ref in group:
@@ -271,7 +270,7 @@ class _WalkFacts:
 
 
 def _collect_facts(file: JournalFile, known: SurveyedFile) -> ArchivedFile:
-    """Walk through a file and collect its facts; size and digest are found when it is sent."""
+    """Walk through a file and collect its facts, except for size and digest, which the upload determines."""
     header = file.header
     # is_last=False: the file is finished, so a bad end is damage and not a torn tail.
     walker = Walker(file, header.blocks_offset, header.first_txid - 1, is_last=False, chain=header.chain)
