@@ -1,4 +1,4 @@
-"""A journal file in an archive, as the manifest describes it (``sow-archive(5)``).
+"""A journal file in an archive, as described by the manifest (``sow-archive(5)``).
 
 Written by :mod:`sowctl.journal.maintenance.upload`, read and written by :mod:`sowctl.journal.archive.manifest`.
 """
@@ -18,15 +18,15 @@ from sowctl.values.topicref import TopicRef
 
 
 class ArchivedFile(Struct, frozen=True):
-    """A journal file in an archive. ``size`` and ``sha256`` are of the bytes that lie there, ``length`` is what they
-    unpack to, and every offset counts in that. Times in microseconds UTC; ``earliest`` and ``latest`` are 0 without
-    entries.
+    """A journal file in an archive. ``size`` and ``sha256`` describe the stored bytes, ``length`` is the decompressed
+    size, and all offsets refer to decompressed content. Times in microseconds UTC; ``earliest`` and ``latest`` are 0
+    without entries.
 
     ``header``: version, checkpoint size, checkpoint CRC, chain, chain offset. ``topics``: name, message type, txid and
-    time of the last entry of each topic that has entries in it. ``last_block``: offset and header CRC. ``index``: txid
-    before, and offset, of the first group and of some behind it. ``gaps``: how many parts of it were cut out.
-    ``seekable``: compressed with a table of its frames, so that it can be read from anywhere; the manifest says it of
-    no other file.
+    time of the last entry of each topic that has entries in the file. ``last_block``: offset and header CRC. ``index``:
+    the offset of the first group and of some later ones, each with the txid before it. ``gaps``: number of parts that
+    were cut out. ``seekable``: compressed with a table of its frames, so that it can be read at any offset; set only
+    for such files.
     """
 
     name: str
@@ -51,16 +51,16 @@ class ArchivedFile(Struct, frozen=True):
 
     @property
     def is_compressed(self) -> bool:
-        """True if it is compressed."""
+        """True for a compressed file."""
         return self.name.endswith(COMPRESSED_SUFFIXES)
 
     @property
     def fingerprint(self) -> str:
-        """A few bytes that distinguish this file from any other file of its number, for the parts of a plan."""
+        """A short text that distinguishes this file from other files of its number, for the parts of a plan."""
         return self.sha256[:16]
 
     def build_file_header(self) -> FileHeader:
-        """The header as it stands in the file."""
+        """Return the header of the file."""
         version, checkpoint, crc, chain, offset = self.header
         return FileHeader(
             bytes.fromhex(self.lineage),
@@ -75,13 +75,14 @@ class ArchivedFile(Struct, frozen=True):
         )
 
     def may_hold_entries(self, topic: TopicRef | None, low: Micros | None, high: Micros | None) -> bool:
-        """Return whether it can have entries of a topic (None: of any) within two times, both inclusive."""
+        """Return whether the file can have entries of a topic (None: of any) within two times, both inclusive."""
         if topic is not None and all(known[:2] != topic for known in self.topics):
             return False
         return self.entries > 0 and (low is None or low <= self.latest) and (high is None or high >= self.earliest)
 
     def build_segment(self) -> Segment:
-        """The same as a plan knows it. What is read from its beginning is not cut, and has no index there."""
+        """Return the segment for a plan. A file that must be read from its beginning is not divided, and has no index
+        there."""
         # UNSET if the manifest does not say so: then the file is read from its beginning.
         whole = self.is_compressed and self.seekable is not True
         size, index = (self.size, ()) if whole else (self.length, self.index)
@@ -89,12 +90,12 @@ class ArchivedFile(Struct, frozen=True):
         return Segment(self.number, size, self.first_txid, *ends, whole, None, index, self.fingerprint)
 
     def build_summary_header(self) -> BlockHeader:
-        """A header that stands for all its blocks: their entries, and their bytes stored and unpacked."""
+        """Return a header that summarizes all its blocks: their entries, and their stored and decompressed bytes."""
         txids = self.first_txid, self.first_txid, self.last_txid, self.last_txid
         sizes = 0, self.size - BLOCK_HEADER_SIZE, 0, 0, self.payload_bytes
         return BlockHeader(0, 0, self.entries, *txids, self.earliest, self.latest, *sizes, 0, 0, 0, 0, 0)
 
     def iter_positions(self) -> Iterator[Position]:
-        """The places before some of its groups, the first one among them."""
+        """Yield the positions before some of its groups, including the first one."""
         for txid, offset in self.index:
             yield Position(self.number, offset, txid)

@@ -1,7 +1,7 @@
-"""The manifest of an archive of journal files: the list of its files, so that no segment is opened to plan a read.
+"""The manifest of an archive of journal files: the list of its files, so that planning a read opens no segment.
 
-Written by :mod:`sowctl.journal.maintenance.upload`; read by whoever opens a journal that lies, wholly or in part, at a
-URL. Ruled by ``sow-archive(5)``. A manifest that cannot be read in full is an error and never a shorter archive.
+Written by :mod:`sowctl.journal.maintenance.upload`; read by readers of a journal that is, wholly or in part, at a URL.
+Specified in ``sow-archive(5)``. A manifest that cannot be read completely is an error, never a shorter archive.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from sowctl.values.times import Micros
 
 FORMAT_NAME, VERSION = "sow-archive", 1
 MANIFEST_PLACE_INTERVAL_BYTES = 16 << 20
-"""Bytes between two places of a file that the manifest remembers, at least: where a plan may bound what is read."""
+"""Minimum distance of two recorded offsets of a file: a plan can limit its reads at these offsets."""
 
 _REMOTE_MANIFESTS: dict[tuple[RemotePath, str], Manifest] = {}
 _LOCAL_MANIFESTS: dict[tuple[str, int, int, int], Manifest] = {}
-"""The last manifest of this machine that was read, by path, inode, size and time: a process of Spark opens a journal
-for each of its tasks."""
+"""The local manifest that was read last, by path, inode, size and time: a Spark process opens a journal for each of its
+tasks."""
 
 
 class KnownState(Struct, frozen=True, omit_defaults=True):
-    """The state of a journal at a position: the rows of a checkpoint, as sow-journal(5) has them, in JSON."""
+    """The state of a journal at a position: the rows of a checkpoint as in sow-journal(5), in JSON."""
 
     topics: tuple[tuple[str, str, int, Micros, int, int, int], ...] = ()
     publishers: tuple[tuple[int, str, int], ...] = ()
@@ -46,20 +46,20 @@ class KnownState(Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def from_state(cls, state: JournalState) -> KnownState:
-        """The same as a value to be written."""
+        """Convert a journal state."""
         topic_rows, publishers = state.build_rows()
         histories = tuple((one.lineage.hex(), one.last_txid, one.above, one.time) for one in state.histories)
         return cls(tuple(map(tuple, topic_rows)), tuple(map(tuple, publishers)), histories)
 
     def build_state(self, end: Position, last_block: tuple[int, int] = (0, 0), chain: int = 0) -> JournalState:
-        """The same as the journal's own kind of state, at ``end``."""
+        """Return the journal state at ``end``."""
         publishers = {who: (client, sequence) for who, client, sequence in self.publishers}
         histories = tuple(EndedHistory(bytes.fromhex(one[0]), *one[1:]) for one in self.histories)
         return JournalState(end, last_block, decode_topic_states(self.topics), publishers, [], chain, histories)
 
 
 class Manifest(Struct, frozen=True):
-    """An archive: its segments by number, without a gap, and the states before the first and behind the last one."""
+    """An archive: its segments by number, without a gap, and the states before the first and after the last one."""
 
     instance: str
     made: Micros
@@ -69,40 +69,40 @@ class Manifest(Struct, frozen=True):
 
     @property
     def last_segment(self) -> ArchivedFile:
-        """The youngest segment."""
+        """The newest segment."""
         return self.segments[-1]
 
     def build_end_state(self) -> JournalState:
-        """The state behind the last segment."""
+        """Return the state after the last segment."""
         last = self.last_segment
         return self.behind.build_state(
             Position(last.number, last.length, last.last_txid), last.last_block, last.last_block[1]
         )
 
     def build_beginning_state(self) -> JournalState:
-        """The state before the first segment."""
+        """Return the state before the first segment."""
         header = self.segments[0].build_file_header()
         return self.before.build_state(
             Position(header.number, header.blocks_offset, header.first_txid - 1), chain=header.chain
         )
 
     def find_segment(self, txid: int) -> ArchivedFile | None:
-        """The segment that holds a txid; None where none does."""
+        """Return the segment with a txid, or None."""
         at = bisect_left(self.segments, txid, key=lambda one: one.last_txid)
         return self.segments[at] if at < len(self.segments) and self.segments[at].first_txid <= txid else None
 
     def map_segments(self) -> Mapping[int, ArchivedFile]:
-        """The segments by number."""
+        """Return the segments by number."""
         return {one.number: one for one in self.segments}
 
 
 def format_manifest_name(instance: str) -> str:
-    """The name of the manifest of an instance's journal."""
+    """Return the name of the manifest of an instance's journal."""
     return f"{instance}{MANIFEST_SUFFIX}"
 
 
 def missing_archive_error(directory: RemotePath, instance: str | None = None) -> MissingError:
-    """MissingError ``SOW-JRN-081``: there is no manifest, of this instance or of any."""
+    """Return MissingError ``SOW-JRN-081``: there is no manifest of this instance, or of any."""
     whose = "a journal" if instance is None else f"the journal of instance {instance!r}"
     return MissingError(
         "SOW-JRN-081",
@@ -113,7 +113,7 @@ def missing_archive_error(directory: RemotePath, instance: str | None = None) ->
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of a manifest: lines of JSON, the last one with a checksum of all before it."""
+    """Return the encoded manifest: lines of JSON, the last one with a checksum of all previous lines."""
     head = {
         "format": FORMAT_NAME,
         "version": VERSION,
@@ -131,14 +131,14 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(raw: bytes, place: str) -> Manifest:
-    """Read a manifest. Raises DamageError ``SOW-JRN-080``, VersionError ``SOW-JRN-082``."""
+    """Decode a manifest. Raises DamageError ``SOW-JRN-080``, VersionError ``SOW-JRN-082``."""
     body, _, last = raw.rstrip(b"\n").rpartition(b"\n")
     # The checksum includes the line break before its own line.
     body += b"\n"
     lines = body.splitlines()
     try:
         head: dict[str, Any] = msgspec.json.decode(lines[0])
-        # The version before the checksum: a later one may have another.
+        # The version is checked before the checksum: a later version may have another checksum.
         if head["format"] != FORMAT_NAME:
             raise _manifest_damage(place, "it is not a manifest of an archive")
         if head["version"] > VERSION:
@@ -173,8 +173,8 @@ def _manifest_damage(place: str, why: str) -> DamageError:
 
 
 def require_manifest(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest:
-    """As :func:`find_manifest`. Raises MissingError ``SOW-JRN-081`` where there is no archive, as
-    :func:`decode_manifest`, and what reading at a URL raises."""
+    """As :func:`find_manifest`. Raises MissingError ``SOW-JRN-081`` if there is no archive, the errors of
+    :func:`decode_manifest`, and those of reading at a URL."""
     found = find_manifest(directory, instance, reaching)
     if found is None:
         raise missing_archive_error(directory, instance)
@@ -182,10 +182,10 @@ def require_manifest(directory: RemotePath, instance: str, reaching: int | None 
 
 
 def find_manifest(directory: RemotePath, instance: str, reaching: int | None = None) -> Manifest | None:
-    """The manifest of an archive; None where there is none.
+    """Return the manifest of an archive, or None.
 
-    ``reaching``: one that this process has read before will do if it has this txid, because what a manifest says of a
-    segment never changes.
+    ``reaching``: a manifest that this process has already read suffices if it has this txid, because the entries of
+    segments in a manifest never change.
     """
     from sowctl.remote.remote_files import read_file
 
@@ -199,19 +199,19 @@ def find_manifest(directory: RemotePath, instance: str, reaching: int | None = N
         if error.code != "SOW-RMT-002":
             raise
         return None
-    # One at most: a task reads one journal.
+    # At most one: a task reads one journal.
     _REMOTE_MANIFESTS.clear()
     found = _REMOTE_MANIFESTS[directory, instance] = decode_manifest(raw, str(place))
     return found
 
 
 def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]]) -> None:
-    """Require the files that a manifest in a directory of this machine names, in the sizes that it tells.
+    """Require the files in a manifest in a local directory, with the sizes in the manifest.
 
-    Such a directory is read as any directory of journal files, in which the last file may end anywhere: without this a
-    segment that is cut or missing at the end would be a shorter journal. ``read`` gives the files of the journal by
-    number, first the one that readers take: a segment need not be there if that is another one. Raises DamageError
-    ``SOW-JRN-083``, ``SOW-JRN-084``, StorageError, and what :func:`decode_manifest` raises.
+    Such a directory is read like any directory of journal files, in which the last file may end anywhere: without this
+    check, a truncated or missing last segment would look like a shorter journal. ``read`` returns the files of the
+    journal by number, the one that readers use first: a segment may be missing if readers use another copy. Raises
+    DamageError ``SOW-JRN-083``, ``SOW-JRN-084``, StorageError, and the errors of :func:`decode_manifest`.
     """
     try:
         facts = path.stat()
@@ -225,7 +225,7 @@ def require_segments(path: Path, read: Callable[[], Mapping[int, Sequence[Path]]
         return
     except OSError as error:
         raise read_error(error, path) from error
-    # Sizes only: comparing digests would read the whole archive each time that it is opened.
+    # Sizes only: comparing digests would read the whole archive each time it is opened.
     for segment in _LOCAL_MANIFESTS[known].segments:
         place = path.with_name(segment.name)
         try:

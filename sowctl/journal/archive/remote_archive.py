@@ -1,8 +1,9 @@
-"""The segments of an archive at a URL as files of a journal that goes on here: which there are, and that they belong.
+"""The segments of an archive at a URL as files of a journal that continues locally: listing them, and proving that they
+belong to it.
 
-Asked by :mod:`sowctl.journal.fileset` alone, and not before a file is wanted that is not here. That files there and
-here are one journal is proved by the manifest: its last txid, its last block and the header of a file that both have.
-Ruled by ``sow-archive(5)``, "Reading".
+Called only by :mod:`sowctl.journal.fileset`, and only when a file is needed that does not exist locally. The manifest
+proves that remote and local files are one journal: its last txid, its last block and the header of a file in both
+places. Specified in ``sow-archive(5)``, "Reading".
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def split_directories(
     directory: Place, archive: Place | None
 ) -> tuple[tuple[Path | None, Path | None], RemotePath | None]:
-    """The directories of this machine, and the one that is at a URL."""
+    """Return the local directories, and the one at a URL."""
     if isinstance(directory, RemotePath):
         return (None if archive is None else require_local(archive), None), directory
     if isinstance(archive, RemotePath):
@@ -32,8 +33,8 @@ def split_directories(
 
 
 class RemoteArchive:
-    """An archive at a URL. ``reaching``: a manifest that this process has read will do if it has this txid; ``is_all``:
-    the journal is named by the URL alone, so that there has to be one."""
+    """An archive at a URL. ``reaching``: a manifest that this process has already read suffices if it has this txid;
+    ``is_all``: the journal is named only by the URL, so that the archive must exist."""
 
     def __init__(self, at: RemotePath, instance: str, reaching: int | None, *, is_all: bool) -> None:
         self.at = at
@@ -46,35 +47,36 @@ class RemoteArchive:
         self._checked: tuple[int, int] | None = None
 
     def read_manifest(self, *, needed: bool = False) -> None:
-        """Read the manifest. ``needed``: files before those here are wanted, so that no archive is an error.
+        """Read the manifest. ``needed``: files before the local ones are required, so that a missing archive is an
+        error.
 
-        Raises what :func:`sowctl.journal.archive.manifest.find_manifest` and ``load`` raise.
+        Raises the errors of :func:`sowctl.journal.archive.manifest.find_manifest` and ``require_manifest``.
         """
         from sowctl.journal.archive.manifest import find_manifest, require_manifest
 
-        # Without a manifest there, load raises and find gives None.
+        # Without a manifest, require_manifest raises and find_manifest returns None.
         self.manifest = (require_manifest if self._is_all or needed else find_manifest)(
             self.at, self._instance, self._reaching
         )
         self._segments = {} if self.manifest is None else self.manifest.map_segments()
-        self.asked = True  # not where reading failed: then the next question asks again
+        self.asked = True  # not after a failed read: then the next call reads again
 
     def find_segment(self, number: int) -> ArchivedFile:
         """Return the manifest's entry of a file."""
         return self._segments[number]
 
     def list_segment_paths(self, here: Collection[int]) -> dict[int, RemotePath]:
-        """Return the URLs of its segments by number; ``here`` are the numbers of the files of this machine."""
+        """Return the URLs of its segments by number; ``here`` are the numbers of the local files."""
         if self._ends_before(here):
-            # Files were sent and pruned since the manifest was read. Each is sent before it is pruned, so that a
-            # manifest that is read after a look at the files here knows all that this look has missed.
+            # Files were uploaded and pruned since the manifest was read. Each is uploaded before it is pruned, so that
+            # a manifest read after the local listing includes all files missing from this listing.
             self._reaching = None
             self.read_manifest()
         return {number: self.at / one.name for number, one in self._segments.items()}
 
     def refuse_gap(self, here: Collection[int], place: Place) -> None:
-        """Raise DamageError ``SOW-JRN-086`` where files between the last segment and the oldest file here are in
-        neither place."""
+        """Raise DamageError ``SOW-JRN-086`` if files between the last segment and the oldest local file are in neither
+        place."""
         if self.manifest is None or not self._ends_before(here):
             return
         last, oldest = self.manifest.last_segment, min(here)
@@ -94,18 +96,19 @@ class RemoteArchive:
         header_of: Callable[[int], FileHeader],
         joins: Callable[[bytes, int, FileHeader], bool],
     ) -> None:
-        """Refuse an archive whose segments are not the beginning of what is here, once for each end and beginning.
+        """Require that the segments are the beginning of the local files; checked once for each end and beginning.
 
-        ``header_of`` gives the header of a file here; ``joins`` says whether a header goes on behind a lineage and a
-        last txid. Raises DamageError ``SOW-JRN-087``.
+        ``header_of`` returns the header of a local file; ``joins`` whether a header continues a lineage and a last
+        txid. Raises DamageError ``SOW-JRN-087``.
         """
         if self.manifest is None or not here:
             return
         last, oldest = self.manifest.last_segment, min(here)
         if self._checked == (last.number, oldest):
             return
-        # A header names the checksum of the block before it, which no copy shares that went on by itself. So the last
-        # file that both have proves all before it, and else the file here that follows the last segment does.
+        # A header has the checksum of the block before it, which differs in a copy that was continued separately. So
+        # the last common file proves all files before it; without a common file, the local file after the last segment
+        # does.
         common = max((number for number in here if number in self._segments), default=None)
         if common is not None:
             if header_of(common) != self._segments[common].build_file_header():
@@ -118,13 +121,13 @@ class RemoteArchive:
                     if header.lineage.hex() == last.lineage
                     else f"local file {oldest:010d} has another history"
                 )
-            # A checksum of 0 is one that is not known.
+            # A checksum of 0 means unknown.
             if last.last_block[1] and header.chain not in (0, last.last_block[1]):
                 raise self._mismatch_error(f"local file {oldest:010d} does not continue the last file of the archive")
         self._checked = last.number, oldest
 
     def _ends_before(self, here: Collection[int]) -> bool:
-        """Return whether files are missing between its last segment and the oldest file here."""
+        """Return whether files are missing between its last segment and the oldest local file."""
         return bool(self._segments) and bool(here) and min(here) > max(self._segments) + 1
 
     def _mismatch_error(self, why: str) -> DamageError:

@@ -1,6 +1,6 @@
 """A journal file at a URL, with the interface of local files: reading blocks at an offset (``sow-archive(5)``).
 
-Opened when the first byte is asked for: what a manifest says of it needs no request.
+Opened when the first byte is read: facts in the manifest need no request.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def open_journal_file(path: Place, number: int, seam: Seam, segment: ArchivedFile | None = None) -> JournalFile:
-    """A journal file, wherever it lies; ``segment``: what the manifest says of one at a URL."""
+    """Open a local or remote journal file; ``segment``: the manifest's entry of a file at a URL."""
     if isinstance(path, RemotePath):
         return RemoteJournalFile(path, number, seam, segment)
     return JournalFile(path, number, seam)
 
 
 class RemoteJournalFile(JournalFile):
-    """See :class:`JournalFile`. Raises DamageError ``SOW-JRN-083`` where the file is missing, ``SOW-JRN-084`` where it
-    is another one than the manifest says, and what reading at a URL raises."""
+    """See :class:`JournalFile`. Raises DamageError ``SOW-JRN-083`` if the file is missing, ``SOW-JRN-084`` if it
+    differs from the manifest, and the errors of reading at a URL."""
 
     __slots__ = ("_place", "_remote", "_segment")
 
@@ -55,19 +55,19 @@ class RemoteJournalFile(JournalFile):
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes that lie at the URL."""
+        """Bytes stored at the URL."""
         return self._open_remote().size if self._segment is None else self._segment.size
 
     def read_size(self) -> int:
-        """Bytes that can be read: a sealed file does not grow."""
+        """Return the number of readable bytes: a sealed file does not grow."""
         if self._segment is not None:
             return self._segment.length
         return self._unpacked.measure_size() if self._unpacked is not None else self._open_remote().size
 
     def read(self, offset: int, size: int) -> memoryview:
-        """At most ``size`` bytes; fewer at the end of the file."""
+        """Return at most ``size`` bytes; fewer at the end of the file."""
         if self._segment is not None:
-            # What lies behind the end needs no request to be known.
+            # Reading past the end needs no request.
             size = min(size, self._segment.length - offset)
         if size <= 0:
             return memoryview(b"")
@@ -76,14 +76,14 @@ class RemoteJournalFile(JournalFile):
         return memoryview(self._seam.call("remote.read", self._open_remote().read, offset, size))
 
     def close(self) -> None:
-        """Close it; a second time does nothing."""
+        """Close the file; repeated calls do nothing."""
         if self._remote is not None:
             self._remote.close()
             self._remote = None
         super().close()
 
     def _fetch_bytes(self, size: int, offset: int) -> bytes:
-        """Bytes as they lie there."""
+        """Return bytes as stored."""
         return bytes(self._open_remote().read(offset, size))
 
     def _open_remote(self) -> RemoteFile:
@@ -111,7 +111,7 @@ _RESTORE_HINT = (
 
 
 def lost_file_error(place: Place) -> DamageError:
-    """DamageError ``SOW-JRN-083``."""
+    """Return DamageError ``SOW-JRN-083``."""
     return DamageError(
         "SOW-JRN-083",
         "a segment in the manifest is missing from the archive",
@@ -121,7 +121,7 @@ def lost_file_error(place: Place) -> DamageError:
 
 
 def segment_mismatch_error(place: Place, found: str, expected: str) -> DamageError:
-    """DamageError ``SOW-JRN-084``: a segment is not what the manifest says."""
+    """Return DamageError ``SOW-JRN-084``: a segment does not match the manifest."""
     return DamageError(
         "SOW-JRN-084",
         f"the segment does not match the manifest: it has {found}, not {expected}",
