@@ -1,13 +1,14 @@
-"""The transaction log of an instance: files, blocks, groups (``sow-journal(5)``), in the order in which entries pass.
+"""The transaction log of an instance: files, blocks, groups (``sow-journal(5)``); modules in the order of the data
+flow.
 
 Writing:
 
-* ``writer``: appending one batch under the lock, for the engine.
-* ``lock``: the lock file, and its holder.
+* ``writer``: appends batches under the lock, for the engine.
+* ``lock``: the lock file and its holder.
 * ``entries``: a batch of entries by columns, and the table of these columns.
-* ``group``: a batch cut into blocks.
-* ``logend``: the end of the log: found, repaired, appended to.
-* ``appender``: the file that is appended to: writing, syncing, truncating.
+* ``group``: divides a batch into blocks.
+* ``logend``: finds and repairs the end of the log and appends to it.
+* ``appender``: the file that grows: writing, syncing, truncating.
 * ``state``: the last entry per topic and publisher; the topics file.
 
 Bytes:
@@ -19,16 +20,16 @@ Bytes:
 Reading:
 
 * ``reader``: the interface of readers for all other packages.
-* ``scan``: reading from a known position through all files to the end.
-* ``walk``: reading one file group by group; tells a torn tail from damage.
-* ``fileset``: the open files of a journal in their order.
+* ``scan``: reads from a known position through all files to the end.
+* ``walk``: reads one file group by group; distinguishes a torn tail from damage.
+* ``fileset``: the open files of a journal in order.
 * ``listing``: the files of a journal by number.
 * ``archive``: journal files of an archive at a URL.
 * ``files``: one file: reading blocks at an offset, searching for blocks.
 * ``decompression``: a compressed file, read at any offset.
 * ``block``: blocks, entries and positions as values.
 * ``arrays``: the columns of a batch of entries as numpy arrays.
-* ``stretch``: the plan that cuts files into parts for several processes.
+* ``stretch``: the plan that divides files into parts for several processes.
 * ``check``: a check of all files.
 
 Maintenance:

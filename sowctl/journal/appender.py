@@ -1,8 +1,8 @@
-"""The file that a writer appends to: create, adopt, write, sync, cut back, cut off a torn tail with a copy.
+"""The file that a writer appends to: create, open, write, sync, truncate, cut off a torn tail after copying it.
 
 Called by :mod:`sowctl.journal.logend` and :mod:`sowctl.journal.writer`, always under the journal's lock. Functions
-raise OSError, which the caller turns into words with :func:`write_error`. Ruled by ``sow-journal(5)``, "Writing" and
-"What a crash leaves".
+raise OSError, which the caller converts with :func:`write_error`. Specified in ``sow-journal(5)``, "Writing" and "What
+a crash leaves".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sowctl.journal.format import FILE_HEADER_SIZE, format_file_name
 from sowctl.journal.state import write_all
 from sowctl.seam import Seam
 
-# O_APPEND: every write goes to the present end, whatever another descriptor did to the offset.
+# O_APPEND: every write goes to the current end, whatever another descriptor did to the offset.
 _OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 # Bytes of a torn tail that are copied at a time.
 _COPY_CHUNK_BYTES = 4 << 20
@@ -26,7 +26,7 @@ _COPY_CHUNK_BYTES = 4 << 20
 class Appender:
     """The last file of a journal, open for appending under the lock.
 
-    ``offset`` is where the next block goes, ``synced`` up to where everything is on disk.
+    ``offset`` is the offset of the next block; everything before ``synced`` is on disk.
     """
 
     def __init__(self, directory: Path, instance: str, seam: Seam) -> None:
@@ -40,18 +40,19 @@ class Appender:
 
     @property
     def path(self) -> Path:
-        """The file's name (that of the first one before there is any)."""
+        """The path of the file (of the first file if none exists yet)."""
         return self.build_file_path(max(self.number, 0))
 
     def build_file_path(self, number: int) -> Path:
-        """The name of a file."""
+        """Return the path of a file."""
         return self.directory / format_file_name(self.instance, number)
 
     def create_file(self, number: int, header: bytes) -> None:
-        """Make a file with its header under another name, sync it, give it its name, sync the directory."""
+        """Create a file with its header under a temporary name, sync it, rename it, sync the directory."""
         path = self.build_file_path(number)
         # Order: content on disk, then the name, then the directory. A crash before the rename leaves a hidden file that
-        # the next attempt truncates; after it the header is whole. Readers never see a file without its header.
+        # the next attempt truncates; after the rename the header is complete. Readers never see a file without its
+        # header.
         temporary = path.with_name(f".{path.name}.new")
         fd = self._seam.call("file.open", os.open, temporary, _OPEN_FLAGS | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
@@ -66,50 +67,50 @@ class Appender:
         self.offset = self.synced = len(header)
 
     def open_file(self, number: int) -> None:
-        """Open a file that is there, unless it is the one already open."""
-        # A file that was removed or replaced has no link any more: what is written to its descriptor would be lost.
+        """Open an existing file, unless it is already open."""
+        # A removed or replaced file has no links: bytes written to its descriptor would be lost.
         if self.fd < 0 or number != self.number or not os.fstat(self.fd).st_nlink:
             self._take_descriptor(
                 self._seam.call("file.open", os.open, self.build_file_path(number), _OPEN_FLAGS), number
             )
 
     def resume_at(self, offset: int) -> None:
-        """Go on at ``offset``, with everything before it on disk."""
+        """Continue at ``offset``, with everything before it on disk."""
         self.offset = self.synced = offset
 
     def write(self, content: bytes) -> None:
-        """Append, with one write where the system takes it whole."""
+        """Append ``content``, usually with a single write."""
         write_all(self._seam, self.fd, content)
         self.offset += len(content)
 
     def sync(self) -> None:
-        """Put the file on disk."""
-        # fdatasync also writes the size that reading needs; it leaves out times, which saves one write of the inode.
+        """Sync the file to disk."""
+        # fdatasync also writes the file size, which reading needs; it omits times, which saves one write of the inode.
         self._seam.call("file.sync", os.fdatasync, self.fd)
         self.synced = self.offset
 
     def truncate_unsynced(self) -> None:
-        """Take back what is not known to be on disk."""
-        # Never below the header: `synced` is 0 before a file was adopted, and truncating then would destroy the file.
+        """Cut off everything that is not known to be on disk."""
+        # Never below the header: `synced` is 0 until a file is opened, and truncating then would destroy the file.
         if self.fd >= 0 and self.read_size() > self.synced >= FILE_HEADER_SIZE:
             self._seam.call("file.truncate", os.ftruncate, self.fd, self.synced)
         self.offset = self.synced
 
     def read_size(self) -> int:
-        """Bytes in the file now."""
+        """Return the current size of the file in bytes."""
         return os.fstat(self.fd).st_size
 
     def is_unchanged(self) -> bool:
         """Return whether the file is as this writer left it: not written to, not replaced, and still the last one."""
-        # Three cheap questions instead of reading the end: same size, still linked, and no next file. If all hold, no
-        # other writer appended since this one left, because each append changes the size or makes a file.
+        # Three cheap tests instead of reading the end: same size, still linked, and no next file. If all hold, no other
+        # writer has appended, because each append changes the size or creates a file.
         there = os.fstat(self.fd)
         return (
             there.st_size == self.offset and there.st_nlink > 0 and not self.build_file_path(self.number + 1).exists()
         )
 
     def close(self) -> None:
-        """Close the file; a second time does nothing."""
+        """Close the file; repeated calls do nothing."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -120,13 +121,13 @@ class Appender:
 
 
 def cut_tail(fd: int, path: Path, offset: int, seam: Seam) -> Path:
-    """Copy everything from ``offset`` on to ``FILE.torn-N`` (the first N that is free), then cut it off ``fd``.
+    """Copy everything from ``offset`` on to ``FILE.torn-N`` (the first unused N), then truncate ``fd`` there.
 
-    The copy is on disk before anything is cut. Returns its path. Raises OSError.
+    The copy is on disk before the truncation. Returns its path. Raises OSError.
     """
     copy, target = _new_copy(path, seam)
     try:
-        # The copy and its name are on disk before the cut: at each moment of a crash the bytes exist at least once.
+        # The copy and its name are on disk before the cut: whenever a crash happens, the bytes exist at least once.
         at = offset
         while chunk := os.pread(fd, _COPY_CHUNK_BYTES, at):
             write_all(seam, target, chunk)
@@ -135,7 +136,8 @@ def cut_tail(fd: int, path: Path, offset: int, seam: Seam) -> Path:
     finally:
         os.close(target)
     sync_directory(path.parent, seam)
-    # The cut is synced, too: otherwise a crash could bring the torn bytes back behind blocks that were appended since.
+    # The truncation is synced, too: otherwise a crash could restore the torn bytes after blocks that were appended
+    # since.
     seam.call("file.truncate", os.ftruncate, fd, offset)
     seam.call("file.sync", os.fsync, fd)
     return copy
@@ -163,15 +165,15 @@ _FULL_DISK_REASONS = {
 
 
 def describe_os_error(error: OSError) -> str:
-    """Why a call to the system failed, in plain words."""
+    """Return the reason of a failed system call in plain words."""
     return _FULL_DISK_REASONS.get(error.errno or 0, error.strerror or str(error))
 
 
 def write_error(
     error: OSError, path: Path, acknowledged: int | None, *, has_written: bool = False, cut_back: bool = False
 ) -> StorageError:
-    """StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last txid that is safe, ``has_written``
-    tells whether the run itself put entries on disk."""
+    """Return StorageError ``SOW-JRN-021`` in plain words; ``acknowledged`` is the last durable txid, ``has_written``
+    whether this run itself put entries on disk."""
     reason = describe_os_error(error)
     durable = "" if acknowledged is None else f"; entries up to txid {acknowledged} are on disk"
     hint = "free space" if error.errno in _FULL_DISK_REASONS else "check permissions and disk"
@@ -179,7 +181,7 @@ def write_error(
         hint = "increase the limit on file sizes (ulimit -f)"
     elif error.errno == errno.EROFS:
         hint = "mount the file system read-write (reading commands such as query and export work)"
-    # Repeating everything would write once more what is acknowledged.
+    # Repeating the whole input would write acknowledged messages again.
     hint += ", then publish only what is not on disk" if has_written else ", then run the command again"
     return StorageError(
         "SOW-JRN-021",

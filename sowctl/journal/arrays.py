@@ -1,4 +1,4 @@
-"""The columns of a batch of entries as numpy arrays, for whatever computes with them; loads numpy.
+"""The columns of a batch of entries as numpy arrays; imports numpy.
 
 An :class:`EntryArrays` is no second batch: it reads the columns of an :class:`~sowctl.journal.entries.EntryBatch` by
 :data:`~sowctl.journal.entries.ENTRY_COLUMNS`, those of a decoded block in place.
@@ -19,11 +19,11 @@ _CODES = {column.name: column.code for column in ENTRY_COLUMNS}
 
 
 class EntryArrays:
-    """The columns of ``batch`` by their names in the table: arrays of the types that blocks have, keys and check
-    words ``>u8``; texts as the batch has them.
+    """The columns of ``batch`` by their names in the table: arrays of the types in blocks, keys and check words as
+    ``>u8``; texts as in the batch.
 
-    Arrays on the memory of a block are read-only. Each is made when it is first asked for: of a thousand entries an
-    array costs as much as looking at all of them.
+    Arrays on the memory of a block are read-only. Each array is created on first access: for a thousand entries,
+    creating an array costs as much as reading all of them.
     """
 
     def __init__(self, batch: EntryBatch[Any, Any]) -> None:
@@ -33,8 +33,8 @@ class EntryArrays:
         return len(self.batch)
 
     def __getattr__(self, name: str) -> Any:
-        # Python asks here only for what is not there yet. While one is copied it has no batch yet: names that are no
-        # columns end here.
+        # Python calls this only for missing attributes. While an instance is being copied it has no batch yet: names
+        # that are no columns end here.
         if name not in _CODES:
             raise AttributeError(name)
         column = getattr(self.batch, name)
@@ -48,7 +48,7 @@ class EntryArrays:
             return np.frombuffer(join_words(column) if isinstance(column, list) else column, dtype=">u8")
         if isinstance(column, int):
             return np.full(len(self.batch), column, dtype=code)
-        # Both share the memory of the column; the first is the faster one, for what is of this type by itself.
+        # Both share the memory of the column; the first is faster, for columns that already have this type.
         if isinstance(column, bytes) or (isinstance(column, memoryview) and column.format == code):
             return np.frombuffer(column, dtype=code)
         return np.asarray(column, dtype=code)
@@ -60,7 +60,7 @@ class EntryArrays:
         return np.arange(found.start, found.stop) if isinstance(found, range) else np.array(found, dtype="i8")
 
     def take(self, places: Any) -> EntryBatch:
-        """The entries at these places, an array of integers, in their order."""
+        """Return the entries at these indexes, an array of integers, in this order."""
         found: dict[str, Any] = {}
         chosen = places.tolist()
         for name, code in _CODES.items():

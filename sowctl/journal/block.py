@@ -1,7 +1,7 @@
 """The values that a reader returns: blocks, positions, and reports of damage and tails.
 
-Values without access to files; made by :mod:`sowctl.journal.files`, ``walk`` and ``scan``, used by everything that
-reads a journal. Ruled by ``sow-journal(5)``, "Blocks" and "Reading".
+These values have no access to files; :mod:`sowctl.journal.files`, ``walk`` and ``scan`` create them for all readers of
+a journal. Specified in ``sow-journal(5)``, "Blocks" and "Reading".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Position(Struct, frozen=True):
-    """A place between two groups: byte ``offset`` in file ``number``; ``txid`` is the last one before it."""
+    """A position between two groups: byte ``offset`` in file ``number``; ``txid`` is the last one before it."""
 
     number: int
     offset: int
@@ -32,10 +32,10 @@ class Position(Struct, frozen=True):
 
 
 class EndedHistory(Struct, frozen=True):
-    """A history of an instance that a restore ended: that of ``lineage`` (16 bytes), which goes on in the next one.
+    """A history of an instance that a restore ended: the history of ``lineage`` (16 bytes), continued by the next one.
 
-    Entries up to ``last_txid`` belong to both. Those behind it were undone; ``above`` is the highest txid that they may
-    have, and the next history begins behind it. ``time`` is that of the restore, microseconds UTC.
+    Entries up to ``last_txid`` belong to both. Later entries were undone; ``above`` is the highest txid that they may
+    have, and the next history begins after it. ``time`` is the time of the restore in microseconds UTC.
     """
 
     lineage: bytes
@@ -45,7 +45,7 @@ class EndedHistory(Struct, frozen=True):
 
 
 class TopicState(Struct, frozen=True):
-    """The last entry of a topic: its txid, its time (microseconds UTC), and the position before the group it is in.
+    """The last entry of a topic: its txid, its time (microseconds UTC), and the position before its group.
 
     A topic without entries has txid 0, time 0 and position None.
     """
@@ -56,7 +56,7 @@ class TopicState(Struct, frozen=True):
 
 
 class FileInfo(Struct, frozen=True):
-    """One journal file. ``last_txid`` is None for the file that still grows, ``size`` in bytes, as stored."""
+    """One journal file. ``last_txid`` is None for the file that grows; ``size`` is the stored size in bytes."""
 
     path: Place
     number: int
@@ -67,7 +67,7 @@ class FileInfo(Struct, frozen=True):
 
     @property
     def is_compressed(self) -> bool:
-        """True if it is compressed: then it is read from its beginning, wherever one begins."""
+        """True for a compressed file, which is always decompressed from its beginning."""
         return self.path.suffix in COMPRESSED_SUFFIXES
 
 
@@ -75,10 +75,10 @@ class TailReport(Struct, frozen=True):
     """The part at the end of the last file that a reader skipped.
 
     ``size`` bytes from ``offset`` on belong to no block (0: nothing torn); ``open_group`` is the first txid of a group
-    without its last block (0: none), ``last_txid`` the last one that is used up, those of the open group included.
-    ``begun``: the bytes may be what an interrupted append leaves, the beginning of a block or space that was not
-    written; else something other than an append put them there. ``copy``: where a writer put them before it cut them
-    off. ``chain``: the header CRC of the last sound block before it.
+    without its last block (0: none), ``last_txid`` the last used txid, including those of the open group. ``begun``:
+    the bytes may result from an interrupted append, as the beginning of a block or as space that was not written;
+    otherwise something else wrote them. ``copy``: the file to which a writer copied them before it cut them off.
+    ``chain``: the header CRC of the last intact block before the tail.
     """
 
     path: Place
@@ -92,7 +92,7 @@ class TailReport(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The torn or unfinished part in one clause; used by findings and notes."""
+        """The torn or unfinished part as one clause; used by findings and notes."""
         # Nothing torn, but the last group has no end.
         if not self.size:
             return f"the group that starts at txid {self.open_group} was not finished; readers skip it"
@@ -105,7 +105,7 @@ class TailReport(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The torn part, its place, and what a writer did about it, as one line for people."""
+        """The torn part, its position, and the action of the writer, as one line for people."""
         if self.copy is not None:
             done = f"; they were copied to {self.copy} and cut off"
         elif self.size:
@@ -116,7 +116,7 @@ class TailReport(Struct, frozen=True):
 
 
 class Damage(Struct, frozen=True):
-    """A damaged stretch that a resyncing reader passed over; txids are those that are missing (last None: unknown)."""
+    """A damaged stretch that a resyncing reader skipped; txids are the missing ones (last None: unknown)."""
 
     path: Place
     offset: int
@@ -127,10 +127,10 @@ class Damage(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """A part that a repair cut out of a file: so many bytes at ``offset``, and ``first_txid`` to ``last_txid``.
+    """A part that a repair cut out of a file: ``size`` bytes at ``offset``, with ``first_txid`` to ``last_txid``.
 
-    ``receipt`` is the name of the file that has the bytes. ``topic_refs`` had entries there; None where that is not
-    known.
+    ``receipt`` is the name of the file with the removed bytes. ``topic_refs`` are the topics that had entries there;
+    None if unknown.
     """
 
     path: Place
@@ -142,13 +142,13 @@ class Gap(Struct, frozen=True):
     topic_refs: tuple[TopicRef, ...] | None
 
     def concerns_topic(self, topic: TopicRef) -> bool:
-        """Return whether entries of a topic are missing, or may be."""
+        """Return whether entries of a topic are, or may be, missing."""
         # Unknown counts as all topics: a reader must not skip a loss silently.
         return self.topic_refs is None or topic in self.topic_refs
 
     @property
     def text(self) -> str:
-        """The missing part in one clause; used by findings and notes."""
+        """The missing part as one clause; used by findings and notes."""
         if self.last_txid < self.first_txid:
             what = "a marker without entries was"
         elif self.last_txid == self.first_txid:
@@ -161,15 +161,15 @@ class Gap(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The missing part and its place, as one line for people."""
+        """The missing part and its position, as one line for people."""
         return f"{format_block_place(self.path, self.offset)}: {self.text}"
 
 
 class Block:
-    """One verified block of a complete group; entries and payloads are decompressed when first asked for.
+    """One verified block of a complete group; entries and payloads are decompressed on first access.
 
-    ``header`` has the facts (group, first and last txid, count, times); ``start`` is the position before the block and
-    ``end`` the one behind it. The bytes are held, so a block outlives its file.
+    ``header`` has group, first and last txid, count and times; ``start`` is the position before the block and ``end``
+    the position after it. The block keeps its bytes, so it outlives its file.
     """
 
     __slots__ = (
@@ -198,9 +198,9 @@ class Block:
         self.header = header
         self.map = map
         self.start = Position(number, offset, header.first_txid - 1)
-        # Both positions follow from header and place: no caller adds offsets by hand.
+        # Both positions follow from header and offset, so that callers need not add offsets.
         self.end = Position(number, offset + header.size, header.last_txid)
-        # Held as stored: a block that is kept in memory takes its compressed size until it is used.
+        # Kept as stored: a block in memory has its compressed size until it is used.
         self._columns = columns
         self._entries: DecodedEntries | None = None
         self._arrays: EntryArrays | None = None
@@ -226,23 +226,22 @@ class Block:
 
     @property
     def topic_refs(self) -> list[TopicRef]:
-        """Topics by the index that the topic column uses."""
+        """Topics by the index in the topic column."""
         return [row.topic for row in self.map.topic_rows]
 
     @property
     def publishers(self) -> list[tuple[int, str]]:
-        """(hash, client name) by the index that the publisher column uses."""
+        """(hash, client name) by the index in the publisher column."""
         return [(row.hash, row.client) for row in self.map.publishers]
 
     def decode_columns(self) -> DecodedEntries:
-        """The entries by columns. Raises DamageError ``SOW-JRN-014`` where they contradict header or map."""
+        """Return the entries by columns. Raises DamageError ``SOW-JRN-014`` if they contradict header or map."""
         if self._entries is None:
             from sowctl.journal.columns import decompress_part, unpack_columns
 
             header = self.header
             try:
-                # Decompressed when first asked for: a reader that needs only txids, or only counts, pays for neither
-                # part.
+                # Decompressed on first access: a reader that needs only txids or counts decompresses neither part.
                 raw = decompress_part(header.codec, self._columns, header.columns_raw)
                 self._entries = unpack_columns(
                     raw,
@@ -258,7 +257,7 @@ class Block:
         return self._entries
 
     def decode_numpy_columns(self) -> EntryArrays:
-        """The columns as numpy arrays on the same memory. Raises as :meth:`decode_columns`."""
+        """Return the columns as numpy arrays on the same memory. Raises as :meth:`decode_columns`."""
         if self._arrays is None:
             from sowctl.journal.arrays import EntryArrays
 
@@ -266,27 +265,27 @@ class Block:
         return self._arrays
 
     def decompress_payloads(self) -> memoryview:
-        """All payloads back to back, decompressed once. Raises DamageError ``SOW-JRN-014``."""
+        """Return all payloads back to back, decompressed once. Raises DamageError ``SOW-JRN-014``."""
         return self._payloads.read()
 
     def list_payloads(self) -> list[bytes]:
-        """One payload per entry."""
+        """Return one payload per entry."""
         return list(self.decode_columns().payloads)
 
     def iter_entries(self) -> Iterator[Entry]:
-        """The entries in order."""
+        """Iterate over the entries in order."""
         return self.decode_columns().iterate_entries()
 
     def iter_entries_at(self, places: Sequence[int]) -> Iterator[Entry]:
-        """The entries at these ascending places, 0 for the first; of the payloads no others are cut out."""
+        """Iterate over the entries at these ascending indexes, starting at 0; only their payloads are copied."""
         return self.decode_columns().take(places).iterate_entries()
 
 
 class _StoredPayloads:
-    """The payloads of a block as it stores them; decompressed once.
+    """The payloads of a block as stored; decompressed once.
 
-    Apart from the block, because its entries read them, too: a block and its entries that held each other would stay in
-    memory until the garbage collector came.
+    Separate from the block, because its entries read them, too: a reference cycle between a block and its entries would
+    keep both in memory until the next garbage collection.
     """
 
     __slots__ = ("_header", "_offset", "_path", "_raw", "_stored")
@@ -296,7 +295,7 @@ class _StoredPayloads:
         self._raw: memoryview | None = None
 
     def read(self) -> memoryview:
-        """All payloads back to back. Raises DamageError ``SOW-JRN-014``."""
+        """Return all payloads back to back. Raises DamageError ``SOW-JRN-014``."""
         if self._raw is None:
             from sowctl.journal.columns import decompress_part
 

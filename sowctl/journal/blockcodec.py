@@ -1,8 +1,8 @@
-"""The one codec of a block's header and map, and the rule which block may follow which.
+"""The codec of block headers and maps, and the rule for which block may follow which.
 
-Every byte of them is packed and unpacked here; the columns behind them in :mod:`sowctl.journal.columns`, the files in
-:mod:`sowctl.journal.format`. Called by the modules of the journal. Rules of sanity stand beside the fields
-that they are about, because the reader stops at them and the check reports them. Ruled by ``sow-journal(5)``, "Blocks".
+All their bytes are packed and unpacked here; the columns after them in :mod:`sowctl.journal.columns`, the files in
+:mod:`sowctl.journal.format`. Called by the modules of the journal. Each validity rule is next to its fields, because
+the reader stops at a violation and the check reports it. Specified in ``sow-journal(5)``, "Blocks".
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sowctl.journal.format import (
 )
 from sowctl.values.topicref import TopicRef
 
-# A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly contains
-# it.
+# A byte above 127, a word and both line ends: a transfer that changes text damages the magic, and text hardly ever
+# contains it.
 BLOCK_MAGIC = b"\x89block\r\n"
 # The fields in the order of sow-journal(5), "Blocks"; the chain and the header's own CRC are the last two.
 BLOCK_HEADER = struct.Struct("<8sBBHIQQQQqqIIIIIIIIII")
@@ -37,24 +37,24 @@ assert BLOCK_HEADER.size == BLOCK_HEADER_SIZE
 CODEC_NONE = 0
 CODEC_ZSTD = 1
 
-# Bits of a block's flags besides those that say which text columns it has: two about its group, one that it has none.
+# Bits of a block's flags besides those of text columns: two about its group, one for a gap.
 LAST_BLOCK_FLAG = 1
 ABORT_FLAG = 2
 GAP_FLAG = 32
 _BLOCK_FLAGS = LAST_BLOCK_FLAG | ABORT_FLAG | GAP_FLAG | TEXT_BLOCK_FLAGS
 GAP_VERSION = 2
-"""Of blocks that stand for what was cut out; programs that do not know them say that the format is newer."""
+"""Version of gap blocks; older programs report that the format is newer."""
 
-# Limits that a reader can rely on before it allocates: a header that asks for more is not taken for one.
+# Limits that a reader can rely on before it allocates: a header that exceeds them is invalid.
 MAX_ENTRY_COUNT = 1 << 20
 MAX_MAP_BYTES = 16 << 20
 MAX_RAW_BYTES = 256 << 20
 
 
 class BlockHeader(Struct, frozen=True):
-    """Facts of one block. Times in microseconds since 1970 UTC, sizes in bytes.
+    """Header of one block. Times in microseconds since 1970 UTC, sizes in bytes.
 
-    ``chain`` is the header CRC of the block before, in the file before too; 0 where its writer did not know of chains.
+    ``chain`` is the header CRC of the previous block, also across files; 0 if the writer did not support chains.
     """
 
     codec: int
@@ -79,22 +79,22 @@ class BlockHeader(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Header and body."""
+        """Size of header and body."""
         return BLOCK_HEADER_SIZE + self.map_size + self.columns_stored + self.payloads_stored
 
     @property
     def is_last(self) -> bool:
-        """True if it ends its group."""
+        """True for the last block of its group."""
         return bool(self.flags & LAST_BLOCK_FLAG)
 
     @property
     def is_abort(self) -> bool:
-        """True if it says that its group has not happened."""
+        """True for a marker that aborts its group."""
         return bool(self.flags & ABORT_FLAG)
 
     @property
     def is_gap(self) -> bool:
-        """True if it stands for what was cut out: it has txids and no entries."""
+        """True for a block that replaces a removed part: it has txids and no entries."""
         return bool(self.flags & GAP_FLAG)
 
 
@@ -115,25 +115,25 @@ class MapPublisher(Struct, frozen=True):
 
 
 class BlockMap(Struct, frozen=True):
-    """The topics and publishers of a block. With it a reader of one topic passes over blocks unread."""
+    """The topics and publishers of a block. It lets a reader of one topic skip blocks without reading them."""
 
     topic_rows: tuple[MapTopic, ...]
     publishers: tuple[MapPublisher, ...]
 
     def has_topic(self, topic: TopicRef) -> bool:
-        """Return whether the block holds an entry of ``topic``."""
+        """Return whether the block has an entry of ``topic``."""
         return any(row.topic == topic for row in self.topic_rows)
 
 
 def compute_header_seed(lineage: bytes, number: int, offset: int) -> int:
-    """Start value of the header CRC of the block at ``offset`` of file ``number``."""
+    """Return the seed of the header CRC of the block at ``offset`` of file ``number``."""
     return crc32(_PLACE.pack(lineage, number, offset))
 
 
 def pack_block_header(header: BlockHeader, synced_txid: int, seed: int, chain: int = 0) -> bytes:
-    """The 104 bytes before a block's body; the header's own ``synced_txid``, ``chain`` and ``crc`` are not looked at.
+    """Return the 104 bytes before a block's body; the header's own ``synced_txid``, ``chain`` and ``crc`` are ignored.
 
-    ``chain`` is the header CRC of the block before, 0 for none.
+    ``chain`` is the header CRC of the previous block, 0 for none.
     """
     raw = BLOCK_HEADER.pack(
         BLOCK_MAGIC,
@@ -162,12 +162,12 @@ def pack_block_header(header: BlockHeader, synced_txid: int, seed: int, chain: i
 
 
 def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> BlockHeader | None:
-    """Read a block header; None where there is no valid one. Raises VersionError ``SOW-JRN-003``."""
-    # Magic, then CRC, then version: the version of bytes that are no header says nothing.
+    """Decode a block header; None if it is invalid. Raises VersionError ``SOW-JRN-003``."""
+    # Magic, then CRC, then version: bytes that are no header have no meaningful version.
     if len(raw) < BLOCK_HEADER_SIZE or raw[:8] != BLOCK_MAGIC:
         return None
     fields = BLOCK_HEADER.unpack(raw)
-    # The CRC covers the 100 bytes before it; its start value binds them to journal, file and offset.
+    # The CRC covers the 100 bytes before it; its seed binds them to journal, file and offset.
     if fields[-1] != crc32(raw[:100], seed):
         return None
     # Only gaps have version 2: any other block with that version has a newer format.
@@ -178,51 +178,51 @@ def unpack_block_header(raw: bytes | memoryview, seed: int, place: str) -> Block
 
 
 def _is_sane(header: BlockHeader) -> bool:
-    """Return whether the fields of a header with a right CRC fit one another."""
+    """Return whether the fields of a header with a right CRC are consistent."""
     if header.codec > CODEC_ZSTD or header.flags & ~_BLOCK_FLAGS or header.count > MAX_ENTRY_COUNT:
         return False
     if header.map_size > MAX_MAP_BYTES or max(header.columns_raw, header.payloads_raw) > MAX_RAW_BYTES:
         return False
     if header.is_gap:
-        # It may stand for no txid at all, where an abort marker was lost.
+        # A gap may contain no txid at all, if an abort marker was lost.
         if header.count or header.codec != CODEC_NONE or (header.is_abort and not header.is_last):
             return False
         return 0 < header.first_txid <= header.last_txid + 1
-    # A marker has no entries of its own: its txids are those of the group that it ends.
+    # A marker has no entries of its own: its txids are those of the group that it aborts.
     if header.is_abort:
-        # A marker repeats the txids that its group has used, so that its last txid continues the row of txids.
+        # A marker repeats the txids of its group, so that its last txid continues the sequence.
         return header.count == 0 and header.is_last and header.group == header.first_txid <= header.last_txid
     # Txids within a block have no gaps: the last one follows from the first one and the count.
     return header.count > 0 and header.group <= header.first_txid == header.last_txid - header.count + 1
 
 
 def can_follow(header: BlockHeader, last_txid: int, group: int) -> bool:
-    """Return whether a block may follow one that ended with ``last_txid``; ``group`` is the open one, 0 for none."""
+    """Return whether a block may follow one that ended with ``last_txid``; ``group`` is the open group, 0 for none."""
     if header.is_gap:
-        # What it says of its group is said of what stands around it, and was found out when it was made.
+        # The group of a gap was derived from the surrounding blocks when the gap was made.
         return header.first_txid == last_txid + 1
     if header.is_abort:
         return group != 0 and header.group == group and header.last_txid == last_txid
-    # Inside an open group the block must name that group; outside it must begin one, whose number is its own first
+    # Within an open group the block must name that group; otherwise it must begin one, whose number is its own first
     # txid.
     return header.first_txid == last_txid + 1 and header.group == (group or header.first_txid)
 
 
 def continues_chain(header: BlockHeader, chain: int) -> bool:
-    """Return whether a block was written behind the one with header CRC ``chain``; 0 on either side is not known."""
+    """Return whether a block was written after the one with header CRC ``chain``; 0 on either side means unknown."""
     return not chain or not header.chain or header.chain == chain
 
 
 def pack_block_map(map: BlockMap) -> bytes:
-    """The map of a block as it is stored."""
+    """Return the stored form of a block's map."""
     topic_rows = [[*row.topic, row.last_txid, row.last_time] for row in map.topic_rows]
     return pack_rows([topic_rows, [[row.hash, row.client, row.sequence] for row in map.publishers]])
 
 
 def unpack_block_map(raw: bytes | memoryview, place: str) -> BlockMap:
-    """Read a map whose CRC was right. Raises DamageError ``SOW-JRN-014``."""
+    """Decode a map with a verified CRC. Raises DamageError ``SOW-JRN-014``."""
     try:
-        # The CRC was right, so wrong types are a writer's error or a forgery and not a disk's.
+        # The CRC was right, so wrong types are a bug of the writer or a forgery, not a disk error.
         topic_rows, publishers = unpack_rows(raw, 2)
         return BlockMap(
             tuple(

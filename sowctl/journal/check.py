@@ -1,7 +1,7 @@
-"""Checking a journal: every byte is read and verified, what is wrong comes as findings (``sow-journal(5)``).
+"""Check a journal: read and verify every byte and report problems as findings (``sow-journal(5)``).
 
-The walk and its judgement of tails are the reader's; what is added here is what a reader does not look at: every body,
-every column against header and map, times per topic, and the topics file.
+The walk and its classification of tails are those of the reader. The check also verifies what a reader does not read:
+every body, every column against header and map, times per topic, and the topics file.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from sowctl.values.topicref import TopicRef
 
 
 class JournalCoverage(Struct):
-    """The amount that a check has read; filled while its findings are consumed.
+    """The amount of data read by a check; updated while its findings are consumed.
 
-    ``bytes`` as they are read, ``stored`` as they lie on disk; ``packed`` files of ``files`` are compressed,
-    ``archived`` lie in the archive; ``gaps`` were cut out. ``missed``: in words, what could not be read.
+    ``bytes`` is the decompressed size, ``stored`` the size on disk; ``packed`` of ``files`` are compressed,
+    ``archived`` are in the archive; ``gaps`` is the number of removed parts. ``missed``: texts about unreadable parts.
     """
 
     files: int = 0
@@ -63,13 +63,12 @@ def check_journal(
     archive: Path | None = None,
     on_read: Callable[[int, int], None] | None = None,
 ) -> Iterator[Finding]:
-    """Read everything and yield what is wrong, in file order; ``archive`` may hold files of the journal too.
+    """Read everything and yield problems in file order; ``archive`` may contain files of the journal too.
 
-    Ids are the codes that a reader would raise; besides them ``SOW-JRN-040`` torn tail, ``041`` unfinished group,
-    ``042`` time goes back, ``043`` the topics file is of no use, ``044`` it contradicts the journal. ``acknowledged``
-    is the highest txid that any store has applied. ``on_read`` is told how many bytes on disk of how many are read.
-    Raises only MissingError ``SOW-JRN-001`` and StorageError
-    ``SOW-JRN-020``.
+    Ids are the codes that a reader would raise; also ``SOW-JRN-040`` torn tail, ``041`` unfinished group, ``042``
+    decreasing time, ``043`` unusable topics file, ``044`` topics file contradicts the journal. ``acknowledged`` is the
+    highest txid that any store has applied. ``on_read`` receives the number of bytes on disk that were read, and the
+    total. Raises only MissingError ``SOW-JRN-001`` and StorageError ``SOW-JRN-020``.
     """
     check = _JournalCheck(directory, instance, seam, acknowledged, coverage or JournalCoverage(), archive)
     check.on_read = on_read
@@ -103,10 +102,10 @@ class _JournalCheck:
         self.topics_file = b""
         self.on_read: Callable[[int, int], None] | None = None
         self.behind = self.total = 0
-        """Bytes on disk of the files that are read, and of all."""
+        """Bytes on disk of the files read so far, and of all files."""
 
     def run(self) -> Iterator[Finding]:
-        # Read before anything else: what it counts in is in the files that are looked at after it.
+        # Read first: its state is included in the files listed afterwards.
         self.topics_file = read_topics_file(self.directory, self.instance)
         try:
             paths = list_files(self.directory, self.instance, self.archive)
@@ -139,7 +138,7 @@ class _JournalCheck:
                 self.broken = True
 
     def _open_file(self, path: Path, number: int) -> JournalFile | None:
-        """A file, wherever it lies by now; None where it was removed since, with all before it."""
+        """Open a file at its current path; None if it was removed since, with all before it."""
         try:
             return JournalFile(path, number, self.seam)
         except StorageError as error:
@@ -153,7 +152,7 @@ class _JournalCheck:
             return JournalFile(paths.get(number, [path])[0], number, self.seam)
 
     def _look_ahead(self, path: Path, number: int) -> None:
-        """Learn from the last file which lineage this is, and which histories restores ended."""
+        """Read the lineage and the histories that restores ended from the last file."""
         try:
             with closing(JournalFile(path, number, self.seam)) as file:
                 header = file.header
@@ -163,12 +162,12 @@ class _JournalCheck:
                     file.read_checkpoint(), start, header.chain, header.version
                 ).histories
         except (SowError, ValueError, TypeError):
-            pass  # what is wrong with it is found when its turn comes
+            pass  # its errors are reported when the file itself is checked
 
     def _check_file_boundary(self, file: JournalFile) -> Iterator[Finding]:
-        """Check that a file continues where the one before it ended."""
+        """Check that a file continues the previous one."""
         header = file.header
-        # None behind a file that could not be read: the join is not known then, and is not reported a second time.
+        # None after an unreadable file: whether the files are contiguous is unknown, and is not reported a second time.
         if self.last_txid is None:
             return
         ended = next((one for one in self.histories if one.lineage == self.lineage), None)
@@ -199,13 +198,13 @@ class _JournalCheck:
 
     def _check_file(self, file: JournalFile, is_last: bool) -> Iterator[Finding]:
         header = file.header
-        # A compressed file is unpacked to its end here: what its own checksum says is known before a block is read.
+        # A compressed file is decompressed completely here, so its own checksum is verified before any block is read.
         self.coverage.bytes += file.size
         self.coverage.stored += file.stored_bytes
         self.coverage.files += 1
         self.coverage.packed += file.is_compressed
         self.coverage.archived += require_local(file.path).parent != self.directory
-        # The first file that can be read decides which journal this is; later ones are compared with it.
+        # The first readable file determines the journal; later ones are compared with it.
         if not self.lineage:
             self.lineage = header.lineage
             self.told = decode_topics_file(self.topics_file, self.newest or self.lineage)
@@ -215,10 +214,10 @@ class _JournalCheck:
         begin = Position(file.number, header.blocks_offset, header.first_txid - 1)
         yield from self._check_checkpoint(file, begin)
         if is_last and self.told is not None:
-            # The topics file is written after a sync only, so up to its end nothing can be torn.
+            # The topics file is written only after a sync, so nothing before its end can be torn.
             self.acknowledged = max(self.acknowledged, self.told.end.txid)
-        # Every file is walked from its own start, not from where the file before ended: damage in one does not hide
-        # what is wrong in the next.
+        # Every file is walked from its own start, not from the end of the previous one: damage in one does not hide
+        # problems in the next.
         walker = Walker(
             file,
             begin.offset,
@@ -237,7 +236,7 @@ class _JournalCheck:
             else:
                 yield from self._check_group(file, walker, item)
             if self.on_read is not None and self.total:
-                # Of a compressed file the walk counts what is unpacked.
+                # In a compressed file, the walk counts decompressed bytes.
                 done = self.behind + file.stored_bytes * min(walker.offset, file.size) // max(file.size, 1)
                 self.on_read(min(done, self.total), self.total)
         self.last_txid, self.lineage, self.chain = walker.last_txid, header.lineage, walker.chain
@@ -246,7 +245,8 @@ class _JournalCheck:
 
     def _check_checkpoint(self, file: JournalFile, begin: Position) -> Iterator[Finding]:
         try:
-            # Each checkpoint must repeat what the files before it add up to; the first one is the beginning of the sum.
+            # Each checkpoint must equal the accumulated state of the previous files; the first one is the initial
+            # state.
             header = file.header
             noted = decode_checkpoint(file.read_checkpoint(), begin, header.chain, header.version)
         except DamageError as error:
@@ -257,8 +257,8 @@ class _JournalCheck:
             if self.last_txid is None:
                 self.state = noted
                 self.times = {topic: state.last_time for topic, state in noted.topic_states.items()}
-            # After damage the state is incomplete; the checkpoint of the next sound file sets it right, so that one
-            # loss is not reported at every file.
+            # After damage the state is incomplete; the checkpoint of the next intact file replaces it, so that one loss
+            # is not reported for every file.
             elif self.broken:
                 self.state = noted
             elif noted.topic_states != self.state.topic_states or noted.publishers != self.state.publishers:
@@ -286,12 +286,12 @@ class _JournalCheck:
             if happened:
                 self.state.absorb_block(place, block.map)
         self.state.advance_to(Position(file.number, walker.offset, walker.last_txid), walker.last_block)
-        # The topics file is compared at the place that it describes, which need not be the end of the journal.
+        # The topics file is compared at the position that it describes, which need not be the end of the journal.
         if self.told is not None and self.told.end == self.state.end and not self.broken:
             yield from self._compare_topics_file(self.told)
 
     def _check_gap(self, file: JournalFile, ref: BlockRef, place: Position, happened: bool) -> Iterator[Finding]:
-        """Report the part that a repair cut out; it is known, and reported in every check."""
+        """Report the part that a repair cut out; every check reports it as known."""
         try:
             gap = ref.read_gap()
         except DamageError as error:
@@ -300,7 +300,7 @@ class _JournalCheck:
             return
         self.coverage.gaps += 1
         if gap.topic_refs is None:
-            # Which topics and publishers had entries there is told by the next checkpoint.
+            # The next checkpoint has the topics and publishers with entries in the gap.
             self.broken = True
         elif happened:
             self.state.absorb_block(place, ref.read_map())
@@ -311,22 +311,22 @@ class _JournalCheck:
             self.coverage.missed.append(f"{file.path.name}: {format_count(size, 'byte')} at {offset}")
 
     def _check_block(self, block: Block, happened: bool) -> Iterator[Finding]:
-        """Contents against header and map. Raises DamageError ``SOW-JRN-014``."""
+        """Compare the content with header and map. Raises DamageError ``SOW-JRN-014``."""
         columns = block.decode_columns()
         sizes = block.decompress_payloads()
         self.coverage.entries += len(block)
         wrong: list[str] = []
         if len(sizes) != sum(columns.lengths):
             wrong.append("the payload lengths do not match")
-        # Readers by time pass over blocks by these two bounds: wrong ones would hide entries.
+        # Readers by time skip blocks by these two bounds: wrong ones would hide entries.
         if (min(columns.times), max(columns.times)) != (block.header.earliest, block.header.latest):
             wrong.append("its times do not match its header")
         if not OPERATIONS.keys() >= set(columns.operations):
             wrong.append("an unknown operation")
         last = {topic: index for index, topic in enumerate(columns.topic_indexes)}
-        # A topic that is listed and has no entry gets the txid before the first, which its row cannot name.
+        # A listed topic without entries gets the txid before the first one, which its row cannot have.
         rows = [(block.first_txid + last.get(index, -1), row) for index, row in enumerate(block.map.topic_rows)]
-        # Readers of one topic pass over blocks by this list: a topic that is missing in it would hide entries.
+        # Readers of one topic skip blocks by this list: a missing topic would hide entries.
         if len(last) != len(rows) or any(
             row.last_txid != txid or row.last_time != columns.times[txid - block.first_txid] for txid, row in rows
         ):
@@ -355,8 +355,8 @@ class _JournalCheck:
             self.times[topic] = at
 
     def _check_end(self, file: JournalFile, walker: Walker) -> Iterator[Finding]:
-        # A tail that a crash left is a warning, because the next writer puts it right; entries that were acknowledged
-        # and are gone are an error.
+        # A tail that a crash left is a warning, because the next writer repairs it; lost acknowledged entries are an
+        # error.
         tail = walker.tail
         if tail is None and self.acknowledged > walker.last_txid:
             error = lost_end_error(file, walker.offset, walker.last_txid, self.acknowledged)
@@ -378,13 +378,13 @@ class _JournalCheck:
     def _is_being_written(self, file: JournalFile) -> bool:
         """Return whether another process is appending the open group at the end, so that it is no tail.
 
-        A group may take several appends, and the lock is held from its first block to its last. A process that has let
-        go of it since the end was read has written on, or put the end right.
+        A group may take several appends, and the lock is held from its first block to its last. If a process has
+        released the lock since the end was read, it has continued writing or repaired the end.
         """
         return is_locked(self.directory, self.instance) or file.read_size() != file.size
 
     def _compare_topics_file(self, told: JournalState) -> Iterator[Finding]:
-        # Readers ignore a topics file whose last block differs, so that is no contradiction.
+        # Readers ignore a topics file whose last block differs, so this is no contradiction.
         if told.last_block == self.state.last_block and (
             told.topic_states != self.state.topic_states or told.publishers != self.state.publishers
         ):
@@ -402,7 +402,7 @@ class _JournalCheck:
 
 
 def _stored_size(path: Path) -> int:
-    """Bytes on disk; 0 for a file that was removed, or that lies at a URL."""
+    """Return the bytes on disk; 0 for a file that was removed, or that is at a URL."""
     try:
         return require_local(path).stat().st_size
     except (OSError, SowError):

@@ -30,14 +30,14 @@ else:
     Ints = memoryview
 
 _WORD_BYTES = 16
-"""Bytes per entry of the words, which stand before the numbers."""
+"""Bytes of words per entry, stored before the numbers."""
 _NUMBER_COLUMNS = [(column.name, column.code) for column in FIXED_COLUMNS if column.code != WORD_CODE]
 _STARTS = accumulate((array(code).itemsize for _, code in _NUMBER_COLUMNS), initial=_WORD_BYTES)
 _COLUMN_SPANS = [
     (name, start, start + array(code).itemsize, code)
     for (name, code), start in zip(_NUMBER_COLUMNS, _STARTS, strict=False)
 ]
-"""Of each column of numbers: its name, the bytes per entry before it and up to its end, its type code."""
+"""Of each column of numbers: name, bytes per entry before it and up to its end, type code."""
 ENTRY_SIZE = _COLUMN_SPANS[-1][2]
 """Bytes of the fixed columns per entry."""
 _IS_LITTLE_ENDIAN = sys.byteorder == "little"
@@ -48,7 +48,7 @@ assert array("H").itemsize == 2
 
 
 def encode_little_endian(values: array[int]) -> bytes:
-    """The bytes of an array as the file wants them."""
+    """Return the bytes of an array in the byte order of the file."""
     if not _IS_LITTLE_ENDIAN:
         values = values[:]
         values.byteswap()
@@ -56,7 +56,7 @@ def encode_little_endian(values: array[int]) -> bytes:
 
 
 def view_numbers(raw: memoryview, code: str) -> Ints:
-    """Numbers of a type code on ``raw``; copied only where the machine is big-endian."""
+    """Return ``raw`` as numbers of a type code; copied only on big-endian machines."""
     if _IS_LITTLE_ENDIAN:
         return raw.cast(code)  # type: ignore[call-overload, no-any-return]  # the stub asks for a literal code
     swapped = array(code, raw.tobytes())
@@ -65,7 +65,7 @@ def view_numbers(raw: memoryview, code: str) -> Ints:
 
 
 def pack_text_column(texts: Sequence[bytes | None], size: int) -> bytes:
-    """A text column that starts behind ``size`` bytes of columns."""
+    """Return a text column that starts after ``size`` bytes of columns."""
     lengths = array("I", [0 if text is None else len(text) for text in texts])
     return b"".join([bytes(-size % 8), encode_little_endian(lengths), *[text for text in texts if text]])
 
@@ -75,9 +75,9 @@ def may_match_entries(
 ) -> bool:
     """Return whether columns of ``count`` entries have one of the ``keys`` and one of the ``operations``.
 
-    Keys of a sequence are looked for one by one, in 3 us each, those of a set all at once, in 40 to 80 us. None asks
-    for nothing. They may stand at different entries. Nothing is unpacked. Raises ValueError for columns that are cut
-    short.
+    Keys of a sequence are searched one by one, in 3 us each, those of a set all at once, in 40 to 80 us. None matches
+    all entries. Key and operation may belong to different entries. Nothing is decompressed. Raises ValueError for
+    columns that are cut short.
     """
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
@@ -93,7 +93,7 @@ def may_match_entries(
         return not keys.isdisjoint(split_words(part))
     for key in keys:
         at = part.find(key)
-        # The bytes of a key may also stand across two keys that follow each other.
+        # The bytes of a key may also occur across two consecutive keys.
         while at >= 0 and at % 8:
             at = part.find(key, at + 1)
         if at >= 0:
@@ -102,13 +102,13 @@ def may_match_entries(
 
 
 def _read_text_column(raw: memoryview, start: int, flags: Ints, bit: int) -> tuple[list[bytes | None], int]:
-    """The text column at ``start`` and where the next one begins. Raises ValueError."""
+    """Return the text column at ``start`` and the start of the next one. Raises ValueError."""
     # Text columns begin at a multiple of 8, so that their lengths can be read in place, too.
     start += -start % 8
     begin = start + 4 * len(flags)
     if begin > len(raw):
         raise ValueError("a text column is cut short")
-    # Lengths are proven to stay within the bytes before any text is cut out: a forged length must not read another
+    # Lengths are checked against the available bytes before any text is copied: a forged length must not read another
     # entry's text.
     lengths = view_numbers(raw[start:begin], "I")
     ends = list(accumulate(lengths, initial=begin))
@@ -134,14 +134,14 @@ def unpack_columns(
     publishers: list[tuple[int, str]],
     read_payloads: Callable[[], memoryview],
 ) -> DecodedEntries:
-    """Read the columns of the entries with these txids from decompressed bytes.
+    """Decode the columns of the entries with these txids from decompressed bytes.
 
-    ``payload_bytes`` is the size of all payloads, which ``read_payloads`` gives; ``topic_refs`` and ``publishers`` are
-    those of the map. Indexes and lengths have to fit them. Raises ValueError for columns that do not.
+    ``payload_bytes`` is the total size of the payloads that ``read_payloads`` returns; ``topic_refs`` and
+    ``publishers`` are those of the map. Raises ValueError if indexes or lengths do not match them.
     """
     count, topic_count, publisher_count = len(txids), len(topic_refs), len(publishers)
-    # Everything that later code indexes with is compared here once with what the block lists: behind this function
-    # topics, publishers and lengths are known to be in range.
+    # All indexes for later code are checked once here against the lists of the block: afterwards topics, publishers and
+    # lengths are in range.
     if len(raw) < ENTRY_SIZE * count:
         raise ValueError("the columns are cut short")
     # Views of one piece of memory: on a little-endian machine no column is copied.
@@ -149,11 +149,11 @@ def unpack_columns(
     lengths = parts.pop("lengths")
     if sum(lengths) != payload_bytes:
         raise ValueError("the payload lengths do not add up")
-    # Most blocks have one topic and no publisher: then all indexes are the same bytes, which are compared as such.
+    # Most blocks have one topic and no publisher: then all indexes have the same bytes and are compared as bytes.
     indexes = parts["topic_indexes"]
     if (topic_count != 1 or indexes.cast("B") != bytes(2 * count)) and max(indexes) >= topic_count:
         raise ValueError("a topic that the block does not list")
-    # On the set: a block has few publishers and up to 1,024 entries.
+    # As a set: a block has few publishers and up to 1,024 entries.
     if (publisher_count or parts["publisher_indexes"].cast("B") != b"\xff" * (2 * count)) and any(
         NO_PUBLISHER > index >= publisher_count for index in set(parts["publisher_indexes"])
     ):
@@ -164,19 +164,19 @@ def unpack_columns(
         found[column.name] = None
         if block_flags & column.block_flag:
             found[column.name], end = _read_text_column(raw, end, parts["flags"], column.flag)
-    # Bytes without a meaning behind the columns show a forged or damaged size.
+    # Extra bytes after the columns show a forged or damaged size.
     if end != len(raw):
         raise ValueError("bytes after the columns")
-    # Keys and check words stay bytes: they are compared and looked up, and never calculated with.
+    # Keys and check words stay bytes: they are only compared and looked up.
     keys, checks = raw[: 8 * count], raw[8 * count : 16 * count]
     payloads = PackedPayloads(lengths, (read_payloads,))
     return EntryBatch(topic_refs, payloads, keys, checks, publishers=publishers, txids=txids, **found)
 
 
 class _Zstd(threading.local):
-    """A compressor and a decompressor kept between blocks: making one costs more than a small block.
+    """A compressor and a decompressor reused for all blocks: creating one costs more than a small block.
 
-    Each thread has its own: the library works without the interpreter's lock, and its objects are for one thread.
+    One per thread: the library releases the interpreter's lock, and its objects are not thread-safe.
     """
 
     compressor: zstandard.ZstdCompressor | None = None
@@ -187,13 +187,13 @@ _zstd = _Zstd()
 
 
 def compress_part(codec: int, raw: bytes) -> bytes:
-    """``raw`` as a block stores it."""
+    """Return ``raw`` as a block stores it."""
     return raw if codec == CODEC_NONE else _get_compressor().compress(raw)
 
 
 def compress_parts(parts: Sequence[bytes]) -> list[bytes]:
-    """Each of ``parts`` as zstd stores it: the same bytes as of :func:`compress_part`, in one call that other threads
-    do not wait for."""
+    """Compress each of ``parts`` with zstd, to the same bytes as :func:`compress_part`, in one call that does not block
+    other threads."""
     stored = _get_compressor().multi_compress_to_buffer([*parts])
     return [stored[place].tobytes() for place in range(len(stored))]
 
@@ -208,15 +208,15 @@ def _get_compressor() -> zstandard.ZstdCompressor:
 
 
 def decompress_part(codec: int, stored: memoryview, raw_size: int) -> memoryview:
-    """The ``raw_size`` bytes behind ``stored``. Raises ValueError where it holds another number of them.
+    """Return the ``raw_size`` decompressed bytes of ``stored``. Raises ValueError if their number differs.
 
-    The size that the frame states is compared first, because it is what the library allocates.
+    The size in the frame is checked first, because the library allocates this size.
     """
     if codec == CODEC_NONE:
         if len(stored) != raw_size:
             raise ValueError("sizes differ")
         return stored
-    # The header's size bounds what is allocated; a frame may claim anything.
+    # The size in the header limits the allocation; a frame may claim any size.
     if codec != CODEC_ZSTD or raw_size > MAX_RAW_BYTES:
         raise ValueError("unknown codec or too large")
     import zstandard
@@ -224,7 +224,7 @@ def decompress_part(codec: int, stored: memoryview, raw_size: int) -> memoryview
     if _zstd.decompressor is None:
         _zstd.decompressor = zstandard.ZstdDecompressor()
     try:
-        # Before anything is allocated: a few bytes of zstd may claim to unpack to gigabytes.
+        # Checked before the allocation: a few bytes of zstd may claim to decompress to gigabytes.
         if zstandard.frame_content_size(stored) != raw_size:
             raise ValueError("the compressed part states another size")
         raw = _zstd.decompressor.decompress(stored, max_output_size=raw_size, allow_extra_data=False)

@@ -1,9 +1,9 @@
 """Compressed journal files, ``.journal.gz`` and ``.journal.zst``, as bytes that can be read at any offset.
 
-A file is unpacked as a stream into a temporary file without a name, only as far as has been asked for: memory stays
-bounded whatever a file unpacks to, and the header of a file costs no more than its first bytes. Where it ends with a
-table of its frames (zstd's seekable format), only those that are asked for are unpacked. Called by
-:mod:`sowctl.journal.files` alone; :mod:`sowctl.journal.maintenance.file_compression` writes such tables. Ruled by
+A file is decompressed as a stream into an unnamed temporary file, only up to the requested offset: memory stays bounded
+whatever the decompressed size, and reading the header decompresses only the first bytes. If the file ends with a table
+of its frames (zstd's seekable format), only the requested frames are decompressed. Called only by
+:mod:`sowctl.journal.files`; :mod:`sowctl.journal.maintenance.file_compression` writes such tables. Specified in
 ``sow-journal(5)``, "Archived and compressed files".
 """
 
@@ -24,29 +24,29 @@ from sowctl.remote.place import Place
 from sowctl.seam import Seam
 
 _READ_CHUNK_BYTES = 4096
-"""Bytes of the compressed file at a time. A few bytes of zstd can stand for 128 KiB, so this is what bounds memory."""
+"""Bytes of the compressed file per read. A few bytes of zstd can decompress to 128 KiB, so this limits memory."""
 
 
 _TABLE_LAYOUT = Layout("<II")
-"""Before the rows of a table of frames: magic number of a frame that zstd passes over, and how many bytes follow."""
+"""Before the rows of a table of frames: magic number of a frame that zstd skips, and the number of following bytes."""
 _TABLE_ROW = Layout("<II")
-"""Of each frame: its bytes, and those of its content."""
+"""Of each frame: compressed size and content size."""
 _FOOTER = Layout("<IBI")
-"""Behind the rows: their number, flags, magic number of the seekable format."""
+"""After the rows: their number, flags, magic number of the seekable format."""
 _TABLE_MAGIC, _FOOTER_MAGIC = 0x184D2A5E, 0x8F92EAB1
 _HAS_CHECKSUMS, _RESERVED = 0x80, 0x7C
 
 
 def encode_frame_table(frames: Sequence[tuple[int, int]]) -> bytes:
-    """The table of these frames, each its bytes and those of its content, as the end of a file."""
+    """Return the table at the end of a file for these frames, each given by compressed size and content size."""
     rows = b"".join(_TABLE_ROW.pack(*frame) for frame in frames) + _FOOTER.pack(len(frames), 0, _FOOTER_MAGIC)
     return _TABLE_LAYOUT.pack(_TABLE_MAGIC, len(rows)) + rows
 
 
 def decode_frame_table(packed: Callable[[int, int], bytes], stored: int) -> list[tuple[int, int]] | None:
-    """The frames that the table at the end of a file of ``stored`` bytes names; None where there is no table, or one
-    that does not fit: then the file is read from its beginning."""
-    # Every number is proven before it is used: at last that frames and table together are the whole file.
+    """Return the frames in the table at the end of a file of ``stored`` bytes; None without a valid table: then the
+    file is read from its beginning."""
+    # Every number is checked before use, and finally that frames and table together are the whole file.
     if stored < _TABLE_LAYOUT.size + _FOOTER.size:
         return None
     footer = packed(_FOOTER.size, stored - _FOOTER.size)
@@ -68,7 +68,7 @@ def decode_frame_table(packed: Callable[[int, int], bytes], stored: int) -> list
 
 
 class _Stream(Protocol):
-    """One compressed stream of several that may follow each other in a file (gzip members, zstd frames)."""
+    """One of several compressed streams that may follow each other in a file (gzip members, zstd frames)."""
 
     @property
     def eof(self) -> bool: ...
@@ -78,19 +78,19 @@ class _Stream(Protocol):
 
 
 def _gzip_stream() -> _Stream:
-    # 31: 15 bits of window, the largest there is, and 16 for a gzip header.
+    # 31: 15 bits of window, the maximum, and 16 for a gzip header.
     return zlib.decompressobj(wbits=31)
 
 
 def _zstd_stream() -> _Stream:
     import zstandard
 
-    # A frame may ask for a window of gigabytes; 128 MiB is what the zstd command accepts without an option.
+    # A frame may require a window of gigabytes; 128 MiB is the default limit of the zstd command.
     return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
 
 
 class StreamDecompressor:
-    """Compressed bytes in, content out, as much as each piece gives. ``path`` says by its suffix how."""
+    """Decompresses a stream piece by piece. The suffix of ``path`` selects the format."""
 
     def __init__(self, path: Place) -> None:
         self._new: Callable[[], _Stream] = _gzip_stream if path.suffix == ".gz" else _zstd_stream
@@ -117,21 +117,21 @@ class StreamDecompressor:
 
 
 def _open_unnamed_file() -> int:
-    """A temporary file without a name: the space is freed when the descriptor closes, however the process ends."""
+    """Open an unnamed temporary file: its space is freed when the descriptor closes, however the process ends."""
     try:
         return os.open(tempfile.gettempdir(), os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
     except (OSError, AttributeError):
-        # A file system without such files: one that is killed in between leaves an empty file.
+        # The file system does not support unnamed files: a process killed in between leaves an empty file.
         fd, name = tempfile.mkstemp(prefix="sowctl-")
         Path(name).unlink()
         return fd
 
 
 class DecompressedFile:
-    """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` where it cannot be unpacked."""
+    """The content of a compressed file. Raises OSError; DamageError ``SOW-JRN-050`` if it cannot be decompressed."""
 
     def __init__(self, packed: Callable[[int, int], bytes], path: Place, seam: Seam, stored: Callable[[], int]) -> None:
-        """``packed`` reads so many bytes of the compressed file at an offset, ``stored`` says how many there are."""
+        """``packed`` reads a number of bytes of the compressed file at an offset, ``stored`` returns their total."""
         self._packed = packed
         self._path = path
         self._seam = seam
@@ -141,16 +141,16 @@ class DecompressedFile:
         self._done = False
         self._length = 0
         self._copy = _open_unnamed_file()
-        # Only zstd has such tables: files of gzip are not asked.
+        # Only zstd has such tables: gzip files are not checked.
         self._asked = path.suffix != ".zst"
-        # Where the frames begin in the file and in its content, each with the end behind the last one.
+        # Start offsets of the frames in the file and in its content, each list with the end of the last frame.
         self._frames: tuple[list[int], list[int]] | None = None
-        # Numbers of the frames that stand in the temporary file.
+        # Numbers of the frames that are in the temporary file.
         self._here: set[int] = set()
 
     @property
     def is_seekable(self) -> bool:
-        """True if a part of it can be read without what stands before. Asked of the file once."""
+        """True if a part can be read without the bytes before it. Reads the table once."""
         if not self._asked:
             self._asked = True
             found = decode_frame_table(self._packed, self._stored())
@@ -160,21 +160,22 @@ class DecompressedFile:
         return self._frames is not None
 
     def decompress_until(self, end: int) -> None:
-        """Unpack until there are ``end`` bytes, or all; frames that a table names are unpacked when they are read."""
+        """Decompress until ``end`` bytes or all are available; frames listed in a table are decompressed when they are
+        read."""
         while not self.is_seekable and self._length < end and not self._done:
             self._unpack_more()
 
     def measure_size(self) -> int:
-        """Return the number of bytes that it decompresses to."""
+        """Return the decompressed size in bytes."""
         if self.is_seekable and self._frames is not None:
-            # The table is trusted here; a frame of another length is detected when it is unpacked.
+            # The table is trusted here; a frame of another length is detected during decompression.
             return self._frames[1][-1]
         while not self._done:
             self._unpack_more()
         return self._length
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most ``size`` bytes; fewer at the end."""
+        """Return at most ``size`` bytes; fewer at the end."""
         if self.is_seekable and self._frames is not None:
             begins = self._frames[1]
             number = bisect_right(begins, offset) - 1
@@ -187,9 +188,9 @@ class DecompressedFile:
         return os.pread(self._copy, size, offset)
 
     def _unpack_frame(self, number: int, stored: Sequence[int], content: Sequence[int]) -> None:
-        """Unpack one frame to its place; ``stored`` and ``content`` are its bounds in the file and in the content.
+        """Decompress one frame to its offset; ``stored`` and ``content`` are its bounds in the file and in the content.
 
-        The table may say anything: a frame that is not exactly as long as it says is damage, and writes over no other.
+        The table may be wrong: a frame of another length counts as damage, and never overwrites another frame.
         """
         unpacker, (self._at, end), (at, stop) = StreamDecompressor(self._path), stored, content
         while self._at < end:
@@ -212,7 +213,7 @@ class DecompressedFile:
         self._here.add(number)
 
     def close(self) -> None:
-        """Let go of the temporary file; a second time does nothing."""
+        """Close the temporary file; repeated calls do nothing."""
         if self._copy >= 0:
             os.close(self._copy)
             self._copy = -1
@@ -221,8 +222,8 @@ class DecompressedFile:
         raw = self._seam.call("file.read", self._packed, _READ_CHUNK_BYTES, self._at)
         self._at += len(raw)
         if not raw:
-            # A file that ends within a stream was cut; what was unpacked of it so far proves nothing.
-            # An empty file is damaged, too: even an empty stream has a header.
+            # A file that ends within a stream was truncated; the bytes decompressed so far prove nothing. An empty file
+            # is damaged, too: even an empty stream has a header.
             if not self._unpacker.is_between_streams or self._at == 0:
                 raise self._damage_error("it ends too early")
             self._done = True

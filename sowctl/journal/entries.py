@@ -1,11 +1,11 @@
 """A batch of entries by columns, and the table of an entry's columns (``sow-journal(5)``, "Columns").
 
-Whatever writes entries makes an :class:`EntryBatch`: publishing, deleting, queues, bulk commits, a change of keys. The
-journal appends it, and a block that is read is one again, with columns on the block's memory. The stored values of
-records are made of it (:mod:`sowctl.engine.fold.blocks`). What is done with a batch as a whole goes by
-:data:`ENTRY_COLUMNS`: a new field of an entry is one more row there and one more field of :class:`EntryBatch` and
-:class:`Entry`. A batch of one costs little: no array is made before the journal encodes it, and no numpy. What computes
-with numpy looks at the columns of a batch through :mod:`sowctl.journal.arrays`.
+All writers of entries build an :class:`EntryBatch`: publishing, deleting, queues, bulk commits, key changes. The
+journal appends it, and a decoded block is one again, with columns on the block's memory. The stored values of records
+are built from it (:mod:`sowctl.engine.fold.blocks`). Operations on a whole batch use :data:`ENTRY_COLUMNS`: a new field
+of an entry needs a row there and a field in :class:`EntryBatch` and :class:`Entry`. A batch of one message is cheap: it
+needs no array before the journal encodes it, and no numpy. Code that computes with numpy reads the columns of a batch
+through :mod:`sowctl.journal.arrays`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sowctl.values.topicref import TopicRef
 
 T = TypeVar("T", bound=Hashable)
 Numbers: TypeAlias = Sequence[int] | int
-"""A number for each entry, or one for all."""
+"""A number per entry, or one for all."""
 Texts: TypeAlias = Sequence[bytes | None] | None
-"""An optional text for each entry; None where no entry has one."""
+"""An optional text per entry; None if no entry has one."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     N = typing_extensions.TypeVar("N", bound=Numbers, default=Numbers, covariant=True)
     W = typing_extensions.TypeVar("W", bound=Words, default=Words, covariant=True)
     DecodedEntries: TypeAlias = "EntryBatch[memoryview[int], memoryview]"
-    """The entries of a block: columns on its memory, a number for each entry, payloads cut out when asked for."""
+    """The entries of a block: columns on its memory, a number per entry, payloads copied on demand."""
 else:
     N, W = TypeVar("N"), TypeVar("W")
 
 WORD_CODE = "8s"
-"""Stands for words in the place of the type code of a number."""
+"""The code of columns of words, in place of the type code of a number."""
 
 
 class EntryColumn(Struct, frozen=True):
-    """A column of entries, as a batch has it and as a block stores it.
+    """A column of entries in a batch and in a block.
 
-    ``code`` is the type of a number, as :mod:`array` has it, ``8s`` for words (SOW keys and check words), empty for an
-    optional text. ``part`` is the name of one entry's value, in an :class:`Entry` and a stored
-    record; empty where these have something else in its place. ``flag`` marks the entries that have this text, and
-    ``block_flag`` the blocks. ``of_deletions``: a deletion may have this text, too.
+    ``code`` is the type code of numbers as in :mod:`array`, ``8s`` for words (SOW keys and check words), empty for an
+    optional text. ``part`` is the name of the value in an :class:`Entry` and a stored record; empty if these have
+    another field instead. ``flag`` marks the entries that have this text, and ``block_flag`` the blocks.
+    ``of_deletions``: deletions may have this text, too.
     """
 
     name: str
@@ -81,7 +81,7 @@ ENTRY_COLUMNS = (
     EntryColumn("correlation_ids", "", "correlation_id", HAS_CORRELATION_ID, CORRELATION_IDS_FLAG),
     EntryColumn("logical_topics", "", "logical_topic", HAS_LOGICAL_TOPIC, LOGICAL_TOPICS_FLAG, of_deletions=True),
 )
-"""All columns but the payloads, in the order in which a block stores them. ``lengths`` are those of the payloads."""
+"""All columns except the payloads, in the order of a block. ``lengths`` are the lengths of the payloads."""
 TEXT_COLUMNS = tuple(column for column in ENTRY_COLUMNS if not column.code)
 FIXED_COLUMNS = ENTRY_COLUMNS[: -len(TEXT_COLUMNS)]
 TEXT_NAMES = tuple(one.name for one in TEXT_COLUMNS)
@@ -90,14 +90,14 @@ _WORDS = ("keys", "checks")
 _NUMBERS = {one.name: one.code for one in FIXED_COLUMNS if one.name not in (*_WORDS, "lengths")}
 _OTHERS = (*_NUMBERS, *TEXT_NAMES)
 COLUMN_NAMES = _WORDS + _OTHERS
-"""Of the columns that a batch has: all but the lengths."""
+"""Names of the columns in a batch: all but the lengths."""
 _VARYING = (*_OTHERS, "txids")
 _read_varying = attrgetter(*_VARYING)
 _read_texts = attrgetter(*TEXT_NAMES)
 
 
 class Entry(Struct, frozen=True):
-    """One entry; it has the parts that :data:`ENTRY_COLUMNS` names.
+    """One entry; its fields are the parts in :data:`ENTRY_COLUMNS`.
 
     ``key`` and ``check`` 8 bytes; times in microseconds UTC; ``publisher`` the hash of the client name, or None.
     """
@@ -120,9 +120,9 @@ class Entry(Struct, frozen=True):
 
 
 class PackedPayloads(Sequence[bytes]):
-    """Payloads that lie end to end in the bytes of some ``sources``: nothing is read or cut out before it is asked for.
+    """Payloads end to end in the bytes of some ``sources``; read and copied on demand.
 
-    ``lengths`` has the length of each. Reading raises what the sources raise.
+    ``lengths`` has the length of each. Reading raises the errors of the sources.
     """
 
     __slots__ = ("lengths", "sources")
@@ -149,7 +149,7 @@ class PackedPayloads(Sequence[bytes]):
         return self.take((range(len(self.lengths))[place],))[0]
 
     def take(self, places: Sequence[int]) -> list[bytes]:
-        """The payloads at these places."""
+        """Return the payloads at these indexes."""
         if not places:
             return []
         raw = self._join_parts()
@@ -159,7 +159,7 @@ class PackedPayloads(Sequence[bytes]):
         return [raw[ends[place] : ends[place + 1]] for place in places]
 
     def read_parts(self) -> list[memoryview]:
-        """The bytes of each source."""
+        """Return the bytes of each source."""
         return [read() for read in self.sources]
 
     def _join_parts(self) -> bytes:
@@ -170,14 +170,15 @@ class PackedPayloads(Sequence[bytes]):
 
 
 class EntryBatch(DescribedStruct, Generic[N, W]):
-    """Entries in their order, by columns. What is left out is the same for all of them: a publish without publisher,
-    sequence number, expiration, flags and texts.
+    """Entries in order, by columns. The defaults describe a publish without publisher, sequence number, expiration,
+    flags and texts.
 
-    ``topic_indexes`` and ``publisher_indexes`` count in ``topic_refs`` and ``publishers`` (65535 = no publisher).
-    ``keys`` and ``checks`` are as :mod:`sowctl.identity.keys` makes them; ``times`` and ``expirations`` (0 = never) in
-    microseconds since 1970 UTC; a sequence of 0 is none. ``flags`` are ``format.INSERTED_FLAG`` and ``UNKEYED_FLAG``:
-    those of texts are set where texts are. ``stored``: what :func:`~sowctl.journal.group.compress_payloads` makes of
-    ``payloads``, where that has been done. ``txids`` are there once the journal has given them.
+    ``topic_indexes`` and ``publisher_indexes`` refer to ``topic_refs`` and ``publishers`` (65535 = no publisher).
+    ``keys`` and ``checks`` are the words of :mod:`sowctl.identity.keys`; ``times`` and ``expirations`` (0 = never) are
+    in microseconds since 1970 UTC; sequence 0 means none. ``flags`` are ``format.INSERTED_FLAG`` and ``UNKEYED_FLAG``:
+    encoding adds those of texts. ``stored``: the compressed ``payloads`` from
+    :func:`~sowctl.journal.group.compress_payloads`, if available. ``txids`` are set after the journal has assigned
+    them.
     """
 
     topic_refs: list[TopicRef]
@@ -209,7 +210,7 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
 
     @property
     def lengths(self) -> Sequence[int]:
-        """The lengths of the payloads. Raises OverflowError for one that no block can have."""
+        """The lengths of the payloads. Raises OverflowError for one that exceeds the size of a block."""
         payloads = self.payloads
         return payloads.lengths if isinstance(payloads, PackedPayloads) else array("I", list(map(len, payloads)))
 
@@ -219,24 +220,24 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
         return self.times if isinstance(self.times, int) else self.times[-1]
 
     def list_columns(self) -> dict[str, Any]:
-        """The payloads and all columns of the table, by name."""
+        """Return the payloads and all columns of the table, by name."""
         return {"payloads": self.payloads} | {name: getattr(self, name) for name in COLUMN_NAMES}
 
     def list_numbers(self, name: str) -> Sequence[int]:
-        """A column of numbers, one for each entry."""
+        """Return a column of numbers, one per entry."""
         column: Numbers = getattr(self, name)
         return [column] * len(self) if isinstance(column, int) else column
 
     def set_publisher(self, publisher: tuple[int, str] | None, sequences: Numbers) -> EntryBatch:
-        """The same entries as those of one publisher; as they are where this is None."""
+        """Return the same entries with this publisher; unchanged if it is None."""
         if publisher is None:
             return self
         return replace(self, publishers=[publisher], publisher_indexes=0, sequences=sequences)
 
     def mark_deletions(self, gone: Sequence[bool]) -> EntryBatch:
-        """The same entries, those that are ``gone`` as deletions.
+        """Return the same entries with those that are ``gone`` as deletions.
 
-        A deletion is key, check word, time and logical topic: whatever its message has besides is not part of it.
+        A deletion has key, check word, time and logical topic; other parts of its message are dropped.
         """
         found: dict[str, Any] = {}
         for one in TEXT_COLUMNS:
@@ -255,10 +256,10 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
         )
 
     def iterate_entries(self) -> Iterator[Entry]:
-        """The entries one by one. Raises ValueError where they have no txids yet."""
+        """Yield the entries one by one. Raises ValueError if they have no txids yet."""
         if self.txids is None:
             raise ValueError("these entries have no txids yet")
-        # The index 65535 stands for no publisher; it is an entry of the same table, so that the loop has no branch.
+        # The index 65535 means no publisher; it is an entry of the same table, so that the loop has no branch.
         whom: dict[int, tuple[int | None, str | None]] = {
             NO_PUBLISHER: (None, None),
             **dict(enumerate(self.publishers)),
@@ -284,7 +285,7 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
         return map(Entry, *[columns[name] for name in Entry.__struct_fields__])
 
     def check_lengths(self) -> None:
-        """Raise ValueError where there are no entries, or columns of different lengths."""
+        """Raise ValueError if there are no entries, or columns of different lengths."""
         count = len(self.payloads)
         if (
             count == 0
@@ -296,7 +297,7 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
             raise ValueError("the columns of a batch have different lengths, or there are no entries")
 
     def slice(self, start: int, stop: int) -> EntryBatch:
-        """The entries from ``start`` to ``stop``, exclusive; the batch itself where these are all."""
+        """Return the entries from ``start`` to ``stop``, exclusive; the batch itself if these are all."""
         if (start, stop) == (0, len(self)):
             return self
         found: dict[str, Any] = {name: column[start:stop] for name, column in self._list_varying()}
@@ -306,7 +307,7 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
         return replace(self, payloads=self.payloads[start:stop], stored=None, **found)
 
     def take(self, indexes: Sequence[int]) -> EntryBatch:
-        """The entries at ``indexes``, in the order of these."""
+        """Return the entries at ``indexes``, in this order."""
         pick = _build_picker(indexes)
         found: dict[str, Any] = {name: pick(column) for name, column in self._list_varying()}
         found |= {name: _take_words(getattr(self, name), indexes, pick) for name in _WORDS}
@@ -315,18 +316,18 @@ class EntryBatch(DescribedStruct, Generic[N, W]):
         return replace(self, stored=None, **found)
 
     def _list_varying(self) -> list[tuple[str, Any]]:
-        """The columns of numbers, texts and txids that are not the same for all entries."""
+        """Return the columns of numbers, texts and txids that vary between entries."""
         columns = zip(_VARYING, _read_varying(self), strict=True)
         return [(name, column) for name, column in columns if not (column is None or isinstance(column, int))]
 
 
 def concatenate_batches(batches: Sequence[EntryBatch]) -> EntryBatch:
-    """The entries of batches, one batch behind the other."""
+    """Return the entries of all batches, in order."""
     if len(batches) == 1:
         return batches[0]
     counts = [len(batch) for batch in batches]
     columns = {name: [getattr(batch, name) for batch in batches] for name in COLUMN_NAMES}
-    # The indexes of each batch count in its own lists; behind this they count in common ones.
+    # The indexes of each batch refer to its own lists; from here on, to the shared ones.
     topic_refs, columns["topic_indexes"] = _share_list([(one.topic_refs, one.topic_indexes) for one in batches])
     publishers, columns["publisher_indexes"] = _share_list([(one.publishers, one.publisher_indexes) for one in batches])
     found: dict[str, Any] = {name: _join_words(columns[name]) for name in _WORDS}
@@ -340,7 +341,7 @@ def concatenate_batches(batches: Sequence[EntryBatch]) -> EntryBatch:
 def interleave_batches(
     batches: Sequence[EntryBatch], places: Sequence[Sequence[int]]
 ) -> tuple[EntryBatch, list[Sequence[int]]]:
-    """The entries of batches in one, ascending by their ``places``; and where those of each batch are in it."""
+    """Merge the entries of batches, ascending by their ``places``; return also the indexes of each batch's entries."""
     if len(batches) == 1:
         return batches[0], [range(len(batches[0]))]
     joined = [place for some in places for place in some]
@@ -356,7 +357,7 @@ def interleave_batches(
 
 
 def spread_numbers(column: Numbers, code: str, count: int) -> array[int]:
-    """A column of numbers as an array of a type code."""
+    """Return a column of numbers as an array of a type code."""
     if isinstance(column, int):
         return array(code, (column,)) * count
     if isinstance(column, memoryview) and column.format == code:
@@ -367,10 +368,10 @@ def spread_numbers(column: Numbers, code: str, count: int) -> array[int]:
 
 
 def _build_picker(indexes: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return what picks the elements at ``indexes`` of a column."""
-    if len(indexes) < 2:  # of one index, itemgetter gives the element itself
+    """Return a function that selects the elements at ``indexes`` of a column."""
+    if len(indexes) < 2:  # for a single index, itemgetter returns the element itself
         return lambda column: [column[index] for index in indexes]
-    # Half of the time of a comprehension, which counts for the blocks of several topics.
+    # Takes half the time of a comprehension, which matters for blocks of several topics.
     pick = itemgetter(*indexes)
     return lambda column: list(pick(column))
 
@@ -378,7 +379,7 @@ def _build_picker(indexes: Sequence[int]) -> Callable[[Sequence[Any]], list[Any]
 def _take_words(words: Words, indexes: Sequence[int], pick: Callable[[Sequence[Any]], list[Any]]) -> list[bytes]:
     if isinstance(words, list) or 4 * len(indexes) > len(words) // 8:
         return pick(split_words(words))
-    # Of a few words, cutting out all of them would be most of the work.
+    # For a few words, splitting all of them would be most of the work.
     return [bytes(words[8 * index : 8 * index + 8]) for index in indexes]
 
 
@@ -400,14 +401,14 @@ def _join_txids(columns: Sequence[Sequence[int] | None]) -> Sequence[int] | None
     if len(listed) < len(columns):
         return None
     ranges = [column for column in listed if isinstance(column, range)]
-    # Blocks that follow each other are the usual case.
+    # Consecutive blocks are the usual case.
     if len(ranges) == len(listed) and all(one.stop == two.start for one, two in pairwise(ranges)):
         return range(ranges[0].start, ranges[-1].stop)
     return [txid for column in listed for txid in column]
 
 
 def _join_buffers(columns: Sequence[Numbers], code: str) -> memoryview[int] | None:
-    """Columns of decoded blocks as one of the same type; None where others are among them."""
+    """Return columns of decoded blocks as one of the same type; None if other columns are among them."""
     views = [column for column in columns if isinstance(column, memoryview)]
     if len(views) < len(columns):
         return None
@@ -438,8 +439,8 @@ def _join_texts(columns: Sequence[Texts], counts: Sequence[int]) -> Texts:
 
 
 def _share_list(batches: Sequence[tuple[list[T], Numbers]]) -> tuple[list[T], list[Numbers]]:
-    """One list for the lists of all batches, and the columns that count in it."""
-    # Blocks of one writer often list the same: then the numbers mean the same as they stand.
+    """Return one list for the lists of all batches, and the columns with indexes into it."""
+    # Blocks of one writer often have the same list: then the indexes need no change.
     if all(items == batches[0][0] for items, _ in batches):
         return batches[0][0], [column for _, column in batches]
     places: dict[T, int] = {}
@@ -449,7 +450,7 @@ def _share_list(batches: Sequence[tuple[list[T], Numbers]]) -> tuple[list[T], li
     columns: list[Numbers] = []
     for items, column in batches:
         known: Mapping[int, int] = {index: places[item] for index, item in enumerate(items)}
-        # The index of no publisher is in no list, and stays.
+        # The index for no publisher is in no list, and stays.
         if isinstance(column, int):
             columns.append(known.get(column, column))
         else:

@@ -1,7 +1,7 @@
 """Journal files: reading blocks at an offset, searching for blocks.
 
-Used by the modules of the journal alone. Nothing is believed before its checksum is right: a header when a block is
-found, the map when it is asked for, the body when it is loaded. Ruled by ``sow-journal(5)``, "Files" and "Blocks".
+Used only by the modules of the journal. Nothing is trusted before its checksum was verified: headers when a block is
+found, maps when they are read, bodies when they are loaded. Specified in ``sow-journal(5)``, "Files" and "Blocks".
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 PEEK_BYTES = 512
 """Bytes read with a block header: most maps fit into them."""
-# Bytes searched at a time for the next block of a damaged file; a sound file is never searched.
+# Bytes read at a time when searching for the next block of a damaged file; intact files are never searched.
 _SCAN_CHUNK_BYTES = 1 << 20
 
 
 def read_error(error: OSError, path: Place) -> StorageError:
-    """The error for a file that cannot be read."""
+    """Return the error for a file that cannot be read."""
     return StorageError(
         "SOW-JRN-020",
         f"cannot read the journal: {error.strerror or error}",
@@ -53,9 +53,10 @@ def read_error(error: OSError, path: Place) -> StorageError:
 
 
 class JournalFile:
-    """One file open for reading, compressed or not; reads by offset, so that nothing maps what another process may cut.
+    """One file open for reading, compressed or not; reads by offset instead of mapping, as other processes may truncate
+    it.
 
-    ``size`` counts what a compressed file unpacks to; asking for it unpacks all of it.
+    ``size`` is the uncompressed size; for a compressed file, reading it decompresses the whole file.
     """
 
     __slots__ = ("_seam", "_size", "_unpacked", "fd", "header", "number", "path")
@@ -65,7 +66,7 @@ class JournalFile:
         self._seam = seam
         self.number = number
         try:
-            # O_NONBLOCK: opening a pipe of this name must not wait; O_NOFOLLOW: a link could lead out of the journal.
+            # O_NONBLOCK: opening a pipe of this name must not block; O_NOFOLLOW: a link could lead out of the journal.
             self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise read_error(error, path) from error
@@ -88,7 +89,7 @@ class JournalFile:
 
     @property
     def is_compressed(self) -> bool:
-        """True if it is compressed: then nothing can be appended to it."""
+        """True for a compressed file, to which nothing can be appended."""
         return self._unpacked is not None
 
     @property
@@ -98,12 +99,12 @@ class JournalFile:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes that the file takes on disk."""
+        """Size of the file on disk in bytes."""
         return os.fstat(self.fd).st_size
 
     @property
     def size(self) -> int:
-        """Bytes in the file when it was last looked at."""
+        """Bytes in the file, as of the last call of :meth:`read_size`."""
         if self._size < 0:
             self._size = self.read_size()
         return self._size
@@ -113,7 +114,8 @@ class JournalFile:
         self._size = size
 
     def read_size(self) -> int:
-        """Bytes in the file now. Raises StorageError ``SOW-JRN-020``, DamageError ``SOW-JRN-050``."""
+        """Return the current number of bytes in the file. Raises StorageError ``SOW-JRN-020``, DamageError
+        ``SOW-JRN-050``."""
         if self._unpacked is None:
             return os.fstat(self.fd).st_size
         try:
@@ -122,7 +124,7 @@ class JournalFile:
             raise read_error(error, self.path) from error
 
     def read(self, offset: int, size: int) -> memoryview:
-        """At most ``size`` bytes; fewer at the end of the file. Raises StorageError ``SOW-JRN-020``."""
+        """Return at most ``size`` bytes; fewer at the end of the file. Raises StorageError ``SOW-JRN-020``."""
         try:
             if self._unpacked is not None:
                 raw = self._unpacked.read(offset, size)
@@ -133,7 +135,7 @@ class JournalFile:
         return memoryview(raw)
 
     def close(self) -> None:
-        """Close it; a second time does nothing."""
+        """Close the file; repeated calls do nothing."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -154,8 +156,8 @@ class JournalFile:
                 hint="rename the file to its original name",
             )
         if self._unpacked is not None:
-            # One byte before the blocks is enough to know that the header and checkpoint are whole; asking for the size
-            # would unpack the entire file.
+            # One byte before the first block proves that header and checkpoint are complete; asking for the size would
+            # decompress the entire file.
             self._unpacked.decompress_until(header.blocks_offset)
             whole = len(self.read(header.blocks_offset - 1, 1)) == 1
         else:
@@ -171,7 +173,7 @@ class JournalFile:
         return header
 
     def read_checkpoint(self) -> memoryview:
-        """The checkpoint's bytes. Raises DamageError ``SOW-JRN-004``."""
+        """Return the checkpoint. Raises DamageError ``SOW-JRN-004``."""
         raw = self.read(FILE_HEADER_SIZE, self.header.checkpoint_size)
         if len(raw) != self.header.checkpoint_size or crc32(raw) != self.header.checkpoint_crc:
             raise DamageError(
@@ -184,30 +186,30 @@ class JournalFile:
         return raw
 
     def find_block_at(self, offset: int) -> BlockRef | None:
-        """The block that starts at ``offset``; None where there is no valid header, or its body is cut."""
-        # One read brings the header and, for most blocks, the map with it.
+        """Return the block that starts at ``offset``; None without a valid header, or if its body is cut short."""
+        # One read returns the header and, for most blocks, the map.
         peek = self.read(offset, PEEK_BYTES)
         header = self._header_of(peek, offset)
-        # A right header whose body reaches beyond the end is no block yet: its write is going on, or a crash cut it.
+        # A valid header whose body extends past the end is not a block yet: a write is in progress, or a crash cut it.
         if header is None or offset + header.size > self.size:
             return None
         return BlockRef(self, offset, header, peek)
 
     def read_header_at(self, offset: int) -> BlockHeader | None:
-        """The header of the block that starts at ``offset``, whether its body is there or not; None without a valid
-        one."""
+        """Return the header of the block that starts at ``offset``, even if its body is missing; None without a valid
+        header."""
         return self._header_of(self.read(offset, BLOCK_HEADER_SIZE), offset)
 
     def _header_of(self, peek: memoryview, offset: int) -> BlockHeader | None:
-        # The CRC starts from journal, file and offset: the bytes of a block are valid only where they were written.
+        # The CRC is seeded with journal, file and offset: the bytes of a block are valid only where they were written.
         seed = compute_header_seed(self.header.lineage, self.number, offset)
         return unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, format_block_place(self.path, offset))
 
     def find_next_block(self, offset: int, at_a_time: int = _SCAN_CHUNK_BYTES) -> BlockRef | None:
-        """The first block with a valid header at or behind ``offset``, whether its body is whole or not.
+        """Return the first block with a valid header at or after ``offset``, whether its body is intact or not.
 
-        Looked for as far as ``size``: what a writer has added since proves nothing about bytes that were read before.
-        ``at_a_time`` bytes are read and searched.
+        Searches up to ``size``: bytes that a writer has added since prove nothing about bytes read before. Reads and
+        searches ``at_a_time`` bytes at a time.
         """
         while offset + BLOCK_HEADER_SIZE <= self.size:
             chunk = bytes(self.read(offset, min(at_a_time, self.size - offset)))
@@ -217,24 +219,22 @@ class JournalFile:
                 seed = compute_header_seed(self.header.lineage, self.number, place)
                 peek = self.read(place, PEEK_BYTES)
                 try:
-                    # A newer format raises while searching, which tells nothing about this file: such a place is passed
-                    # over.
+                    # A newer format raises while searching, which says nothing about this file: skip it.
                     header = unpack_block_header(peek[:BLOCK_HEADER_SIZE], seed, format_block_place(self.path, place))
                 except SowError:
                     header = None
                 if header is not None:
                     return BlockRef(self, place, header, peek)
                 at = chunk.find(BLOCK_MAGIC, at + 1)
-            # Chunks overlap by one byte less than the magic, so that one across their border is found.
+            # Chunks overlap by one byte less than the magic, so that a magic across their border is found.
             offset += max(len(chunk) - len(BLOCK_MAGIC) + 1, 1)
         return None
 
     def find_displaced_block(self, offset: int, last_txid: int) -> BlockRef | None:
-        """The first whole block at or behind ``offset`` that stood elsewhere behind ``offset`` when it was written.
+        """Return the first intact block at or after ``offset`` that was written at another offset after ``offset``.
 
-        Bytes before it were cut out of the file, or put in: no append leaves that. A copy of an earlier block, which
-        may stand in a payload, says that its place was before ``offset``, and is not taken for one. Looked for as far
-        as ``size``.
+        It proves that bytes before it were cut out of the file or inserted: no append causes this. A copy of an earlier
+        block, for example within a payload, was written before ``offset`` and is not returned. Searches up to ``size``.
         """
         start = offset
         while offset + BLOCK_HEADER_SIZE <= self.size:
@@ -254,11 +254,11 @@ class JournalFile:
         if len(raw) < BLOCK_HEADER_SIZE:
             return None
         seed = _seed_of(raw)
-        # The start value of the CRC is computed back from the header, and the offset from the start value: so the block
-        # itself tells where it was written.
+        # The seed of the CRC is computed back from the header, and the offset from the seed: so the block itself shows
+        # where it was written.
         written = _place_of(seed, self.header.lineage, self.number, place)
-        # Behind `start` and not here: only then were bytes cut out or put in between. The comparison of seeds refuses
-        # bytes that are no header, for which the computed offset is arbitrary.
+        # Written after `start` and elsewhere: only then were bytes cut out or inserted in between. Comparing the seeds
+        # rejects bytes that are no header, for which the computed offset is arbitrary.
         if (
             written < start
             or written == place
@@ -269,7 +269,7 @@ class JournalFile:
             header = unpack_block_header(raw, seed, format_block_place(self.path, place))
         except SowError:
             return None
-        # An entry that the walk has passed already is an old copy, not a displaced block.
+        # A txid that the walk has already passed: an old copy, not a displaced block.
         if header is None or header.first_txid <= last_txid:
             return None
         ref = BlockRef(self, place, header, peek)
@@ -277,17 +277,17 @@ class JournalFile:
 
 
 def require_same_content(file: JournalFile, path: Path, seam: Seam) -> None:
-    """Refuse a second file of the same number at ``path`` that is not the same. Raises DamageError ``SOW-JRN-051``.
+    """Require that a second file of the same number at ``path`` is the same. Raises DamageError ``SOW-JRN-051``.
 
-    One whose header cannot be read is being made, or its making was interrupted: it says nothing.
+    A second file with an unreadable header is ignored: it is being written, or its writing was interrupted.
     """
     try:
         other = JournalFile(path, file.number, seam)
     except SowError:
         return
     try:
-        # Lineage, number, first txid and creation time together identify a file. Comparing contents would unpack both
-        # files at each opening.
+        # Lineage, number, first txid and creation time together identify a file. Comparing contents would decompress
+        # both files at each opening.
         same = other.header == file.header
     finally:
         other.close()
@@ -302,20 +302,20 @@ def require_same_content(file: JournalFile, path: Path, seam: Seam) -> None:
 
 
 def _seed_of(raw: bytes) -> int:
-    """The start value with which the CRC of these 104 bytes of a block header is right."""
-    # A CRC is linear: what the start value adds to it has run through as many zero bytes as the header has bytes.
+    """Return the seed for which the CRC of these 104 bytes of a block header is right."""
+    # A CRC is linear: the contribution of the seed was shifted through as many zero bytes as the header has bytes.
     return _unshift_crc(crc32(raw[:-4]) ^ int.from_bytes(raw[-4:], "little"), BLOCK_HEADER_SIZE - 4)
 
 
 def _place_of(seed: int, lineage: bytes, number: int, near: int) -> int:
-    """The offset for which :func:`compute_header_seed` gives ``seed``, within the 4 GiB that ``near`` is in."""
+    """Return the offset for which :func:`compute_header_seed` gives ``seed``, within the same 4 GiB as ``near``."""
     high = near >> 32 << 32
-    # The four low bytes of the offset go into the CRC as one 32-bit word, four high ones behind them.
+    # The CRC takes the four low bytes of the offset as one 32-bit word, followed by the four high ones.
     return high | _unshift_crc(seed ^ compute_header_seed(lineage, number, high), 8)
 
 
 def _unshift_crc(crc: int, count: int) -> int:
-    """Return the difference of two CRCs as it was before ``count`` bytes that do not differ."""
+    """Return the difference of two CRCs before ``count`` equal bytes were processed."""
     by_top = _crc_table()
     for _ in range(count):
         # One step of a table-driven CRC in reverse: the highest byte of the result names the table entry that was
@@ -327,13 +327,13 @@ def _unshift_crc(crc: int, count: int) -> int:
 
 @cache
 def _crc_table() -> dict[int, tuple[int, int]]:
-    """The table of CRC-32 by the highest byte of its entries, no two of which are equal."""
+    """Return the table of CRC-32 by the highest byte of its entries, which is unique."""
     entries = [crc32(b"\0", index) ^ crc32(b"\0") for index in range(256)]
     return {entry >> 24: (index, entry) for index, entry in enumerate(entries)}
 
 
 class BlockRef:
-    """One block in a file whose header was right; its body is read when asked for."""
+    """One block in a file with a valid header; its body is read on demand."""
 
     __slots__ = ("_map", "_peek", "file", "header", "offset")
 
@@ -346,11 +346,11 @@ class BlockRef:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the block."""
+        """The offset after the block."""
         return self.offset + self.header.size
 
     def read_map(self) -> BlockMap:
-        """The map, its CRC checked. Raises DamageError ``SOW-JRN-010`` and ``SOW-JRN-014``."""
+        """Return the map after checking its CRC. Raises DamageError ``SOW-JRN-010`` and ``SOW-JRN-014``."""
         if self._map is None:
             size = self.header.map_size
             raw = self._peek[BLOCK_HEADER_SIZE : BLOCK_HEADER_SIZE + size]
@@ -358,7 +358,7 @@ class BlockRef:
                 raw = self.file.read(self.offset + BLOCK_HEADER_SIZE, size)
             if len(raw) != size or crc32(raw) != self.header.map_crc:
                 raise self.damage_error()
-            # A marker holds no entries and therefore has no map; of what was cut out the map may be lost.
+            # A marker has no entries and therefore no map; the map of a gap may be lost.
             if self.header.is_abort or (self.header.is_gap and not size):
                 self._map = BlockMap((), ())
             else:
@@ -366,10 +366,9 @@ class BlockRef:
         return self._map
 
     def read_body(self) -> tuple[memoryview, memoryview]:
-        """Columns and payloads as stored, all CRCs checked. Raises DamageError ``SOW-JRN-010``."""
+        """Return columns and payloads as stored after checking all CRCs. Raises DamageError ``SOW-JRN-010``."""
         header = self.header
-        # The file may have changed since the peek: the map is taken from the same read as the body, so that the two
-        # belong together.
+        # The file may have changed since the peek: map and body come from one read, so that they belong together.
         self._map = None
         raw = self.file.read(self.offset + BLOCK_HEADER_SIZE, header.size - BLOCK_HEADER_SIZE)
         self._peek = memoryview(bytes(self._peek[:BLOCK_HEADER_SIZE]) + bytes(raw[: header.map_size]))
@@ -385,7 +384,7 @@ class BlockRef:
         return columns, payloads
 
     def read_raw_columns(self) -> memoryview:
-        """The columns as bytes, decompressed, their CRC checked; the payloads stay unread.
+        """Return the decompressed columns after checking their CRC; the payloads are not read.
 
         Raises DamageError ``SOW-JRN-010``.
         """
@@ -401,12 +400,12 @@ class BlockRef:
             raise self.damage_error() from error
 
     def load(self) -> Block:
-        """The block, verified and in memory. Raises DamageError ``SOW-JRN-010`` and ``SOW-JRN-014``."""
+        """Return the verified block in memory. Raises DamageError ``SOW-JRN-010`` and ``SOW-JRN-014``."""
         columns, payloads = self.read_body()
         return Block(self.file.path, self.file.number, self.offset, self.header, self.read_map(), columns, payloads)
 
     def is_whole(self) -> bool:
-        """Return whether the body is there with the right CRCs."""
+        """Return whether the body is complete and its CRCs are right."""
         try:
             self.read_body()
         except DamageError:
@@ -414,9 +413,7 @@ class BlockRef:
         return True
 
     def read_gap(self) -> Gap:
-        """Decode the block's account of the part that was cut out, if it is a gap. Raises DamageError
-        ``SOW-JRN-010``.
-        """
+        """Return the description of the removed part that a gap stands for. Raises DamageError ``SOW-JRN-010``."""
         header = self.header
         names = self.read_map()
         columns, _ = self.read_body()
@@ -426,13 +423,13 @@ class BlockRef:
         return Gap(self.file.path, self.offset, header.size, header.first_txid, header.last_txid, receipt, topic_refs)
 
     def damage_error(self) -> DamageError:
-        """The error for a body with a wrong CRC."""
+        """Return the error for a body with a wrong CRC."""
         header = self.header
         return damaged_block_error(self.file.path, self.offset, header.first_txid, header.last_txid)
 
 
 def damaged_block_error(path: Place, offset: int, first: int, last: int | None) -> DamageError:
-    """DamageError ``SOW-JRN-010``: the block at ``offset``, which held (at least) these txids."""
+    """Return DamageError ``SOW-JRN-010``: the block at ``offset``, which held (at least) these txids."""
     held = f"txids {first} to {last}" if last is not None else f"txid {first} and later"
     return DamageError(
         "SOW-JRN-010",
@@ -447,7 +444,8 @@ def damaged_block_error(path: Place, offset: int, first: int, last: int | None) 
 
 
 def foreign_file_error(file: JournalFile, before: JournalFile, expected: int, found: int | None) -> DamageError:
-    """DamageError ``SOW-JRN-054``: ``file`` was begun behind another file than ``before``; checksums of the block."""
+    """Return DamageError ``SOW-JRN-054``: ``file`` was started after another file than ``before``; checksums of the
+    block."""
     if found is None:
         what = f"but {before.path.name} has no block there: it is damaged, or belongs to another copy"
     else:
@@ -467,8 +465,8 @@ def foreign_file_error(file: JournalFile, before: JournalFile, expected: int, fo
 
 
 def has_gap(file: JournalFile, txid: int) -> bool:
-    """Return whether a txid, or a marker behind it, was cut out of a file. Asked where a block is not what it should
-    be: all headers up to there are read."""
+    """Return whether a txid, or a marker after it, was cut out of a file. Called when a block does not match the
+    expected one: reads all headers up to there."""
     at = file.header.blocks_offset
     while (ref := file.find_block_at(at)) is not None and ref.header.first_txid <= txid + 1:
         if ref.header.is_gap and ref.header.first_txid - 1 <= txid <= ref.header.last_txid:

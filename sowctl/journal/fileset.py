@@ -1,6 +1,6 @@
-"""The files of one journal in their order: which there are, opening them, finding the file of a txid.
+"""The files of one journal in order: listing them, opening them, finding the file of a txid.
 
-Used by ``scan`` and ``reader`` alone. Ruled by ``sow-journal(5)``, "Files" and "Archived and compressed files".
+Used only by ``scan`` and ``reader``. Specified in ``sow-journal(5)``, "Files" and "Archived and compressed files".
 """
 
 from __future__ import annotations
@@ -35,24 +35,26 @@ if TYPE_CHECKING:
 
 REMOVED_FILE_CODE = "SOW-JRN-063"
 MAX_MOVE_RETRIES = 4
-"""How often a file that has gone is looked for anew: it goes one way, into the archive, packed, and away."""
+"""Number of times that a missing file is looked up again: a file only moves forward, to the archive, compressed,
+removed."""
 
 
 class FileSet:
-    """An instance's journal files, in its directory and in its archive. The last one stays open, and of compressed ones
-    that which was used last, because opening it again would unpack it again; the others are opened and released.
+    """An instance's journal files, in its directory and in its archive. The last file and the compressed file used last
+    stay open, because reopening a compressed file decompresses it again from the beginning; other files are opened and
+    released.
 
-    One of the two places may be a URL: then its manifest says which files lie there and how they begin. Of an archive
-    at a URL the manifest is read when a file is asked for that is not here, so that what the files here answer needs no
-    network.
+    One of the two locations may be a URL: then its manifest names the files there and their headers. The manifest of an
+    archive at a URL is read when a file is needed that does not exist locally, so that queries which the local files
+    can answer need no network.
     """
 
     def __init__(
         self, directory: Place, instance: str, seam: Seam, archive: Place | None = None, reaching: int | None = None
     ) -> None:
-        """Look at the directory. ``reaching``: a manifest that this process has read will do if it has this txid.
+        """List the directory. ``reaching``: a manifest that this process has already read suffices if it has this txid.
 
-        Raises MissingError ``SOW-JRN-001``, and what the header of the last file deserves.
+        Raises MissingError ``SOW-JRN-001``, and the errors of a bad header of the last file.
         """
         self.directory = directory
         self.archive = archive
@@ -76,41 +78,41 @@ class FileSet:
 
     @property
     def numbers(self) -> list[int]:
-        """All files, by number. An archive at a URL is asked once: raises what reading its manifest does, DamageError
-        ``SOW-JRN-086`` and ``SOW-JRN-087`` where it is not the beginning of what is here."""
+        """All files, by number. Reads the manifest of an archive at a URL once: raises its errors, and DamageError
+        ``SOW-JRN-086`` and ``SOW-JRN-087`` if the archive is not the beginning of the local files."""
         self._ask_archive()
         return self._numbers
 
     @property
     def last_number(self) -> int:
-        """The file that grows, by number."""
+        """Number of the file that grows."""
         return self._numbers[-1]
 
     @property
     def first_known_number(self) -> int:
-        """The oldest file that is known without asking an archive at a URL."""
+        """Number of the oldest file that is known without reading the manifest at a URL."""
         return self._numbers[0]
 
     def has_file(self, number: int) -> bool:
-        """Return whether there is a file; below the numbers of the files here an archive at a URL is asked."""
+        """Return whether a file exists; for numbers below the local files, reads the manifest at a URL."""
         if number < self._numbers[0]:
             self._ask_archive()
         return self._numbers[0] <= number <= self._numbers[-1]
 
     @property
     def search_locations(self) -> str:
-        """The places in which the files are looked for, in words."""
+        """The locations that are searched for files, as text."""
         return format_locations(self.directory, self.archive)
 
     def refresh(self) -> None:
-        """Look again which files there are and how long the last one is."""
+        """List the files again and update the size of the last one."""
         self._list_files()
-        # A repair puts another file in the place of one that is open: the same blocks at the same places, and gaps.
+        # A repair replaces a file that is open: its copy has the same blocks at the same offsets, and gaps.
         if self._last is not None and self._last.fd >= 0 and not os.fstat(self._last.fd).st_nlink:
             self._last.close()
             self._last = None
         last = self.open_last_file()
-        # A compressed file does not grow, and asking for its size would unpack it.
+        # A compressed file does not grow, and asking for its size would decompress it.
         if not last.is_compressed:
             last.size = last.read_size()
 
@@ -118,7 +120,7 @@ class FileSet:
         self._paths = self._list_checked()
         self._numbers = list(self._paths)
         if not self._numbers and self._there is not None and not self._there.asked:
-            # All of them may lie at the URL.
+            # All of them may be at the URL.
             self._there.read_manifest()
             self._list_files()
             return
@@ -137,32 +139,32 @@ class FileSet:
         assert archive is None
         found = list_places(directory, self.instance, there)
         here = [number for number, paths in found.items() if not isinstance(paths[0], RemotePath)]
-        # In place before the check, which opens files by them.
+        # Set before the check, which opens files by these attributes.
         before, self._paths, self._numbers = (self._paths, self._numbers), found, list(found)
         try:
             there.check_continuity(here, self._header_here, self._continues_header)
         except BaseException:
-            # Nothing is read of files that do not belong together: the next question asks anew, and is refused as well.
+            # Files that do not belong together are never read: the next call checks again and fails in the same way.
             self._paths, self._numbers = before
             there.asked = False
             raise
         return found
 
     def _ask_archive(self) -> None:
-        """Read the manifest of the archive at a URL, unless that was done or the journal begins here, with file 0."""
+        """Read the manifest of the archive at a URL, unless already done or the local files begin with file 0."""
         if self._there is not None and not self._there.asked and self._numbers[0] > 0:
             # File 0 is not local, so older files must exist elsewhere: a missing manifest is an error.
             self._there.read_manifest(needed=True)
             self._list_files()
 
     def _header_here(self, number: int) -> FileHeader:
-        """The header of a file of this machine."""
+        """Return the header of a local file."""
         file = open_journal_file(self._paths[number][0], number, self._seam)
         file.close()
         return file.header
 
     def _continues_header(self, lineage: bytes, last_txid: int, header: FileHeader) -> bool:
-        """As :meth:`continues_lineage`, of a header."""
+        """As :meth:`continues_lineage`, for a header."""
         if header.lineage == lineage:
             # Within a lineage, txids are contiguous; after a restore, they continue above every txid ever assigned.
             return header.first_txid == last_txid + 1
@@ -170,7 +172,8 @@ class FileSet:
         return ended is not None and (ended.last_txid, ended.above) == (last_txid, header.first_txid - 1)
 
     def _no_journal_error(self) -> MissingError:
-        """The error where there is no file: no journal yet, or one that is gone, of which the topics file tells."""
+        """Return the error for a journal without files: it does not exist yet, or its files are missing according to
+        the topics file."""
         looked = f" (searched {self.search_locations})" if self.archive is not None else ""
         if not isinstance(self.directory, RemotePath) and (told := read_last_known_txid(self.directory, self.instance)):
             return MissingError(
@@ -190,31 +193,32 @@ class FileSet:
         )
 
     def require_files_after(self, after: int) -> None:
-        """From now on, a look at a journal of which a file with txids above ``after`` was removed raises MissingError
-        ``SOW-JRN-063``."""
-        # Txid 0 is before every file: no header is asked for it.
+        """Make later listings raise MissingError ``SOW-JRN-063`` if a file with txids above ``after`` was removed from
+        now on."""
+        # Txid 0 precedes all files: no header is read for it.
         self._needed = self.find_file_number(after + 1) if after else self.numbers[0]
 
     @property
     def first_required_number(self) -> int | None:
-        """The first file that must not go, by :meth:`require_files_after`; None without it."""
+        """Number of the first file that must not be removed, set by :meth:`require_files_after`; None if not set."""
         return self._needed
 
     def open_last_file(self) -> JournalFile:
-        """The file that grows."""
+        """Return the file that grows."""
         while self._last is None or self._last.number != self.last_number:
             youngest = self.last_number
-            # The one before is closed by the walk that still goes through it.
+            # The previous file is closed by the walk that still reads it.
             try:
                 self._last = self._open_numbered(youngest)
             except MissingError as error:
-                # It was rolled and removed since it was seen. Each round begins with a later one, so they end.
+                # The file was finished and removed after the listing. Each round begins with a later file, so the loop
+                # ends.
                 if error.code != REMOVED_FILE_CODE or self.last_number <= youngest:
                     raise
         return self._last
 
     def find_archived_file(self, number: int) -> ArchivedFile | None:
-        """Return the manifest's entry of a file that is read at a URL; None for a file of this machine."""
+        """Return the manifest's entry of a file that is read at a URL; None for a local file."""
         paths = self._paths.get(number)
         if self._there is None or not paths or not isinstance(paths[0], RemotePath):
             return None
@@ -222,27 +226,28 @@ class FileSet:
 
     @property
     def manifest(self) -> Manifest | None:
-        """The manifest of the archive at a URL, where it was asked for and there is one."""
+        """The manifest of the archive at a URL; None if it does not exist or was not read."""
         return None if self._there is None else self._there.manifest
 
     def read_topics_state(self, lineage: bytes) -> JournalState | None:
-        """Return the state in a topics file of this journal; at a URL, the manifest's state at its end."""
+        """Return the state in the topics file of this journal; for a URL, the manifest's state at its end."""
         if isinstance(self.directory, RemotePath):
             return None if self.manifest is None else self.manifest.build_end_state()
         return load_topics_state(self.directory, self.instance, lineage)
 
     def find_path(self, number: int) -> Place:
-        """Return the place of a file, or the one that it would have."""
+        """Return the path of a file, or the path that it would have."""
         paths = self._paths.get(number)
         return paths[0] if paths else self.directory / format_file_name(self.instance, number)
 
     def read_stored_size(self, number: int) -> int:
-        """Bytes that a file takes where it lies."""
+        """Return the stored size of a file in bytes."""
         archived = self.find_archived_file(number)
         return archived.size if archived is not None else require_local(self.find_path(number)).stat().st_size
 
     def open_file(self, number: int) -> JournalFile:
-        """A file of this lineage, to be given back to :meth:`release_file`. Raises DamageError ``SOW-JRN-005``."""
+        """Return a file of this lineage, to be released with :meth:`release_file`. Raises DamageError
+        ``SOW-JRN-005``."""
         if number < self._numbers[0]:
             self._ask_archive()
         last = self.open_last_file()
@@ -251,7 +256,7 @@ class FileSet:
         if self._packed is not None and self._packed.number == number:
             return self._packed
         file = self._open_numbered(number)
-        # One journal has one lineage, and those of the histories that restores ended: a file with another one was
+        # A journal has one lineage, plus those of histories that restores ended: a file with another lineage was
         # restored into the wrong directory.
         if file.header.lineage != last.header.lineage and not self.is_former_lineage(file.header.lineage):
             file.close()
@@ -276,7 +281,7 @@ class FileSet:
         return self._histories[1]
 
     def is_former_lineage(self, lineage: bytes) -> bool:
-        """Return whether ``lineage`` is that of a history that a restore ended and that this journal continues."""
+        """Return whether ``lineage`` belongs to a history that a restore ended and that this journal continues."""
         return any(one.lineage == lineage for one in self.histories)
 
     def continues_lineage(self, lineage: bytes, last_txid: int, file: JournalFile) -> bool:
@@ -285,14 +290,14 @@ class FileSet:
         return self._continues_header(lineage, last_txid, file.header)
 
     def refuse_foreign_end(self) -> None:
-        """Refuse a last file that was begun behind another file than the one before it, once for each last file.
+        """Reject a last file that was started after another file than the previous one; checks each last file once.
 
-        Read is one block's header. A compressed file is not asked, since all of it would be unpacked. Raises
-        DamageError ``SOW-JRN-054``.
+        Reads one block header. A compressed previous file is not checked, since it would be decompressed completely.
+        Raises DamageError ``SOW-JRN-054``.
         """
         last = self.open_last_file()
         if self._joined == last.number or isinstance(last.path, RemotePath):
-            return  # the run that archived a segment has looked at this
+            return  # the run that archived a segment has checked this
         self._joined = last.number
         header = last.header
         if not header.chain_offset or last.number - 1 not in self._paths:
@@ -323,15 +328,15 @@ class FileSet:
                 looks += 1
                 if looks > MAX_MOVE_RETRIES or not isinstance(error.__cause__, FileNotFoundError):
                     raise
-                # It was moved to the archive, compressed or removed since the directories were looked at.
+                # The file was moved to the archive, compressed or removed since the directories were listed.
                 self._list_files()
                 if not self.has_file(number):
                     raise self._removed_error(number) from error
-        # While a file is moved to the archive or compressed there are two of it for a moment. Two that differ are a
-        # mistake that must not be decided by order.
+        # While a file is moved to the archive or compressed, two copies exist for a moment. Two copies that differ are
+        # an error, which their order must not decide.
         for path in self._paths.get(number, ())[1:]:
             if isinstance(path, RemotePath):
-                continue  # the run that archived it has compared the two: readers ask no store for this
+                continue  # the run that archived it has compared the two: readers send no request for this
             try:
                 require_same_content(file, path, self._seam)
             except SowError:
@@ -340,7 +345,7 @@ class FileSet:
         return file
 
     def _removed_error(self, number: int) -> MissingError:
-        """The error for a file that was removed, as those before it, after a reader had seen that it was there."""
+        """Return the error for a file that was removed, with all before it, after a reader had listed it."""
         first = self.read_first_txid(self.numbers[0])
         return MissingError(
             REMOVED_FILE_CODE,
@@ -351,25 +356,25 @@ class FileSet:
         )
 
     def release_file(self, file: JournalFile) -> None:
-        """Close a file, unless it stays open."""
+        """Close a file, unless it is one of the files that stay open."""
         if file is self._last or file is self._packed:
             return
-        # One compressed file is kept open, because opening it again would unpack it again from its beginning.
-        # One at a URL is, too, for what was read ahead of it.
+        # One compressed file is kept open, because reopening it would decompress it again from the beginning. A file at
+        # a URL is kept open for its read-ahead data.
         if file.is_compressed or isinstance(file.path, RemotePath):
             self._packed, file = file, self._packed or file
         if file is not self._packed:
             file.close()
 
     def close(self) -> None:
-        """Close the files that stayed open too."""
+        """Close all files, including those that stay open."""
         for file in (self._last, self._packed):
             if file is not None:
                 file.close()
         self._last = self._packed = None
 
     def list_file_infos(self) -> list[FileInfo]:
-        """The files in order, headers checked."""
+        """Return the files in order, after checking their headers."""
         infos: list[FileInfo] = []
         for number in self.numbers:
             if (segment := self.find_archived_file(number)) is not None:
@@ -381,7 +386,7 @@ class FileSet:
             if infos and infos[-1].last_txid is None:
                 # A file ends where its successor begins, which costs no walk; the last one has no known end.
                 last = header.first_txid - 1
-                # Where a restore began a new history, the txids between are nothing's.
+                # A restore that began a new history leaves unused txids in between.
                 last = next((one.last_txid for one in self.histories if one.above == last), last)
                 infos[-1] = replace(infos[-1], last_txid=last)
             infos.append(FileInfo(file.path, number, file.stored_bytes, header.first_txid, None, header.created))
@@ -391,13 +396,13 @@ class FileSet:
     def list_segments(
         self, end: Position, last_block: tuple[int, int], after: int = 0, until: int | None = None
     ) -> list[Segment]:
-        """The files in order as a plan needs them, without those that have no txid above ``after``, or none up to
-        ``until``; ``end`` is the journal's, and ``last_block`` stands before it."""
+        """Return the files in order for a plan, without those that have no txid above ``after`` or none up to
+        ``until``; ``end`` is the end of the journal, and ``last_block`` is the block before it."""
         found: list[Segment] = []
-        # Txid 0 is before every file: no header is asked for it.
+        # Txid 0 precedes all files: no header is read for it.
         first = self.find_file_number(after + 1) if after else self.numbers[0]
         final = self.numbers[-1] if until is None else self.find_file_number(until)
-        # The header of a file says where the one before ends, so one more is looked at than is wanted.
+        # The header of a file gives the end of the previous one, so one more file is read than requested.
         for number in range(first, min(final + 1, self.numbers[-1]) + 1):
             if (archived := self.find_archived_file(number)) is not None:
                 found.append(archived.build_segment())
@@ -406,11 +411,11 @@ class FileSet:
             header = file.header
             if found and self.find_archived_file(number - 1) is None:
                 last = header.first_txid - 1
-                # Where a restore began a new history, the txids between are nothing's.
+                # A restore that began a new history leaves unused txids in between.
                 last = next((one.last_txid for one in self.histories if one.above == last), last)
                 block = (header.chain_offset, header.chain) if header.chain else (0, 0)
                 found[-1] = replace(found[-1], last_txid=last, last_block=block)
-            # Offsets count in what a file unpacks to, so where it can be cut, that is its size.
+            # Offsets refer to decompressed content, so a file that can be split has that size.
             size, packed = (file.size, False) if file.is_seekable else (file.stored_bytes, True)
             found.append(Segment(number, size, header.first_txid, end.txid, is_packed=packed))
             self.release_file(file)
@@ -423,11 +428,12 @@ class FileSet:
         return found
 
     def open_private_file(self, number: int) -> JournalFile:
-        """A file for one reader alone, to be given back to :meth:`release_file`: how far it is read is not shared."""
+        """Return a file for a single reader, to be released with :meth:`release_file`: its size is not shared with
+        others."""
         return self._open_numbered(number) if number == self.open_last_file().number else self.open_file(number)
 
     def read_first_txid(self, number: int) -> int:
-        """The first txid that a file can hold."""
+        """Return the first txid that a file can hold."""
         if (segment := self.find_archived_file(number)) is not None:
             return segment.first_txid
         if number not in self._first_txids:
@@ -437,7 +443,7 @@ class FileSet:
         return self._first_txids[number]
 
     def read_header(self, number: int) -> FileHeader:
-        """The header of a file."""
+        """Return the header of a file."""
         if (segment := self.find_archived_file(number)) is not None:
             return segment.build_file_header()
         file = self.open_file(number)
@@ -445,7 +451,7 @@ class FileSet:
         return file.header
 
     def find_file_number(self, txid: int) -> int:
-        """The number of the file that holds ``txid``, or would."""
+        """Return the number of the file that holds, or would hold, ``txid``."""
         if self._there is not None and self._numbers[0] and txid < self.read_first_txid(self._numbers[0]):
             self._ask_archive()
         low, high = self._numbers[0], self._numbers[-1]
@@ -460,7 +466,7 @@ class FileSet:
         return low
 
     def read_checkpoint_state(self, number: int) -> JournalState:
-        """The state at the start of a file. Raises DamageError ``SOW-JRN-004``."""
+        """Return the state at the start of a file. Raises DamageError ``SOW-JRN-004``."""
         if (
             self.manifest is not None
             and number == self.manifest.segments[0].number
@@ -484,16 +490,16 @@ class FileSet:
             self.release_file(file)
 
     def is_group_start(self, place: Position) -> bool:
-        """Return whether a group starts at ``place`` and behind its txid."""
+        """Return whether a group with the txid after that of ``place`` starts at ``place``."""
         if place.offset < FILE_HEADER_SIZE or not self.has_file(place.number):
             return False
         file = self.open_file(place.number)
         try:
-            # A place is between groups if the block there begins its own group, right behind the place's txid.
+            # A position is between groups if the block there begins its own group with the next txid.
             ref = file.find_block_at(place.offset)
         finally:
             self.release_file(file)
         if ref is None or ref.header.first_txid != place.txid + 1:
             return False
-        # A gap may go on with a group that began in it.
+        # A gap may continue a group that began in it.
         return ref.header.group == ref.header.first_txid or ref.header.is_gap

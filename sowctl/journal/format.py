@@ -1,8 +1,8 @@
-"""The one codec of journal files: their headers, names and rows, and the words for entries (``sow-journal(5)``).
+"""The codec of journal files: headers, names, rows, and the numbers of operations (``sow-journal(5)``).
 
-Every byte of a journal is packed and unpacked here, in :mod:`sowctl.journal.blockcodec` (headers and maps of blocks)
-and in :mod:`sowctl.journal.columns`, nowhere else. Nothing in here opens files. Called by the modules of the journal;
-the words for entries are used wherever entries are read or written.
+All bytes of a journal are packed and unpacked here, in :mod:`sowctl.journal.blockcodec` (headers and maps of blocks)
+and in :mod:`sowctl.journal.columns`. This module opens no files. Only the journal calls it; the constants of entries
+are used by every reader and writer of entries.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from sowctl.errors import DamageError, SowError, UsageError, VersionError
 from sowctl.remote.place import Place
 
 BLOCK_VERSION = 1
-"""Of blocks and of the topics file."""
+"""Format version of blocks and of the topics file."""
 FILE_VERSION = 2
-"""Of a file: 2 where its checkpoint names histories that a restore ended."""
-# Built like PNG's: a byte above 127 and both line ends, which show a transfer that changed either of them.
+"""Format version of files: 2 if the checkpoint names histories that a restore ended."""
+# Built like PNG's: a byte above 127 and both line ends detect a transfer that changed either of them.
 FILE_MAGIC = b"\x89SOWJ\r\n\x1a"
 TOPICS_MAGIC = b"\x89topics\n"
 
 FILE_HEADER = struct.Struct("<8sHHI16sQQqIIQ4xI")
 TOPICS_HEADER = struct.Struct("<8sII")
 CRC_LAYOUT = struct.Struct("<I")
-"""A checksum, behind the bytes that it covers."""
+"""A checksum, after the bytes that it covers."""
 FILE_HEADER_SIZE = 80
 assert FILE_HEADER.size == FILE_HEADER_SIZE
 assert TOPICS_HEADER.size == 16
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
-"""What the name of a compressed journal file has behind ``.journal``."""
+"""Suffixes of compressed journal files, after ``.journal``."""
 
 PUBLISH = 1
 DELETE = 2
@@ -50,28 +50,28 @@ OPERATIONS = {
     REQUEUE: "requeue",
     BEGIN: "begin",
 }
-"""What an entry does, in the words of dumps."""
+"""Names of operations in dumps."""
 QUEUE_OPERATIONS = frozenset((ACK, EXPIRE, REQUEUE, BEGIN))
-"""Entries about a queue: their topic is the queue's name, they are unkeyed, and have no payload."""
+"""Entries about a queue: their topic is the queue's name; they have no key and no payload."""
 
-# Flags of entries; those that say which texts an entry has stand beside the columns of these (``entries``).
+# Flags of entries; the flags of optional texts are defined with their columns (``entries``).
 INSERTED_FLAG = 32
 UNKEYED_FLAG = 64
-"""An entry without a SOW key: of a topic without a SOW (key and check word are zeros), or of a queue (they are the two
-numbers of a bookmark)."""
+"""An entry without a SOW key: of a topic without a SOW (key and check word are zeros), or of a queue (key and check
+word are the two numbers of a bookmark)."""
 
 # The highest number of the two-byte column: a block lists at most 65,535 publishers.
 NO_PUBLISHER = 0xFFFF
 
 MANIFEST_SUFFIX = ".manifest"
-"""What the name of an archive's manifest has behind that of the instance."""
+"""Suffix of an archive's manifest, after the instance name."""
 
 
 class FileHeader(Struct, frozen=True):
-    """Facts at the start of a file; ``created`` in microseconds since 1970 UTC; ``checkpoint_size`` in bytes.
+    """Header of a file; ``created`` in microseconds since 1970 UTC; ``checkpoint_size`` in bytes.
 
-    ``chain`` is the header CRC of the last block before this file and ``chain_offset`` where that block stands in the
-    file before; both are 0 where that is not known.
+    ``chain`` is the header CRC of the last block before this file and ``chain_offset`` its offset in the previous file;
+    both are 0 if unknown.
     """
 
     lineage: bytes
@@ -91,8 +91,8 @@ class FileHeader(Struct, frozen=True):
 
 
 def check_instance(instance: str) -> str:
-    """``instance`` if it can start a file name. Raises UsageError ``SOW-JRN-015``."""
-    # A dot at the beginning would hide the files, and is kept for temporary names; 200 bytes leave room for number and
+    """Return ``instance`` if it can start a file name. Raises UsageError ``SOW-JRN-015``."""
+    # A leading dot would hide the files, and is reserved for temporary names; 200 bytes leave room for number and
     # suffix in a name of 255.
     if not instance or instance[0] == "." or "/" in instance or "\0" in instance or len(instance.encode()) > 200:
         raise UsageError(
@@ -104,23 +104,23 @@ def check_instance(instance: str) -> str:
 
 
 def format_file_name(instance: str, number: int) -> str:
-    """Name of the journal file with this number."""
+    """Return the name of the journal file with this number."""
     # Ten digits: names sort as numbers do.
     return f"{instance}.{number:010d}.journal"
 
 
 def build_name_pattern(instance: str) -> re.Pattern[str]:
-    """Matches the names of an instance's journal files; group 1 is the number, group 2 how it is compressed, if so."""
+    """Return the pattern of an instance's journal file names; group 1 is the number, group 2 the compression suffix."""
     return re.compile(re.escape(instance) + r"\.(\d{10})\.journal(\.gz|\.zst)?")
 
 
 def is_receipt(name: str, instance: str) -> bool:
-    """Return whether a file of this name holds what a repair cut out of a journal file."""
+    """Return whether a file of this name holds the part that a repair cut out of a journal file."""
     return re.fullmatch(re.escape(instance) + r"\.\d{10}\.journal\.cut-\d+", name) is not None
 
 
 def build_own_files_pattern(instance: str) -> re.Pattern[str]:
-    """Matches the names of everything that belongs to an instance's journal, in its directory or in the archive."""
+    """Return the pattern of all file names of an instance's journal, in its directory or in the archive."""
     return re.compile(
         re.escape(instance) + r"\.(\d{10}\.journal(\.torn-\d+|\.cut-\d+|\.gz|\.zst)?|topics|lock|upkeep|places)"
     )
@@ -135,8 +135,8 @@ def pack_file_header(
     chain: tuple[int, int] = (0, 0),
     version: int = 1,
 ) -> bytes:
-    """Header and checkpoint of a new file; ``chain``: offset and header CRC of the last block before it."""
-    # The header's CRC covers that of the checkpoint, so one check of 80 bytes vouches for both.
+    """Return header and checkpoint of a new file; ``chain``: offset and header CRC of the last block before it."""
+    # The header's CRC covers that of the checkpoint, so one check of 80 bytes covers both.
     crc = crc32(checkpoint)
     raw = FILE_HEADER.pack(
         FILE_MAGIC,
@@ -177,14 +177,14 @@ def unpack_file_header(raw: bytes, place: str) -> FileHeader:
         )
     if version > FILE_VERSION:
         raise newer_version_error(version, place)
-    # The CRC was right: such a header was never written by this program.
+    # The CRC is right, so this program never wrote such a header.
     if size != FILE_HEADER_SIZE or version < 1 or first < 1:
         raise DamageError("SOW-JRN-004", "the header of the journal file is invalid", place=place, offset=0)
     return FileHeader(lineage, first, number, created, checkpoint, checkpoint_crc, chain, chain_offset, version)
 
 
 def newer_version_error(version: int, place: str) -> SowError:
-    """The error for a format version above ours: VersionError ``SOW-JRN-003``."""
+    """Return the error for an unsupported newer format version: VersionError ``SOW-JRN-003``."""
     return VersionError(
         "SOW-JRN-003",
         f"the file has journal format version {version}; this release reads up to {FILE_VERSION}",
@@ -194,7 +194,7 @@ def newer_version_error(version: int, place: str) -> SowError:
 
 
 def pack_rows(rows: list[Any]) -> bytes:
-    """A msgpack array."""
+    """Return ``rows`` as a msgpack array."""
     import msgpack
 
     raw: bytes = msgpack.packb(rows)
@@ -202,7 +202,7 @@ def pack_rows(rows: list[Any]) -> bytes:
 
 
 def unpack_rows(raw: bytes | memoryview, length: int) -> list[Any]:
-    """A msgpack array of ``length``. Raises ValueError for everything that it is not."""
+    """Return the msgpack array of ``length``. Raises ValueError for anything else."""
     import msgpack
 
     try:
@@ -215,20 +215,20 @@ def unpack_rows(raw: bytes | memoryview, length: int) -> list[Any]:
 
 
 def require_text(value: Any) -> str:
-    """A text of a row. Raises ValueError for anything else."""
+    """Return ``value`` if it is a text. Raises ValueError otherwise."""
     if type(value) is not str:
         raise ValueError("a text was expected")
     return value
 
 
 def require_number(value: Any) -> int:
-    """A number of a row. Raises ValueError for anything else."""
-    # bool is a subclass of int and no number of a row.
+    """Return ``value`` if it is a number. Raises ValueError otherwise."""
+    # bool is a subclass of int, but not valid as a number.
     if type(value) is not int:
         raise ValueError("a number was expected")
     return value
 
 
 def format_block_place(path: Place, offset: int) -> str:
-    """Format the place of a byte of a file for errors."""
+    """Format a path and byte offset for errors."""
     return f"{path}@{offset}"

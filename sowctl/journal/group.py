@@ -1,7 +1,7 @@
 """The blocks of a batch of entries that a writer appends as a group, or a part of one (``sow-journal(5)``, "Blocks").
 
-Called by :mod:`sowctl.journal.writer`. What is made here has no place yet: the header's CRC is computed when
-:mod:`sowctl.journal.logend` knows where the block will stand.
+Called by :mod:`sowctl.journal.writer`. These blocks have no offset yet: the header's CRC is computed when
+:mod:`sowctl.journal.logend` knows the offset of the block.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class EncodedBlock(Struct, frozen=True):
-    """One block without its place: header (CRC not computed yet), map, body parts."""
+    """One block without its offset: header (CRC not computed yet), map, body parts."""
 
     header: BlockHeader
     names: BlockMap
@@ -46,9 +46,9 @@ class EncodedBlock(Struct, frozen=True):
 
 
 class _Draft(DescribedStruct, frozen=True):
-    """One block that is packed, and not compressed yet; ``flags`` are the block's, ``times`` its column of times.
+    """One packed block that is not compressed yet; ``flags`` are the block's, ``times`` its column of times.
 
-    ``payloads`` are compressed where ``size``, their bytes, says so: it is None for those that are not.
+    ``size`` is the uncompressed size of ``payloads`` in bytes if they are compressed, otherwise None.
     """
 
     names: BlockMap
@@ -63,22 +63,23 @@ class _Draft(DescribedStruct, frozen=True):
     size: int | None = None
 
     def seal(self) -> EncodedBlock:
-        """The block, compressed here."""
+        """Compress the block."""
         payloads = codec.compress_part(self.codec, self.payloads) if self.size is None else self.payloads
         return _seal_block(self, codec.compress_part(self.codec, self.columns), payloads)
 
 
 def compress_payloads(payloads: list[bytes]) -> list[bytes]:
-    """The payloads of a group, block by block, as its blocks store them with zstd."""
+    """Return the payloads of a group block by block, compressed with zstd as its blocks store them."""
     return codec.compress_parts([b"".join(payloads[start:stop]) for start, stop in _find_block_bounds(payloads)])
 
 
 def encode_blocks(
     batch: EntryBatch, codec_id: int, first_txid: int, group_txid: int, last: bool
 ) -> Iterator[EncodedBlock]:
-    """Cut a batch into blocks. ``group_txid`` is ``first_txid`` unless the group was begun before; ``last`` ends it.
+    """Divide a batch into blocks. ``group_txid`` is ``first_txid`` unless the group was begun earlier; ``last`` ends
+    it.
 
-    Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError where the columns do not fit each other.
+    Raises LimitError ``SOW-JRN-016`` for a payload above 256 MiB; ValueError if the columns are inconsistent.
     """
     for draft in _draft_blocks(batch, codec_id, first_txid, group_txid, last):
         yield draft.seal()
@@ -93,9 +94,8 @@ def encode_blocks_in_pool(
     pool: Executor,
     meanwhile: Callable[[], None],
 ) -> list[EncodedBlock]:
-    """As :func:`encode_blocks`, compressed by ``pool`` while ``meanwhile`` runs here; holds the batch uncompressed,
-    too.
-    """
+    """As :func:`encode_blocks`, compressed by ``pool`` while ``meanwhile`` runs here; also keeps the uncompressed batch
+    in memory."""
     drafts = list(_draft_blocks(batch, codec_id, first_txid, group_txid, last))
     packed = [draft for draft in drafts if draft.codec == CODEC_ZSTD]
     compressed = pool.submit(
@@ -113,10 +113,10 @@ def encode_blocks_in_pool(
 
 
 def _draft_blocks(batch: EntryBatch, codec_id: int, first_txid: int, group_txid: int, last: bool) -> Iterator[_Draft]:
-    # Compared once for the whole batch: behind this all columns can be cut by the same bounds.
+    # Checked once for the whole batch: afterwards all columns can be sliced by the same bounds.
     batch.check_lengths()
     count = len(batch)
-    # LAST goes into the last block alone: a reader counts the group only when it has come to that one.
+    # Only the last block has the LAST flag: a reader counts the group only after it has read that block.
     for number, (start, stop) in enumerate(_find_block_bounds(batch.payloads)):
         # compress_payloads uses the same block bounds, so its parts correspond to these blocks.
         stored = batch.stored[number] if batch.stored is not None and codec_id == CODEC_ZSTD else None
@@ -125,8 +125,8 @@ def _draft_blocks(batch: EntryBatch, codec_id: int, first_txid: int, group_txid:
 
 
 def build_abort_block(group_txid: int, last_txid: int) -> EncodedBlock:
-    """The marker that ends a group that has not happened."""
-    # A marker repeats the last txid of the group, so that the next block continues after the txids that are used up.
+    """Return the marker that aborts a group."""
+    # A marker repeats the last txid of the group, so that the next block continues after the used txids.
     header = BlockHeader(
         CODEC_NONE, LAST_BLOCK_FLAG | ABORT_FLAG, 0, group_txid, group_txid, last_txid, group_txid - 1, *(0,) * 12
     )
@@ -140,8 +140,8 @@ def _find_block_bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     start = 0
     while start < count:
         stop = min(start + max_entries, count)
-        # Usually 1,024 payloads fit, which one sum tells; only otherwise are they counted one by one. The first always
-        # fits: a larger payload is a block of its own.
+        # Usually 1,024 payloads fit, which one sum shows; otherwise they are counted one by one. The first always fits:
+        # a larger payload is a block of its own.
         if sum(map(len, payloads[start:stop])) > max_bytes:
             size = len(payloads[start])
             stop = start + 1
@@ -152,18 +152,18 @@ def _find_block_bounds(payloads: Sequence[bytes]) -> Iterator[tuple[int, int]]:
 
 
 def _build_topic_map(batch: EntryBatch, times: array[int], first_txid: int) -> tuple[list[MapTopic], array[int]]:
-    """The map's topics and the topic column of one block; only topics that occur are listed."""
+    """Return the map's topics and the topic column of one block; only topics that occur are listed."""
     count = len(times)
     if isinstance(batch.topic_indexes, int):
         used = {batch.topic_indexes: count - 1}
         column = array("H", (0,)) * count
     else:
         column = spread_numbers(batch.topic_indexes, "H", count)
-        # The last place of each topic: a later one replaces an earlier one in the dictionary.
+        # The last index of each topic: a later one replaces an earlier one in the dictionary.
         used = {index: place for place, index in enumerate(column)}
         order = {index: rank for rank, index in enumerate(sorted(used))}
-        # Renumbered only where the batch's list has topics that this block lacks: a block lists what occurs in it and
-        # nothing else.
+        # Renumbered only if the batch's list has topics that this block lacks: a block lists only the topics that occur
+        # in it.
         if len(order) != max(order) + 1:
             column = array("H", [order[index] for index in column])
     rows = [MapTopic(batch.topic_refs[index], first_txid + used[index], times[used[index]]) for index in sorted(used)]
@@ -171,7 +171,7 @@ def _build_topic_map(batch: EntryBatch, times: array[int], first_txid: int) -> t
 
 
 def _build_publisher_map(batch: EntryBatch, sequences: array[int]) -> tuple[list[MapPublisher], array[int]]:
-    """The map's publishers and the publisher column of one block."""
+    """Return the map's publishers and the publisher column of one block."""
     count = len(sequences)
     if isinstance(batch.publisher_indexes, int):
         if batch.publisher_indexes == NO_PUBLISHER:
@@ -194,12 +194,12 @@ def _build_publisher_map(batch: EntryBatch, sequences: array[int]) -> tuple[list
 
 
 def pack_columns(batch: EntryBatch, numbers: dict[str, array[int]] | None = None) -> tuple[bytes, int]:
-    """The columns of a block end to end, and the block flags that say which texts there are.
+    """Return the columns of a block end to end, and the block flags of its text columns.
 
-    ``numbers`` are columns that differ from those of the batch: its flags lack those of texts.
+    ``numbers`` are columns that replace those of the batch: its flags lack those of texts.
     """
     count, numbers = len(batch), numbers or {}
-    # A block in which no entry has such a text has no column for it, even if another block of the group does.
+    # A block without any such text has no column for it, even if another block of the group does.
     texts = [
         (column, some)
         for column, some in zip(TEXT_COLUMNS, batch.texts, strict=True)
@@ -252,7 +252,7 @@ def _draft_block(
     )
     names = BlockMap(tuple(topic_rows), tuple(publishers))
     packed_map, size = pack_block_map(names), sum(lengths)
-    # A reader refuses larger blocks, so none is written.
+    # A reader rejects larger blocks, so none is written.
     if max(len(columns), size) > JOURNAL_LIMITS.max_raw_bytes or len(packed_map) > MAX_MAP_BYTES:
         raise _too_large()
     flags |= LAST_BLOCK_FLAG if last else 0
@@ -265,7 +265,7 @@ def _draft_block(
 
 
 def _seal_block(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) -> EncodedBlock:
-    """The block of a draft whose parts are compressed."""
+    """Return the block of a draft from its compressed parts."""
     times, packed_map = draft.times, draft.packed_map
     header = BlockHeader(
         codec=draft.codec,
@@ -274,7 +274,7 @@ def _seal_block(draft: _Draft, stored_columns: bytes, stored_payloads: bytes) ->
         group=draft.group_txid,
         first_txid=draft.first_txid,
         last_txid=draft.first_txid + len(times) - 1,
-        # Filled in with the CRC when the block gets its place: only then is known what has been synced.
+        # Set with the CRC when the block gets its offset: only then is it known what has been synced.
         synced_txid=0,
         earliest=min(times),
         latest=max(times),

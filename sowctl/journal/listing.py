@@ -1,6 +1,6 @@
 """The files of a journal by number, in its directory, in the archive and at a URL, without gaps.
 
-Asked by every reader before it opens a file. Ruled by ``sow-journal(5)``, "Files".
+Every reader calls this module before it opens a file. Specified in ``sow-journal(5)``, "Files".
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ P = TypeVar("P", bound=Place)
 
 
 def find_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
-    """The files of an instance by number, ascending; of each number the one to read first, then what else there is.
+    """Return the files of an instance by ascending number; for each number, the file to read first, then its other
+    copies.
 
-    They lie in ``directory`` and in ``archive``, as they were written or compressed; a directory that is missing holds
-    none. Gaps between the numbers are not looked at. Raises StorageError ``SOW-JRN-020``.
+    The files are in ``directory`` and in ``archive``, compressed or not; a missing directory counts as empty. Gaps
+    between the numbers are not checked. Raises StorageError ``SOW-JRN-020``.
     """
     pattern = build_name_pattern(check_instance(instance))
     found: dict[int, list[tuple[bool, int, Path]]] = {}
-    # A file is moved from the directory to the archive, never back: looked at in this order, none is missed.
+    # A file is moved from the directory to the archive, never back: in this order, the scan misses no file.
     for rank, place in enumerate((directory, archive)):
         if place is None:
             continue
@@ -49,8 +50,8 @@ def find_files(directory: Path, instance: str, archive: Path | None = None) -> d
 
 
 def list_files(directory: Path, instance: str, archive: Path | None = None) -> dict[int, list[Path]]:
-    """As :func:`find_files`, none missing between others; empty where there is none. Raises DamageError
-    ``SOW-JRN-006``, StorageError ``SOW-JRN-020``."""
+    """As :func:`find_files`, and check that no file is missing between others; empty if there is none. Raises
+    DamageError ``SOW-JRN-006``, StorageError ``SOW-JRN-020``."""
     return _without_gaps(
         lambda: find_files(directory, instance, archive),
         lambda numbers: refuse_gap(numbers, directory, instance, archive),
@@ -58,15 +59,14 @@ def list_files(directory: Path, instance: str, archive: Path | None = None) -> d
 
 
 def list_places(directory: Path | None, instance: str, there: RemoteArchive) -> dict[int, list[Place]]:
-    """As :func:`list_files`, of a directory of this machine and an archive at a URL. Raises DamageError
-    ``SOW-JRN-086``, too."""
+    """As :func:`list_files`, for a local directory and an archive at a URL. Also raises DamageError ``SOW-JRN-086``."""
     here: dict[int, list[Path]] = {}
 
     def look() -> dict[int, list[Place]]:
         nonlocal here
         here = find_files(directory, instance) if directory is not None else {}
         found: dict[int, list[Place]] = {number: [path] for number, path in there.list_segment_paths(here).items()}
-        # Files at a URL are only ever added; of a number that is here too, the file here is read.
+        # Files at a URL are only ever added; if a number also exists locally, the local file is read.
         for number, paths in here.items():
             found[number] = [*paths, *found.get(number, ())]
         return dict(sorted(found.items()))
@@ -82,8 +82,8 @@ def _without_gaps(
     look: Callable[[], dict[int, list[P]]], refuse: Callable[[Sequence[int]], None]
 ) -> dict[int, list[P]]:
     found = look()
-    # A directory is not read at one instant: while files are removed (the oldest first) or compressed, one may be
-    # missed that is, or was, there. What two looks agree on is so.
+    # Listing a directory is not atomic: while files are removed (oldest first) or compressed, a listing may miss an
+    # existing file. A gap counts only if two listings agree.
     while _has_gap(found):
         before, found = found, look()
         if list(before) == list(found):
@@ -96,7 +96,7 @@ def _has_gap(numbers: Collection[int]) -> bool:
 
 
 def refuse_gap(numbers: Sequence[int], directory: Place, instance: str, archive: Place | None) -> None:
-    """Raise DamageError ``SOW-JRN-006`` where a file is missing between others."""
+    """Raise DamageError ``SOW-JRN-006`` if a file is missing between others."""
     for before, number in pairwise(numbers):
         if number != before + 1:
             raise DamageError(
@@ -109,14 +109,14 @@ def refuse_gap(numbers: Sequence[int], directory: Place, instance: str, archive:
 
 
 def format_locations(directory: Place, archive: Place | None) -> str:
-    """Format the places in which files are looked for, for errors."""
+    """Format the searched locations for errors."""
     return str(directory) if archive is None else f"{directory} and {archive}"
 
 
 def require_archive_files(directory: Place, archive: Place | None, instance: str) -> None:
-    """Require the files that the manifest of an archive in a directory of this machine names, if there is one.
+    """Require the files that the manifest names if a local directory holds an archive with a manifest.
 
-    Raises what :func:`sowctl.journal.archive.manifest.require_segments` raises.
+    Raises the errors of :func:`sowctl.journal.archive.manifest.require_segments`.
     """
     here, there = (one if isinstance(one, Path) else None for one in (directory, archive))
     for one in (here, there):

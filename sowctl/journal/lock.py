@@ -1,7 +1,6 @@
-"""The lock of a journal: one writer at a time, with the name of its holder for messages (``sow-journal(5)``,
-"Writing").
+"""The lock of a journal: one writer at a time; messages can name its holder (``sow-journal(5)``, "Writing").
 
-Who looks after the files of a journal has a lock of the same kind (:mod:`sowctl.journal.maintenance.lock`).
+Maintenance of journal files uses a lock of the same kind (:mod:`sowctl.journal.maintenance.lock`).
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from sowctl.lockwait import find_lock_holders, wait_for_lock
 from sowctl.seam import Seam
 from sowctl.values.times import Micros, format_time
 
-# A batch holds the lock for a few milliseconds: the first pause is shorter than that, the longest keeps a long wait
-# cheap.
+# A batch holds the lock for a few milliseconds: the first pause is shorter than that, and the longest pause keeps a
+# long wait cheap.
 _LOCK_PAUSE_SECONDS = 0.0005, 0.02
 _YIELD_SECONDS = 0.025
-"""So long others are let go first: longer than their pauses."""
+"""Pause that lets waiting processes acquire the lock first: longer than their own pauses."""
 _FAIR_HOLD_SECONDS = 0.02
-"""Seconds of holding the lock after which others are let go first. Who holds it for a millisecond at a time, as workers
-of a queue do, would else spend most of its time in letting others go."""
+"""Total seconds of holding the lock after which waiting processes go first. A process that holds the lock for a
+millisecond at a time, such as a worker of a queue, would otherwise spend most of its time yielding."""
 
 
 def _ignore_wait(_: str) -> None:
@@ -53,7 +52,7 @@ def is_locked(directory: Path, instance: str) -> bool:
 
 
 class JournalLock:
-    """The lock file of an instance, kept open; ``acquire`` and ``release`` as often as wanted."""
+    """The lock file of an instance, kept open; ``acquire`` and ``release`` can be called repeatedly."""
 
     def __init__(
         self,
@@ -67,9 +66,9 @@ class JournalLock:
         path: Path | None = None,
         what: str = "the journal",
     ) -> None:
-        """Open or create the file; ``notify`` is told of a long wait. Raises OSError.
+        """Open or create the file; ``notify`` receives a message about a long wait. Raises OSError.
 
-        ``path`` and ``what``: another lock of the same kind, and what it guards.
+        ``path`` and ``what``: another lock of the same kind, and the name of the resource that it protects.
         """
         self._notify = notify
         self._what = what
@@ -85,12 +84,12 @@ class JournalLock:
         self._me = "\n".join(line.replace("\n", " ") for line in lines).rstrip(" ").encode()
 
     def acquire(self, wait: float) -> None:
-        """Take the lock within ``wait`` seconds. Raises LockedError ``SOW-JRN-030`` naming the holder, OSError.
+        """Acquire the lock within ``wait`` seconds. Raises LockedError ``SOW-JRN-030`` naming the holder, OSError.
 
-        It is asked for again and again instead of waited for, so that the wait ends on time and a signal ends it too.
-        Whoever asks in vain touches the file. Who finds it touched since it last had the lock lets the others go first:
-        one that publishes batch after batch lets go of the lock for an instant only, which those who wait would miss.
-        It does so whenever it has held the lock for :data:`_FAIR_HOLD_SECONDS` in all.
+        The lock is polled, so that the wait ends on time and signals end it too. A failed attempt touches the file. A
+        process that finds the file touched since it last acquired the lock yields to the others first: a process that
+        publishes batch after batch releases the lock only for an instant, which waiting processes would miss. It yields
+        whenever it has held the lock for :data:`_FAIR_HOLD_SECONDS` in total.
         """
 
         def tell() -> None:
@@ -122,21 +121,22 @@ class JournalLock:
         return True
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock for other processes."""
         self._held += time.monotonic() - self._since
         fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the file, which lets go of the lock too."""
+        """Close the file, which also releases the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _write_holder(self) -> None:
-        """Say who holds it. The text is for people; the lock holds whether it can be written or not."""
+        """Write the holder into the file. The text is for people; the lock is valid even if the text cannot be
+        written."""
         try:
-            # Written only where it changes: the same writer takes the lock for each batch, and the file would be
-            # rewritten each time.
+            # Written only on change: the same writer acquires the lock for each batch, and the file would be rewritten
+            # each time.
             if os.pread(self._fd, len(self._me) + 1, 0) != self._me:
                 os.ftruncate(self._fd, 0)
                 os.pwrite(self._fd, self._me, 0)
@@ -144,8 +144,8 @@ class JournalLock:
             pass
 
     def _read_holder(self) -> tuple[str, dict[str, str | None]]:
-        """Read who holds the lock, in words and as plain values. The file names its last holder, which need not be the
-        present one: other programs lock it without a word."""
+        """Return the holder of the lock, as text and as plain values. The file names its last holder, which may differ
+        from the current one: other programs lock it without writing their name."""
         lines = os.pread(self._fd, 4096, 0).decode(errors="replace").split("\n")
         pid, host, command, since = (*lines, "", "", "", "")[:4]
         # The kernel knows the current holder on this host; for another host only the text is available.

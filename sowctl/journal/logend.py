@@ -1,7 +1,7 @@
-"""The end of a journal under its writer's lock: read, repaired, appended to, and truncated when a write fails.
+"""The end of a journal under its writer's lock: reading, repairing, appending, and truncating after a failed write.
 
-Called by :mod:`sowctl.journal.writer` alone, which holds the lock and decides what a batch is; the bytes of the file
-are those of :mod:`sowctl.journal.appender`. Ruled by ``sow-journal(5)``, "Writing".
+Called only by :mod:`sowctl.journal.writer`, which holds the lock and defines batches; :mod:`sowctl.journal.appender`
+writes the bytes of the file. Specified in ``sow-journal(5)``, "Writing".
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from sowctl.values.times import MICROS_PER_SECOND, Micros
 from sowctl.values.topicref import TopicRef
 
 TOPICS_SAVE_INTERVAL_MICROS: Micros = 5 * MICROS_PER_SECOND
-"""Time between two rewritings of the topics file."""
+"""Minimum time between two updates of the topics file."""
 
 
 class NewJournal(Struct, frozen=True):
-    """What a journal begins with: its ``lineage`` (16 bytes), and ``floor``, the txid above which it starts.
+    """Initial facts of a journal: its ``lineage`` (16 bytes), and ``floor``, the txid above which it starts.
 
-    ``beginnings``: topics that have a past before it, with their last txid and time; its checkpoint says so, for ever.
+    ``beginnings``: topics with earlier history, with their last txid and time; the first checkpoint records them
+    permanently.
     """
 
     lineage: bytes
@@ -40,12 +41,12 @@ class NewJournal(Struct, frozen=True):
 
 
 class LogEnd:
-    """The end of a journal, to which a writer's blocks are appended. Every method is called under the journal's lock.
+    """The end of a journal, to which a writer appends blocks. Every method is called under the journal's lock.
 
-    ``journal`` reads the same journal. ``state`` is that at the end of the last complete group, ``open_group`` the
-    first txid of one that has begun (0 for none), ``tail_report`` what :meth:`catch_up` put right, ``cut`` all torn
-    tails that it cut off, ``dirty`` whether the file may hold something that is not counted in, ``failed`` why nothing
-    may be written any more; ``now`` is the time of the last append.
+    ``journal`` reads the same journal. ``state`` is the state at the end of the last complete group, ``open_group`` the
+    first txid of an open group (0 for none), ``tail_report`` the tail that :meth:`catch_up` repaired, ``cut`` all torn
+    tails that it cut off, ``dirty`` whether the file may contain bytes that the state does not include, ``failed`` the
+    error after which nothing may be written; ``now`` is the time of the last append.
     """
 
     journal: Journal
@@ -75,9 +76,9 @@ class LogEnd:
         return self.journal.lineage
 
     def create_journal(self, new: NewJournal, first_txid: int, now: Micros) -> None:
-        """The first file of a new journal."""
-        # Topics that had entries before this journal are written into its first checkpoint: whether the journal reaches
-        # back to a topic's beginning stays answerable for ever.
+        """Create the first file of a new journal."""
+        # Topics that had entries before this journal are recorded in its first checkpoint, so that it is always known
+        # whether the journal reaches back to the beginning of a topic.
         state = JournalState(Position(0, 0, 0))
         for topic, (txid, time) in new.beginnings.items():
             state.topic_states[topic] = TopicState(txid, time, Position(0, 0, txid))
@@ -88,19 +89,19 @@ class LogEnd:
             raise self._stop_after_failure(error) from error
 
     def catch_up(self) -> None:
-        """Read on to the end, cut a torn tail, sync what other writers left, close an unfinished group.
+        """Read up to the end, cut off a torn tail, sync entries of other writers, abort an unfinished group.
 
         Raises StorageError ``SOW-JRN-021``, RefusedError ``SOW-JRN-052``, and the DamageErrors of reading.
         """
         if self.dirty:
             self.journal.forget()
-        # What this writer has synced was acknowledged: where it is gone, a txid must not be given a second time.
+        # Txids that this writer synced were acknowledged: if they are lost, they must not be assigned again.
         self.journal.note_synced_txid(self.synced_txid)
-        # The reader judges the end by the same rules as for everyone: a torn tail is reported, damage raises and
-        # nothing is written.
+        # The reader applies the same rules to the end as for every other reader: a torn tail is reported, damage raises
+        # an error and nothing is written.
         self.state = self.journal.refresh_state()
         report = self.tail_report = self.journal.tail_report
-        # The last file lies in the archive or is compressed: nothing can be appended to it.
+        # The last file is archived or compressed: nothing can be appended to it.
         if self.journal.last_path != self.file.build_file_path(self.state.end.number):
             self._start_next_file(report)
             return
@@ -112,11 +113,11 @@ class LogEnd:
                 copy = cut_tail(self.file.fd, require_local(report.path), report.offset, self._seam)
                 self.tail_report = replace(report, copy=copy)
                 self.cut.append(self.tail_report)
-                # Read again: cutting may leave an open group that now ends the file.
+                # Read again: the cut may leave an open group at the end of the file.
                 self.state = self.journal.refresh_state()
                 report = self.journal.tail_report
-            # What other writers left may not be on disk yet if they died between write and sync. Syncing it here makes
-            # everything before `offset` acknowledged, so that the next header may say so. `synced` is set before the
+            # Entries of other writers may not be on disk yet if they died between write and sync. Syncing them here
+            # acknowledges everything before `offset`, so that the next header may record it. `synced` is set before the
             # sync: if the sync fails, _cut_back must not truncate entries of other writers.
             self.file.resume_at(self.file.read_size())
             self.file.sync()
@@ -136,10 +137,10 @@ class LogEnd:
         self.dirty = False
 
     def _start_next_file(self, report: TailReport | None) -> None:
-        """Go on in a new file, because the last one lies in the archive or is compressed."""
+        """Continue in a new file, because the last one is archived or compressed."""
         if report is not None:
-            # A torn end in a file that cannot be changed would stay torn in front of the new file, where readers call
-            # it damage.
+            # A torn end in a file that cannot be changed would stay before the new file, where readers classify it as
+            # damage.
             raise RefusedError(
                 "SOW-JRN-052",
                 f"{report.text}, and the file cannot be changed in its place",
@@ -152,22 +153,22 @@ class LogEnd:
         self.dirty = False
 
     def write(self, blocks: list[EncodedBlock]) -> None:
-        """Place blocks at the end of the file with one write, and count them in when it was complete."""
+        """Append blocks with one write, and add them to the state after the write."""
         number, offset = self.file.number, self.file.offset
-        # Blocks of one group may come in several writes: all are counted at the place where the group began.
+        # Blocks of one group may be appended by several writes: all are recorded at the position where the group began.
         group = self._pending[0][0] if self._pending else Position(number, offset, self.last_txid)
         parts: list[bytes] = []
         last_block = 0, self._chain
         for block in blocks:
-            # Each header says up to which txid everything was on disk when it was written. Readers take it as proof
-            # that what stands before cannot be torn.
+            # Each header records the txid up to which everything was on disk when it was written. For readers this
+            # proves that earlier blocks cannot be torn.
             seed = compute_header_seed(self.lineage, number, offset)
             header = pack_block_header(block.header, self.synced_txid, seed, last_block[1])
             parts += (header, *block.body)
             last_block = offset, int.from_bytes(header[-4:], "little")
             offset += block.header.size
-        # From here until the write is complete the file may hold bytes that the state does not know; an exception or a
-        # signal between leaves `dirty` set, and the next batch reads the end anew.
+        # Until the write is complete the file may contain bytes that the state does not include; an exception or a
+        # signal in between leaves `dirty` set, and the next batch reads the end again.
         self.dirty = True
         try:
             self.file.write(b"".join(parts))
@@ -187,29 +188,29 @@ class LogEnd:
         self.dirty = False
 
     def sync(self) -> None:
-        """Put everything that was appended on disk: this acknowledges it. Raises StorageError ``SOW-JRN-021``."""
+        """Sync all appended blocks, which acknowledges them. Raises StorageError ``SOW-JRN-021``."""
         if self.file.synced == self.file.offset:
             return
         try:
             self.file.sync()
         except OSError as error:
             raise self._stop_after_failure(error) from error
-        # Acknowledged from here on, and not a moment earlier.
+        # The txids are acknowledged only from this point on.
         self._has_written = self._has_written or self.last_txid > self.synced_txid
         self.synced_txid = self.last_txid
 
     def abort_group(self) -> None:
-        """End an open group so that it has not happened; its txids stay used. Nothing where none is open."""
+        """Abort an open group, if there is one; its txids stay used."""
         if self.open_group:
             self.write([build_abort_block(self.open_group, self.last_txid)])
 
     def finish_batch(self) -> None:
-        """Leave nothing half done behind when the lock goes."""
-        # After a failed write or sync the kernel may have dropped dirty pages: nothing more is tried with this file.
+        """Leave a consistent end before the lock is released."""
+        # After a failed write or sync the kernel may have dropped dirty pages: this file is not written again.
         if self.failed is not None:
             return
         if self.dirty:
-            # A signal came in the middle of a write: what was not acknowledged is taken back.
+            # A signal interrupted a write: cut off the unacknowledged part.
             self._cut_back()
             return
         self.abort_group()
@@ -218,14 +219,15 @@ class LogEnd:
             self.save_topics()
 
     def roll_file(self, now: Micros) -> None:
-        """Go on in a new file; the old one is on disk before."""
-        # The old file is on disk before the new one gets its name: readers rely on every file but the last being whole.
+        """Continue in a new file after syncing the old one."""
+        # The old file is synced before the new one gets its name: readers rely on all files except the last being
+        # complete.
         self.sync()
         self.save_topics()
         self._next_file(self.file.number + 1, now)
 
     def _next_file(self, number: int, now: Micros) -> None:
-        # The checkpoint carries the state into the new file, so that later readers need not walk the old ones.
+        # The checkpoint carries the state into the new file, so that later readers need not walk the older ones.
         header = pack_file_header(
             self.lineage,
             self.last_txid + 1,
@@ -242,10 +244,10 @@ class LogEnd:
         self.state.advance_to(Position(number, self.file.offset, self.last_txid), (0, 0))
 
     def save_topics(self) -> None:
-        """Write the topics file, where it would say something new. It is derived: not being able to is no error."""
+        """Write the topics file if it would change. The file is derived, so failing to write it is no error."""
         state = self.state
-        # Without a block in this file there is nothing by which a reader could verify the topics file; with unknown
-        # bytes in the file the state is not that of its end.
+        # Without a block in this file, a reader could not verify the topics file; with unknown bytes in the file the
+        # state does not describe its end.
         if state.last_block[0] == 0 or state.end == self._topics_end or self.dirty:
             return
         self._topics_end = state.end
@@ -258,8 +260,8 @@ class LogEnd:
             pass
 
     def _stop_after_failure(self, error: OSError) -> StorageError:
-        """Stop for good: take back what was not acknowledged; the error to raise."""
-        # What was written but not acknowledged is taken back, so that an error report and the file agree.
+        """Stop permanently: cut off the unacknowledged part and return the error to raise."""
+        # The unacknowledged part is cut off, so that error report and file agree.
         cut_back = self._cut_back()
         self.failed = write_error(
             error, self.file.path, self.synced_txid, has_written=self._has_written, cut_back=cut_back
@@ -267,18 +269,17 @@ class LogEnd:
         return self.failed
 
     def _cut_back(self) -> bool:
-        """Cut the file back to the last acknowledged block; whether that was possible and the block can be read."""
+        """Truncate the file to the last acknowledged block; return whether this worked and the block can be read."""
         self.dirty = True
         try:
             self.file.truncate_unsynced()
             self.journal.forget()
-            # The cut is proven by reading: the journal must end again exactly where the last acknowledged block
-            # does.
+            # Reading proves the truncation: the journal must end exactly after the last acknowledged block.
             return self.journal.find_end().offset == self.file.synced
         except (OSError, SowError, AttributeError):
             return False
 
     def close(self) -> None:
-        """Close the journal that reads it."""
+        """Close the journal reader."""
         if hasattr(self, "journal"):
             self.journal.close()

@@ -1,6 +1,6 @@
-"""Reading a journal without a lock and without changing a byte (``sow-journal(5)``, "Reading").
+"""Read a journal without a lock and without changing a byte (``sow-journal(5)``, "Reading").
 
-What other rooms ask a journal; how its blocks are found is in :mod:`sowctl.journal.scan`.
+The interface for all other packages; :mod:`sowctl.journal.scan` finds the blocks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from sowctl.journal.files import BlockRef
 
 MAX_REREADS = 5
-"""How often a reader behind a store's position begins anew where :data:`~sowctl.journal.fileset.REMOVED_FILE_CODE`
-ended it."""
+"""Maximum number of times that a reader after a store's position starts again because
+:data:`~sowctl.journal.fileset.REMOVED_FILE_CODE` ended it."""
 
 
 def _ignore_gap(_: Gap) -> None:
@@ -44,10 +44,10 @@ def _ignore_gap(_: Gap) -> None:
 
 
 class Journal:
-    """An instance's journal as it is when asked; many may read while one writes. Not for several threads at once.
+    """The current state of an instance's journal; many processes may read while one writes. Not thread-safe.
 
-    ``lineage`` 16 bytes. ``on_gap`` is told of every gap that entries are read around,
-    ``on_read`` by :meth:`iter_blocks` how many txids of how many are behind it.
+    ``lineage``: 16 bytes. ``on_gap`` receives every gap among the entries read, ``on_read`` from :meth:`iter_blocks`
+    the number of txids read and their total.
     """
 
     def __init__(
@@ -73,11 +73,9 @@ class Journal:
 
     @classmethod
     def exists(cls, directory: Place, instance: str, archive: Place | None = None) -> bool:
-        """Return whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` where one is
-        missing.
-        """
-        # A missing file between others is an error even for this question: a new journal must never begin beside the
-        # rest of one.
+        """Return whether there is at least one journal file. Raises DamageError ``SOW-JRN-006`` if one is missing."""
+        # A missing file between others is an error even here: a new journal must never begin beside the remains of
+        # another one.
         if isinstance(directory, Path) and (archive is None or isinstance(archive, Path)):
             return bool(list_files(directory, instance, archive))
         try:
@@ -97,114 +95,114 @@ class Journal:
         archive: Place | None = None,
         reaching: int | None = None,
     ) -> Journal:
-        """Open for reading. ``acknowledged`` is the highest txid that any store has applied (0: not known); ``archive``
-        is a second directory in which files of the journal may lie. One of the two may be the URL of an archive;
-        ``reaching``: what this process has read of its manifest will do if that has this txid.
+        """Open for reading. ``acknowledged`` is the highest txid that any store has applied (0: unknown); ``archive``
+        is a second directory that may contain files of the journal. One of the two may be the URL of an archive;
+        ``reaching``: its manifest as already read by this process suffices if it has this txid.
 
-        Raises MissingError ``SOW-JRN-001`` where there is no file, what the header of the last file deserves, and
-        DamageErrors where a directory of this machine has the manifest of an archive and not what it names.
+        Raises MissingError ``SOW-JRN-001`` if there is no file, the errors of the last file's header, and DamageErrors
+        if a local directory has the manifest of an archive but not the files in it.
         """
         return cls(directory, instance, seam, acknowledged, archive, reaching)
 
     @property
     def archive(self) -> Place | None:
-        """The second directory in which its files may lie."""
+        """The second directory that may contain files of the journal."""
         return self._folder.archive
 
     @property
     def search_locations(self) -> str:
-        """The places in which its files are looked for, in words."""
+        """The searched locations of files, as text."""
         return self._folder.search_locations
 
     @property
     def last_path(self) -> Place:
-        """The last file."""
+        """Path of the last file."""
         return self._folder.open_last_file().path
 
     @property
     def has_synced_txid(self) -> bool:
-        """True if its topics file has the txid up to which it had been synced."""
+        """True if the topics file has the txid up to which the journal was synced."""
         return self._scan.has_synced_txid
 
     def note_synced_txid(self, txid: int) -> None:
-        """Take note that everything up to ``txid`` was synced: where it is not there, it was lost."""
+        """Record that everything up to ``txid`` was synced: if it is missing, it was lost."""
         self._scan.note_synced_txid(txid)
 
     @property
     def tail_report(self) -> TailReport | None:
-        """The part at the end that the last complete read skipped, None if there was none."""
+        """The part at the end that the last complete read skipped, None for none."""
         return self._scan.tail_report
 
     @property
     def first_txid(self) -> int:
-        """The first txid that the files can hold: of the lineage, or of what pruning has left."""
+        """The first txid that the files can contain: of the lineage, or of the part that pruning has left."""
         return retry_after_removal(self._folder, lambda: self._folder.read_first_txid(self._folder.numbers[0]))
 
     def require_files_after(self, after: int = 0) -> None:
-        """Read no further once a file that is there now and holds txids above ``after`` is removed: MissingError
-        ``SOW-JRN-063`` then.
+        """Raise MissingError ``SOW-JRN-063`` on later reads if a current file with txids above ``after`` is removed.
 
-        A reader that goes on with what is left is right for questions about the present; who makes a state from
-        everything, would make one that lacks records. Whether everything is there is to be asked behind this: files
-        that are gone by now are not missed. Who has asked before uses :meth:`require_proven_after`.
+        Continuing with the remaining files is right for queries about the present; a state built from all entries would
+        lack records. Call this before checking that all entries exist: files removed earlier are not detected. Callers
+        that have already checked use :meth:`require_proven_after`.
         """
         retry_after_removal(self._folder, lambda: self._folder.require_files_after(after))
 
     def require_proven_after(self, after: int) -> None:
-        """As :meth:`require_files_after`, of files that were proven to hold all that is wanted above ``after``:
-        MissingError ``SOW-JRN-063`` also where one of them was removed since, as the proof does not hold for what is
-        left."""
+        """As :meth:`require_files_after`, for files that were proven to contain all required entries above ``after``:
+        also raises MissingError ``SOW-JRN-063`` if one of them was removed since, because the proof does not hold for
+        the remaining files."""
         self._folder.require_files_after(after)
 
     def list_files(self) -> list[FileInfo]:
-        """The files in order, headers checked. Raises DamageError for gaps and bad headers."""
+        """Return the files in order, after checking their headers. Raises DamageError for gaps and bad headers."""
         self._folder.refresh()
         return self._folder.list_file_infos()
 
     @property
     def histories(self) -> tuple[EndedHistory, ...]:
-        """The histories that restores ended and that this journal goes on from, oldest first."""
+        """The histories that restores ended and that this journal continues, oldest first."""
         return self._folder.histories
 
     def read_last_txid(self) -> int:
-        """Last txid of the last complete (or aborted) group; ``first_txid - 1`` in an empty journal."""
+        """Return the last txid of the last complete (or aborted) group; ``first_txid - 1`` in an empty journal."""
         return self.refresh_state().end.txid
 
     def find_block_ending_at(self, txid: int) -> tuple[int, int, int] | None:
-        """Number of the file, offset and header CRC of the last block, if the journal ends with ``txid``."""
+        """Return file number, offset and header CRC of the last block, if the journal ends with ``txid``."""
         state = self.refresh_state()
         return state.block_identity if state.end.txid == txid else None
 
     def has_block(self, block: tuple[int, int, int], txid: int) -> bool:
-        """Return whether the block that ends with ``txid`` is this one: number of its file, offset, header CRC.
+        """Return whether the block that ends with ``txid`` has this file number, offset and header CRC.
 
-        True also where its file is gone. Read is one header at most.
+        True also if its file was removed. Reads at most one header.
         """
         return self._scan.has_block(block, txid)
 
     def find_end(self) -> Position:
-        """The position behind the last complete group."""
+        """Return the position after the last complete group."""
         return self.refresh_state().end
 
     def find_topic_state(self, topic: TopicRef) -> TopicState:
-        """The last entry of a topic, from the topics file and a scan of only what is behind it."""
+        """Return the last entry of a topic, from the topics file and a scan of the part after it."""
         return self.refresh_state().topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def read_topic_states(self) -> dict[TopicRef, TopicState]:
-        """The states of all topics that the journal knows."""
+        """Return the states of all topics in the journal."""
         return dict(self.refresh_state().topic_states)
 
     def covers_topic(self, topic: TopicRef) -> bool:
-        """Return whether the files reach back to the first entry of a topic: none stood before the oldest file.
+        """Return whether the files reach back to the first entry of a topic: it has no entry before the oldest file.
 
         Raises DamageError ``SOW-JRN-004``.
         """
-        # The first checkpoint knows all topics that had entries before the oldest file.
+        # The first checkpoint has all topics with entries before the oldest file.
         return self.find_prior_state(topic).last_txid == 0
 
     def find_prior_state(self, topic: TopicRef) -> TopicState:
-        """The last entry of a topic before the oldest file, txid 0 for none. Raises DamageError ``SOW-JRN-004``."""
-        # What was not there before the files here was not there before those of an archive.
+        """Return the last entry of a topic before the oldest file, txid 0 for none. Raises DamageError
+        ``SOW-JRN-004``."""
+        # A topic without entries before the local files has none before those of an archive.
         known = self._find_prior_local_state(topic)
         if not known.last_txid:
             return known
@@ -212,56 +210,57 @@ class Journal:
         return first.topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def _find_prior_local_state(self, topic: TopicRef) -> TopicState:
-        """The last entry of a topic before the oldest file that is known without asking an archive at a URL."""
+        """Return the last entry of a topic before the oldest file that is known without reading the manifest at a
+        URL."""
         first = retry_after_removal(
             self._folder, lambda: self._folder.read_checkpoint_state(self._folder.first_known_number)
         )
         return first.topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def reaches_txid(self, txid: int) -> bool:
-        """Return whether the files go back to ``txid``; if those here do not, an archive at a URL is asked."""
+        """Return whether the files go back to ``txid``; reads the manifest at a URL if the local files do not."""
         return self._read_first_local_txid() <= txid or self.first_txid <= txid
 
     def _read_first_local_txid(self) -> int:
-        """The first txid of the files that are known without asking an archive at a URL."""
+        """Return the first txid of the files that are known without reading the manifest at a URL."""
         return retry_after_removal(self._folder, lambda: self._folder.read_first_txid(self._folder.first_known_number))
 
     def covers_topic_after(self, topic: TopicRef, txid: int) -> bool:
-        """Return whether the files have all entries of a topic above ``txid``: none stood before the oldest file. An
-        archive at a URL is asked where the files here do not tell. Raises DamageError ``SOW-JRN-004``."""
-        # Local files are asked first: the manifest at a URL is read only if they do not answer.
+        """Return whether the files have all entries of a topic above ``txid``: it has none between ``txid`` and the
+        oldest file. Reads the manifest at a URL if the local files do not suffice. Raises DamageError
+        ``SOW-JRN-004``."""
+        # Local files come first: the manifest at a URL is read only if they do not suffice.
         if self._read_first_local_txid() <= txid + 1 or self._find_prior_local_state(topic).last_txid <= txid:
             return True
         return self.reaches_txid(txid + 1) or self.find_prior_state(topic).last_txid <= txid
 
     def read_beginning_state(self) -> JournalState:
-        """Return the state before the oldest file; not to be changed. Raises DamageError ``SOW-JRN-004``."""
+        """Return the state before the oldest file; callers must not change it. Raises DamageError ``SOW-JRN-004``."""
         self._folder.refresh()
         return self._folder.read_checkpoint_state(self._folder.numbers[0])
 
     @property
     def begins_lineage(self) -> bool:
-        """True if the oldest file is the one that the journal began with: nothing was pruned."""
+        """True if the oldest file is the first file of the journal: nothing was pruned."""
         return self._folder.numbers[0] == 0
 
     def read_state_before(self, txid: int) -> JournalState:
-        """Return the state before the file that holds ``txid``; not to be changed. Raises DamageError
-        ``SOW-JRN-004``.
-        """
+        """Return the state before the file that contains ``txid``; callers must not change it. Raises DamageError
+        ``SOW-JRN-004``."""
         self._folder.refresh()
         return self._folder.read_checkpoint_state(self._folder.find_file_number(txid))
 
     def find_txid_before_file(self, reached: Callable[[JournalState], bool]) -> int:
-        """The last txid before the file in which ``reached`` becomes true of the journal's state.
+        """Return the last txid before the file in which ``reached`` becomes true of the journal's state.
 
-        Once true it has to stay so. Asked are the checkpoints of some files, so what they hold is not read. Raises
-        DamageError ``SOW-JRN-004``.
+        Once true it must stay true. Reads the checkpoints of some files, not their content. Raises DamageError
+        ``SOW-JRN-004``.
         """
         self._folder.refresh()
         numbers = self._folder.numbers
         low, high = 0, len(numbers) - 1
-        # Invariant: the state at the start of file `low` is not there yet, or there is no file before it; behind file
-        # `high` it is, or there is no file behind it.
+        # Invariant: `reached` is false at the start of file `low`, or no file precedes it; it is true after file
+        # `high`, or no file follows it.
         while low < high:
             middle = (low + high + 1) // 2
             if reached(self._folder.read_checkpoint_state(numbers[middle])):
@@ -271,15 +270,15 @@ class Journal:
         return self._folder.read_first_txid(numbers[low]) - 1
 
     def find_highest_sequence(self, publisher: int) -> int:
-        """Highest sequence of a publisher (hash of its client name), 0 for none."""
+        """Return the highest sequence of a publisher (hash of its client name), 0 for none."""
         return self.refresh_state().publishers.get(publisher, ("", 0))[1]
 
     def refresh_state(self) -> JournalState:
-        """All of the above up to the present end, brought up to date; not to be changed by the caller."""
+        """Bring the state up to the current end and return it; callers must not change it."""
         return self._scan.refresh_state()
 
     def forget(self) -> None:
-        """Drop what is known of the end; the next question finds out again."""
+        """Drop the known state of the end; the next query determines it again."""
         self._scan.forget()
 
     @overload
@@ -311,12 +310,12 @@ class Journal:
         start: Position | None = None,
         resync: bool = False,
     ) -> Iterator[Block | Damage]:
-        """The blocks of complete groups with a txid above ``after`` and not above ``until``, in order.
+        """Yield the blocks of complete groups with a txid above ``after`` and not above ``until``, in order.
 
-        A block that straddles a bound is yielded whole. With ``topic``, blocks without it are passed over by their map
-        alone. ``start`` is where to begin if it is a place between groups of this journal, else it only serves as
-        ``after``. Raises DamageError (exit 5) with file, offset and txids; with ``resync`` yields a :class:`Damage` in
-        its place and goes on behind it.
+        A block that straddles a bound is yielded whole. With ``topic``, blocks without it are skipped by their map.
+        Reading begins at ``start`` if it is a position between groups of this journal; otherwise its txid serves as
+        ``after``. Raises DamageError (exit 5) with file, offset and txids; with ``resync`` yields a :class:`Damage`
+        instead and continues after it.
         """
         reach = self._find_walk_range(after, until)
         for item in self._scan.iter_block_refs(after, topic, start, resync):
@@ -328,15 +327,15 @@ class Journal:
                 return
             if reach is not None and self.on_read is not None and header.last_txid > reach[0]:
                 self.on_read(min(header.last_txid, reach[1]) - reach[0], reach[1] - reach[0])
-            # Reading begins at a place between groups, which may lie well before `after`: what is not wanted is passed
-            # over by its header.
+            # Reading begins at a position between groups, which may be well before `after`: earlier blocks are skipped
+            # by their headers.
             if header.last_txid <= max(after, start.txid if start is not None else 0):
                 continue
             try:
                 if header.is_gap:
                     self._notify_gap(item, topic)
                     continue
-                # The map tells whether the block has the topic, so that its columns and payloads stay unread.
+                # The map lists the topics, so that columns and payloads of other topics stay unread.
                 if topic is None or item.read_map().has_topic(topic):
                     yield item.load()
             except DamageError as error:
@@ -346,8 +345,8 @@ class Journal:
                 yield Damage(item.file.path, item.offset, size, header.first_txid, header.last_txid, error)
 
     def iter_block_refs(self, after: int = 0) -> Iterator[BlockRef]:
-        """The blocks of complete groups with a txid above ``after``, in order, as their headers; the rest is read when
-        it is asked for, which has to be before the next one. Raises DamageError as :meth:`iter_blocks`."""
+        """Yield the blocks of complete groups with a txid above ``after``, in order, as their headers; the rest can be
+        read until the next block is requested. Raises DamageError as :meth:`iter_blocks`."""
         reach = self._find_walk_range(after, None)
         for item in self._scan.iter_block_refs(after, None, self._find_group_before(after), resync=False):
             assert not isinstance(item, Damage)
@@ -360,70 +359,71 @@ class Journal:
                     yield item
 
     def lacks_entries(self, topic: TopicRef) -> bool:
-        """Return whether entries of a topic were cut out, or may have been. All headers are read; nobody is told."""
+        """Return whether entries of a topic were, or may have been, cut out. Reads all headers; does not call
+        ``on_gap``."""
         return any(gap.concerns_topic(topic) for gap in self.iter_gaps())
 
     def iter_gaps(self) -> Iterator[Gap]:
-        """Yield the gaps that repairs left, in order. All headers are read; nobody is told."""
+        """Yield the gaps that repairs left, in order. Reads all headers; does not call ``on_gap``."""
         for item in self._scan.iter_block_refs(0, None, None, resync=False):
             assert not isinstance(item, Damage)
             if item.header.is_gap:
                 yield item.read_gap()
 
     def _find_walk_range(self, after: int, until: int | None) -> tuple[int, int] | None:
-        """The txids before and at the end of a walk, for who watches it; None where that cannot be told."""
+        """Return the txids before and at the end of a walk, for progress reports; None if unknown."""
         if self.on_read is None:
             return None
         try:
             last = self.read_last_txid()
             return max(after, self.first_txid - 1), last if until is None else min(until, last)
         except SowError:
-            # The walk itself comes to what is wrong, at its place, and says it.
+            # The walk itself reports the error when it reaches it.
             return None
 
     def _notify_gap(self, ref: BlockRef, topic: TopicRef | None) -> None:
-        """Name a gap to who asked for entries from around it; one in which the topic had none is no gap of it."""
+        """Report a gap to ``on_gap``, unless the requested topic has no entries in it."""
         gap = ref.read_gap()
         if topic is None or gap.concerns_topic(topic):
             self.on_gap(gap)
 
     def find_block_at(self, start: Position) -> Block | None:
-        """The block at a place that a reader noted: ``start.txid`` is the last txid before it; None where it is gone.
+        """Return the block at a position that a reader recorded: ``start.txid`` is the last txid before it; None if
+        removed.
 
-        Nothing before it is read. Raises DamageError ``SOW-JRN-010`` for a block that is not sound.
+        Reads nothing before it. Raises DamageError ``SOW-JRN-010`` for a damaged block.
         """
         return self._scan.find_block_at(start)
 
     def list_segments(self, after: int = 0, until: int | None = None) -> list[Segment]:
-        """The files as a plan needs them, up to the end of the last complete group; of them those that can hold a txid
-        above ``after`` and up to ``until``. Their headers are read, and what :meth:`refresh_state` reads."""
+        """Return the files that can contain a txid above ``after`` and up to ``until``, as facts for a plan, up to the
+        end of the last complete group. Reads their headers, and as much as :meth:`refresh_state`."""
         state = self.refresh_state()
         return self._folder.list_segments(state.end, state.last_block, after, until)
 
     def count_bytes_between(self, begin: Position, end: Position) -> int:
-        """Stored bytes between two places; of files that lie between them the sizes are asked."""
+        """Return the number of stored bytes between two positions; uses the sizes of the files in between."""
         if begin.number == end.number:
             return end.offset - begin.offset
-        # Offsets of a compressed file count in what it unpacks to, which is more than it takes: the rest of such a file
-        # may come to nothing, and must not to less.
+        # Offsets in a compressed file refer to its decompressed content, which is larger than the file: the rest of
+        # such a file may count as zero, but not as negative.
         rest = max(self._folder.read_stored_size(begin.number) - begin.offset, 0)
         return rest + sum(map(self._folder.read_stored_size, range(begin.number + 1, end.number))) + end.offset
 
     def find_archived_file(self, number: int) -> ArchivedFile | None:
-        """Return the manifest's entry of a file that is read at a URL; None where none of that number is."""
+        """Return the manifest's entry of a file that is read at a URL; None for other files."""
         return self._folder.find_archived_file(number) if self._folder.numbers else None
 
     def may_hold_entries(self, number: int, topic: TopicRef | None, low: int | None, high: int | None) -> bool:
         """Return whether a file can have entries of a topic (None: of any) within two times; True without a
-        manifest.
-        """
+        manifest."""
         archived = self._folder.find_archived_file(number)
-        # The manifest does not list entries that were cut out; the file is read so that the gap is reported.
+        # The manifest does not include entries that were cut out; the file is read so that the gap is reported.
         return archived is None or archived.gaps > 0 or archived.may_hold_entries(topic, low, high)
 
     def locate_txid(self, segment: Segment, txid: int) -> tuple[int, int]:
-        """About where in a file a txid lies (:data:`sowctl.journal.stretch.TxidLocator`); few blocks are looked at, and
-        of a file in an archive at a URL none."""
+        """Return the approximate offsets of a txid in a file (:data:`sowctl.journal.stretch.TxidLocator`); reads few
+        blocks, and none of a file in an archive at a URL."""
         if self._folder.find_archived_file(segment.number) is not None:
             return locate_by_index(segment, txid)
         file = self._folder.open_file(segment.number)
@@ -433,9 +433,8 @@ class Journal:
             self._folder.release_file(file)
 
     def sample_header(self, segment: Segment) -> BlockHeader | None:
-        """As :func:`~sowctl.journal.stretch.sample_header`; of a file in an archive at a URL one header for all of
-        it.
-        """
+        """As :func:`~sowctl.journal.stretch.sample_header`; for a file in an archive at a URL, a header that summarizes
+        the whole file."""
         if (archived := self._folder.find_archived_file(segment.number)) is not None:
             return archived.build_summary_header()
         file = self._folder.open_file(segment.number)
@@ -447,9 +446,10 @@ class Journal:
     def iter_stretch_blocks(
         self, stretch: Stretch, after: int = 0, until: int | None = None, topic: TopicRef | None = None
     ) -> Iterator[Block]:
-        """The blocks of a stretch with a txid above ``after`` and not above ``until``; with ``topic`` those of it.
+        """Yield the blocks of a stretch with a txid above ``after`` and not above ``until``; with ``topic``, those with
+        entries of it.
 
-        Nothing else of the journal is read. Gaps are told as by :meth:`iter_blocks`. Raises DamageError.
+        Reads nothing else of the journal. Reports gaps as :meth:`iter_blocks` does. Raises DamageError.
         """
         file = self._folder.open_private_file(stretch.number)
         try:
@@ -467,11 +467,11 @@ class Journal:
             self._folder.release_file(file)
 
     def iter_group_positions(self, after: int = 0, until: int | None = None) -> Iterator[Position]:
-        """The place before each group that has happened and has a txid above ``after``, none above ``until``.
+        """Yield the position before each complete group that has a txid above ``after``, and none above ``until``.
 
-        Nothing but headers is read, the last group's bodies aside, and few headers of what stands before ``after``. Of
-        files in an archive at a URL only some places are given, those that its manifest has. Raises DamageError (exit
-        5) as :meth:`iter_blocks`.
+        Reads only headers, except for the bodies of the last group, and few headers before ``after``. For files in an
+        archive at a URL, only the positions in its manifest are yielded. Raises DamageError (exit 5) as
+        :meth:`iter_blocks`.
         """
         for number in self._folder.numbers:
             if (archived := self._folder.find_archived_file(number)) is None:
@@ -489,13 +489,13 @@ class Journal:
             header = item.header
             if until is not None and header.group > until:
                 return
-            # A group is known by its first block; a reader may begin before it and nowhere within.
+            # A group is identified by its first block; a reader may begin only before a group, not within it.
             if header.first_txid == header.group and header.last_txid > after and not header.is_gap:
                 yield Position(item.file.number, item.offset, header.group - 1)
 
     def _find_group_before(self, txid: int) -> Position | None:
-        """A place before a group, near behind which the entries above ``txid`` begin; None where that cannot be found
-        out by a few looks: in a file that is read from its beginning, and in one at a URL."""
+        """Return the position of a group just before the entries above ``txid``; None if a few reads cannot find it: in
+        a file that is read from its beginning, and in one at a URL."""
         number = self._folder.find_file_number(txid + 1)
         if self._folder.find_archived_file(number) is not None:
             return None
@@ -510,7 +510,7 @@ class Journal:
             self._folder.release_file(file)
 
     def close(self) -> None:
-        """Close files."""
+        """Close the files."""
         self._folder.close()
 
     def __enter__(self) -> Journal:

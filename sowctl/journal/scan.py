@@ -1,8 +1,8 @@
-"""Scanning a journal: from a known position to its end, group by group, and the state at the end.
+"""Scan a journal from a known position to its end, group by group, and compute the state at the end.
 
-Called by :mod:`sowctl.journal.reader` alone, which answers questions with it. One file is walked by
-:mod:`sowctl.journal.walk`; here files are strung together, and the topics file spares what stands before its end.
-Ruled by ``sow-journal(5)``, "Reading" and "The topics file".
+Called only by :mod:`sowctl.journal.reader`, which answers queries with it. :mod:`sowctl.journal.walk` walks one file;
+this module combines files, and the topics file makes reading the part before its end unnecessary. Specified in
+``sow-journal(5)``, "Reading" and "The topics file".
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ T = TypeVar("T")
 
 
 def retry_after_removal(folder: FileSet, ask: Callable[[], T]) -> T:
-    """The answer of ``ask``, asked again where the oldest files are removed meanwhile: what is left begins later.
+    """Return the result of ``ask``, called again if the oldest files are removed meanwhile: the remaining files begin
+    later.
 
-    Raises what ``ask`` does, MissingError ``SOW-JRN-063`` where a file is gone that must not.
+    Raises the errors of ``ask``, MissingError ``SOW-JRN-063`` if a required file was removed.
     """
     needed = folder.first_required_number
     while True:
@@ -35,16 +36,16 @@ def retry_after_removal(folder: FileSet, ask: Callable[[], T]) -> T:
             return ask()
         except MissingError:
             now = folder.first_known_number
-            # Each round begins with a later file, so they come to an end.
+            # Each round begins with a later file, so the loop ends.
             if now == first or (needed is not None and now > needed):
                 raise
 
 
 class JournalScan:
-    """The groups of a journal and the state at its end; every question brings the state up to date.
+    """The groups of a journal and the state at its end, which every query brings up to date.
 
-    ``acknowledged``: up to this txid the end cannot be torn, only lost. ``tail_report``: what the last complete walk
-    skipped at the end, None where nothing was.
+    ``acknowledged``: up to this txid the end cannot be torn, only lost. ``tail_report``: the part at the end that the
+    last complete walk skipped, None for none.
     """
 
     def __init__(self, folder: FileSet, lineage: bytes, acknowledged: int) -> None:
@@ -57,42 +58,42 @@ class JournalScan:
         self._told = False
 
     def refresh_state(self) -> JournalState:
-        """Bring the state up to the present end and return it; not to be changed by the caller."""
-        # Order matters: first see which files there are, then ask what is known. Knowledge may be newer than the files
-        # seen, which _find_known_state() allows for.
+        """Bring the state up to the current end and return it; callers must not change it."""
+        # The order matters: first list the files, then read the known state. It may be newer than the listing, which
+        # _find_known_state() allows for.
         self._folder.refresh()
         self._folder.refuse_foreign_end()
         state = self._find_known_state()
-        # Where nothing is known of the last file, its checkpoint gives the state at its start: only one file is walked,
+        # If nothing is known about the last file, its checkpoint gives the state at its start: only one file is walked,
         # however long the journal is.
         if state is None or state.end.number != self._folder.last_number:
-            # The checkpoint of the last file knows at least what the topics file of an earlier one does.
+            # The checkpoint of the last file includes everything in the topics file of an earlier one.
             state = self._state = self._folder.read_checkpoint_state(self._folder.last_number)
         for walker, group in self._iterate_groups(state.end, resync=False, chain=state.chain):
             if isinstance(group, list):
                 place = Position(walker.file.number, group[0].offset, group[0].header.first_txid - 1)
-                # An aborted group uses its txids up (advance), but its topics and publishers are not counted (absorb).
+                # An aborted group uses up its txids (advance), but its topics and publishers are not counted (absorb).
                 if not group[-1].header.is_abort:
                     for ref in group:
                         state.absorb_block(place, ref.read_map())
                 state.advance_to(Position(place.number, walker.offset, walker.last_txid), walker.last_block)
-            # A new file begins: the state ends before its first block, of which there is none yet, hence (0, 0).
+            # A new file begins: the state ends before its first block. The file has no block yet, hence (0, 0).
             elif walker.file.number != state.end.number:
                 state.advance_to(Position(walker.file.number, walker.offset, walker.last_txid), (0, 0))
         return state
 
     def note_synced_txid(self, txid: int) -> None:
-        """Take note that everything up to ``txid`` was synced: a store applied it, or this process synced it."""
+        """Record that everything up to ``txid`` was synced: a store applied it, or this process synced it."""
         self.acknowledged = max(self.acknowledged, txid)
 
     @property
     def has_synced_txid(self) -> bool:
-        """True if a topics file of this journal has the txid up to which it had been synced."""
+        """True if a topics file of this journal has the txid up to which the journal was synced."""
         self._find_known_state()
         return self._told
 
     def forget(self) -> None:
-        """Drop what is known of the end; the next question finds out again."""
+        """Drop the known state of the end; the next query determines it again."""
         self._state = None
         self._asked = False
 
@@ -101,19 +102,18 @@ class JournalScan:
         return retry_after_removal(self._folder, lambda: self._has_block(block, txid))
 
     def _has_block(self, block: tuple[int, int, int], txid: int) -> bool:
-        """Return whether a block stands where it was, or was pruned or cut out since.
+        """Return whether a block is still at its offset, or was pruned or cut out since.
 
-        The CRC of a block's header starts from lineage, file and offset and covers the CRCs of the body: what one copy
-        of a journal has at a place, another that went on by itself has not.
+        The CRC of a block's header is seeded with lineage, file and offset and covers the CRCs of the body: another
+        copy of the journal that was continued separately cannot have the same block at the same offset.
         """
-        # The usual question is about the block that this scan saw last: no file is read for it.
+        # The usual query is about the block that this scan saw last: no file is read for it.
         number, offset, crc = block
         if self._state is not None and self._state.block_identity == block:
             return self._state.end.txid == txid
         self._folder.refresh()
-        # The file was pruned. What is gone cannot contradict, so the caller's knowledge stands; but the oldest file
-        # that is left says behind which block it begins.
-        # A file that lies at a URL alone is not asked for this, either.
+        # The file was pruned. A removed file cannot contradict the caller; but the oldest remaining file names the
+        # block before it. A file that is only at a URL is not read for this either.
         if number < self._folder.first_known_number:
             oldest = self._folder.read_header(self._folder.first_known_number)
             return oldest.first_txid != txid + 1 or oldest.chain in (0, crc)
@@ -121,12 +121,12 @@ class JournalScan:
             file = self._folder.open_file(number)
             ref = file.find_block_at(offset)
             found = ref is not None and (ref.header.crc, ref.header.last_txid) == (crc, txid)
-            # What was cut out cannot contradict, as what was pruned cannot.
+            # Like a pruned part, a part that was cut out cannot contradict the caller.
             found = found or has_gap(file, txid)
             self._folder.release_file(file)
             if found:
                 return True
-        # Where whole files were lost at the end, their gap lies in the file before them.
+        # If whole files were lost at the end, their gap is in the previous file.
         holder = self._folder.find_file_number(txid)
         if holder >= number:
             return False
@@ -137,7 +137,7 @@ class JournalScan:
 
     def find_block_at(self, start: Position) -> Block | None:
         """See :meth:`~sowctl.journal.reader.Journal.find_block_at`."""
-        # The directories are looked at only for a file that is not among those seen: a queue asks per message.
+        # The directories are listed only for an unknown file: a queue calls this for each message.
         if not self._folder.has_file(start.number):
             self._folder.refresh()
         if not self._folder.has_file(start.number):
@@ -163,12 +163,12 @@ class JournalScan:
     def iter_block_refs(
         self, after: int, topic: TopicRef | None, start: Position | None, resync: bool
     ) -> Iterator[BlockRef | Damage]:
-        """The blocks of groups that have happened, from a good place before ``after`` on, unread."""
+        """Yield the unread blocks of complete groups, beginning at a suitable position before ``after``."""
         self._folder.refresh()
         try:
             at = retry_after_removal(self._folder, lambda: self._find_start(after, topic, start))
-        # The place to begin could not be found because a file is damaged: a resyncing reader begins at the oldest file
-        # instead and reports the damage when it comes to it.
+        # The start could not be found because a file is damaged: a resyncing reader begins at the oldest file instead
+        # and reports the damage when it reaches it.
         except DamageError:
             if not resync:
                 raise
@@ -179,16 +179,16 @@ class JournalScan:
             elif item is not None and not item[-1].header.is_abort:
                 yield from item
             elif item is not None:
-                # Of a group that has not happened: a gap in which entries of groups before it are lost as well.
+                # In an aborted group, only a gap that also contains lost entries of earlier groups.
                 yield from (ref for ref in item if ref.header.is_gap and ref.header.first_txid < ref.header.group)
 
     def _iterate_groups(
         self, at: Position, resync: bool, chain: int = 0
     ) -> Iterator[tuple[Walker, list[BlockRef] | Damage | None]]:
-        """Every group from ``at`` to the end, aborted ones too; None stands for the start of a file.
+        """Yield every group from ``at`` to the end, including aborted ones; None marks the start of a file.
 
-        An offset below zero means the first block of that file. ``chain`` is the header CRC of the block before ``at``,
-        0 where it is not known.
+        A negative offset means the first block of that file. ``chain`` is the header CRC of the block before ``at``, 0
+        if unknown.
         """
         last_txid = at.txid
         before: JournalFile | None = None
@@ -201,7 +201,7 @@ class JournalScan:
                 path = self._folder.find_path(number)
                 size = self._folder.read_stored_size(number)
                 lost = Damage(path, 0, size, last_txid + 1, None, error)
-                # A file that cannot be opened is one stretch of damage. The walker is a stand-in that is never walked.
+                # A file that cannot be opened is one stretch of damage. The walker is a placeholder that is never used.
                 yield Walker(self._folder.open_last_file(), 0, last_txid, is_last=False), lost
                 continue
             try:
@@ -217,7 +217,7 @@ class JournalScan:
                 for item in walker.iter_groups():
                     yield walker, item
                 last_txid, chain, before = walker.last_txid, walker.chain, file
-                # Only the last file has an end that can be torn or lost.
+                # Only the end of the last file can be torn or lost.
                 if number == self._folder.last_number:
                     yield from self._report_end(walker, resync)
             finally:
@@ -226,22 +226,22 @@ class JournalScan:
     def _check_boundary(
         self, before: JournalFile | None, file: JournalFile, last_txid: int, chain: int
     ) -> Iterator[Damage]:
-        """Yield the damage where ``file`` follows one that ended with ``last_txid`` and header CRC ``chain``.
+        """Yield the damage if ``file`` does not continue a file that ended with ``last_txid`` and header CRC ``chain``.
 
-        ``before`` is None where that one could not be read.
+        ``before`` is None if the previous file could not be read.
         """
-        # Files join without a gap: each header tells the txid with which its file begins. This finds a lost end of the
-        # file before.
+        # Files are contiguous: each header has the first txid of its file. This detects a lost end of the previous
+        # file.
         lineage = before.header.lineage if before is not None else file.header.lineage
         if not self._folder.continues_lineage(lineage, last_txid, file):
             yield _file_gap(file, last_txid)
-        # And it tells behind which block it begins. This finds a file of a copy that went on separately.
+        # The header also names the block before the file. This detects a file of a copy that was continued separately.
         elif before is not None and chain and file.header.chain not in (0, chain):
             error = foreign_file_error(file, before, file.header.chain, chain)
             yield Damage(file.path, 0, 0, file.header.first_txid, None, error)
 
     def _open_walker(self, file: JournalFile, offset: int, last_txid: int, resync: bool, chain: int) -> Walker:
-        """A walker from ``offset``, or where that is below zero from the file's first block."""
+        """Return a walker at ``offset``, or at the file's first block if the offset is negative."""
         is_last = file.number == self._folder.last_number
         if offset < 0:
             offset, last_txid = file.header.blocks_offset, file.header.first_txid - 1
@@ -253,8 +253,8 @@ class JournalScan:
     def _report_end(self, walker: Walker, resync: bool) -> Iterator[tuple[Walker, Damage]]:
         """Report the tail or the damage at the end of the last file."""
         self.tail_report = walker.tail
-        # The file ends cleanly behind a block, yet before a txid that was acknowledged: whole blocks were lost. With a
-        # tail the walker has compared already.
+        # The file ends cleanly after a block, but before an acknowledged txid: whole blocks were lost. With a tail, the
+        # walker has already compared.
         if walker.tail is None and self.acknowledged > walker.last_txid:
             error = lost_end_error(walker.file, walker.offset, walker.last_txid, self.acknowledged)
             if not resync:
@@ -263,12 +263,12 @@ class JournalScan:
             yield walker, Damage(walker.file.path, walker.offset, 0, first, self.acknowledged, error)
 
     def _find_start(self, after: int, topic: TopicRef | None, start: Position | None) -> Position:
-        """Find the position between groups from which a read misses nothing above ``after``."""
+        """Return the position between groups from which a read misses nothing above ``after``."""
         known = self._find_known_state()
         if known is not None and known.end.number < self._folder.first_known_number:
-            known = None  # the file that it ends in was removed since
-        # A remembered place is used only if a group begins there with the right txid: the file may be another one by
-        # now. Otherwise its txid still bounds where to search.
+            known = None  # the file in which it ends was removed since
+        # A remembered position is used only if a group with the right txid begins there: the file may have been
+        # replaced. Otherwise its txid still limits the search.
         if start is not None:
             if known is not None and known.end == start:
                 return start
@@ -277,70 +277,70 @@ class JournalScan:
             after = max(after, start.txid)
         if known is not None:
             latest = known.topic_states.get(topic, EMPTY_TOPIC_STATE).last_txid if topic is not None else known.end.txid
-            # Nothing of this topic, or nothing at all, is newer: begin at the end, so that only what was added since is
+            # Nothing of this topic, or nothing at all, is newer: begin at the end, so that only later additions are
             # read.
             if latest <= after:
                 return known.end
-        # First the file (by a search over the headers), then, in the last known file, the nearest mark before the txid:
-        # a mark stands every MiB, so at most about that much is walked in vain.
+        # First the file (by binary search over the headers), then, in the last known file, the nearest mark before the
+        # txid: marks are at most about 1 MiB apart, so at most that much is walked in vain.
         number = self._folder.find_file_number(after + 1)
         if known is not None and number == known.end.number:
             index = bisect_right(known.marks, (after, 1 << 63)) - 1
             if index >= 0:
                 mark = Position(number, known.marks[index][1], known.marks[index][0])
-                # Marks come from the topics file, which is derived and may be of another copy: believed only if a group
+                # Marks come from the topics file, which is derived and may belong to another copy: used only if a group
                 # begins there.
                 if self._folder.is_group_start(mark):
                     return mark
         return Position(number, -1, 0)
 
     def _find_known_state(self) -> JournalState | None:
-        """Return the state of an earlier question, else that of the topics file if it can be trusted.
+        """Return the state of an earlier query, otherwise that of the topics file if it can be trusted.
 
-        What a topics file counts in had been synced before it was written. So it proves two things: up to there
-        nothing can be torn, only damaged or lost (whether the journal still reaches so far or not); and, where the last
-        block it counted in is still there, that nothing before needs to be read.
+        Everything in a topics file was synced before the file was written. So it proves two things: up to its end
+        nothing can be torn, only damaged or lost (even if the journal ends before it); and, if its last block still
+        exists, earlier blocks need not be read.
         """
         if self._state is None and not self._asked:
             self._asked = True
             told = self._folder.read_topics_state(self._lineage)
             self._told = told is not None
             if told is not None and isinstance(self._folder.directory, RemotePath):
-                # A manifest is written when all that it tells of is there: no block has to prove it.
+                # A manifest is written after everything it describes: no block has to prove it.
                 self.note_synced_txid(told.end.txid)
                 self._state = told
             elif told is not None:
-                # It may have been written after the last look at the files: then they hold what it counts in by now.
+                # It may have been written after the files were listed: then the files contain its state by now.
                 last = self._folder.open_last_file()
-                # A topics file that leads beyond the file seen is no contradiction before the files have been looked at
-                # again.
+                # A topics file that ends beyond the known end of the file is no contradiction until the files are
+                # listed again.
                 if (told.end.number, told.end.offset) > (last.number, last.size):
                     self._folder.refresh()
                 self.note_synced_txid(told.end.txid)
-                # A file that is removed meanwhile is no longer among those known, when it is asked again.
+                # A file removed meanwhile is no longer listed when this is called again.
                 retry_after_removal(self._folder, lambda: self._adopt_told_state(told))
         elif self._state is not None and self._is_cut(self._state.end):
-            # The file is shorter than when it was read: what is known of its end is not so any more.
+            # The file is shorter than when it was read: the known end is no longer valid.
             self._state = None
         return self._state
 
     def _adopt_told_state(self, told: JournalState) -> None:
-        """Take over what the topics file tells if its last block stands where it says."""
+        """Adopt the state of the topics file if its last block is at its recorded offset."""
         if not self._folder.first_known_number <= told.end.number <= self._folder.last_number:
             return
         file = self._folder.open_file(told.end.number)
         try:
-            # The last block that was counted in must stand where the topics file says, with the same header CRC and a
-            # whole body. The CRC starts from lineage, file and offset, so no other block can pass for it.
+            # The last counted block must be at its recorded offset, with the same header CRC and an intact body. The
+            # CRC is seeded with lineage, file and offset, so no other block can match it.
             ref = find_last_counted_block(told, file)
             self._state = told if ref is not None and ref.is_whole() else None
-            # Only checkpoints name the histories that restores ended, and a writer copies them into the next one.
+            # Only checkpoints contain the histories that restores ended; a writer copies them into the next checkpoint.
             told.histories = self._folder.histories
         finally:
             self._folder.release_file(file)
 
     def _is_cut(self, end: Position) -> bool:
-        """Return whether the file that ``end`` lies in, if it is the last one, ends before it."""
+        """Return whether the file of ``end``, if it is the last one, ends before it."""
         last = self._folder.open_last_file()
         return end.number == last.number and end.offset > last.size
 

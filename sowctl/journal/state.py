@@ -38,10 +38,10 @@ EMPTY_TOPIC_STATE = TopicState(0, 0, None)
 
 
 class JournalState(Struct):
-    """Everything up to ``end`` is counted in. ``last_block``: offset and header CRC of the last block of that file.
+    """State of the journal up to ``end``. ``last_block``: offset and header CRC of the last block of that file.
 
-    ``chain`` is the header CRC of the last block, in whichever file, 0 where it is not known. ``histories`` are those
-    that restores ended, oldest first.
+    ``chain`` is the header CRC of the last block, in whichever file, 0 if unknown. ``histories`` are the histories that
+    restores ended, oldest first.
     """
 
     end: Position
@@ -53,22 +53,22 @@ class JournalState(Struct):
     histories: tuple[EndedHistory, ...] = ()
 
     def absorb_block(self, group: Position, names: BlockMap) -> None:
-        """Count in one block of the group that starts at ``group``."""
+        """Add one block of the group that starts at ``group``."""
         for row in names.topic_rows:
             # Blocks come in txid order, so the last row wins. The position is that of the group, because reading can
             # begin only between groups.
             self.topic_states[row.topic] = TopicState(row.last_txid, row.last_time, group)
         for who in names.publishers:
-            # A publisher may send a lower number again; what counts is the highest one ever acknowledged.
+            # A publisher may send a lower number again; the highest one ever acknowledged counts.
             if who.sequence >= self.publishers.get(who.hash, ("", 0))[1]:
                 self.publishers[who.hash] = who.client, who.sequence
-        # Marks are places where a reader may begin: one per MiB keeps a search short and the topics file small.
+        # Marks are offsets at which a reader may begin: one per MiB keeps a search short and the topics file small.
         if group.offset >= (self.marks[-1][1] if self.marks else 0) + JOURNAL_LIMITS.mark_interval_bytes:
             self.marks.append((group.txid, group.offset))
 
     def advance_to(self, end: Position, last_block: tuple[int, int]) -> None:
         """Note that everything before ``end`` has been read."""
-        # Marks are offsets in one file: they do not survive its successor.
+        # Marks are offsets in one file: a new file discards them.
         if end.number != self.end.number:
             self.marks = []
         self.end = end
@@ -77,11 +77,11 @@ class JournalState(Struct):
 
     @property
     def block_identity(self) -> tuple[int, int, int] | None:
-        """Number of the file, offset and header CRC of the last block; None where the last file holds no block yet."""
+        """Number of the file, offset and header CRC of the last block; None if the last file has no block yet."""
         return (self.end.number, *self.last_block) if self.last_block[0] else None
 
     def encode_checkpoint(self) -> bytes:
-        """The bytes for the header of the next file."""
+        """Return the checkpoint for the header of the next file."""
         # The third list requires version 2 (file_version); a journal that was never restored stays at version 1.
         rows: list[Any] = [self._topic_rows(), self._publisher_rows()]
         if self.histories:
@@ -94,7 +94,7 @@ class JournalState(Struct):
         return 2 if self.histories else 1
 
     def build_rows(self) -> tuple[list[list[Any]], list[list[Any]]]:
-        """The rows of topics and of publishers, as a checkpoint has them."""
+        """Return the rows of topics and of publishers, as in a checkpoint."""
         return self._topic_rows(), self._publisher_rows()
 
     def _topic_rows(self) -> list[list[Any]]:
@@ -108,7 +108,7 @@ class JournalState(Struct):
         return [[who, client, sequence] for who, (client, sequence) in self.publishers.items()]
 
     def encode_topics_file(self, lineage: bytes) -> bytes:
-        """The whole topics file."""
+        """Return the content of the topics file."""
         end = self.end
         body = pack_rows(
             [
@@ -126,7 +126,7 @@ class JournalState(Struct):
 
 
 def decode_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: int = 1) -> JournalState:
-    """The state at the start of a file of ``version``, whose header says ``chain``. Raises ValueError."""
+    """Return the state at the start of a file of ``version``, with ``chain`` from its header. Raises ValueError."""
     topic_rows, publishers, *more = unpack_rows(raw, 3 if version > 1 else 2)
     histories = tuple(
         EndedHistory(bytes(lineage), require_number(last), require_number(above), require_number(time))
@@ -144,21 +144,22 @@ def decode_checkpoint(raw: memoryview, end: Position, chain: int = 0, version: i
 
 
 def decode_topics_file(raw: bytes, lineage: bytes) -> JournalState | None:
-    """Read a topics file; None where it is damaged, of another version, or of another journal."""
+    """Decode a topics file; None if it is damaged, of another version, or of another journal."""
     if len(raw) < TOPICS_HEADER.size:
         return None
     magic, version, crc = TOPICS_HEADER.unpack_from(raw)
     body = memoryview(raw)[TOPICS_HEADER.size :]
-    # The file is derived: anything that is not exactly right counts as missing, and the state is read from the journal.
+    # The file is derived: unless it is exactly right it counts as missing, and the state is read from the journal.
     if magic != TOPICS_MAGIC or version != BLOCK_VERSION or crc != crc32(body):
         return None
     try:
         owner, number, offset, txid, block, block_crc, topic_rows, publishers, marks = unpack_rows(body, 9)
-        # Files of another journal may lie here after a restore: their offsets mean nothing in this one.
+        # After a restore the directory may contain the topics file of another journal, whose offsets mean nothing in
+        # this one.
         if owner != lineage:
             return None
-        # Every field is proven to be of its type: the CRC shows that the bytes are as written, not that this program
-        # wrote them.
+        # The type of every field is checked: the CRC proves that the bytes are unchanged, not that this program wrote
+        # them.
         end = Position(require_number(number), require_number(offset), require_number(txid))
         pairs = [(require_number(before), require_number(at)) for before, at in marks]
         return JournalState(
@@ -174,7 +175,7 @@ def decode_topics_file(raw: bytes, lineage: bytes) -> JournalState | None:
 
 
 def decode_topic_states(rows: Iterable[Any]) -> dict[TopicRef, TopicState]:
-    """Topics by name and type, out of the rows of a checkpoint. Raises ValueError."""
+    """Return topics by name and type from the rows of a checkpoint. Raises ValueError."""
     return {
         TopicRef(require_text(name), require_text(kind)): TopicState(
             require_number(txid),
@@ -195,14 +196,14 @@ def build_topics_path(directory: Path, instance: str) -> Path:
 
 
 def read_topics_file(directory: Path, instance: str) -> bytes:
-    """The bytes of the topics file, none where it is missing or its disk fails: it is derived, so that is no error.
+    """Return the topics file, or no bytes if it is missing or its disk fails: it is derived, so this is no error.
 
-    Not being permitted to read it is one: it may prove that entries are missing, of which the reader would not be told.
-    Raises StorageError ``SOW-JRN-053``.
+    A permission error is raised: the file may prove that entries are missing, which the reader would not notice. Raises
+    StorageError ``SOW-JRN-053``.
     """
     path = build_topics_path(directory, instance)
     try:
-        # A missing or unreadable file only means more to read. One that exists and may not be read is refused: it might
+        # A missing or unreadable file only means more to read. A file without read permission is an error: it might
         # prove that entries are missing.
         return path.read_bytes() if path.is_file() else b""
     except PermissionError:
@@ -217,18 +218,18 @@ def read_topics_file(directory: Path, instance: str) -> bytes:
 
 
 def load_topics_state(directory: Path, instance: str, lineage: bytes) -> JournalState | None:
-    """The state that the topics file tells, or None; whether its places are those of the files is not asked here."""
+    """Return the state in the topics file, or None; does not check its offsets against the journal files."""
     return decode_topics_file(read_topics_file(directory, instance), lineage)
 
 
 def read_last_known_txid(directory: Path, instance: str) -> int:
-    """The last txid that a topics file knows, of whichever lineage; 0 where there is none that can be read."""
-    # Whatever its lineage: a txid that was once given must never be given again in this directory.
+    """Return the last txid in a topics file, of any lineage; 0 if it is missing or invalid."""
+    # Of any lineage: a txid must never be assigned twice in this directory.
     return told.end.txid if (told := read_topics_lineage(directory, instance)[1]) is not None else 0
 
 
 def read_topics_lineage(directory: Path, instance: str) -> tuple[bytes, JournalState | None]:
-    """The lineage that a topics file is of, whichever that is, and what it tells; None where it cannot be read."""
+    """Return the lineage of a topics file, whichever it is, and its state; None if the file is invalid."""
     raw = read_topics_file(directory, instance)
     try:
         lineage = unpack_rows(memoryview(raw)[TOPICS_HEADER.size :], 9)[0]
@@ -238,10 +239,10 @@ def read_topics_lineage(directory: Path, instance: str) -> tuple[bytes, JournalS
 
 
 def limit_topic_txid(directory: Path, instance: str, topic: TopicRef, applied: int, seam: Seam) -> None:
-    """Let a topics file tell no more of a topic than ``applied``, the last txid that a store was built up to.
+    """Lower the last txid of a topic in a topics file to ``applied``, the last txid up to which a store was built.
 
-    For a journal that was given up: what was acknowledged behind it is lost, and that was accepted. The last txid of
-    all stays, so that none is given twice. Raises OSError.
+    For an abandoned journal: acknowledged entries after it are lost, and this loss was accepted. The last txid of the
+    journal stays, so that no txid is assigned twice. Raises OSError.
     """
     lineage, told = read_topics_lineage(directory, instance)
     known = told.topic_states.get(topic) if told is not None else None
@@ -251,12 +252,12 @@ def limit_topic_txid(directory: Path, instance: str, topic: TopicRef, applied: i
 
 
 def find_last_counted_block(told: JournalState, file: JournalFile) -> BlockRef | None:
-    """The last block that a topics file counted in, if ``file`` has it where it says, header unchanged.
+    """Return the last block that a topics file includes, if ``file`` has it at that offset with an unchanged header.
 
-    Then nothing before it has to be read to know what it tells. That it had been synced is so either way: where the
-    block is missing it was lost.
+    Then the state in the topics file is valid without reading any earlier block. That the block was synced is certain
+    in any case: if it is missing, it was lost.
     """
-    # A topics file is believed only through a block that is still there unchanged.
+    # A topics file is trusted only if its last block still exists unchanged.
     if told.end.number != file.number:
         return None
     ref = file.find_block_at(told.last_block[0])
@@ -265,33 +266,34 @@ def find_last_counted_block(told: JournalState, file: JournalFile) -> BlockRef |
 
 
 def save_topics_file(directory: Path, instance: str, content: bytes, seam: Seam) -> None:
-    """Replace the topics file. Not synced: what a crash leaves of it is noticed by its CRC. Raises OSError.
+    """Replace the topics file without syncing it: the CRC detects the remains of a crash. Raises OSError.
 
-    It keeps its mode: who may read the journal has to be able to read what proves where that ended.
+    The file keeps its mode: readers of the journal need to read the proof of its last position.
     """
     path = build_topics_path(directory, instance)
-    # Written aside and renamed: readers see the old file or the new one. It is not synced, because losing it costs a
-    # longer walk and nothing else.
+    # Written to a temporary file and renamed: readers see the old file or the new one. It is not synced, because its
+    # loss costs only a longer walk.
     temporary = directory / f".{instance}.topics.{os.getpid()}.new"
     fd = seam.call("file.open", os.open, temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
         try:
             write_all(seam, fd, content)
             if path.exists():
-                # A reader that may not read this file is refused, so the mode that an administrator gave it is kept.
+                # A reader without permission for this file gets an error, so the mode set by an administrator is kept.
                 os.fchmod(fd, path.stat().st_mode & 0o777)
         finally:
             os.close(fd)
         seam.call("file.rename", os.rename, temporary, path)
     except OSError:
-        # Such as of a full disk: nobody would remove what stands there under the number of this process.
+        # For example a full disk: no other process would remove the temporary file, whose name has the id of this
+        # process.
         with suppress(OSError):
             temporary.unlink()
         raise
 
 
 def write_all(seam: Seam, fd: int, content: bytes, write: Callable[[int, memoryview], int] = os.write) -> None:
-    """Write every byte: a short count is gone on with. Raises OSError."""
+    """Write all bytes, continuing after short writes. Raises OSError."""
     rest = memoryview(content)
     while rest:
         # A full disk or a signal may cut a write short without an error; the next attempt reports it.

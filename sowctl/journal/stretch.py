@@ -1,12 +1,12 @@
-"""Stretches: parts of journal files that are read apart, by other processes, and the plan that cuts them.
+"""Stretches: parts of journal files that separate processes read, and the plan that divides files into them.
 
-A plan is made of a list of :class:`Segment`, what the headers of the files say: no block is looked at for it. Stretches
-are cut by bytes, and where the first block of one begins is found by the process that reads it (``sow-journal(5)``,
-"Reading in parts"). Each of them also looks where the next one will begin: since the first stretch of a file begins
-with its first block, or with one whose place the plan knows, all of them together hold every block once, or one of them
-fails.
+A plan is computed from a list of :class:`Segment`, the facts in the headers of files, without reading any block.
+Stretches are bounded by bytes; the process that reads a stretch finds its first block (``sow-journal(5)``, "Reading in
+parts"). It also finds the first block of the next stretch: since the first stretch of a file begins with its first
+block, or with a block whose offset the plan knows, all stretches together contain every block exactly once, or one of
+them fails.
 
-Called by :mod:`sowctl.journal.reader`; the plan also by who knows the segments from elsewhere.
+Called by :mod:`sowctl.journal.reader`; the plan also by callers that know the segments from another source.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.journal.walk import Walker
 
 SEARCH_CHUNK_BYTES = 64 << 10
-"""Bytes that are read and searched at a time for the beginning of a block: about one block of a thousand entries."""
+"""Bytes read and searched at a time for the beginning of a block: about one block of a thousand entries."""
 
 
 class Segment(Struct, frozen=True):
-    """A journal file, as a plan knows it: from its header and the next one's, or from a manifest.
+    """Facts about a journal file for a plan: from its header and the next one's, or from a manifest.
 
-    ``size`` bytes: as stored; of the file that grows, up to the end of its last complete group. ``last_txid`` is the
-    one that it ends with. ``last_block``: offset and header CRC of its last block, zeros where that is not known.
-    ``is_packed``: compressed so that it is read from its beginning; of one that can be read from anywhere ``size`` is
-    what it unpacks to. ``limit``: of the journal's last file, where the last complete group ends. ``index``: txids and
-    offsets of some blocks, ascending; the txid is the last one before the block. ``mark``: of a file at a URL, what
-    tells it from any other of its number.
+    ``size``: stored bytes; for the file that grows, up to the end of its last complete group; for a compressed file
+    that can be read from any offset, the uncompressed size. ``last_txid``: the last one in the file. ``last_block``:
+    offset and header CRC of its last block, zeros if unknown. ``is_packed``: compressed so that it must be read from
+    its beginning. ``limit``: for the last file of the journal, the end of its last complete group. ``index``: txids and
+    offsets of some blocks, ascending; the txid is the last one before the block. ``mark``: for a file at a URL, a text
+    that distinguishes it from other files of its number.
     """
 
     number: int
@@ -49,10 +49,11 @@ class Segment(Struct, frozen=True):
 
 
 class Stretch(Struct, frozen=True):
-    """The blocks of file ``number`` that begin at ``offset`` or behind it, and before ``end`` (None: all that follow).
+    """The blocks of file ``number`` that begin at or after ``offset`` and before ``end`` (None: up to the end of the
+    file).
 
     Offset 0 means the first block. ``last_txid``, ``last_block``, ``limit`` and ``mark`` are those of the segment.
-    ``exact``: a block begins at ``offset`` itself, and no stretch before it looks for that block.
+    ``exact``: a block begins exactly at ``offset``, and no previous stretch searches for that block.
     """
 
     number: int
@@ -66,13 +67,13 @@ class Stretch(Struct, frozen=True):
 
 
 TxidLocator = Callable[[Segment, int], tuple[int, int]]
-"""A place in a segment for a txid: no block that begins before the first offset has a txid above it, and none at the
-second one or behind it has it or one below. The first offset is 0, or a block begins there."""
+"""Returns a range of offsets in a segment for a txid: no block that begins before the first offset has a txid above it,
+and no block at or after the second offset has it or a lower one. The first offset is 0, or a block begins there."""
 
 
 def locate_by_index(segment: Segment, txid: int) -> tuple[int, int]:
-    """Look a txid up in the segment's own index; returns an offset and the txid before it."""
-    # 1 << 63 is above every offset, so a place with exactly this txid is included.
+    """Look up a txid in the segment's own index; return the range of :data:`TxidLocator`."""
+    # 1 << 63 is above every offset, so an index entry with exactly this txid is included.
     found = bisect_right(segment.index, (txid, 1 << 63))
     low = segment.index[found - 1][1] if found else 0
     later = (place for place in segment.index[max(found - 1, 0) :] if place[0] >= txid)
@@ -80,7 +81,7 @@ def locate_by_index(segment: Segment, txid: int) -> tuple[int, int]:
 
 
 class Span(Struct, frozen=True):
-    """The wanted part of a file: the blocks that begin from ``low`` on and before ``high``, in stored bytes."""
+    """The requested part of a file: the blocks that begin at or after ``low`` and before ``high``, in stored bytes."""
 
     segment: Segment
     low: int
@@ -88,21 +89,21 @@ class Span(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes, as stored."""
+        """Stored bytes."""
         return self.high - self.low
 
 
 def find_spans(segments: Sequence[Segment], after: int, until: int, near: TxidLocator = locate_by_index) -> list[Span]:
-    """Find the spans with every block that has a txid above ``after`` and up to ``until``, and few others.
+    """Return the spans with all blocks that have a txid above ``after`` and up to ``until``, and few others.
 
-    Only for the files in which these bounds lie ``near`` is asked.
+    ``near`` is called only for the files that contain these bounds.
     """
     found = []
     for segment in segments:
         if segment.last_txid <= after or segment.first_txid > until:
             continue
         low, high = 0, segment.size
-        # Each task that begins in a packed file unpacks it from its beginning, so one task reads all of it.
+        # Each task that begins in a packed file decompresses it from its beginning, so one task reads the whole file.
         if not segment.is_packed and after >= segment.first_txid:
             low = near(segment, after)[0]
         if not segment.is_packed and until < segment.last_txid:
@@ -112,7 +113,7 @@ def find_spans(segments: Sequence[Segment], after: int, until: int, near: TxidLo
 
 
 def cut_stretches(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]]:
-    """Parts of about ``size`` bytes each, in order, each of stretches of one file or of several."""
+    """Return parts of about ``size`` bytes each, in order; each part has stretches of one or more files."""
     total = sum(span.size for span in wanted)
     count = -(-total // max(size, JOURNAL_LIMITS.min_stretch_bytes))
     parts: list[tuple[Stretch, ...]] = []
@@ -120,7 +121,7 @@ def cut_stretches(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]
     passed = begun = 0
     for span in wanted:
         packed = span.segment.is_packed
-        # A file that is not cut begins a part of its own rather than make another one half as large again.
+        # A file that is not cut begins its own part if it would make the current part more than half as large again.
         if packed and part and (passed + span.size - begun) * count > total * 3 // 2:
             parts.append(tuple(part))
             part, begun = [], passed
@@ -141,9 +142,9 @@ def cut_stretches(wanted: Sequence[Span], size: int) -> list[tuple[Stretch, ...]
 
 
 def _find_cuts(start: int, stop: int, total: int, count: int) -> list[int]:
-    """Find the ends, from ``start`` on and before ``stop``, of ``count`` equal parts of ``total``.
+    """Return the ends of ``count`` equal parts of ``total`` that are at or after ``start`` and before ``stop``.
 
-    One that would end just behind the beginning of the file, or just before its end, ends there.
+    An end just after the beginning of the file, or just before its end, moves there.
     """
     near = min(total // count // 8, (stop - start) // 2)
     found = [total * number // count for number in range(start * count // total, stop * count // total + 1)]
@@ -160,15 +161,15 @@ def _build_stretch(span: Span, low: int, high: int) -> Stretch:
         segment.last_txid,
         segment.last_block,
         segment.limit,
-        # A span starts at a block that the locator found. Cuts within it are arbitrary offsets, and the stretch before
-        # a cut looks for the same block (_require_cut).
+        # A span starts at a block that the locator found. Cuts within it are arbitrary offsets, and the previous
+        # stretch searches for the same block (_require_cut).
         exact=low == span.low > 0,
         mark=segment.mark,
     )
 
 
 def locate_by_search(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int]:
-    """:data:`TxidLocator`, found out by looking at a few blocks of the file."""
+    """A :data:`TxidLocator` that reads a few blocks of the file."""
     low, high = locate_by_index(segment, txid)
     while high - low > JOURNAL_LIMITS.offset_precision_bytes:
         middle = (low + high) // 2
@@ -182,11 +183,11 @@ def locate_by_search(file: JournalFile, segment: Segment, txid: int) -> tuple[in
 
 
 def find_group_before(file: JournalFile, segment: Segment, txid: int) -> tuple[int, int] | None:
-    """Find the offset of a group at ``txid`` or before it, and the last txid before the group. None where no such
-    place is found: then a reader begins with the file."""
+    """Return the offset of a group at or before ``txid``, and the last txid before the group. None if none is found:
+    then a reader begins at the start of the file."""
     wanted = txid
-    # The blocks near the txid may all stand within one group. Their headers name the txid with which it begins, and the
-    # second round looks near that.
+    # All blocks near the txid may belong to one group. Their headers name the first txid of the group, and the second
+    # round searches near that.
     for _ in range(2):
         low, high = locate_by_search(file, segment, wanted)
         ref = file.find_block_at(low) if low else None
@@ -202,8 +203,8 @@ def find_group_before(file: JournalFile, segment: Segment, txid: int) -> tuple[i
 
 
 def sample_header(file: JournalFile, segment: Segment) -> BlockHeader | None:
-    """The header of a block about the middle of the file (of a compressed one the first), None where there is none: how
-    much its entries take, as against what is stored."""
+    """Return the header of a block near the middle of the file (of a compressed file, the first), or None: it gives the
+    ratio between the size of entries and the stored size."""
     begin = file.header.blocks_offset
     if segment.is_packed:
         ref = file.find_block_at(begin)
@@ -213,12 +214,12 @@ def sample_header(file: JournalFile, segment: Segment) -> BlockHeader | None:
 
 
 def iter_stretch_blocks(file: JournalFile, stretch: Stretch) -> Iterator[BlockRef]:
-    """The blocks of a stretch of ``file`` whose groups have happened, and gaps; bodies are read when asked for.
+    """Yield the blocks of a stretch of ``file`` whose groups are complete, and gaps; bodies are read on demand.
 
-    Raises DamageError as a reader of the whole journal, and where the next stretch would not begin where this one ends.
+    Raises DamageError as a reader of the whole journal, and if the next stretch would not begin where this one ends.
     """
     if stretch.limit is not None:
-        # What a writer has added since belongs to no stretch.
+        # Bytes that a writer has added since belong to no stretch.
         file.size = min(file.size, stretch.limit)
     walker = _open_stretch_walker(file, stretch)
     if walker is None:
@@ -231,7 +232,7 @@ def iter_stretch_blocks(file: JournalFile, stretch: Stretch) -> Iterator[BlockRe
                 _require_cut(file, stretch.end, ref.offset, ref.header.first_txid)
                 return
             header = ref.header
-            # Of a group that has not happened: a gap in which entries of groups before it are lost as well.
+            # In an aborted group, only a gap that also contains lost entries of earlier groups.
             if happened or (header.is_gap and header.first_txid < header.group):
                 yield ref
     if stretch.end is not None:
@@ -240,16 +241,16 @@ def iter_stretch_blocks(file: JournalFile, stretch: Stretch) -> Iterator[BlockRe
 
 
 def _open_stretch_walker(file: JournalFile, stretch: Stretch) -> Walker | None:
-    """A walker that stands at the first block of the stretch; None where there is none."""
+    """Return a walker at the first block of the stretch; None if it has no block."""
     if not stretch.offset:
         begin, last_txid, chain, group = file.header.blocks_offset, file.header.first_txid - 1, file.header.chain, 0
     else:
         ref = file.find_next_block(stretch.offset, SEARCH_CHUNK_BYTES)
         if stretch.exact and (ref is None or ref.offset != stretch.offset):
-            # Whatever is found behind it, the entries of the block that stood here are among those that are missing.
+            # Whatever block is found after it, the entries of the block at this offset are missing.
             lost = stretch.last_txid if ref is None else ref.header.first_txid - 1
             raise damaged_block_error(file.path, stretch.offset, lost, lost)
-        # A large block, or nothing, lies over the whole stretch: the stretch before it has found the same.
+        # A large block, or no block, spans the whole stretch: the previous stretch has found the same.
         if ref is None or (stretch.end is not None and ref.offset >= stretch.end):
             return None
         header = ref.header
@@ -264,10 +265,10 @@ def _open_stretch_walker(file: JournalFile, stretch: Stretch) -> Walker | None:
 
 
 def _find_settled_group(file: JournalFile, stretch: Stretch) -> int:
-    """The group that the file ends with, if that has happened; 0 where it is not known.
+    """Return the last group of the file, if it is complete; 0 if unknown.
 
-    It may be as large as it likes, for a file is left before a group and never within one; all others are smaller than
-    a file is meant to be.
+    This group may have any size, because a new file begins only before a group and never within one; all other groups
+    are smaller than the intended size of a file.
     """
     offset, crc = stretch.last_block
     if not offset or offset + BLOCK_HEADER_SIZE > file.size:
@@ -279,9 +280,9 @@ def _find_settled_group(file: JournalFile, stretch: Stretch) -> int:
 
 
 def _require_cut(file: JournalFile, cut: int, offset: int | None, txid: int) -> None:
-    """Refuse a file in which the stretch from ``cut`` on would not begin with the block at ``offset`` (None: no block).
+    """Require that the stretch from ``cut`` on begins with the block at ``offset`` (None: no block).
 
-    Only bytes that look like a block in this very place, header CRC included, lead there. Raises DamageError
+    Fails only if bytes look like a block at exactly this offset, header CRC included. Raises DamageError
     ``SOW-JRN-010``.
     """
     found = file.find_next_block(cut, SEARCH_CHUNK_BYTES)
@@ -290,7 +291,7 @@ def _require_cut(file: JournalFile, cut: int, offset: int | None, txid: int) -> 
 
 
 def _judge_end(file: JournalFile, stretch: Stretch, walker: Walker) -> None:
-    """Refuse a file that does not end as the next one says. Raises DamageError ``SOW-JRN-011`` and ``SOW-JRN-054``."""
+    """Require that a file ends as the next one records. Raises DamageError ``SOW-JRN-011`` and ``SOW-JRN-054``."""
     if walker.last_txid != stretch.last_txid:
         raise DamageError(
             "SOW-JRN-011",

@@ -1,7 +1,7 @@
-"""Walking one file from group to group, and judging what is broken: a torn tail, or damage (``sow-journal(5)``).
+"""Walk one file group by group and classify defects: a torn tail, or damage (``sow-journal(5)``).
 
-Reader, writer and check all walk with this class; it alone decides what a torn tail is. The rule is "A torn tail" in
-sow-journal(5): what a crash can leave is skipped, everything else is damage and raises.
+Reader, writer and check use this class; it alone decides what counts as a torn tail. The rule is "A torn tail" in
+sow-journal(5): the remains of a crash are skipped, everything else is damage and raises an error.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from sowctl.journal.blockcodec import BLOCK_HEADER_SIZE, BLOCK_MAGIC, can_follow
 from sowctl.journal.files import BlockRef, JournalFile, damaged_block_error
 from sowctl.journal.format import format_block_place
 
-# The smallest unit that disks write: after a crash a sector holds either the new bytes or what stood there before, and
-# space that a file gained by growing reads as zeros.
+# The smallest unit that disks write: after a crash a sector holds either the new or the old bytes, and space that a
+# file gained by growing reads as zeros.
 _SECTOR_BYTES = 512
-# Fewer zero bytes than this at the edge of a sector may well be data; sixteen in a row hardly are.
+# Fewer zero bytes than this at the edge of a sector may well be data; sixteen in a row hardly ever are.
 _MIN_UNWRITTEN_BYTES = 16
-# The last file may grow while it is walked. More than a few looks are of no use: a writer that appends all the time
-# would keep the walk from ever judging.
+# The last file may grow during the walk. The number of retries is limited: with a writer that appends all the time, the
+# walk would never reach a verdict.
 _MAX_RETRIES = 3
 
 
 class Walker:
-    """Walks one file. After :meth:`iter_groups` is exhausted, ``offset`` and ``last_txid`` tell where it stands.
+    """Walks one file. After :meth:`iter_groups` is exhausted, ``offset`` and ``last_txid`` give the final position.
 
-    ``offset`` is behind the last complete group. ``tail`` is set where bytes or an open group were left over; then
-    ``last_txid`` counts the txids of the open group too. ``last_block`` is offset and header CRC of the last block
-    before ``offset``. ``chain`` is the header CRC of the last block that was passed, 0 where that is not known.
+    ``offset`` is the end of the last complete group. ``tail`` is set if bytes or an open group remain; then
+    ``last_txid`` includes the txids of the open group. ``last_block`` is offset and header CRC of the last block before
+    ``offset``. ``chain`` is the header CRC of the last block that was passed, 0 if unknown.
 
-    A walk may begin within a group, ``open_group``: then what is left of it is handed out as if it were the whole. The
-    blocks of ``settled``, a group of which is known that it has happened, are handed out one by one.
+    A walk may begin within a group, ``open_group``: then the rest of the group is returned as if it were the whole
+    group. The blocks of ``settled``, a group that is known to be complete, are returned one by one.
     """
 
     def __init__(
@@ -64,27 +64,28 @@ class Walker:
         self._retries = _MAX_RETRIES if is_last else 0
 
     def iter_groups(self) -> Iterator[list[BlockRef] | Damage]:
-        """The complete groups, each as its blocks; with ``resync`` also the stretches passed over.
+        """Yield the complete groups, each as its blocks; with ``resync`` also the damaged stretches that are skipped.
 
-        A group whose last block is an abort marker has not happened. A group of the last file is handed out when its
-        bodies have been checked, or when a later block says that it was synced. Raises DamageError unless ``resync``.
+        A group that ends with an abort marker does not take effect. A group of the last file is yielded after its
+        bodies were checked, or if a later block records that it was synced. Raises DamageError unless ``resync``.
         """
         at = self.offset
-        # Invariant: everything before self.offset belongs to complete groups that were handed out; self._group holds
-        # the verified headers of the group that is open between self.offset and `at`.
+        # Invariant: everything before self.offset belongs to complete groups that were yielded; self._group holds the
+        # verified headers of the open group between self.offset and `at`.
         while at >= 0:
             ref, self._next = self._next or self._read_block(at), None
-            # A header counts only if its CRC is right at this very place, and if txid and group continue what came
-            # before. A copy of an older block, or bytes of a payload that look like one, fail at least one of the two.
+            # A header counts only if its CRC is right at this offset, and if its txid and group continue the previous
+            # ones. A copy of an older block, or bytes of a payload that look like one, fail at least one of the two
+            # tests.
             if ref is not None and can_follow(ref.header, self.last_txid, self._open):
-                # The end of the open group is among what was cut out: it had happened.
+                # The end of the open group is in the part that was cut out: the group was complete.
                 if ref.header.is_gap and self._group and ref.header.group != self._open:
                     done, self._group, self._open = self._group, [], 0
                     self.offset, self._behind = at, self.chain
                     self.last_block = done[-1].offset, done[-1].header.crc
                     yield done
-                # Right place, right txid, and written behind another block than the one that stands before it: two
-                # copies of a journal both went on, and a part of one came to lie behind a part of the other.
+                # Right offset and txid, but written after another block than the previous one in the file: two copies
+                # of a journal were continued separately, and parts of both were put together.
                 if not continues_chain(ref.header, self.chain):
                     if not self._resync:
                         raise other_history_error(ref, self.chain)
@@ -98,14 +99,15 @@ class Walker:
                 at = ref.end_offset
                 if not ref.header.is_last:
                     if self._open == self._settled:
-                        # A bulk load is one group, however large: its headers are not gathered before it is read.
+                        # A bulk load is one group of any size: its headers are not collected before it is read.
                         done, self._group = self._group, []
                         self.offset, self._behind = at, self.chain
                         self.last_block = done[-1].offset, done[-1].header.crc
                         yield done
                     continue
-                # The last block of a group is there, but in the last file its body may not be: an append is one write,
-                # and a crash may keep its sectors in any order. So bodies are checked before the group is believed.
+                # The last block of a group exists, but in the last file its body may be missing: an append is one
+                # write, and a crash may keep its sectors in any order. So bodies are checked before the group is
+                # trusted.
                 broken = self._find_unwritten_block(at)
                 if broken is None:
                     done, self._group, self._open = self._group, [], 0
@@ -115,19 +117,19 @@ class Walker:
                     yield done
                     continue
             else:
-                # No block continues here. Before the end of the file is judged, the bodies of the open group are: the
-                # first of them that is torn is where the trouble really begins.
+                # No block continues here. The bodies of the open group are checked before the end of the file: the
+                # first torn body is the start of the defect.
                 broken = self._first_torn()
                 if broken is None and at >= self.file.size:
-                    # The file ends within a group. A writer may be about to write the rest: look again if the file has
+                    # The file ends within a group. A writer may be about to write the rest: continue if the file has
                     # grown.
                     if self._open and self._has_grown():
                         continue
                     yield from self._finish_walk(at)
                     return
                 broken = at if broken is None else broken
-            # Something does not fit at `broken`. It may be a write that is going on, which a look at the new size
-            # settles; only what stays as it is gets judged.
+            # Something does not fit at `broken`. It may be a write in progress, which a look at the new size settles;
+            # only a stable state is judged.
             self._step_back(broken)
             if self._has_grown():
                 at = broken
@@ -139,31 +141,31 @@ class Walker:
         return self.file.find_block_at(at) if at < self.file.size else None
 
     def _find_unwritten_block(self, end: int) -> int | None:
-        """The offset of the first block of the group just read that may be torn; None where all is well.
+        """Return the offset of the first block of the group just read that may be torn; None if there is none.
 
-        Only in the last file, and only where the next block does not prove that the group had been synced.
+        Only in the last file, and only if the next block does not prove that the group was synced.
         """
-        # Files before the last one were synced before their successor was made, so no crash can have torn them: a wrong
-        # body in them is damage, which loading the block reports.
+        # A file is synced before its successor is created, so no crash can have torn the files before the last one: a
+        # wrong body in them is damage, which loading the block reports.
         if not self._is_last:
             return None
         self._next = self._read_block(end)
-        # The next block was written under the lock after this group was synced, and says so. That proof costs one
-        # header; without it the bodies are read, which happens for the newest group alone.
+        # The next block was written under the lock after this group was synced, and records this. That proof costs one
+        # header; without it the bodies are read, which happens only for the newest group.
         if self._next is not None and self._next.header.synced_txid >= self.last_txid:
             return None
         return self._first_torn()
 
     def _first_torn(self) -> int | None:
-        """The offset of the first block of the open group whose body is not right; only in the last file."""
+        """Return the offset of the first block of the open group with an invalid body; only in the last file."""
         if not self._is_last:
             return None
         return next((ref.offset for ref in self._group if not ref.is_whole()), None)
 
     def _step_back(self, broken: int) -> None:
-        """Forget the blocks of the open group from ``broken`` on."""
+        """Drop the blocks of the open group from ``broken`` on."""
         self._next = None
-        # last_txid goes back with the blocks: the txids of blocks that are not believed are not used up.
+        # last_txid goes back with the blocks: the txids of rejected blocks are not used up.
         for index, ref in enumerate(self._group):
             if ref.offset >= broken:
                 self.last_txid = ref.header.group - 1 if index == 0 else self._group[index - 1].header.last_txid
@@ -173,8 +175,8 @@ class Walker:
         self._open = self._group[0].header.group if self._group else 0
 
     def _has_grown(self) -> bool:
-        """Return whether a writer changed the file since it was looked at; then the place is worth another look."""
-        # The number of looks is bounded, and none is made at files that cannot grow.
+        """Return whether a writer changed the file size since the last look, so that a retry is useful."""
+        # The number of retries is limited; files that cannot grow are not retried.
         if self._retries == 0:
             return False
         self._retries -= 1
@@ -183,11 +185,11 @@ class Walker:
         return changed
 
     def _finish_walk(self, at: int) -> Iterator[list[BlockRef] | Damage]:
-        """The file ends where a block does. An open group is left over, or it was cut off and had happened."""
+        """Handle the end of the file at a block boundary: an open group is left over, or its end was lost."""
         if not self._open:
             return
-        # A group without its end is what a crash leaves only in the last file, and only if no part of it was
-        # acknowledged. Otherwise its end existed and is gone.
+        # A crash leaves a group without its end only in the last file, and only if no part of it was acknowledged.
+        # Otherwise its end existed and is lost.
         if not self._is_last or self._acknowledged >= self._open:
             error = self._mark_incomplete(at) if not self._is_last else self._lost_end_error(at)
             if not self._resync:
@@ -198,11 +200,13 @@ class Walker:
             self.tail = TailReport(self.file.path, at, 0, self._open, self.last_txid, chain=self.chain)
 
     def _judge_break(self, at: int) -> tuple[list[list[BlockRef] | Damage], int]:
-        """Judge the break at ``at``: a torn tail (sets ``tail``) or damage; and where to continue, -1 for nowhere.
+        """Classify the defect at ``at`` as a torn tail (sets ``tail``) or damage; return also the offset to continue
+        at, -1 for none.
 
-        Raises DamageError unless ``resync``; then the damage is given, before it what is saved of the open group.
+        Raises DamageError unless ``resync``; then returns the damage, preceded by the blocks recovered from the open
+        group.
         """
-        # What stands behind the broken place decides: a crash leaves nothing whole behind it that was synced.
+        # The bytes after the defect decide: a crash leaves no intact synced block after it.
         following = self.file.find_next_block(at + 1)
         if self._is_torn(at, following):
             size = self.file.size - at
@@ -210,8 +214,8 @@ class Walker:
             self.tail = TailReport(self.file.path, at, size, self._open, self.last_txid, begun, chain=self.chain)
             return [], -1
         first = self.last_txid + 1
-        # A whole block that does not continue here: blocks between are missing, so the error names the txids of the
-        # gap. Otherwise the block at this place is itself damaged.
+        # An intact block that does not continue here: blocks between are missing, so the error names the txids of the
+        # gap. Otherwise the block at this offset is itself damaged.
         stray = self._read_block(at)
         if stray is not None and stray.is_whole():
             error, following = self._pass_gap(stray), stray
@@ -220,7 +224,7 @@ class Walker:
             error = damaged_block_error(self.file.path, at, first, last)
         if not self._resync:
             raise error
-        # A resyncing reader goes on at the next block whose header is right, and reports everything between as one
+        # A resyncing reader continues at the next block with a valid header, and reports everything between as one
         # stretch.
         stop = self.file.size if following is None else following.offset
         damage = Damage(self.file.path, at, stop - at, first, error.facts["last_txid"], error)
@@ -228,38 +232,39 @@ class Walker:
         return [saved, damage] if saved else [damage], -1 if following is None else stop
 
     def _is_torn(self, at: int, following: BlockRef | None) -> bool:
-        """The rule of "A torn tail" in the page."""
-        # The first txid that would be cut off. If a store or the topics file knows it, it was synced: then this is
+        """Apply the rule of "A torn tail" in the page."""
+        # The first txid that would be cut off. If a store or the topics file has it, it was synced: then this is data
         # loss, and cutting it off as a torn tail would make the loss final.
         lowest = self._open or self.last_txid + 1
         if not self._is_last or self._acknowledged >= lowest:
             return False
-        # Whole blocks that stand at another place than they were written for show that bytes were cut out or put in.
+        # Intact blocks at another offset than they were written for show that bytes were cut out or inserted.
         if self._is_shifted(at):
             return False
         if following is None:
             return True
         end = following.offset
         unfinished = True
-        # Blocks follow the broken place. They prove damage if one of them was written after the broken bytes were
-        # synced. They may be the rest of the same write, whose sectors came to the disk in another order.
+        # Blocks follow the defect. They prove damage if one of them was written after the broken bytes were synced.
+        # They may be the rest of the same write, whose sectors reached the disk in another order.
         while following is not None:
             if following.header.synced_txid > self.last_txid:
                 return False
-            # All that follows belongs to the one group that was being written, and its end is not there.
+            # All following blocks belong to the one group that was being written, and its end is missing.
             unfinished = unfinished and following.header.group == lowest and not following.header.is_last
             following = self._read_block(following.end_offset) or self.file.find_next_block(following.offset + 1)
-        # Or a sector between was never written, which an interrupted append leaves and a wrong bit does not.
+        # Or a sector between was never written, which results from an interrupted append but not from a flipped bit.
         return unfinished or self._has_unwritten(at, end)
 
     def _is_shifted(self, at: int) -> bool:
-        """Return whether whole blocks behind ``at`` stand elsewhere than written: bytes were cut out or put in.
+        """Return whether intact blocks after ``at`` are at another offset than they were written for: bytes were cut
+        out or inserted.
 
-        No append does that. Not asked where the file ends within the block at ``at``, or was not written in between:
-        both are what a crash leaves, and a payload may hold anything, blocks of a copied journal too.
+        No append does that. Not checked if the file ends within the block at ``at``, or if a sector in between was not
+        written: both result from a crash, and a payload may hold anything, including blocks of a copied journal.
         """
-        # A block that reaches beyond the end of the file was cut by the crash itself; what its payload holds is no
-        # witness.
+        # A block that extends past the end of the file was cut by the crash itself; the content of its payload proves
+        # nothing.
         header = self.file.read_header_at(at)
         if header is not None and at + header.size > self.file.size:
             return False
@@ -267,14 +272,15 @@ class Walker:
         return displaced is not None and not self._has_unwritten(at, displaced.offset)
 
     def _has_begun(self, at: int) -> bool:
-        """Return whether the bytes at ``at`` may be left by an append: a block's beginning, or space never written."""
-        # Looked at is one header's length: an append begins with one, or with zeros where its first sector is missing.
+        """Return whether an append may have left the bytes at ``at``: the beginning of a block, or space never
+        written."""
+        # One header's length is checked: an append begins with a header, or with zeros if its first sector is missing.
         end = min(at + BLOCK_HEADER_SIZE, self.file.size)
         begins = bytes(self.file.read(at, min(len(BLOCK_MAGIC), end - at)))
         return BLOCK_MAGIC.startswith(begins) or not any(begins) or self._has_unwritten(at, end)
 
     def _has_unwritten(self, start: int, end: int) -> bool:
-        """Return whether some sector between two offsets is zeros, as far as it lies between them."""
+        """Return whether the part of any sector between two offsets is zeros."""
         at = start
         while at < end:
             stop = min(at - at % _SECTOR_BYTES + _SECTOR_BYTES, end)
@@ -284,15 +290,15 @@ class Walker:
         return False
 
     def _start_over(self, following: BlockRef | None, missing: int) -> list[BlockRef]:
-        """Stand before ``following``; the blocks of the group left behind, if it has probably happened.
+        """Continue before ``following``; return the blocks of the abandoned group, if it was probably complete.
 
-        It has not if an abort marker comes next, or if no txid is missing: then the marker is what is damaged.
+        It was not if an abort marker follows, or if no txid is missing: then the marker itself is damaged.
         """
-        # The blocks read so far are sound. If entries are missing between them and `following`, the group most likely
-        # ended among the missing ones and did happen; an abort marker or an unbroken txid sequence says that it did
+        # The blocks read so far are intact. If entries are missing between them and `following`, the group most likely
+        # ended among the missing ones and took effect; an abort marker or an unbroken txid sequence shows that it did
         # not.
         saved, self._group, self._open = self._group, [], 0
-        # What stands behind the damage names the block that was lost: there is nothing to compare it with.
+        # The block after the damage names the lost block: there is nothing to compare with.
         self.chain = self._behind = 0
         if following is None:
             return saved
@@ -329,17 +335,17 @@ class Walker:
 
 
 def _chain_behind(ref: BlockRef) -> int:
-    """The header CRC that the block behind this one has to name; 0 behind a gap, where it names one that is lost."""
+    """Return the header CRC that the next block has to name; 0 after a gap, where the next block names a lost one."""
     return 0 if ref.header.is_gap else ref.header.crc
 
 
 def _compute_last_before(ref: BlockRef) -> int:
-    """The txid after which a block stands."""
+    """Return the txid before a block."""
     return ref.header.last_txid if ref.header.is_abort else ref.header.first_txid - 1
 
 
 def other_history_error(ref: BlockRef, chain: int) -> DamageError:
-    """DamageError ``SOW-JRN-054``: a block that was written behind another one than stands before it."""
+    """Return DamageError ``SOW-JRN-054``: a block was written after another block than the one before it."""
     header = ref.header
     return DamageError(
         "SOW-JRN-054",
@@ -357,7 +363,7 @@ def other_history_error(ref: BlockRef, chain: int) -> DamageError:
 
 
 def lost_end_error(file: JournalFile, at: int, last_txid: int, acknowledged: int) -> DamageError:
-    """DamageError ``SOW-JRN-013``: the journal ends before a txid that a store or the topics file knows."""
+    """Return DamageError ``SOW-JRN-013``: the journal ends before a txid that a store or the topics file has."""
     missing = (
         f"txid {acknowledged} is" if acknowledged == last_txid + 1 else f"txids {last_txid + 1} to {acknowledged} are"
     )

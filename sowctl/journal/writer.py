@@ -1,7 +1,7 @@
-"""Appending to a journal under its lock, batch by batch (``sow-journal(5)``, "Writing").
+"""Append to a journal under its lock, batch by batch (``sow-journal(5)``, "Writing").
 
-Called by the engine's writers. Here is the lock and what one batch may do; how blocks come to stand at the end of the
-last file, and what happens when that fails, is in :mod:`sowctl.journal.logend`.
+Called by the engine's writers. This module has the lock and the operations of one batch; :mod:`sowctl.journal.logend`
+appends the blocks to the last file and handles failures.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from sowctl.journal.entries import EntryBatch
 
 BACKGROUND_COMPRESSION_BYTES = range(64 << 10, 64 << 20)
-"""Bytes of payload that another thread compresses: for fewer it is not worth waking, more are not held twice."""
-# A file must at least have room for its header and a block; without a floor each append would make a file.
+"""Bytes of payload that another thread compresses: for fewer it is not worth waking; more are not kept in memory
+twice."""
+# A file needs room for at least its header and a block; without a minimum each append would create a file.
 MIN_JOURNAL_SIZE = 1024
 
 
 class JournalWriter:
-    """One appender; not for several threads."""
+    """Appends to a journal; not thread-safe."""
 
     _seen: Position
 
@@ -92,11 +93,11 @@ class JournalWriter:
             raise write_error(error, directory, None) from error
         writer = cls(Appender(directory, instance, seam), lock, seam, journal_size, codec, lock_wait, now)
         try:
-            # Under the lock from the question whether there is a journal to the end of its repair: two first writers
-            # cannot both begin one.
+            # The lock is held from the check whether a journal exists to the end of its repair, so that two first
+            # writers cannot both create one.
             with writer._require_lock():
                 if not Journal.exists(directory, instance, archive):
-                    # The topics file outlives the journal that it is about: no txid that it knows is given again.
+                    # The topics file outlives its journal: no txid in it is assigned again.
                     floor = max(new.floor, read_last_known_txid(directory, instance))
                     writer._ending.create_journal(new, floor + 1, now)
                 writer._ending.journal = Journal.open(
@@ -112,7 +113,7 @@ class JournalWriter:
 
     @property
     def journal(self) -> Journal:
-        """Reads the same journal; its ``blocks`` may be used under the lock."""
+        """A reader of the same journal; its ``blocks`` may be used under the lock."""
         return self._ending.journal
 
     @property
@@ -122,22 +123,22 @@ class JournalWriter:
 
     @property
     def tail_report(self) -> TailReport | None:
-        """The torn or unfinished part that taking the lock last found and repaired, None if there was none."""
+        """The torn or unfinished part that was found and repaired when the lock was last acquired; None for none."""
         return self._ending.tail_report
 
     def take_cut_tails(self) -> list[TailReport]:
-        """The torn tails that were cut off since this was last asked."""
+        """Return the torn tails that were cut off since the last call."""
         found, self._ending.cut = self._ending.cut, []
         return found
 
     @property
     def last_txid(self) -> int:
-        """Used up, as of the last lock and own appends."""
+        """The last used txid, as of the last lock and own appends."""
         return self._ending.last_txid
 
     @property
     def last_block(self) -> tuple[int, int, int] | None:
-        """The block that ends with :attr:`last_txid`: number of its file, offset and header CRC; None for none."""
+        """The block that ends with :attr:`last_txid`: file number, offset and header CRC; None for none."""
         return self._ending.state.block_identity if not self._ending.open_group else None
 
     @property
@@ -147,14 +148,14 @@ class JournalWriter:
 
     @contextmanager
     def hold_lock(self) -> Iterator[JournalWriter]:
-        """Hold the journal for one batch; on entry reads what others appended, on exit syncs what is not yet.
+        """Hold the journal for one batch; on entry reads the entries of other writers, on exit syncs unsynced ones.
 
         A group still open on exit is aborted. Raises LockedError ``SOW-JRN-030``, StorageError ``SOW-JRN-021`` and
         ``SOW-JRN-022`` (failed before), and the DamageErrors of reading.
         """
         with self._require_lock():
-            # The usual case costs three system calls: this writer was the last one, so what it knows of the end still
-            # holds.
+            # The usual case costs three system calls: this writer was the last one, so its state of the end is still
+            # valid.
             if self._ending.dirty or not self._file.is_unchanged():
                 self._ending.catch_up()
             else:
@@ -162,15 +163,15 @@ class JournalWriter:
             try:
                 yield self
             finally:
-                # Also on an exception: an open group is aborted and what was written is synced before the lock goes, so
-                # the next holder finds a finished end.
+                # Also on an exception: an open group is aborted and written entries are synced before the lock is
+                # released, so the next holder finds a consistent end.
                 self._ending.finish_batch()
 
     def read_new_blocks(self) -> list[Block]:
-        """The blocks that others appended since the last call, or since :meth:`open`.
+        """Return the blocks that other writers appended since the last call, or since :meth:`open`.
 
-        To be asked for before one's own first append under a lock; after it, one's own blocks are among them. Raises
-        the DamageErrors of reading.
+        Must be called before the first append under a lock; afterwards, own blocks are among them. Raises the
+        DamageErrors of reading.
         """
         if self._seen == self.find_end():
             return []
@@ -187,23 +188,23 @@ class JournalWriter:
         pool: Executor | None = None,
         meanwhile: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
-        """Write a batch as a group; returns its first and last txid. Not acknowledged before :meth:`sync`.
+        """Write a batch as a group; return its first and last txid. It is not acknowledged until :meth:`sync`.
 
-        With ``last=False`` the group stays open and the next append goes on with it. ``meanwhile`` is called before the
+        With ``last=False`` the group stays open and the next append continues it. ``meanwhile`` is called before the
         group is written, while a thread of ``pool`` compresses it if it is large. Raises StorageError ``SOW-JRN-021``
-        (the writer is of no more use then), LimitError ``SOW-JRN-016``.
+        (the writer is unusable afterwards), LimitError ``SOW-JRN-016``.
         """
         self._make_ready()
         ending = self._ending
         ending.now = now
         first = ending.last_txid + 1
-        # Encoded before anything is written: columns that do not fit raise here, with the file untouched.
+        # Encoded before anything is written: inconsistent columns raise an error here, before the file changes.
         blocks = self._encode_blocks(batch, first, last, pool, meanwhile)
         size = sum(block.header.size for block in blocks)
-        # Remembered before the write: if this writer had seen everything, its own blocks count as seen, too.
+        # Determined before the write: if this writer had seen everything, its own blocks count as seen, too.
         saw_all = self._seen == self.find_end()
-        # A new file begins only between groups and never behind an empty one: a group lies in one file, and a block
-        # larger than the limit does not make an endless row of files.
+        # A new file begins only between groups and never after an empty one: a group is in one file, and a block larger
+        # than the limit does not cause an endless series of files.
         if not ending.open_group and ending.state.last_block[0] and self._file.offset + size > self._journal_size:
             ending.roll_file(now)
         ending.write(blocks)
@@ -227,13 +228,13 @@ class JournalWriter:
         return blocks
 
     def begin_next_file(self, now: Micros) -> int:
-        """Finish the last file and begin the next one, whose number is returned; 0 where the last one has no block.
+        """Finish the last file and begin the next one; return its number, or 0 if the last one has no block.
 
-        Everything in the finished file is on disk before. Raises StorageError ``SOW-JRN-021``.
+        The finished file is synced first. Raises StorageError ``SOW-JRN-021``.
         """
         self._make_ready()
         ending = self._ending
-        # Never behind an empty file: readers find the end of the journal in the last file or the one before.
+        # Never after an empty file: readers find the end of the journal in the last file or the previous one.
         if ending.open_group or not ending.state.last_block[0]:
             return 0
         saw_all = self._seen == self.find_end()
@@ -244,31 +245,31 @@ class JournalWriter:
         return self._file.number
 
     def sync(self) -> None:
-        """Put everything that was appended on disk: this acknowledges it. Raises StorageError ``SOW-JRN-021``."""
+        """Sync all appended entries, which acknowledges them. Raises StorageError ``SOW-JRN-021``."""
         self._make_ready()
         self._ending.sync()
 
     def abort_group(self) -> None:
-        """End an open group so that it has not happened; its txids stay used. Nothing where none is open."""
+        """Abort an open group, if there is one; its txids stay used."""
         self._make_ready()
         self._ending.abort_group()
 
     def find_end(self) -> Position:
-        """The position behind the last complete group."""
+        """Return the position after the last complete group."""
         return self._ending.state.end
 
     def find_topic_state(self, topic: TopicRef) -> TopicState:
-        """The last entry of a topic, as of the last lock and own appends."""
+        """Return the last entry of a topic, as of the last lock and own appends."""
         return self._ending.state.topic_states.get(topic, EMPTY_TOPIC_STATE)
 
     def find_highest_sequence(self, publisher: int) -> int:
-        """Highest sequence of a publisher (hash of its client name), 0 for none."""
+        """Return the highest sequence of a publisher (hash of its client name), 0 for none."""
         return self._ending.state.publishers.get(publisher, ("", 0))[1]
 
     def close(self) -> None:
-        """Write the topics file and close. A second time does nothing."""
+        """Write the topics file and close. Repeated calls do nothing."""
         if self._file.fd >= 0:
-            # A failed writer saves no topics file: what it knows of the end may be wrong. No lock is held: an outdated
+            # A failed writer saves no topics file: its state of the end may be wrong. No lock is needed: an outdated
             # topics file is still correct, because readers verify it by the block that it names.
             if self._ending.failed is None:
                 self._ending.save_topics()
@@ -291,7 +292,7 @@ class JournalWriter:
             self._lock.acquire(self._wait)
         except OSError as error:
             raise write_error(error, self._lock.path, None) from error
-        # Set only after the lock is held: _make_ready relies on it.
+        # Set only after the lock was acquired: _make_ready relies on it.
         self._locked = True
         try:
             yield
