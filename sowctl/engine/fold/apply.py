@@ -1,7 +1,7 @@
-"""Journalled changes into a store: one transaction moves records, versions and position together (principle 2).
+"""Apply journalled changes to a store: one transaction changes records, versions and position together (principle 2).
 
-Every writer ends here: publish, delete, expire and catch-up. Nothing in this module looks into a payload; whatever
-preprocessing, enrichment or merging was to be done stands in the journal already.
+Called by all writers: publish, delete, expire and catch-up. This module never decodes payloads; the journal already has
+the results of preprocessing, enrichment and merging.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OnChange = Callable[[int, int], None]
 
 
 class AppliedChanges(Struct, frozen=True):
-    """Counts of one transaction: changes applied (newest per key), and expired records removed."""
+    """Counts of one transaction: applied changes (newest per key), and removed expired records."""
 
     changes: int
     expired: int
@@ -50,23 +50,24 @@ def apply_memtable(
     """Apply ``memtable`` to ``store`` and set its ``position``; then empty the memtable.
 
     ``remove_expired_at``: also remove the records that have expired at that clock (microseconds). ``sequences``: the
-    highest numbers of publishers, for a topic without a journal. What the store has applied already is passed over, so
-    two processes may apply the same entries. ``on_change`` is told how many of how many keys are changed.
+    highest numbers of publishers, for a topic without a journal. Entries that the store has already applied are
+    skipped, so two processes may apply the same entries. ``on_change`` receives the number of changed keys and their
+    total.
     """
 
     lineage, upto, block = position
 
     def run(txn: WriteTxn) -> AppliedChanges:
-        # A position counts within its lineage only: in another log the same txids are other entries.
+        # A position is valid only within its lineage: in another log the same txids are other entries.
         applied = txn.meta.applied if txn.meta.lineage == lineage else 0
         if NO_LINEAGE != lineage == txn.meta.lineage and applied < memtable.base:
-            # A replay has put an older store in place since the memtable was made, which lacks the entries between the
-            # two. Nothing is applied, and no position claimed: the journal has them all, and the next batch begins with
-            # what the journal holds behind this store (``StoreWriter.refresh``).
+            # A replay has installed an older store since the memtable was created, which lacks the entries between the
+            # two. Nothing is applied, and the position stays: the journal has all entries, and the next batch begins
+            # with the entries after the position of this store (``StoreWriter.refresh``).
             return AppliedChanges(0, 0)
         if upto > applied or txn.meta.lineage != lineage:
             changes = apply_to_transaction(txn, memtable, applied, rule, on_change)
-            # Records and position change in one transaction: after a crash the store stands before all of it or behind.
+            # Records and position change in one transaction: after a crash the store has all of the changes or none.
             txn.set_applied_position(lineage, max(upto, applied), block)
             txn.raise_last_time(memtable.last_time)
             for publisher, sequence in (sequences or {}).items():
@@ -77,7 +78,7 @@ def apply_memtable(
         return AppliedChanges(changes, expired)
 
     done = store.write(run, pending=memtable.held_bytes)
-    # Only a transaction that was committed empties the memtable; after an error its entries are applied the next time.
+    # The memtable is emptied only after a commit; after an error its entries are applied the next time.
     memtable.clear(upto)
     return done
 
@@ -85,7 +86,7 @@ def apply_memtable(
 def apply_to_transaction(
     txn: WriteTxn, memtable: Memtable, applied: int, rule: Retention | None, on_change: OnChange | None = None
 ) -> int:
-    """The memtable's changes above ``applied`` into a store's transaction; returns how many keys changed.
+    """Apply the memtable's changes above ``applied`` in a store's transaction; return the number of changed keys.
 
     ``on_change`` as in :func:`apply_memtable`.
     """
@@ -95,14 +96,15 @@ def apply_to_transaction(
 
 
 def _apply_latest(txn: WriteTxn, memtable: Memtable, applied: int, on_change: OnChange | None) -> int:
-    """In parts: the store passes over what it is given several times, and a part stays in the processor's cache."""
+    """Apply in parts: the store iterates over its arguments several times, and a part stays in the processor's
+    cache."""
     # In key order, so that neighbours on a page of the store are changed together.
     changes = 0
     count, parts = memtable.sort_memory_changes(FOLD_LIMITS.delete_part_records)
     appending = _can_append(txn, count)
     for keys, values in parts:
         if applied > memtable.base:
-            # Another process has applied a part of these entries; a value of that part may be older than the store's.
+            # Another process has applied some of these entries; one of their values may be older than the store's.
             fresh = [place for place, value in enumerate(values) if value is None or read_stamps(value)[0] > applied]
             keys, values = [keys[place] for place in fresh], [values[place] for place in fresh]
         changes += len(keys)
@@ -113,8 +115,8 @@ def _apply_latest(txn: WriteTxn, memtable: Memtable, applied: int, on_change: On
 
 
 def _can_append(txn: WriteTxn, count: int) -> bool:
-    # Into an empty store keys are appended: pages become full, and none is searched for. Few of them are put, so that
-    # the change list leads on from them; of more it would know nothing in any case.
+    # In an empty store keys are appended: pages become full, and no search is needed. A small number of keys is put
+    # instead, so that the change list continues; for more keys the list would be incomplete in any case.
     return not txn.meta.records and count > MIN_LISTED_KEYS
 
 
@@ -122,7 +124,7 @@ def _apply_part(
     txn: WriteTxn, keys: Sequence[bytes], values: Sequence[bytes | None], *, appending: bool, deletes: bool
 ) -> None:
     if deletes:
-        # A key stands here once, deleted or not, so the order of deletions and puts does not matter.
+        # Each key occurs once, deleted or not, so the order of deletions and puts does not matter.
         txn.delete_records([key for key, value in zip(keys, values, strict=True) if value is None])
         keys = [key for key, value in zip(keys, values, strict=True) if value is not None]
         values = [value for value in values if value is not None]
@@ -131,9 +133,9 @@ def _apply_part(
 
 
 def apply_last_values(txn: WriteTxn, parts: Iterable[Pairs], count: int) -> None:
-    """The last stored values of keys, in key order and behind all that the store has applied, into its transaction.
+    """Apply the last stored values of keys, in key order and newer than the store, in its transaction.
 
-    A tombstone deletes a record. ``count``: how many keys there are, about.
+    A tombstone deletes a record. ``count``: approximate number of keys.
     """
     appending = _can_append(txn, count)
     for keys, values in parts:
@@ -142,7 +144,7 @@ def apply_last_values(txn: WriteTxn, parts: Iterable[Pairs], count: int) -> None
 
 
 def apply_timelines(txn: WriteTxn, parts: Iterable[Iterable[Timeline]], rule: Retention) -> None:
-    """As :func:`apply_last_values`, of a topic with History: all values of keys."""
+    """As :func:`apply_last_values`, for a topic with History: all values of keys."""
     for timelines in parts:
         updates = dict(timelines)
         _extend_versions(txn, list(updates), updates, rule)
@@ -156,7 +158,7 @@ def _apply_versions(
         if read_stamps(value)[0] > applied:
             updates.setdefault(key, []).append(value)
     keys = sorted(updates)
-    # In parts, as above: memory holds the records and versions of one part besides the memtable.
+    # In parts, as above: besides the memtable, memory has only the records and versions of one part.
     for start in range(0, len(keys), FOLD_LIMITS.delete_part_records):
         _extend_versions(txn, keys[start : start + FOLD_LIMITS.delete_part_records], updates, rule)
         if on_change is not None:
@@ -173,7 +175,7 @@ def _extend_versions(
     stored: list[tuple[bytes, bytes]] = []
     dropped: list[bytes] = []
     for key in keys:
-        # The rule runs over stored versions and the current record together, then the difference is written.
+        # The rule is applied to stored versions and the current record together; then the difference is written.
         before = {value: decode_version(value) for _, _, value in txn.read_versions(key)}
         old = list(before.values())
         if key in currents:
@@ -187,7 +189,7 @@ def _extend_versions(
         after = {encode_version(key, version) for version in (versions if current is None else versions[:-1])}
         stored.extend((key, value) for value in after if value not in before)
         dropped.extend(build_history_key(key, value) for value in before if value not in after)
-    # a version whose flags changed is dropped and stored again under the same key: in this order
+    # A version whose flags changed is dropped and stored again under the same key: in this order.
     txn.delete_versions(dropped)
     txn.put_versions(stored)
     if puts:

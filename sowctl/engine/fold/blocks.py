@@ -1,9 +1,9 @@
 """Selected entries of a journal block, and their stored values.
 
-A block holds the entries of several topics in a row of txids. Memtables, rebuilds, readers of all versions and the jobs
-on Spark choose among them here: by topic, by txid, by time, and without the entries that have no key. The choice comes
-in two forms with one meaning, for plain columns (no numpy is loaded for a short tail) and for numpy columns. What an
-entry does to a record is ruled by ``sow-journal(5)``, From a store's record to its column.
+A block has entries of several topics with consecutive txids. Memtables, rebuilds, readers of all versions and Spark
+jobs select entries here: by topic, by txid, by time, and without entries that have no key. The selection exists in two
+equivalent forms, for plain columns (a short tail needs no numpy) and for numpy columns. The effect of an entry on a
+record is specified in ``sow-journal(5)``, From a store's record to its column.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class EntrySpan(Struct, frozen=True):
-    """The entries to fold: ``after < txid <= until``, not later than ``at`` and not earlier than ``since`` (both
-    microseconds) where these are given."""
+    """The entries to fold: ``after < txid <= until``, and, if given, not later than ``at`` and not earlier than
+    ``since`` (both microseconds)."""
 
     after: int
     until: int
@@ -37,9 +37,9 @@ class EntrySpan(Struct, frozen=True):
 
 
 def _find_txid_span(block: Block, after: int, until: int | None) -> tuple[int, int]:
-    """The places of a block's entries with ``after < txid <= until``: txids are consecutive, so they are a range."""
+    """Return the range of a block's entries with ``after < txid <= until``: txids are consecutive."""
     count, first = len(block), block.first_txid
-    # Both ends are cut to the block: ``after`` and ``until`` may lie far outside of it.
+    # Both ends are limited to the block: ``after`` and ``until`` may be far outside it.
     start = min(max(0, after + 1 - first), count)
     stop = count if until is None else min(max(0, until + 1 - first), count)
     return start, max(start, stop)
@@ -54,13 +54,13 @@ def find_entry_places(
     at: int | None = None,
     unkeyed: bool = False,
 ) -> Sequence[int]:
-    """The places of a block's entries of ``topic`` with ``after < txid <= until`` and a time not above ``at``.
+    """Return the indexes of a block's entries of ``topic`` with ``after < txid <= until`` and a time not above ``at``.
 
-    Times never decrease within a topic, so the entries that ``at`` leaves out are its later ones. What was published
-    while the topic had no SOW has no key, and is no record: it is left out unless ``unkeyed``.
+    Times never decrease within a topic, so ``at`` excludes its later entries. Messages published while the topic had no
+    SOW have no key and are no records: they are excluded unless ``unkeyed``.
     """
     topic_refs = block.topic_refs
-    # The block's map names its topics: its columns are not decompressed for this.
+    # The block's map names its topics: the columns need not be decompressed for this.
     if topic not in topic_refs:
         return ()
     columns = block.decode_columns()
@@ -91,14 +91,14 @@ def build_entry_mask(
     at: int | None = None,
     unkeyed: bool = False,
 ) -> Any:
-    """:func:`find_entry_places` as a numpy array of truth values, for the entries of any of ``refs``; None for all
-    entries.
+    """Return the selection of :func:`find_entry_places` as a boolean numpy array, for the entries of any of ``refs``;
+    None for all entries.
 
     ``since``: only entries of that time or later.
     """
     import numpy as np
 
-    # Every test is made only where the block's header or map leaves it open: most blocks pass them all untested.
+    # A test is needed only if the block's header or map does not decide it: most blocks need none.
     columns = block.decode_numpy_columns()
     tests = []
     start, stop = _find_txid_span(block, after, until)
@@ -117,7 +117,7 @@ def build_entry_mask(
         keyed = (columns.flags & UNKEYED_FLAG) == 0
         if not keyed.all():
             tests.append(keyed)
-    # None spares the caller a copy of every column.
+    # None saves the caller a copy of every column.
     return np.logical_and.reduce(tests) if tests else None
 
 
@@ -130,17 +130,17 @@ def read_entry_values(
     at: int | None = None,
     unkeyed: bool = False,
 ) -> tuple[list[bytes], list[bytes]]:
-    """Keys and stored values of the entries of :func:`find_entry_places`, in txid order; a deletion is a tombstone
-    value.
-    """
+    """Return keys and stored values of the entries of :func:`find_entry_places`, in txid order; a deletion is a
+    tombstone value."""
     return read_values_at(block, find_entry_places(block, topic, after=after, until=until, at=at, unkeyed=unkeyed))
 
 
 def read_values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], list[bytes]]:
-    """Keys and stored values of the entries at these ascending ``places`` of a block, as :func:`read_entry_values`."""
+    """Return keys and stored values of the entries at these ascending indexes of a block, as
+    :func:`read_entry_values`."""
     if not places:
         return [], []
-    # A block of one topic, whole, is the usual case: its columns are taken as they are.
+    # The usual case is a whole block of one topic: its columns are used directly.
     entries: EntryBatch = block.decode_columns()
     if len(places) < len(block):
         entries = entries.take(places)
@@ -148,13 +148,13 @@ def read_values_at(block: Block, places: Sequence[int]) -> tuple[list[bytes], li
 
 
 def read_winner_values(block: Block, winners: Any) -> tuple[list[bytes], list[bytes]]:
-    """Keys and stored values of the entries of a block whose txids are among ``winners``, an ascending numpy array.
+    """Return keys and stored values of the entries of a block whose txids are in ``winners``, an ascending numpy array.
 
-    A deletion is a tombstone. ``winners`` are of one topic or of several: the block's topics are not looked at.
+    A deletion is a tombstone. ``winners`` may belong to one or more topics: the block's topics are ignored.
     """
     first, number = block.first_txid, winners.dtype.type
-    # Winners ascend and a block's txids are consecutive: two searches find those of this block. The numbers are made of
-    # the array's type, or numpy would compare unsigned txids as floating-point numbers.
+    # Winners ascend and a block's txids are consecutive: two searches find those of this block. The numbers have the
+    # array's type, because numpy would compare unsigned txids as floating-point numbers.
     low, high = winners.searchsorted(number(first)), winners.searchsorted(number(first + len(block)))
     if low == high:
         return [], []
@@ -163,7 +163,7 @@ def read_winner_values(block: Block, winners: Any) -> tuple[list[bytes], list[by
 
 
 def encode_values(entries: EntryBatch, txids: Sequence[int] | None = None) -> list[bytes]:
-    """The stored values of entries under the txids that they got, else their own; those of deletions are tombstones."""
+    """Return the stored values of entries with the assigned ``txids``, or their own; deletions become tombstones."""
     if txids is None:
         assert entries.txids is not None
         txids = entries.txids
@@ -172,10 +172,10 @@ def encode_values(entries: EntryBatch, txids: Sequence[int] | None = None) -> li
     deletes = operations == DELETE if isinstance(operations, int) else DELETE in operations
     texts = entries.texts
     if not deletes and all(column is None for column in texts):
-        # Most topics have no optional parts: their values are packed by columns.
+        # Most topics have no optional parts: their values are encoded by columns.
         return encode_plain_records(keys, checks, txids, times, expirations, entries.payloads)
     if deletes and (isinstance(operations, int) or all(operation == DELETE for operation in operations)):
-        # The blocks of a delete of many records hold nothing else.
+        # The blocks of a delete of many records have only deletions.
         return encode_tombstones(keys, checks, txids, times)
     nothing: Sequence[None] = (None,) * len(keys)
     rows = zip(
@@ -198,20 +198,20 @@ def encode_values(entries: EntryBatch, txids: Sequence[int] | None = None) -> li
 
 
 def encode_tombstone(key: bytes, check: bytes, txid: int, time: int) -> bytes:
-    """The stored value that says: deleted."""
-    # A deletion has a txid and a time like any entry, so that it wins over what came before it and can be dated.
+    """Return the stored value of a deletion."""
+    # A deletion has a txid and a time like any entry, so that it replaces earlier entries and has a date.
     return encode_record(key, check, txid, time, 0, TOMBSTONE_FLAG, b"")
 
 
 def encode_tombstones(
     keys: Sequence[bytes], checks: Iterable[bytes], txids: Iterable[int], times: Iterable[int]
 ) -> list[bytes]:
-    """:func:`encode_tombstone` of many deletions, by columns."""
+    """Return :func:`encode_tombstone` of many deletions, by columns."""
     return encode_plain_records(keys, checks, txids, times, repeat(0), repeat(b"", len(keys)), TOMBSTONE_FLAG)
 
 
 def collect_texts(records: Sequence[Record]) -> dict[str, Any]:
-    """The optional texts of stored records as columns of entries, by name; None where no record has one."""
+    """Return the optional texts of stored records as columns of entries, by name; None if no record has one."""
     columns = {column.name: [getattr(record, column.part) for record in records] for column in TEXT_COLUMNS}
     return {name: column if any(text is not None for text in column) else None for name, column in columns.items()}
 
@@ -219,9 +219,10 @@ def collect_texts(records: Sequence[Record]) -> dict[str, Any]:
 def build_deletions(
     topic: TopicRef, keys: Words, checks: Words, at: Micros, logical_topics: Texts = None, client: str | None = None
 ) -> EntryBatch:
-    """The entries that delete records at the instant ``at``; ``client`` is recorded, without a number.
+    """Return the entries that delete records at the instant ``at``; ``client`` is recorded, without a number.
 
-    ``checks`` are the check words of the records, and ``logical_topics`` the logical topics of a Pattern topic's.
+    ``checks`` are the check words of the records, and ``logical_topics`` the logical topics of records of a Pattern
+    topic.
     """
     from sowctl.identity.hashes import hash_client_name
 

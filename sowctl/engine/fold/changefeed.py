@@ -1,15 +1,16 @@
-"""The change feed: changes of the entries of a topic to its records (sowctl-spark(7), CHANGES).
+"""The change feed: changes of a topic's records by its entries (sowctl-spark(7), CHANGES).
 
-A feed has a row for each insert and deletion and two for an update, the record before it and the record after it. What
-an entry did stands in the journal: the writer that made it knew whether there was a record, lifetimes included. What
-the record was before is the topic's fold up to there: :func:`fold_entries` is that fold, one step for each entry, and
-:class:`LastEntries` finds what it has to begin with in a part of the journal, so that parts can be read apart.
-:func:`iterate_changes` reads the parts one behind the other, here and now; Spark's tasks read one each.
+A feed has one row for each insert and deletion and two for an update, the record before it and the record after it. The
+journal has the effect of each entry: its writer knew whether the record existed, lifetimes included. The previous
+record follows from the topic's fold up to that entry: :func:`fold_entries` is that fold, one step per entry, and
+:class:`LastEntries` finds its initial state for a part of the journal, so that parts can be read separately.
+:func:`iterate_changes` reads the parts one after the other in this process; each Spark task reads one.
 
-An expiration is no entry. A reader that is to keep a copy of the records asks for it all the same: :class:`Lifetimes`
-knows which records end within the feed, and each is a deletion at its instant, before any entry of the same instant.
+Expirations are no entries. A reader that maintains a copy of the records needs them nevertheless: :class:`Lifetimes`
+has the records that expire within the feed; each expiration is a deletion at its instant, before any entry of the same
+instant.
 
-Law, tested: applied to an empty state, the feed gives the state that replay makes of the same entries.
+Invariant, tested: applied to an empty state, the feed gives the same state as a replay of the same entries.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 INSERT, PREIMAGE, POSTIMAGE, DELETION = "insert", "update_preimage", "update_postimage", "delete"
 CHANGE_ROW_TYPES = (INSERT, PREIMAGE, POSTIMAGE, DELETION)
-"""The types of rows, in the words of Delta's change data feed."""
+"""The types of rows, named as in Delta's change data feed."""
 RecordState = MutableMapping[bytes, bytes]
 """Stored values by key."""
 DELETED, EXPIRED = "deleted", "expired"
@@ -47,7 +48,7 @@ DELETED, EXPIRED = "deleted", "expired"
 
 
 def fold_entries(state: RecordState, keys: Sequence[bytes], values: Sequence[bytes]) -> list[bytes | None]:
-    """Fold entries into ``state``, and return the stored value that each of them met; None where there was none.
+    """Fold entries into ``state``; return for each entry the previous stored value of its key, None if there was none.
 
     ``keys`` and ``values`` are those of :func:`sowctl.engine.fold.blocks.read_entry_values`: a tombstone is a deletion.
     """
@@ -62,9 +63,10 @@ def fold_entries(state: RecordState, keys: Sequence[bytes], values: Sequence[byt
 
 
 def build_change_rows(operations: Any, flags: Any) -> tuple[Any, Any]:
-    """The rows of some entries: what each is, as a place in :data:`CHANGE_ROW_TYPES`, and the place of its entry.
+    """Return the rows of some entries: the type of each row, as an index in :data:`CHANGE_ROW_TYPES`, and the index of
+    its entry.
 
-    Both numpy arrays, in the order of the entries; of an update, the row of the record before it comes first.
+    Both are numpy arrays, in the order of the entries; for an update, the row of the previous record comes first.
     """
     import numpy as np
 
@@ -81,8 +83,8 @@ def build_change_rows(operations: Any, flags: Any) -> tuple[Any, Any]:
 
 
 class BlockChanges(NamedTuple):
-    """The rows of a block: the ``places`` of its entries, of each row its type and its entry (all numpy arrays), and
-    the key and stored value of its record, None where that is not known; both empty where no records were asked for."""
+    """The rows of a block: the ``places`` of its entries, the type and entry of each row (all numpy arrays), and the
+    key and stored value of its record, None if unknown; both empty if records were not requested."""
 
     places: Any
     kinds: Any
@@ -92,8 +94,8 @@ class BlockChanges(NamedTuple):
 
 
 def read_block_changes(block: Block, topic: TopicRef, span: EntrySpan, state: RecordState | None) -> BlockChanges:
-    """The rows of a block's entries in ``span``; ``state`` is folded on to its end, None where records are not asked
-    for."""
+    """Return the rows of a block's entries in ``span``; folds ``state`` up to its end. ``state`` is None if records are
+    not requested."""
     import numpy as np
 
     places = np.array(find_entry_places(block, topic, after=span.after, until=span.until), np.int64)
@@ -114,7 +116,7 @@ def read_block_changes(block: Block, topic: TopicRef, span: EntrySpan, state: Re
 
 
 class JournalPart(NamedTuple):
-    """Entries with ``after < txid <= until``; the ``latest`` time of the blocks that they are in, microseconds UTC."""
+    """Entries with ``after < txid <= until``; ``latest`` is the latest time of their blocks, microseconds UTC."""
 
     after: int
     until: int
@@ -122,7 +124,7 @@ class JournalPart(NamedTuple):
 
 
 def list_block_sizes(log: Journal, after: int, until: int) -> list[tuple[int, int, int]]:
-    """The last txid, the stored bytes and the latest time of every block of these txids, from their headers alone."""
+    """Return last txid, stored bytes and latest time of every block of these txids, reading only their headers."""
     blocks = []
     for ref in log.iter_block_refs(after):
         if ref.header.first_txid > until:
@@ -132,7 +134,7 @@ def list_block_sizes(log: Journal, after: int, until: int) -> list[tuple[int, in
 
 
 def cut_parts(blocks: Sequence[tuple[int, int, int]], after: int, until: int, size: int) -> list[JournalPart]:
-    """Parts of about ``size`` stored bytes; ``blocks`` are those of :func:`list_block_sizes`."""
+    """Return parts of about ``size`` stored bytes; ``blocks`` are those of :func:`list_block_sizes`."""
     made, low, held, latest = list[JournalPart](), after, 0, 0
     for last, stored, time in blocks:
         held += stored
@@ -140,13 +142,14 @@ def cut_parts(blocks: Sequence[tuple[int, int, int]], after: int, until: int, si
         if held >= size:
             made.append(JournalPart(low, min(last, until), latest))
             low, held, latest = last, 0, 0
-    # The last block may be cut by ``until``, and entries that were removed end no block.
+    # ``until`` may cut the last block, and removed entries end no block.
     return [*made, JournalPart(low, until, latest)] if low < until else made
 
 
 class ChangeRow(NamedTuple):
-    """A row with what it is about. ``txid`` and ``sequence`` are None for an expiration, whose ``time`` is its instant;
-    ``client`` is the publisher's hash and name, None without one; ``image`` None where the record is not known."""
+    """A row with its record and cause. ``txid`` and ``sequence`` are None for an expiration, whose ``time`` is its
+    instant; ``client`` is the publisher's hash and name, None without one; ``image`` is None if the record is
+    unknown."""
 
     kind: str
     key: bytes
@@ -159,9 +162,9 @@ class ChangeRow(NamedTuple):
 
 
 class Lifetimes:
-    """Records that expire up to the instant ``now``, as of the entries taken in so far.
+    """Records that expire up to the instant ``now``, as of the entries added so far.
 
-    Memory: about 200 bytes for each such record.
+    Memory: about 200 bytes per record.
     """
 
     def __init__(self, now: int) -> None:
@@ -170,7 +173,7 @@ class Lifetimes:
         self._due: list[tuple[int, bytes]] = []
 
     def put(self, key: bytes, end: int, txid: int) -> None:
-        """The entry ``txid`` wrote a record whose lifetime ends at ``end``, 0 for never."""
+        """Add a record written by the entry ``txid`` whose lifetime ends at ``end``, 0 for never."""
         if 0 < end <= self._now:
             self._ends[key] = end, txid
             heapq.heappush(self._due, (end, key))
@@ -178,12 +181,12 @@ class Lifetimes:
             self._ends.pop(key, None)
 
     def drop(self, key: bytes) -> None:
-        """The record is replaced or deleted."""
+        """Remove a record that was replaced or deleted."""
         self._ends.pop(key, None)
 
     def add_records(self, log: Journal, known: LastEntries) -> None:
-        """Take in the records that ``known`` has. One whose lifetime ended at or before the topic's last entry up to
-        there has expired before the feed begins."""
+        """Add the records of ``known``. A record whose lifetime ended at or before the topic's last entry in ``known``
+        has expired before the feed begins."""
         import numpy as np
 
         txids, since = known.list_record_txids(), known.latest
@@ -198,18 +201,18 @@ class Lifetimes:
                 self.put(key, end, block.first_txid + place)
 
     def list_txids(self, time: int) -> list[int]:
-        """The txids of the records that end at ``time`` or before."""
+        """Return the txids of the records that end at or before ``time``."""
         return [txid for end, txid in self._ends.values() if end <= time]
 
     def list_due(self, time: int) -> list[bytes]:
-        """The keys of the records that end at ``time`` or before."""
+        """Return the keys of the records that end at or before ``time``."""
         found = list(self.pop_due(time))
         for end, key, txid in found:
             self.put(key, end, txid)
         return [key for _, key, _ in found]
 
     def pop_due(self, time: int) -> Iterator[tuple[int, bytes, int]]:
-        """End, key and txid of the records that end at ``time`` or before, in this order; they are known no more."""
+        """Remove the records that end at or before ``time`` and yield their ends, keys and txids, in this order."""
         while self._due and self._due[0][0] <= time:
             end, key = heapq.heappop(self._due)
             if (found := self._ends.get(key)) is not None and found[0] == end:
@@ -220,7 +223,7 @@ class Lifetimes:
 def iterate_changes(
     log: Journal, topic: TopicRef, span: EntrySpan, lifetimes: Lifetimes | None = None, now: int | None = None
 ) -> Iterator[list[ChangeRow]]:
-    """The rows of a topic's entries in ``span``, in lists of some; with ``lifetimes`` those of expirations, too.
+    """Yield the rows of a topic's entries in ``span``, in lists; with ``lifetimes`` also those of expirations.
 
     ``now``: the instant up to which records may expire after the last entry; None: none do.
     """
@@ -238,7 +241,7 @@ def iterate_changes(
             txids = np.union1d(txids, np.array(lifetimes.list_txids(part.latest), np.uint64))
         state = read_records_at(log, txids)
         for block in log.iter_blocks(after=part.after, until=part.until, topic=topic):
-            # The records that may expire between the entries of the block, before these change them.
+            # Records that may expire between the entries of the block, as they are before these entries.
             ending = [] if lifetimes is None else lifetimes.list_due(block.header.latest)
             values = {key: state.get(key) for key in ending}
             rows = _list_rows(block, read_block_changes(block, topic, EntrySpan(part.after, part.until), state))
@@ -252,7 +255,7 @@ def iterate_changes(
 
 
 def _take_some(found: Iterator[tuple[int, bytes, int]], count: int) -> list[tuple[int, bytes, int]]:
-    # A generator that is left in the middle is not resumed: each record is dropped before it is handed out.
+    # A generator that is abandoned in the middle is not resumed: each record is removed before it is yielded.
     return [one for _, one in zip(range(count), found, strict=False)]
 
 
@@ -285,11 +288,11 @@ def _list_rows(block: Block, changes: BlockChanges) -> list[ChangeRow]:
 def _insert_expirations(
     rows: list[ChangeRow], values: dict[bytes, bytes | None], lifetimes: Lifetimes
 ) -> Iterator[ChangeRow]:
-    """Yield the rows of a block, and before each entry what has expired up to its time; ``values`` are its records
-    that may expire, as they were before the block."""
+    """Yield the rows of a block, and before each entry the records that expired up to its time; ``values`` are the
+    records that may expire, as they were before the block."""
     for row in rows:
         if row.kind in (DELETION, PREIMAGE):
-            # The writer saw the record, so it had not expired, whatever the time of the entry says.
+            # The writer saw the record, so it had not expired, whatever the time of the entry.
             lifetimes.drop(row.key)
         for end, key, _ in lifetimes.pop_due(row.time):
             yield ChangeRow(DELETION, key, values.get(key), end, EXPIRED)
@@ -301,9 +304,9 @@ def _insert_expirations(
 
 
 class LastEntries:
-    """The last entry of every key up to a txid, brought forward as parts of the journal are planned.
+    """The last entry of every key up to a txid, advanced while parts of the journal are planned.
 
-    Memory is bounded (:mod:`sowctl.engine.fold.key_table`). Only columns are read, and no payload.
+    Memory is bounded (:mod:`sowctl.engine.fold.key_table`). Only columns are read, no payloads.
     """
 
     def __init__(self, topic: TopicRef) -> None:
@@ -318,12 +321,12 @@ class LastEntries:
         return self._last.latest
 
     def list_record_txids(self) -> Any:
-        """The txids of the records, ascending, as a numpy array."""
+        """Return the txids of the records, ascending, as a numpy array."""
         return self._last.list_record_txids()
 
     @property
     def lacks_keys(self) -> bool:
-        """Return whether there are entries of the topic, and none of them has a key: then it keeps no records."""
+        """Return whether the topic has entries but none of them has a key: then it has no records."""
         return self._seen > 0 and not self._last.entries
 
     def _count_entries(self, block: Block, span: EntrySpan) -> None:
@@ -331,7 +334,7 @@ class LastEntries:
         self._seen += len(block) if mask is None else int(mask.sum())
 
     def advance_to(self, log: Journal, txid: int) -> None:
-        """Take in what stands in the journal up to ``txid``, which is not below :attr:`upto`."""
+        """Add the entries of the journal up to ``txid``, which is not below :attr:`upto`."""
         if txid <= self.upto:
             return
         span = EntrySpan(self.upto, txid)
@@ -341,15 +344,15 @@ class LastEntries:
         self.upto = txid
 
     def find_replaced_txids(self, log: Journal, until: int) -> Any:
-        """The txids, ascending, of the entries up to :attr:`upto` that those behind it and up to ``until`` replace or
-        delete; then takes these in, too. A numpy array of unsigned 64-bit numbers."""
+        """Return the txids, ascending, of the entries up to :attr:`upto` that later entries up to ``until`` replace or
+        delete; then add these, too. A numpy array of unsigned 64-bit numbers."""
         import numpy as np
 
         span, none = EntrySpan(self.upto, until), np.zeros(0, np.uint64)
         found, touched, later = [none], [none], LastPerKey()
 
         def take_in() -> None:
-            # What is found within the part itself is in its own rows.
+            # Records replaced within the part itself are in its own rows.
             txids = self._last.find_record_txids(np.unique(np.concatenate(touched)))
             found.append(txids[txids <= span.after])
             self._last.add_entries(later)
@@ -360,7 +363,7 @@ class LastEntries:
             keys, flags = columns.keys.astype(np.uint64), columns.flags
             if mask is not None:
                 keys, flags = keys[mask], flags[mask]
-            # What an insert met, if anything, had expired: it is in no row.
+            # The previous record of an insert, if any, had expired: it is in no row.
             touched.append(keys[(flags & INSERTED_FLAG) == 0])
             self._count_entries(block, span)
             later.add_block(block, self._topic, span)
@@ -373,7 +376,8 @@ class LastEntries:
 
 
 def read_records_at(log: Journal, txids: Any) -> RecordState:
-    """The stored values of publishes with these ascending txids, by key: what a part of the journal begins with."""
+    """Return the stored values of publishes with these ascending txids, by key: the initial state of a part of the
+    journal."""
     state: RecordState = {}
     if not len(txids):
         return state
@@ -384,7 +388,7 @@ def read_records_at(log: Journal, txids: Any) -> RecordState:
 
 
 def _read_blocks_holding(log: Journal, txids: Any) -> Iterator[Block]:
-    """The blocks that hold any of these txids; of the others no more than the header is read."""
+    """Yield the blocks that contain any of these txids; only the headers of other blocks are read."""
     number, last = txids.dtype.type, int(txids[-1])
     for ref in log.iter_block_refs(after=int(txids[0]) - 1):
         if ref.header.first_txid > last:

@@ -1,7 +1,8 @@
-"""Store and memtable merged in key order into a new file, which takes the store's place (``sow-run(5)``, Merging).
+"""Merge store and memtable in key order into a new file, which replaces the store (``sow-run(5)``, Merging).
 
-What random keys cost in place, a page each, is spread so over all records of the file, one after the other. A new file
-has its pages full, too. Nobody has to wait while it is filled: what it is made of does not change.
+In place, each random key costs a page; here this cost is spread over all records of the file, which is written
+sequentially. The pages of a new file are also full. No process has to wait while it is filled: its inputs do not
+change.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 _LAST_HISTORY_SUFFIX = bytes((255,)) * (HISTORY_KEY_SIZE - KEY_SIZE)
-"""Behind a SOW key, this is not before any history key of it."""
+"""After a SOW key, this sorts after all history keys of the key."""
 
 
 class StoreMerge:
-    """A new store from ``store``, which ``memtable`` brings to ``position``. Use as a context manager;
-    :meth:`fill_store` it, then :meth:`install_store`.
+    """A new store from ``store``, which ``memtable`` brings to ``position``. Use as a context manager; call
+    :meth:`fill_store`, then :meth:`install_store`.
 
-    ``rule`` is that of a topic with History. Records that have
-    expired at ``remove_expired_at`` are left out. ``known`` is given the keys of the new store. It is made under the
-    journal's lock, and the memtable does not change until it is filled. Raises StorageError, DamageError.
+    ``rule`` is the retention rule of a topic with History. Records that have expired at ``remove_expired_at`` are
+    omitted. The keys of the new store are added to ``known``. Created under the journal's lock; the memtable must not
+    change until the store is filled. Raises StorageError, DamageError.
     """
 
     def __init__(
@@ -63,15 +64,15 @@ class StoreMerge:
         with ExitStack() as held:
             self._snapshot = held.enter_context(store.open_snapshot())
             self._meta = meta = self._snapshot.meta
-            # supports_runs has refused such stores: a merge copies records only, and would lose the sequence numbers of
-            # publishers.
+            # supports_runs has excluded such stores: a merge copies only records, and would lose the sequence numbers
+            # of publishers.
             assert not meta.sequences and (rule is not None or not meta.versions)
             self._builder = held.enter_context(
                 build_store(
                     store.path,
                     meta.definition,
                     seam=instance.seam,
-                    # It is the same store, so it was made when it was made.
+                    # It is the same store, so it keeps its creation time.
                     now=meta.created,
                     lineage=position.lineage,
                     applied=position.txid,
@@ -90,15 +91,16 @@ class StoreMerge:
 
     @property
     def is_current(self) -> bool:
-        """Return whether the store stands where the memtable begins: a replay may have put another in place since."""
+        """Return whether the position of the store is the start of the memtable: a replay may have replaced the
+        store."""
         base, meta = self._memtable.base, self._meta
         return meta.applied == base or (meta.applied < base and meta.lineage != self.position.lineage)
 
     def fill_store(self) -> None:
-        """Write all of the new store and sync it; no lock is needed. Raises StorageError, DamageError."""
+        """Write the whole new store and sync it; no lock is needed. Raises StorageError, DamageError."""
         snapshot, builder = self._snapshot, self._builder
         if self._rule is None:
-            # At most: a changed record of the store, or one that is deleted, counts twice.
+            # An upper bound: a changed or deleted record of the store counts twice.
             most = self._meta.records + len(self._memtable)
             append_sorted(
                 builder, report_progress(self._drop_expired(self._merge_records()), most, self._instance.watch)
@@ -111,37 +113,38 @@ class StoreMerge:
             txn.raise_last_time(max(self._meta.last_time, self._memtable.last_time))
             txn.set_removal_mark(self._meta.removal_mark)
             if self._gone and self._expired_at is not None:
-                # As for a removal in place: past states look at this mark.
+                # As for a removal in place: reads of past states check this mark.
                 txn.set_removal_mark(self._expired_at)
 
         builder.flush()
         builder.run_transaction(position)
         builder.finish()
-        # The old file's last user goes before the new one comes: a store is not open twice in a process.
+        # The old file is closed before the new one is installed: a process must not open a store twice.
         snapshot.close()
 
     def install_store(self) -> AppliedChanges | None:
-        """Make it the store; the journal's lock is held. None where another process has changed the store meanwhile.
+        """Install it as the store; the journal's lock is held. Return None if another process has changed the store
+        meanwhile.
 
-        Raises StorageError, LockedError; the store is as it was then.
+        Raises StorageError, LockedError, with the store unchanged.
         """
         store, wait = self._store, self._instance.lock_wait
         with store.hold_writer_lock(wait):
-            # What was removed from it, or applied to it, since it was read would come back, or be missing.
+            # Records removed since the store was read would return, and applied changes would be lost.
             if store.read_meta() != self._meta:
                 return None
             self._builder.install(lock=store.lock, wait=wait)
         return AppliedChanges(self._changes, self._gone)
 
     def _merge_records(self) -> Iterator[Pairs]:
-        """The records of the store with the changes of the memtable, in key order."""
+        """Yield the records of the store with the changes of the memtable, in key order."""
         if self._snapshot.record_count or self._memtable.runs:
             yield from merge_changes(
                 self._snapshot.scan_records(batch=FOLD_LIMITS.fold_part_records),
                 self._memtable.select_newest(FOLD_LIMITS.fold_part_records),
             )
             return
-        # A first load: what is in memory is all that there is, and need not be put among anything.
+        # A first load: all records are in memory, and need not be merged with others.
         for keys, values in self._memtable.sort_memory_changes(FOLD_LIMITS.fold_part_records)[1]:
             if None in values:
                 there = [place for place, value in enumerate(values) if value is not None]
@@ -163,7 +166,7 @@ class StoreMerge:
                 yield [keys[place] for place in places], [values[place] for place in places]
 
     def _fill_with_versions(self, rule: Retention) -> None:
-        """Records and versions; what the changes make of a key's is what they make of it in place."""
+        """Write records and versions; the result for each key is the same as for changes in place."""
         builder, known = self._builder, self.known
         rows = _VersionReader(self._snapshot.scan_history(batch=FOLD_LIMITS.fold_part_records))
         changes = self._memtable.select_all(FOLD_LIMITS.fold_part_records)
@@ -181,7 +184,7 @@ class StoreMerge:
                     if key in records:
                         before.append(records.pop(key))
                     grown = extend_versions([decode_version(value) for value in before], updates, rule)
-                    # A key that was deleted last has no record; its tombstone is kept among the versions.
+                    # A key whose last entry is a deletion has no record; its tombstone is kept among the versions.
                     if not grown[-1].tombstone:
                         records[key] = grown.pop().value
                     if grown:
@@ -196,7 +199,7 @@ class StoreMerge:
 
 
 class _VersionReader:
-    """The versions of a store, in key order, as far as they are asked for."""
+    """Reads the versions of a store in key order, on demand."""
 
     def __init__(self, batches: Iterator[Batch]) -> None:
         self._batches = batches
@@ -204,7 +207,7 @@ class _VersionReader:
         self._values: list[bytes] = []
 
     def read_upto(self, last: bytes | None) -> list[tuple[bytes, bytes]]:
-        """SOW keys and values of the next versions, to the SOW key ``last`` (inclusive; None: to the end)."""
+        """Return SOW keys and values of the next versions, up to the SOW key ``last`` (inclusive; None: to the end)."""
         found: list[tuple[bytes, bytes]] = []
         while True:
             stop = len(self._keys) if last is None else bisect_right(self._keys, last + _LAST_HISTORY_SUFFIX)
@@ -226,19 +229,19 @@ def merge_store(
     rule: Retention | None = None,
     remove_expired_at: int | None = None,
 ) -> AppliedChanges | None:
-    """Put a new file in the place of ``store``: its records with the changes of ``memtable``, which is emptied then.
+    """Replace ``store`` by a new file: its records with the changes of ``memtable``, which is emptied afterwards.
 
-    As :func:`~sowctl.engine.fold.apply.apply_memtable` does in place, and with the same arguments; see
-    :class:`StoreMerge`. The journal's lock is held. None where the store does not stand any more where the memtable
-    begins. Raises StorageError, LockedError, DamageError; the store is as it was then.
+    The counterpart of :func:`~sowctl.engine.fold.apply.apply_memtable`, with the same arguments; see
+    :class:`StoreMerge`. The journal's lock is held. Returns None if the position of the store is no longer the start of
+    the memtable. Raises StorageError, LockedError, DamageError, with the store unchanged.
     """
     done = None
     with (
         store.hold_writer_lock(instance.lock_wait),
         StoreMerge(instance, store, memtable, position, rule=rule, remove_expired_at=remove_expired_at) as merging,
     ):
-        # Where a replay has put another store in place since the memtable was made, nothing is merged, and no position
-        # claimed: the journal has all entries, and the next batch begins with what it holds behind that store.
+        # If a replay has replaced the store since the memtable was created, nothing is merged, and the position stays:
+        # the journal has all entries, and the next batch begins with the entries after the position of that store.
         if merging.is_current:
             merging.fill_store()
             done = merging.install_store()

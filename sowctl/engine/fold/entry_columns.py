@@ -1,9 +1,9 @@
-"""Published records of a memtable by columns: they are packed into stored values only when these are asked for.
+"""Published records of a memtable by columns: they are encoded into stored values only on demand.
 
-A bulk load publishes many keys more than once before its memtable is let go. Of each key the last record alone is
-packed then, in key order: of 1,000,000 orders over 500,000 keys 630,000. What publishing asks of a memtable meanwhile,
-the check word and the payload that a key has, stands in columns. Made by :mod:`sowctl.engine.fold.memtable`; loads
-numpy.
+A bulk load publishes many keys more than once before its memtable is flushed. Only the last record of each key is
+encoded then, in key order: of 1,000,000 orders over 500,000 keys 630,000. The values that publishing looks up in a
+memtable meanwhile, check word and payload of a key, are in columns. Created by :mod:`sowctl.engine.fold.memtable`;
+imports numpy.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ EMPTY_ROW = -1
 
 
 class LatestEntries(NamedTuple):
-    """The keys of a batch of entries, each once, as an array of uint64; the places of their last entries; and the
-    sizes of all its payloads."""
+    """The distinct keys of a batch of entries, as an array of uint64; the indexes of their last entries; and the sizes
+    of all its payloads."""
 
     keys: Any
     places: Any
@@ -48,9 +48,9 @@ class LatestEntries(NamedTuple):
 
 
 def find_latest_entries(block: Block) -> LatestEntries | None:
-    """The last entries of the keys of a block, for a memtable that takes it as columns.
+    """Return the last entries of the keys of a block, for a memtable that adds it as columns.
 
-    None where they are not publishes of one topic without texts: then its values are folded.
+    None unless all are publishes of one topic without texts: then its values are folded.
     """
     if len(block.topic_refs) > 1 or block.header.flags & TEXT_BLOCK_FLAGS:
         return None
@@ -63,18 +63,18 @@ def find_latest_entries(block: Block) -> LatestEntries | None:
 
 
 class KeyTable:
-    """A hash table from SOW keys to row numbers, asked and filled by whole columns.
+    """A hash table from SOW keys to row numbers, with operations on whole columns.
 
-    Columns of keys are arrays of uint64 in which no key comes twice, rows are arrays of intp. A dictionary takes four
-    or five places of memory that lie anywhere for each key, one after the other; here those of a whole column are
-    fetched together. In batches of 4,800, the look-ups and changes of 1,000,000 keys of which 500,000 differ took 1.4
-    to 1.6 s with a dictionary and take 0.22 to 0.28, the sorting of each batch included.
+    Columns of keys are arrays of uint64 without duplicates, rows are arrays of intp. For each key, a dictionary
+    accesses four or five scattered places of memory one after the other; here those of a whole column are fetched
+    together. In batches of 4,800, the lookups and changes of 1,000,000 keys of which 500,000 differ took 1.4 to 1.6 s
+    with a dictionary and take 0.22 to 0.28, including the sorting of each batch.
     """
 
     def __init__(self, bits: int = MIN_TABLE_BITS) -> None:
         self._count = 0
-        # A factor that no publisher knows spreads the keys. Without it, keys could be made on purpose to lie in one row
-        # of slots, whose search takes as many steps as there are keys.
+        # A random factor that publishers do not know spreads the keys. Without it, keys could be constructed to share
+        # one sequence of slots, whose search takes as many steps as there are keys.
         self._factor = np.uint64(int.from_bytes(os.urandom(8), "little") | 1)
         self._allocate_slots(bits)
 
@@ -87,20 +87,21 @@ class KeyTable:
         self._rows = np.full(1 << bits, EMPTY_ROW, dtype=np.int32)
 
     def find_rows(self, keys: Any) -> Any:
-        """The row of each key, :data:`EMPTY_ROW` for none."""
+        """Return the row of each key, :data:`EMPTY_ROW` for none."""
         if not self._count:
             return np.full(len(keys), EMPTY_ROW, dtype=np.intp)
         return self._rows[self._find_slots(keys)].astype(np.intp)
 
     def set_rows(self, keys: Any, rows: Any) -> None:
-        """Set the rows of keys, whether they are there or not."""
+        """Set the rows of new or existing keys."""
         if (self._count + len(keys)) * SLOTS_PER_KEY > len(self._rows):
             self._grow_table(self._count + len(keys))
         slots = self._find_slots(keys)
         self._count += int(np.count_nonzero(self._rows[slots] == EMPTY_ROW))
         while True:
             self._keys[slots], self._rows[slots] = keys, rows
-            # Two new keys may have found the same empty slot: the later one has it, and the other goes on behind it.
+            # Two new keys may have found the same empty slot: the later one gets it, and the other continues the
+            # search.
             lost = (self._rows[slots] != rows).nonzero()[0]
             if not len(lost):
                 return
@@ -108,18 +109,18 @@ class KeyTable:
             slots = self._find_slots(keys)
 
     def list_rows(self) -> tuple[Any, Any]:
-        """All keys, in no order, and their rows."""
+        """Return all keys, unordered, and their rows."""
         taken = (self._rows != EMPTY_ROW).nonzero()[0]
         return self._keys[taken], self._rows[taken].astype(np.intp)
 
     def _find_slots(self, keys: Any) -> Any:
-        """The slot that each key is in, or the empty one where it belongs."""
-        # The product keeps its low 64 bits, of which the highest choose the slot.
+        """Return the slot of each key, or the empty slot where it belongs."""
+        # The product keeps its low 64 bits, of which the highest select the slot.
         slots = (keys * self._factor >> self._shift).astype(np.intp)
         open_ = ((self._rows[slots] != EMPTY_ROW) & (self._keys[slots] != keys)).nonzero()[0]
         while len(open_):
-            # Another key is there: it lies in one of the next slots, before the first empty one. No key is ever
-            # removed, so none of them has become empty since.
+            # The slot has another key: the key is in one of the next slots, before the first empty one. Keys are never
+            # removed, so no slot before it has become empty.
             at = (slots[open_] + 1) & self._mask
             slots[open_] = at
             open_ = open_[(self._rows[at] != EMPTY_ROW) & (self._keys[at] != keys[open_])]
@@ -134,14 +135,14 @@ class KeyTable:
 
 
 class RecordColumns:
-    """The records; a row is a record, in txid order, and the last row of a key is the one that counts."""
+    """The records; each row is a record, in txid order, and the last row of a key is its current one."""
 
     def __init__(self) -> None:
         self._table = KeyTable()
         self._count = 0
         self._room = _PART_ROWS
         self.payloads: list[bytes] = []
-        """Of each row."""
+        """Payload of each row."""
         self.keys: Any = np.empty(_PART_ROWS, dtype=np.uint64)
         self.checks: Any = np.empty(_PART_ROWS, dtype=np.uint64)
         self.sizes: Any = np.empty(_PART_ROWS, dtype=np.int64)
@@ -149,27 +150,27 @@ class RecordColumns:
         self._times: Any = np.empty(_PART_ROWS, dtype=np.int64)
         self._expirations: Any = np.empty(_PART_ROWS, dtype=np.int64)
         self.records = self.added = 0
-        """How many records were added, and the bytes of their values."""
+        """Number of added records, and bytes of their values."""
         self.held = self.taken = 0
-        """Bytes of the values that count, and of all that are held."""
+        """Bytes of the current values, and of all values in memory."""
 
     def __len__(self) -> int:
         """Return the number of keys."""
         return len(self._table)
 
     def find_rows(self, keys: Any) -> Any:
-        """The row of each of ``keys`` (uint64, none twice), -1 for none."""
+        """Return the row of each of ``keys`` (uint64, without duplicates), -1 for none."""
         return self._table.find_rows(keys)
 
     def add_entries(self, entries: EntryBatch, latest: LatestEntries, txids: Numbers) -> None:
-        """Add records behind all others: entries without deletions and optional texts."""
+        """Add records after all others: entries without deletions and optional texts."""
         count, start = len(entries), self._count
         stop = start + count
         while stop > self._room:
             self._grow_columns()
         sizes = latest.sizes.astype(np.int64)
         keys, checks = (np.frombuffer(join_words(words), ">u8") for words in (entries.keys, entries.checks))
-        # Keys are numbers, so that they sort as their bytes do; check words stay as their bytes lie in memory.
+        # Keys are numbers, so that they sort as their bytes do; check words keep their byte order in memory.
         fresh = keys, checks.view(np.uint64), sizes, txids, entries.times, entries.expirations
         for column, values in zip(self._list_columns(), fresh, strict=True):
             column[start:stop] = values
@@ -186,7 +187,7 @@ class RecordColumns:
         self.held -= int(self.sizes[known].sum()) + VALUE_OVERHEAD_BYTES * len(known)
 
     def load_values(self, current: Mapping[bytes, bytes | None]) -> bool:
-        """Begin with stored values, which are newest per key; False where one of them has parts that columns lack."""
+        """Add stored values, which are newest per key; return False if one of them has parts without a column."""
         values = [value for value in current.values() if value is not None]
         if len(values) < len(current):
             return False
@@ -201,21 +202,22 @@ class RecordColumns:
         return True
 
     def is_full(self, bound: int) -> bool:
-        """Return whether the values take about ``bound`` bytes, though superseded ones have been forgotten."""
+        """Return whether the values take about ``bound`` bytes, even after dropping superseded ones."""
         if self.taken < bound:
             return False
         self._drop_superseded()
-        # Each time a quarter of them has to be superseded at least, so that every record pays for three that stay.
+        # At least a quarter must be superseded each time, so that the cost is spread: one dropped record for three that
+        # stay.
         return self.taken > bound - bound // 4
 
     def sort_rows(self) -> RecordColumnsLayer:
-        """All keys as a layer of changes, as they are now."""
+        """Return all keys as a layer of changes, as of now."""
         keys, rows = self._table.list_rows()
         order = keys.argsort()
         return RecordColumnsLayer(self, keys[order], rows[order])
 
     def encode_rows(self, rows: Any) -> Pairs:
-        """Keys and stored values of some rows."""
+        """Return keys and stored values of some rows."""
         keys = read_words(self.keys[rows].astype(">u8"))
         payloads = self.payloads
         values: list[Any] = encode_plain_records(
@@ -239,7 +241,7 @@ class RecordColumns:
         self.keys, self.checks, self.sizes, self._txids, self._times, self._expirations = columns
 
     def _drop_superseded(self) -> None:
-        """Forget the superseded rows."""
+        """Drop the superseded rows."""
         _, rows = self._table.list_rows()
         rows.sort()
         payloads = self.payloads
@@ -247,7 +249,7 @@ class RecordColumns:
         self._count = len(rows)
         for column in self._list_columns():
             column[: self._count] = column[rows]
-        # In parts, because a look-up holds several numbers for each key.
+        # In parts, because a lookup needs several numbers in memory for each key.
         for start in range(0, self._count, _PART_ROWS):
             stop = min(start + _PART_ROWS, self._count)
             self._table.set_rows(self.keys[start:stop], np.arange(start, stop))
@@ -255,7 +257,7 @@ class RecordColumns:
 
 
 class RecordColumnsLayer:
-    """A layer of changes in key order (:class:`~sowctl.engine.fold.merge_layers.Layer`), packed part by part."""
+    """A layer of changes in key order (:class:`~sowctl.engine.fold.merge_layers.Layer`), encoded part by part."""
 
     def __init__(self, records: RecordColumns, keys: Any, rows: Any) -> None:
         self._records = records
@@ -266,27 +268,28 @@ class RecordColumnsLayer:
         return len(self._keys)
 
     def find_place(self, key: bytes, low: int = 0, *, after: bool = False) -> int:
-        """The place of the first key from ``low`` on that is not before ``key``; with ``after``, that is behind it."""
+        """Return the index of the first key from ``low`` on that is not before ``key``; with ``after``, that is after
+        it."""
         if len(key) > 8:
-            return len(self._keys)  # nine bytes lie behind every key
+            return len(self._keys)  # nine bytes sort after every key
         number = np.uint64(int.from_bytes(key, "big"))
         return max(low, int(self._keys.searchsorted(number, "right" if after else "left")))
 
     def key_at(self, place: int) -> bytes:
-        """The key at a place."""
+        """Return the key at an index."""
         return int(self._keys[place]).to_bytes(8, "big")
 
     def read_changes(self, start: int, stop: int) -> Changes:
-        """The changes from place ``start`` to ``stop``, exclusive."""
+        """Return the changes from index ``start`` to ``stop``, exclusive."""
         keys, values = self._records.encode_rows(self._rows[start:stop])
         return keys, cast("list[bytes | None]", values)
 
     def read_all_changes(self, start: int, stop: int) -> Pairs:
-        """As :meth:`read_changes`: no change here is a deletion, and no topic with History has columns."""
+        """As :meth:`read_changes`: this layer has no deletions, and topics with History have no columns."""
         return self._records.encode_rows(self._rows[start:stop])
 
     def find_values(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
-        """The values of those ``keys`` that changed."""
+        """Return the values of the changed keys among ``keys``."""
         wanted = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
         rows = self._records.find_rows(np.unique(wanted))
         return dict(zip(*self._records.encode_rows(rows[rows != EMPTY_ROW]), strict=True))

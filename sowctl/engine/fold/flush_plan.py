@@ -1,8 +1,8 @@
-"""The decision when and how a memtable is flushed: in place, into a sorted run, or into a new store (``sow-run(5)``).
+"""The decision when and how a memtable is flushed: in place, to a sorted run, or to a new store (``sow-run(5)``).
 
-A plan is a value, made from figures alone; :class:`sowctl.engine.writing.topicwriter.StoreWriter` measures these and
-carries the plan out, and ``info`` shows the next one. The store is an LSM tree of two levels: sorted runs are merged
-with each other (:func:`~sowctl.engine.fold.limits.count_runs_to_compact`) and, in the end, with the store.
+A plan is a value, computed only from figures; :class:`sowctl.engine.writing.topicwriter.StoreWriter` measures them and
+executes the plan, and ``info`` shows the next one. The store is an LSM tree of two levels: sorted runs are compacted
+(:func:`~sowctl.engine.fold.limits.count_runs_to_compact`) and finally merged with the store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FlushStep(Enum):
-    """What is done with the changes that a memtable holds in memory."""
+    """The action for the changes that a memtable has in memory."""
 
     KEEP = "keep in memory"
     IN_PLACE = "apply in place"
@@ -30,13 +30,13 @@ class FlushStep(Enum):
 
 
 class FlushFigures(Struct, frozen=True):
-    """What a flush is decided from.
+    """The figures that decide a flush.
 
-    ``changes``: of runs and memory together, ``memory_changes`` of these in memory, ``held_bytes`` bytes of their
-    values; ``runs``: sorted runs beside the store; ``records``: records and versions of the store, a file of
-    ``file_bytes``; ``applied_changes``: changes that the session has applied before. ``allows_runs``: the topic has a
-    journal, and its store nothing that runs cannot hold. ``is_bulk_load``: an earlier plan of the session said so.
-    ``is_merge_running``: another process fills a new store.
+    ``changes``: in runs and memory together; ``memory_changes`` of them in memory, with ``held_bytes`` bytes of values;
+    ``runs``: sorted runs beside the store; ``records``: records and versions of the store, a file of ``file_bytes``;
+    ``applied_changes``: changes that the session has already applied. ``allows_runs``: the topic has a journal, and
+    runs support everything in its store. ``is_bulk_load``: an earlier plan of the session determined this.
+    ``is_merge_running``: another process is filling a new store.
     """
 
     changes: int
@@ -53,24 +53,24 @@ class FlushFigures(Struct, frozen=True):
 
     @property
     def is_first_load(self) -> bool:
-        """Return whether a new store would be made of memory alone: no run of it is needed for that."""
+        """Return whether a new store would be written from memory alone: this needs no run."""
         return not self.records and not self.has_history and not self.runs and not self.is_merge_running
 
     @property
     def is_full(self) -> bool:
-        """Return whether memory alone holds what is flushed at once in a session that is no bulk load."""
+        """Return whether memory alone has reached the amount to flush in a session that is no bulk load."""
         changes, size = limits.compute_in_place_limits(self.file_bytes)
         return self.memory_changes >= changes or self.held_bytes >= size
 
     @property
     def exceeds_transaction(self) -> bool:
-        """Return whether runs and memory hold more than one transaction of the store may change."""
+        """Return whether runs and memory exceed the changes that one transaction of the store may make."""
         changes, size = limits.compute_in_place_limits(self.file_bytes)
         return self.changes >= changes or self.held_bytes >= size
 
     @property
     def needs_new_store(self) -> bool:
-        """Return whether everything is applied by a new store, and not in place."""
+        """Return whether all changes are applied by writing a new store instead of in place."""
         is_first = not self.records and not self.has_history
         if not self.allows_runs or not (self.runs or self.is_bulk_load or is_first):
             return False
@@ -78,17 +78,18 @@ class FlushFigures(Struct, frozen=True):
 
 
 def supports_runs(meta: StoreMeta, *, history: bool) -> bool:
-    """Return whether runs and a merge carry all of a store: not publishers' numbers, nor versions without a rule."""
+    """Return whether runs and a merge support all parts of a store: no publishers' numbers, no versions without a
+    rule."""
     return not meta.sequences and (history or not meta.versions)
 
 
 def build_figures(
     memtable: Memtable, meta: StoreMeta, file_bytes: int, *, has_history: bool, is_journalled: bool, is_building: bool
 ) -> FlushFigures:
-    """Build the figures of a store with ``meta``, in a file of ``file_bytes``, and of the changes that it has not.
+    """Build the figures of a store with ``meta``, in a file of ``file_bytes``, and of its unapplied changes.
 
-    Those of a session that has not written yet. ``is_building``: another process builds a store for this place, which
-    is a merge of this one's changes if there are runs, or no records.
+    They describe a session that has not written yet. ``is_building``: another process is building a store at this path,
+    which is a merge of this store's changes if there are runs, or no records.
     """
     records = meta.records + meta.versions
     return FlushFigures(
@@ -105,10 +106,10 @@ def build_figures(
 
 
 class FlushPlan(Struct, frozen=True):
-    """What is done at once, under the journal's lock, and why.
+    """The immediate action, under the journal's lock, and its reason.
 
-    ``merge``: runs, or the memory of a first load, are then merged into a new store, which is filled without the lock.
-    ``is_bulk_load``: the session flushes to sorted runs from now on.
+    ``merge``: afterwards, runs or the memory of a first load are merged into a new store, which is filled without the
+    lock. ``is_bulk_load``: the session flushes to sorted runs from now on.
     """
 
     step: FlushStep
@@ -118,14 +119,14 @@ class FlushPlan(Struct, frozen=True):
 
 
 def plan_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> FlushPlan:
-    """Plan what is done with a full memtable during a session, which may publish more.
+    """Plan the flush of a full memtable during a session, which may publish more.
 
     ``keeps_lock``: more changes follow before the lock is released and a merge can begin, so memory is freed now.
     """
     bulk = figures.is_bulk_load
     if not figures.allows_runs:
         return FlushPlan(FlushStep.IN_PLACE, "the topic has no journal, or its store more than runs hold")
-    # Into an empty store, keys are appended in order; what is too much for one transaction, into a new file.
+    # In an empty store, keys are appended in order; more changes than one transaction allows go to a new file.
     if not figures.records and not figures.needs_new_store:
         return FlushPlan(FlushStep.IN_PLACE, "the store is empty, and one transaction is enough", is_bulk_load=bulk)
     bulk = bulk or limits.needs_runs(
@@ -133,7 +134,7 @@ def plan_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> FlushPlan:
     )
     if not bulk and not figures.is_merge_running:
         if figures.needs_new_store:
-            # Others have left runs: with one more, all is merged as that of a bulk load is.
+            # Other processes have left runs: with one more, all are merged as after a bulk load.
             return FlushPlan(FlushStep.RUN, "runs and memory exceed one transaction", merge=True)
         return FlushPlan(FlushStep.IN_PLACE, "the session has changed a small part of the store")
     merge = limits.needs_merge(figures.changes, figures.records)
@@ -147,10 +148,10 @@ def plan_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> FlushPlan:
 
 
 def plan_final_flush(figures: FlushFigures, *, is_full: bool) -> FlushPlan:
-    """Plan what is done at the end of a session. ``is_full``: the memtable has reached its limits.
+    """Plan the flush at the end of a session. ``is_full``: the memtable has reached its limits.
 
-    Small runs that others have left beside a large store stay there, and what is behind them stays in the journal,
-    until there is enough of both to be merged.
+    Small runs that other processes have left beside a large store stay there, and later entries stay in the journal,
+    until both are large enough to be merged.
     """
     bulk = figures.is_bulk_load
     if (figures.runs or not figures.records) and not bulk and not is_full:
@@ -164,7 +165,7 @@ def plan_final_flush(figures: FlushFigures, *, is_full: bool) -> FlushPlan:
 
 
 def _plan_last_merge(figures: FlushFigures, reason: str) -> FlushPlan:
-    """Plan a merge of everything: what is in memory becomes the last run, unless it is a first load."""
+    """Plan a merge of all changes: those in memory become the last run, except in a first load."""
     bulk = figures.is_bulk_load
     if figures.memory_changes and not figures.is_first_load:
         return FlushPlan(FlushStep.RUN, reason, True, bulk)
@@ -172,9 +173,9 @@ def _plan_last_merge(figures: FlushFigures, reason: str) -> FlushPlan:
 
 
 def plan_merge_ahead(figures: FlushFigures) -> FlushPlan:
-    """Plan what is done before a command takes the locks under which :func:`plan_forced_flush` is carried out.
+    """Plan the flush before a command acquires the locks under which :func:`plan_forced_flush` is executed.
 
-    What would need a new store then is merged before, while others publish; what they add meanwhile is little.
+    Changes that would need a new store are merged earlier, while other processes publish; they add little meanwhile.
     """
     if not figures.needs_new_store:
         return FlushPlan(FlushStep.KEEP, "one transaction will be enough", is_bulk_load=figures.is_bulk_load)
@@ -182,7 +183,7 @@ def plan_merge_ahead(figures: FlushFigures) -> FlushPlan:
 
 
 def plan_forced_flush(figures: FlushFigures) -> FlushPlan:
-    """Plan how everything, runs and memory, gets into the store at once, under the locks."""
+    """Plan how all changes, in runs and memory, are applied to the store immediately, under the locks."""
     bulk = figures.is_bulk_load
     if figures.needs_new_store:
         return FlushPlan(FlushStep.NEW_STORE, "runs and memory exceed one transaction", is_bulk_load=bulk)
@@ -190,7 +191,7 @@ def plan_forced_flush(figures: FlushFigures) -> FlushPlan:
 
 
 def describe_flush(figures: FlushFigures, plan: FlushPlan) -> str:
-    """Describe a plan in a line: what is done, from which figures, and why."""
+    """Describe a plan in one line: action, figures, reason."""
     held = f", {format_bytes(figures.held_bytes)} in memory" if figures.held_bytes else ""
     beside = f", {format_count(figures.runs, 'sorted run')}" if figures.runs else ""
     changes, records = format_count(figures.changes, "change"), format_count(figures.records, "record")

@@ -1,9 +1,9 @@
 """The fold "highest txid per key wins" of a topic's journal entries into a new store, in bounded memory.
 
 Two passes over a topic's blocks. The first reads only columns and finds the entries that count: the last one of every
-key, or all of them where the topic keeps history. The second takes those out, and they go into a new store in key order
-(:mod:`~sowctl.engine.fold.last_per_key`). Called by :mod:`sowctl.engine.fold.rebuild`; jobs that fold elsewhere
-use :func:`append_sorted` alone. Ruled by ``sow-journal(5)``, From a store's record to its column.
+key, or all of them for a topic with History. The second reads these entries and writes them to a new store in key order
+(:mod:`~sowctl.engine.fold.last_per_key`). Called by :mod:`sowctl.engine.fold.rebuild`; jobs that fold elsewhere use
+only :func:`append_sorted`. Specified in ``sow-journal(5)``, From a store's record to its column.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 
 
 class RecordCheck(Protocol):
-    """Looks at records on their way into a new store, and raises what it finds wrong with them."""
+    """Checks records before they are written to a new store, and raises an error for invalid ones."""
 
     def sample_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Look at some of the records that come from one place, spread over them."""
+        """Check some of the records of one source, spread over them."""
         ...
 
     def watch_parts(self, parts: Iterable[Pairs]) -> Iterator[Pairs]:
-        """``parts`` as they come, looked at."""
+        """Yield ``parts`` unchanged while checking them."""
         ...
 
     def finish(self) -> None:
-        """Judge what was seen and not yet judged."""
+        """Check the remaining samples."""
         ...
 
 
 class _BlockCache:
-    """A topic's blocks, twice: kept in memory if they are few, read again if not."""
+    """A topic's blocks, read twice: kept in memory if they are few, otherwise read again."""
 
     def __init__(self, log: Journal, ref: TopicRef, span: EntrySpan, watch: ProgressCallback = ignore_progress) -> None:
         self._log, self._ref, self._span, self._watch = log, ref, span, watch
@@ -70,7 +70,7 @@ class _BlockCache:
         for block in self._read_journal_blocks():
             if self._kept is not None:
                 self._kept.append(block)
-                # The first pass reads the columns, and a block that has unpacked them holds them.
+                # The first pass decodes the columns, and a block keeps its decoded columns.
                 self._size += block.header.size + block.header.columns_raw
                 if self._size > FOLD_LIMITS.block_cache_bytes:
                     # Too many to keep: they are read again, so memory stays bounded however long the journal is.
@@ -80,17 +80,17 @@ class _BlockCache:
     def read_again(self) -> Iterator[Block]:
         kept, self._kept = self._kept, []
         if kept is None:
-            # Told under another name: a journal that is read twice would seem to begin again.
+            # Reported under another name: otherwise a journal that is read twice would seem to start again.
             tell, self._log.on_read = self._log.on_read, partial(self._watch, "entries to gather")
             try:
                 yield from self._read_journal_blocks()
             finally:
                 self._log.on_read = tell
             return
-        # Reversed, so that each block is taken off the end and its memory is free.
+        # Reversed, so that each block is popped from the end and its memory is freed.
         kept.reverse()
         while kept:
-            # Each block is let go of as soon as it was used.
+            # Each block is released as soon as it was used.
             yield kept.pop()
 
     def _read_journal_blocks(self) -> Iterator[Block]:
@@ -106,10 +106,10 @@ def fold_journal(
     check: RecordCheck | None = None,
     watch: ProgressCallback = ignore_progress,
 ) -> tuple[int, int, int]:
-    """Fold the entries of ``span`` into the new store; returns how many there were, the last one's time and txid.
+    """Fold the entries of ``span`` into the new store; return their number, and time and txid of the last one.
 
-    ``check`` looks at records of every block that has records left. ``watch`` is told how many of how many records
-    are gathered and written; of the first reading, ``log`` tells by itself.
+    ``check`` samples records of every block that has remaining records. ``watch`` receives the number of records read
+    and written, and their total; ``log`` reports the first pass itself.
     """
     ref = topic.ref
     blocks = _BlockCache(log, ref, span, watch)
@@ -120,13 +120,13 @@ def fold_journal(
     size = 0
     for block in blocks.read_first():
         size += last.add_block(block, ref, span)
-    # A txid stands for one entry of the journal, so the second pass needs no keys to know which entries win.
+    # A txid identifies one entry of the journal, so the second pass needs no keys to know which entries win.
     winners = last.list_record_txids()
-    # Without any entry, the position is where the span begins: nothing before it was looked at.
+    # Without any entry, the position is the start of the span: nothing before it was read.
     done = last.entries, last.latest, max(last.last_txid, span.after)
-    # How many buckets are needed is estimated from the share of entries that win: their payloads are not known yet.
+    # The number of buckets is estimated from the share of winning entries: their payloads are not known yet.
     share = len(winners) / max(last.entries, 1)
-    # Keys and txids of all entries go before values come.
+    # Free the keys and txids of all entries before reading values.
     del last
     expected = int(size * share) + ENTRY_OVERHEAD_BYTES * len(winners)
     count = len(winners)
@@ -141,14 +141,16 @@ def fold_journal(
 def fold_instants(
     log: Journal, ref: TopicRef, instants: Sequence[Micros], until: int, directory: Path
 ) -> Iterator[tuple[int, Iterator[Pairs]]]:
-    """The entries up to the txid ``until`` that were the last ones of their keys at any of ``instants``, which ascend.
+    """Yield the entries up to the txid ``until`` that were the last ones of their keys at any of ``instants``
+    (ascending).
 
-    Their number, and their keys and stored values by key and txid; deletions are tombstones. All entries of a key come
-    in one part. What does not fit into memory goes through files without a name in ``directory``.
+    Yields their number, and an iterator of their keys and stored values by key and txid; deletions are tombstones. All
+    entries of a key are in one part. Data that exceeds memory goes to unnamed files in ``directory``.
     """
     import numpy as np
 
-    # One fold for the entries between each two instants: what it keeps of a key was current at the second of them.
+    # One fold for the entries between two instants: the entry that it keeps for a key was current at the second
+    # instant.
     since = [None, *(instant + 1 for instant in instants[:-1])]
     spans = [EntrySpan(0, until, at, start) for at, start in zip(instants, since, strict=True)]
     folds = [LastPerKey() for _ in spans]
@@ -160,7 +162,7 @@ def fold_instants(
         for place in range(first, min(last + 1, len(instants))):
             size += folds[place].add_block(block, ref, spans[place])
     entries = sum(fold.entries for fold in folds)
-    # Also those that delete: without them, what they deleted would seem to be there still.
+    # Includes deletions: without them, deleted records would still seem to exist.
     winners = np.concatenate([fold.list_columns()[1] for fold in folds])
     winners.sort()
     del folds
@@ -175,17 +177,17 @@ def _join_timelines(timelines: list[Timeline]) -> Pairs:
 
 
 def _read_winners(blocks: _BlockCache, winners: Any, check: RecordCheck | None) -> Iterator[KeyedValues]:
-    """The records of the entries with these txids, block by block."""
+    """Yield the records of the entries with these txids, block by block."""
     for block in blocks.read_again():
         keys, values = read_winner_values(block, winners)
         if check is not None:
-            # Every block is looked at, because each was written by one run, which had one definition.
+            # Every block is sampled, because each was written by one run, with one definition.
             check.sample_records(keys, values)
         yield b"".join(keys), values
 
 
 def report_progress(parts: Iterator[Pairs], count: int, watch: ProgressCallback) -> Iterator[Pairs]:
-    """Yield ``parts`` unchanged, of ``count`` records; ``watch`` is told how many of them were taken."""
+    """Yield ``parts`` unchanged, of ``count`` records in total; ``watch`` receives the number of records yielded."""
     done = 0
     for keys, values in parts:
         watch("records to write", done, count)
@@ -195,9 +197,9 @@ def report_progress(parts: Iterator[Pairs], count: int, watch: ProgressCallback)
 
 
 def append_sorted(builder: StoreBuilder, parts: Iterator[Pairs]) -> None:
-    """Records into a new store; ``parts`` are of about ``fold_part_records`` records, in key order."""
+    """Append records to a new store; ``parts`` have about ``fold_part_records`` records each, in key order."""
     while several := list(islice(parts, FOLD_LIMITS.transaction_parts)):
-        # Keys only rise, so each transaction appends at the end of the tree: no page is searched for or split.
+        # Keys only increase, so each transaction appends at the end of the tree: no page is searched or split.
         builder.run_transaction(
             partial(_append_parts, several), pending=sum(sum(map(len, values)) for _, values in several)
         )
@@ -218,10 +220,10 @@ def _fill_history(
     check: RecordCheck | None,
     watch: ProgressCallback,
 ) -> tuple[int, int, int]:
-    """Apply the retention rule to every entry of every key, in txid order."""
+    """Apply the retention rule to all entries of every key, in txid order."""
     size = entries = latest = 0
     last_txid = span.after
-    # Which entries are records is known only at the end: of every block some are noted, to be looked at if they are.
+    # The entries that become records are known only at the end: some of every block are noted, and checked if they do.
     noted: set[int] = set()
     for block in blocks.read_first():
         size += block.header.payloads_raw + ENTRY_OVERHEAD_BYTES * len(block)

@@ -1,8 +1,8 @@
 """The last entry of every key, looked up by key, in bounded memory.
 
-A change feed asks of a part of the journal which records it replaces; any of the keys before it may be meant. What
-memory does not hold goes to sorted runs in temporary files without names, as of an LSM tree: runs of about one size are
-merged into one. A lookup reads the pieces of each run in which the keys may be, from the newest run on.
+A change feed looks up the records that a part of the journal replaces; they may have any earlier key. Entries that
+exceed the memory limit go to sorted runs in unnamed temporary files, as in an LSM tree: runs of similar size are merged
+into one. A lookup reads the pieces of each run that may contain the keys, newest run first.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _ENTRY_BYTES = 16
 
 
 class KeyTable:
-    """For every key the txid of its last entry, and whether that is a publish. Entries are added in txid order.
+    """The txid of the last entry of every key, and whether that is a publish. Entries are added in txid order.
 
-    In memory are up to ``table_entries`` of them, 17 bytes each, and a key of every ``table_piece_entries`` of a run.
+    In memory are up to ``table_entries`` of them, 17 bytes each, and one key per ``table_piece_entries`` of a run.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class KeyTable:
 
     @property
     def entries(self) -> int:
-        """The number of entries that were added."""
+        """The number of added entries."""
         return self._flushed + self._recent.entries
 
     @property
@@ -49,13 +49,13 @@ class KeyTable:
         return max(self._flushed_latest, self._recent.latest)
 
     def add_block(self, block: Block, ref: TopicRef, span: EntrySpan) -> None:
-        """Take in the entries of a block. Raises StorageError ``SOW-ENG-040`` where no run can be written."""
+        """Add the entries of a block. Raises StorageError ``SOW-ENG-040`` if a run cannot be written."""
         self._recent.add_block(block, ref, span)
         if self._recent.entries >= FOLD_LIMITS.table_entries:
             self._flush()
 
     def add_entries(self, later: LastPerKey) -> None:
-        """Take in the entries of ``later``, all behind those that were added. Raises as :meth:`add_block`."""
+        """Add the entries of ``later``, all newer than those added before. Raises as :meth:`add_block`."""
         if self._recent.entries + later.entries >= FOLD_LIMITS.table_entries:
             self._flush()
             self._recent = later
@@ -65,7 +65,7 @@ class KeyTable:
             self._recent.add_columns(*columns, entries=facts[0], latest=facts[1], last_txid=facts[2])
 
     def find_record_txids(self, keys: Any) -> Any:
-        """The txids, ascending, of the records of ``keys`` (a numpy array of uint64, each once, ascending)."""
+        """Return the txids, ascending, of the records of ``keys`` (a numpy array of uint64, unique, ascending)."""
         import numpy as np
 
         found = [_none()]
@@ -77,14 +77,14 @@ class KeyTable:
             for piece, span in pieces:
                 own = piece[:, 0]
                 places = np.minimum(own.searchsorted(keys[span]), len(piece) - 1)
-                # Where a newer run has the key, what is here does not count.
+                # Keys found in a newer run are ignored here.
                 there = (own[places] == keys[span]) & missing[span]
                 found.append(_select_records(piece[places[there], 1]))
                 missing[span] &= ~there
         return np.sort(np.concatenate(found))
 
     def list_record_txids(self) -> Any:
-        """The txids of all records, ascending, as a numpy array: 8 bytes each, in memory."""
+        """Return the txids of all records, ascending, as a numpy array: 8 bytes each, in memory."""
         import numpy as np
 
         self._flush()
@@ -108,28 +108,28 @@ class KeyTable:
 
 
 class _Run(NamedTuple):
-    """Entries by key in a file; ``starts`` are the keys with which its pieces begin."""
+    """Entries by key in a file; ``starts`` are the first keys of its pieces."""
 
     file: IO[bytes]
     entries: int
     starts: Any
 
     def read(self, start: int, stop: int) -> Any:
-        """The entries at these places, as rows of two numbers."""
+        """Return the entries at these indexes, as rows of two numbers."""
         import numpy as np
 
         raw = os.pread(self.file.fileno(), (stop - start) * _ENTRY_BYTES, start * _ENTRY_BYTES)
         return np.frombuffer(raw, "<u8").reshape(-1, 2)
 
     def iterate_pieces(self) -> Iterator[Any]:
-        """All entries, some pieces at a time."""
+        """Yield all entries, some pieces at a time."""
         size = FOLD_LIMITS.table_piece_entries * FOLD_LIMITS.table_read_pieces
         for start in range(0, self.entries, size):
             yield self.read(start, min(start + size, self.entries))
 
     def iterate_pieces_with(self, keys: Any) -> Iterator[tuple[Any, slice]]:
-        """The pieces in which any of the ascending ``keys`` may be, and which of these. Pieces that lie one behind the
-        other are read together."""
+        """Yield the pieces that may contain any of the ascending ``keys``, with the slice of these keys. Consecutive
+        pieces are read together."""
         import numpy as np
 
         size = FOLD_LIMITS.table_piece_entries
@@ -140,7 +140,7 @@ class _Run(NamedTuple):
         for at, number in enumerate(numbers.tolist()):
             last = at + 1 == len(numbers) or numbers[at + 1] != number + 1
             if number < 0:
-                # Below the first key of all.
+                # Below the first key of all pieces.
                 begin = at + 1
             elif last or at - begin + 1 == FOLD_LIMITS.table_read_pieces:
                 span = slice(int(firsts[begin]), stops[at])
@@ -148,7 +148,7 @@ class _Run(NamedTuple):
                 begin = at + 1
 
     def find_place(self, key: Any) -> int:
-        """The place of the first entry whose key is not below ``key``."""
+        """Return the index of the first entry whose key is not below ``key``."""
         number = max(int(self.starts.searchsorted(key)) - 1, 0)
         size = FOLD_LIMITS.table_piece_entries
         piece = self.read(number * size, min((number + 1) * size, self.entries))
@@ -156,7 +156,7 @@ class _Run(NamedTuple):
 
 
 def _write_run(pieces: Iterator[Any]) -> _Run:
-    """A run of entries that come in the order of their keys. Raises StorageError ``SOW-ENG-040``."""
+    """Write a run of entries in key order. Raises StorageError ``SOW-ENG-040``."""
     import numpy as np
 
     count, starts = 0, []
@@ -164,7 +164,7 @@ def _write_run(pieces: Iterator[Any]) -> _Run:
     try:
         file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the run
         for piece in pieces:
-            # Of pieces as they come, the entries that begin one of the file.
+            # Of each given piece, the entries that begin a piece of the file.
             starts.append(piece[-count % size :: size, 0])
             count += len(piece)
             file.write(np.ascontiguousarray(piece, "<u8").data)
@@ -176,7 +176,7 @@ def _write_run(pieces: Iterator[Any]) -> _Run:
 
 
 def _merge_runs(runs: Sequence[_Run]) -> _Run:
-    """One run of several, which are given from the oldest to the newest: of each key the newest entry."""
+    """Merge several runs, given from the oldest to the newest: the newest entry of each key remains."""
     merged = _write_run(_iterate_merged(runs))
     for run in runs:
         run.file.close()
@@ -186,7 +186,7 @@ def _merge_runs(runs: Sequence[_Run]) -> _Run:
 def _iterate_merged(runs: Sequence[_Run]) -> Iterator[Any]:
     import numpy as np
 
-    # Keys are hashes: where the longest run is cut evenly, so are the others.
+    # Keys are hashes: edges that divide the longest run evenly also divide the others evenly.
     edges = max(runs, key=lambda run: run.entries).starts[:: FOLD_LIMITS.table_read_pieces][1:]
     places = [0] * len(runs)
     for edge in [*edges, None]:
@@ -197,14 +197,14 @@ def _iterate_merged(runs: Sequence[_Run]) -> Iterator[Any]:
 
 
 def _join_words(keys: Any, txids: Any, publishes: Any) -> Any:
-    """Entries as rows of two numbers."""
+    """Return entries as rows of two numbers."""
     import numpy as np
 
     return np.stack((keys, (txids << np.uint64(1)) | publishes.astype(np.uint64)), axis=1)
 
 
 def _select_records(words: Any) -> Any:
-    """The txids of publishes: a key whose last entry is a deletion has no record."""
+    """Return the txids of publishes: a key whose last entry is a deletion has no record."""
     import numpy as np
 
     return words[(words & np.uint64(1)) == 1] >> np.uint64(1)

@@ -1,9 +1,9 @@
-"""A filter of the keys that a store and its runs may have: a bulk load asks it before it searches for new keys.
+"""A filter of the keys in a store and its runs: a bulk load consults it before it searches for new keys.
 
-One slot for each value of a key's upper bits: SOW keys are hashes, so they fall into the slots evenly. An empty slot
-proves that none of the keys is there; a filled one proves nothing. Filled by the merge that writes the store, and by
-every run after it, and given up where others have written. The look-ups of 6,000,000 distinct keys took 19.1 s without
-it, and take 9.6 s.
+It has one slot for each value of a key's upper bits: SOW keys are hashes, so they are distributed evenly. An empty slot
+proves that the key does not exist; a filled one proves nothing. The merge that writes the store fills it, then every
+run; it is discarded if other processes have written. The lookups of 6,000,000 distinct keys took 19.1 s without it, and
+take 9.6 s with it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import compress
 from typing import Any
 
 FILTER_SLOT_BITS = 24
-"""16 MiB of slots: of 6,000,000 keys, three in ten that are not there find theirs filled."""
+"""16 MiB of slots: with 6,000,000 keys, three in ten missing keys have a filled slot."""
 
 
 class KeyFilter:
-    """Slots by the upper bits of 8-byte keys. Loads numpy."""
+    """Slots by the upper bits of 8-byte keys. Imports numpy."""
 
     def __init__(self) -> None:
         import numpy
@@ -26,7 +26,7 @@ class KeyFilter:
         self._slots = numpy.zeros(1 << FILTER_SLOT_BITS, dtype=bool)
 
     def add_keys(self, keys: Iterable[bytes]) -> None:
-        """Note keys."""
+        """Add keys."""
         self._slots[self._compute_slots(keys)] = True
 
     def select_possible(self, keys: Sequence[bytes]) -> list[bytes]:

@@ -1,16 +1,16 @@
 """The fold "the last entry of each key counts", in bounded memory.
 
-It has two forms, because payloads are what costs:
+It has two forms, because most of the cost is in payloads:
 
-* :class:`LastPerKey` reads columns alone, 17 bytes of each key, and says which entries are the last ones. Where entries
-  can be read twice, only those are made into stored values. Of rebuilds, repairs, change feeds and Spark's tasks.
-* :func:`fold_last_per_key` and :func:`fold_timelines` take stored values and give back, in key order, the last one of
-  every key, or all of every key. In memory up to a bound, then in temporary files by ranges of keys, each of which is
-  folded by itself. Of rebuilds and repairs, of bulk loads of topics without a journal, and of what Spark's tasks leave
-  of two passes.
+* :class:`LastPerKey` reads only columns, 17 bytes per key, and determines the last entries. If entries can be read
+  twice, only these are converted to stored values. Used by rebuilds, repairs, change feeds and Spark tasks.
+* :func:`fold_last_per_key` and :func:`fold_timelines` take stored values and return, in key order, the last one of
+  every key, or all of every key. In memory up to a limit, then in temporary files by ranges of keys, each of which is
+  folded separately. Used by rebuilds and repairs, by bulk loads of topics without a journal, and for the output of
+  Spark tasks with two passes.
 
-A live topic's fold is the memtable (:mod:`~sowctl.engine.fold.memtable`), which is asked between two entries. Ruled by
-``sow-journal(5)``, From a store's record to its column.
+The fold of a live topic is the memtable (:mod:`~sowctl.engine.fold.memtable`), which is queried between entries.
+Specified in ``sow-journal(5)``, From a store's record to its column.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 ENTRY_OVERHEAD_BYTES = 96
-"""Bytes of an entry in memory besides its payload, about."""
+"""Approximate bytes of an entry in memory besides its payload."""
 KeyedValues = tuple[bytes, list[bytes]]
 """Keys of 8 bytes back to back, and their stored values."""
 Timeline = tuple[bytes, list[bytes]]
-"""A key, and its stored values in txid order; tombstones among them."""
+"""A key, and its stored values in txid order, including tombstones."""
 
 
 @contextmanager
 def fold_last_per_key(
     parts: Iterable[KeyedValues], directory: Path, expected: int, limit: int | None = None
 ) -> Iterator[Iterator[Pairs]]:
-    """The last stored value of every key, in key order; a tombstone is one, too. All ``parts`` are read first.
+    """Return the last stored value of every key, in key order, including tombstones. All ``parts`` are read first.
 
-    Values of a key come in txid order. ``expected``: their bytes, about. Up to ``limit`` of them (default:
-    ``bucket_bytes``) stay in memory; more go to files without a name in ``directory``.
+    Values of a key are in txid order. ``expected``: their approximate size in bytes. Up to ``limit`` of them (default:
+    ``bucket_bytes``) stay in memory; more go to unnamed files in ``directory``.
 
     Raises StorageError ``SOW-ENG-040``.
     """
@@ -60,7 +60,7 @@ def fold_last_per_key(
 def fold_timelines(
     parts: Iterable[KeyedValues], directory: Path, expected: int, limit: int | None = None
 ) -> Iterator[Iterator[list[Timeline]]]:
-    """As :func:`fold_last_per_key`, all values of every key, some keys at a time."""
+    """As :func:`fold_last_per_key`, with all values of every key, several keys at a time."""
     with SortBuckets(directory, expected, FOLD_LIMITS.bucket_bytes if limit is None else limit) as buckets:
         for keys, values in parts:
             buckets.add_values(keys, values)
@@ -68,7 +68,7 @@ def fold_timelines(
 
 
 class RetainedRecords(NamedTuple):
-    """Records of a topic with History, in key order, and the older versions that are kept of their keys."""
+    """Records of a topic with History, in key order, and the older versions kept for their keys."""
 
     keys: list[bytes]
     values: list[bytes]
@@ -79,19 +79,19 @@ def retain_versions(timelines: Iterable[Timeline], rule: Retention) -> RetainedR
     """Apply the retention rule to all entries of keys."""
     found = RetainedRecords([], [], [])
     for key, values in timelines:
-        # The rule sees the entries of a key as live writes did, and so keeps the same versions.
+        # The rule is applied to the entries of a key as in live writes, so it keeps the same versions.
         versions = extend_versions([], values, rule)
         if not versions[-1].tombstone:
             found.keys.append(key)
             found.values.append(versions.pop().value)
-        # A key that was deleted last has no record; its tombstone is kept among the versions.
+        # A key whose last entry is a deletion has no record; its tombstone is kept among the versions.
         for version in versions:
             found.versions.append((key, encode_version(key, version)))
     return found
 
 
 class LastPerKey:
-    """The first pass: for every key the txid of its last entry, and whether that is a publish."""
+    """The first pass: the txid of the last entry of every key, and whether that is a publish."""
 
     def __init__(self) -> None:
         import numpy
@@ -106,18 +106,18 @@ class LastPerKey:
         self.last_txid = 0
 
     def add_block(self, block: Block, ref: TopicRef, span: EntrySpan) -> int:
-        """Take a block's entries in; returns the bytes of their payloads."""
+        """Add a block's entries; return the bytes of their payloads."""
         np, columns = self._np, block.decode_numpy_columns()
         txids = np.arange(block.first_txid, block.last_txid + 1, dtype=np.uint64)
         keys, operations, times, lengths = columns.keys, columns.operations, columns.times, columns.lengths
-        # Chosen by the function that memtables and Spark's jobs ask, so a fold takes the entries that they take.
+        # Selected by the same function as in memtables and Spark jobs, so that all folds use the same entries.
         chosen = build_entry_mask(block, (ref,), after=span.after, until=span.until, since=span.since, at=span.at)
         if chosen is not None:
             txids, keys, operations = txids[chosen], keys[chosen], operations[chosen]
             times, lengths = times[chosen], lengths[chosen]
         if not len(txids):
             return 0
-        # Of an entry, 17 bytes are kept: key, txid, operation. Payloads are read in the second pass, of winners alone.
+        # Each entry needs 17 bytes: key, txid, operation. The second pass reads payloads, only of winners.
         self._keys.append(keys.astype(np.uint64))
         self._txids.append(txids)
         self._publishes.append(operations == PUBLISH)
@@ -131,9 +131,7 @@ class LastPerKey:
         return int(lengths.sum(dtype=np.int64))
 
     def add_columns(self, keys: Any, txids: Any, publishes: Any, *, entries: int, latest: int, last_txid: int) -> None:
-        """Take in the :meth:`list_columns` of another one, whose entries all stand behind those that were added
-        before.
-        """
+        """Add the :meth:`list_columns` of another instance, whose entries are all newer than those added before."""
         self._keys.append(keys)
         self._txids.append(txids)
         self._publishes.append(publishes)
@@ -145,7 +143,7 @@ class LastPerKey:
             self._forget_superseded()
 
     def list_columns(self) -> tuple[Any, Any, Any]:
-        """Keys, the txid of the last entry of each, and whether it is a publish, by txid: numpy arrays."""
+        """Return keys, the txid of the last entry of each, and whether it is a publish, by txid: numpy arrays."""
         if not self._keys:
             nothing = self._np.zeros(0, dtype=self._np.uint64)
             return nothing, nothing, nothing.astype(bool)
@@ -157,21 +155,21 @@ class LastPerKey:
         np = self._np
         if len(self._keys) <= 1 and self._held <= FOLD_LIMITS.compact_entries:
             return
-        # One column after the other, so that none but the present one is held twice.
+        # One column after the other, so that only the current one is in memory twice.
         keys = np.concatenate(self._keys)
         self._keys = []
         kept = find_last_occurrences(keys)
-        kept.sort()  # in txid order again, which the second pass looks them up in
+        kept.sort()  # in txid order again, in which the second pass looks them up
         self._keys = [keys[kept]]
         del keys
         self._txids = [np.concatenate(self._txids)[kept]]
         self._publishes = [np.concatenate(self._publishes)[kept]]
-        # Counts from zero again: compacting pays only after as many new entries, or a journal of distinct keys would be
-        # sorted again for every block.
+        # Counts from zero again: compacting is useful only after the same number of new entries; otherwise a journal of
+        # distinct keys would be sorted again for every block.
         self._held = 0
 
     def build_table(self) -> tuple[Any, Any, Any]:
-        """Keys in their order, the txid of the last entry of each, and whether it is a publish: numpy arrays."""
+        """Return keys in order, the txid of the last entry of each, and whether it is a publish: numpy arrays."""
         if not self._keys:
             return self.list_columns()
         keys, txids, publishes = map(self._np.concatenate, (self._keys, self._txids, self._publishes))
@@ -179,7 +177,7 @@ class LastPerKey:
         return keys[order], txids[order], publishes[order]
 
     def list_record_txids(self) -> Any:
-        """The txids of the records that are left, ascending, as a numpy array."""
+        """Return the txids of the remaining records, ascending, as a numpy array."""
         _, txids, publishes = self.list_columns()
-        # A deletion that is a key's last entry wins over what came before it and leaves no record itself.
+        # A deletion that is a key's last entry replaces earlier entries and leaves no record itself.
         return txids if publishes.all() else txids[publishes]

@@ -1,8 +1,8 @@
-"""The memtable of a store: journal entries that are acknowledged and not applied yet, folded (principle 2).
+"""The memtable of a store: journal entries that are acknowledged and not yet applied, folded (principle 2).
 
-A fold turns journal entries into stored values, so that everything above sees one kind of bytes. Writers keep an
-memtable per topic and empty it now and then, into the store or into a sorted run beside it (``sow-run(5)``); readers
-build one from the runs and the blocks behind the store's position.
+A fold converts journal entries to stored values, so that all callers see one format. Writers keep a memtable per topic
+and flush it from time to time, into the store or to a sorted run beside it (``sow-run(5)``); readers build one from the
+runs and the blocks after the store's position.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class Memtable:
     """Changes of one topic, newest per key; with ``history`` also every change in txid order.
 
-    The older ones may be in sorted runs, ``runs``, from the oldest to the newest. ``current_changes`` has those behind
-    the runs: it maps a key to its stored value, None where the key was deleted. ``changes`` (history only) lists all of
-    them, ``(key, value)``, with tombstones as values; runs have every change then, too. ``added_bytes`` is the bytes of
-    all values added to ``current_changes``, ``deletes`` whether any key was deleted there. Every entry of the topic
-    above ``base`` up to the end of the journal is in here; a store below ``base`` cannot take it.
+    Older changes may be in sorted runs, ``runs``, from the oldest to the newest. ``current_changes`` has the later
+    ones: it maps a key to its stored value, None for a deleted key. ``changes`` (history only) lists all of them,
+    ``(key, value)``, with tombstones as values; then runs also have every change. ``added_bytes`` is the total size of
+    all values added to ``current_changes``, ``deletes`` whether any key was deleted there. The memtable has every entry
+    of the topic above ``base`` up to the end of the journal; it must not be applied to a store below ``base``.
 
-    Records that are published in large batches wait in ``unpacked`` as columns. They are newer than all others, and
-    part of ``current_changes`` as soon as this is asked for.
+    Records published in large batches are kept in ``unpacked`` as columns. They are newer than all others, and are
+    moved to ``current_changes`` when this is accessed.
     """
 
     __slots__ = (
@@ -60,10 +60,10 @@ class Memtable:
         runs: Sequence[SortedRun] = (),
         again: Callable[[SortedRun], Layer] | None = None,
     ) -> None:
-        """``again`` folds the journal's entries of a run that is damaged; it is there where runs are."""
+        """``again`` folds the journal's entries of a damaged run; required with runs."""
         self.base = base
         self.runs: list[SortedRun] = list(runs)
-        # The runs once more; in the place of a damaged one stands what the journal says in its stead.
+        # The runs again; a damaged one is replaced by its entries from the journal.
         self._layers: list[Layer] = list(runs)
         self._packed: dict[bytes, bytes | None] = {}
         self.unpacked: RecordColumns | None = None
@@ -77,7 +77,7 @@ class Memtable:
 
     @property
     def current_changes(self) -> dict[bytes, bytes | None]:
-        """The changes in memory, by key. What waits as columns is packed for it, and does not wait any more."""
+        """The changes in memory, by key. Changes in columns are encoded and moved here first."""
         if self.unpacked is not None:
             unpacked, self.unpacked = self.unpacked, None
             layer = unpacked.sort_rows()
@@ -89,21 +89,22 @@ class Memtable:
 
     @property
     def packed_changes(self) -> Mapping[bytes, bytes | None]:
-        """The changes in memory that do not wait as columns; those that do are newer."""
+        """The changes in memory that are not in columns; those in columns are newer."""
         return self._packed
 
     def __len__(self) -> int:
-        """Count the changed keys; one that changed in several places, of runs and memory, counts for each.
+        """Return the number of changed keys; a key that changed in several runs, or in a run and memory, counts for
+        each.
 
-        With history, how many changes there are.
+        With history, the number of changes.
         """
         return self.memory_change_count + sum(map(len, self.runs))
 
     @property
     def memory_change_count(self) -> int:
-        """The number of changes in memory: with history all, else one for each key that changed behind the runs.
+        """The number of changes in memory: with history all, otherwise one for each key that changed after the runs.
 
-        A key that changed in columns and before counts twice.
+        A key that changed both in columns and before counts twice.
         """
         if self.changes is not None:
             return len(self.changes)
@@ -111,25 +112,25 @@ class Memtable:
 
     @property
     def added_bytes(self) -> int:
-        """Bytes of all values that were added behind the runs."""
+        """Bytes of all values added after the runs."""
         return self._size + (self.unpacked.added if self.unpacked is not None else 0)
 
     @property
     def memory_start_txid(self) -> int:
-        """The txid behind which ``current_changes`` begins: where the last run ends."""
+        """The txid after which ``current_changes`` begins: the end of the last run."""
         return self.runs[-1].last_txid if self.runs else self.base
 
     @property
     def held_bytes(self) -> int:
-        """About how many bytes of values are held in memory; superseded ones are gone unless there is history."""
+        """Approximate bytes of values in memory; superseded ones do not count unless there is history."""
         waiting = self.unpacked.held if self.unpacked is not None else 0
         if self.changes is not None or not self._added:
             return self._size + waiting
-        # Superseded values are gone from memory; their sizes are not known any more, so the mean stands for them.
+        # Superseded values were dropped, and their sizes are unknown, so the mean size is used.
         return self._size * len(self._packed) // self._added + waiting
 
     def find_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """The newest values of those ``keys``, in key order, that changed; None is a deletion."""
+        """Return the newest values of the changed keys among ``keys``, in key order; None is a deletion."""
         current = self.current_changes
         found = {key: current[key] for key in keys if key in current}
         if self.runs:
@@ -137,26 +138,26 @@ class Memtable:
         return found
 
     def find_in_runs(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """As :meth:`find_values`, of the changes in runs alone."""
+        """As :meth:`find_values`, only for the changes in runs."""
         return LayerStack(self._layers, self._refold_run).find_values(keys)
 
     def select_newest(self, size: int, start: bytes | None = None, stop: bytes | None = None) -> NewestChanges:
-        """The changes from key ``start`` (inclusive) to ``stop`` (exclusive), in windows of about ``size``."""
+        """Return the changes from key ``start`` (inclusive) to ``stop`` (exclusive), in windows of about ``size``."""
         memory: Layer | None = None
         if self.unpacked is not None and not self._packed:
             memory = self.unpacked.sort_rows()
         elif self.current_changes:
             current: Mapping[bytes, bytes | None] = self.current_changes
             if start is not None or stop is not None:
-                # Nine bytes of 255 lie behind every key, which has eight.
+                # Nine bytes of 255 sort after every key, which has eight.
                 low, high = start or b"", stop or bytes((255,)) * 9
-                # Only the keys of this part are sorted: each part is read by itself, perhaps by another process.
+                # Only the keys of this part are sorted: each part is read separately, perhaps by another process.
                 current = {key: value for key, value in current.items() if low <= key < high}
             memory = MemoryLayer(current)
         return NewestChanges(LayerStack(self._layers, self._refold_run, memory), size, start, stop)
 
     def sort_memory_changes(self, size: int) -> tuple[int, Iterator[Changes]]:
-        """Return how many keys changed behind the runs, and these changes in key order, ``size`` at a time."""
+        """Return the number of keys that changed after the runs, and their changes in key order, ``size`` at a time."""
         if self.unpacked is None or self._packed:
             return len(self.current_changes), sort_changes(self._packed, size)
         layer = self.unpacked.sort_rows()
@@ -164,14 +165,14 @@ class Memtable:
         return len(layer), (layer.read_changes(start, min(start + size, len(layer))) for start in starts)
 
     def list_memory_keys(self) -> Iterable[bytes]:
-        """The keys that changed behind the runs, in no order."""
+        """Return the keys that changed after the runs, unordered."""
         if self.unpacked is None:
             return self._packed
         layer = self.unpacked.sort_rows()
         return chain(self._packed, map(layer.key_at, range(len(layer))))
 
     def list_layers(self) -> LayerStack:
-        """Every change, with history: those of a key in txid order. As of now: what is added later is not in it."""
+        """Return every change, with history: those of a key in txid order. Later additions are not included."""
         memory = MemoryLayer({}, self.changes) if self.changes else None
         return LayerStack(self._layers, self._refold_run, memory)
 
@@ -180,7 +181,7 @@ class Memtable:
         return AllChanges(self.list_layers(), size)
 
     def iterate_parts(self, size: int) -> Iterator[Mapping[bytes, bytes | None]]:
-        """All changes in key order, in parts of about ``size``."""
+        """Yield all changes in key order, in parts of about ``size``."""
         for _, part in self.select_newest(size).read_upto(None):
             if part:
                 yield {key: part[key] for key in sorted(part)}
@@ -191,7 +192,7 @@ class Memtable:
 
     def put_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add published records in txid order."""
-        # Entries come in txid order and an equal key replaces: the value with the highest txid is the one that stays.
+        # Entries are in txid order and an equal key replaces: the value with the highest txid remains.
         self.current_changes.update(zip(keys, values, strict=True))
         if self.changes is not None:
             self.changes.extend(zip(keys, values, strict=True))
@@ -200,14 +201,14 @@ class Memtable:
         self._advance_position(values[-1])
 
     def put_columns(self, entries: EntryBatch, latest: LatestEntries, txids: Sequence[int]) -> None:
-        """As :meth:`put_records`, for records that are packed when they are asked for; not with history."""
+        """As :meth:`put_records`, for records that are encoded on demand; not with history."""
         assert self.changes is None
         if self.unpacked is None:
             from sowctl.engine.fold.entry_columns import RecordColumns
 
             self.unpacked = RecordColumns()
             if self._packed and not self.deletes and self.unpacked.load_values(self._packed):
-                # What small batches or another process have left joins the columns, so that all goes on together.
+                # Changes of small batches or of another process are moved to the columns, so that all are together.
                 self._packed.clear()
                 self._size = self._added = 0
         self.unpacked.add_entries(entries, latest, txids)
@@ -225,30 +226,31 @@ class Memtable:
         self._advance_position(tombstones[-1])
 
     def fold_block(self, block: Block, topic: TopicRef, after: int = 0, until: int | None = None) -> None:
-        """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks come in txid order."""
+        """Add a block's entries of ``topic`` with ``after < txid <= until``; blocks must be in txid order."""
         self.add_entries(*read_entry_values(block, topic, after=after, until=until))
 
     def add_entries(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add entries in txid order; a tombstone is a deletion."""
-        # A block of publishes, or of deletions, is the usual case and is taken in one call.
+        # The usual case is a block of only publishes, or only deletions, which is added in one call.
         kinds = {flags & TOMBSTONE_FLAG for flags in set(map(itemgetter(0), values))}
         if len(kinds) < 2:
             if keys:
                 (self.put_deletions if TOMBSTONE_FLAG in kinds else self.put_records)(keys, values)
             return
-        # put takes the last of several values of one key; with deletions among them the order decides, one by one
+        # put_records keeps the last of several values of a key; with deletions among them the order matters: add one by
+        # one.
         for key, value in zip(keys, values, strict=True):
             (self.put_deletions if value[0] & TOMBSTONE_FLAG else self.put_records)((key,), (value,))
 
     def append_run(self, run: SortedRun, again: Callable[[SortedRun], Layer]) -> None:
-        """Append ``run``, which now has the changes that were in memory, behind the other runs."""
+        """Append ``run``, which now has the changes that were in memory, after the other runs."""
         self.runs.append(run)
         self._layers.append(run)
         self._again = again
         self._clear_memory()
 
     def install_run(self, runs: Sequence[SortedRun], joined: SortedRun) -> bool:
-        """Put ``joined`` in the place of ``runs``, of which it was made; False where they are not here any more."""
+        """Replace ``runs`` by ``joined``, compacted from them; return False if they are no longer in the memtable."""
         start = self.runs.index(runs[0]) if runs[0] in self.runs else 0
         # Compaction takes no lock: the runs may have been merged into the store, or reloaded, in the meantime.
         if self.runs[start : start + len(runs)] != list(runs):
@@ -258,7 +260,7 @@ class Memtable:
         return True
 
     def load_runs(self) -> None:
-        """Take everything that is in runs into memory."""
+        """Load all changes of the runs into memory."""
         whole: dict[bytes, bytes | None] = {}
         layers = LayerStack(self._layers, self._refold_run)
         changes: list[tuple[bytes, bytes]] = []
@@ -267,9 +269,9 @@ class Memtable:
             if self.changes is not None:
                 changes += zip(*layers.read_all_changes(number, 0, len(layers[number])), strict=True)
         if self.changes is not None:
-            # Not in txid order any more, but those of each key are.
+            # No longer in txid order overall, but those of each key are.
             self.changes[:0] = changes
-        # Memory comes second, because it is newer than every run.
+        # Memory is last, because it is newer than every run.
         self._packed = whole | self.current_changes
         self.deletes = self.deletes or None in whole.values()
         if self.changes is not None:
@@ -280,12 +282,12 @@ class Memtable:
         self.runs, self._layers = [], []
 
     def drop_runs(self, base: int) -> None:
-        """Forget the runs, which lead to ``base``: the store has what is in them."""
+        """Drop the runs, which end at ``base``: the store has their changes."""
         self.base = base
         self.runs, self._layers = [], []
 
     def clear(self, base: int) -> None:
-        """Forget everything but position and time: it has been applied up to ``base``."""
+        """Drop everything except position and time: the changes up to ``base`` were applied."""
         self.base = base
         self.runs, self._layers = [], []
         self._clear_memory()

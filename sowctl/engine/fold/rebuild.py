@@ -1,8 +1,7 @@
-"""Stores from journals: a new store is filled, made up to date, and put in the place of the old one.
+"""Rebuild stores from journals: a new store is filled, brought up to date, and replaces the old one.
 
-:mod:`sowctl.engine.fold.journal_fold` fills it, or a job that folds on Spark. Called by ``replay``, and by readers and
-writers that find no store or need one of the past. Ruled by ``sow-store(5)``, Replacing a store, and principle
-1.
+:mod:`sowctl.engine.fold.journal_fold` fills it, or a Spark job. Called by ``replay``, and by readers and writers that
+find no store or need one of the past. Specified in ``sow-store(5)``, Replacing a store, and principle 1.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
 
 
 RecordCheckFactory = Callable[["TopicConfig"], RecordCheck]
-"""Makes the check of one topic's records."""
+"""Creates the check of one topic's records."""
 
 
 class RebuildResult(DescribedStruct, frozen=True):
-    """The result of one topic's rebuild: journal entries folded, records and versions made, position reached."""
+    """The result of one topic's rebuild: number of folded entries, records and versions, and the position reached."""
 
     topic: TopicConfig
     entries: int
@@ -46,7 +45,7 @@ class RebuildResult(DescribedStruct, frozen=True):
     digest: int
 
     def build_report(self, action: str, **facts: object) -> ReplayReport:
-        """Build the report of a replay; ``facts`` are further fields of it."""
+        """Build the report of a replay; ``facts`` are additional fields."""
         return ReplayReport.for_topic(
             self.topic,
             action,
@@ -70,14 +69,13 @@ def rebuild_stores(
     writer: JournalWriter | None = None,
     check_of: RecordCheckFactory | None = None,
 ) -> list[RebuildResult]:
-    """Build the stores of ``topics`` from ``log`` and put them in place at their configured paths.
+    """Build the stores of ``topics`` from ``log`` and install them at their configured paths.
 
-    ``after`` leaves out older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``,
-    the end is made up to date and put in place under its lock, so that no write is lost; else the caller sees to it.
-    ``check_of`` makes what looks at a topic's records on their way into the store, and raises what it finds.
+    ``after`` omits older entries of a topic; ``until`` and ``at`` stop at a txid or an instant. With ``writer``, the
+    store is brought up to date and installed under its lock, so that no write is lost; otherwise the caller ensures
+    this. ``check_of`` creates the check of a topic's new records, which raises on problems.
     """
-    # The end is fixed before anything is read: all topics are folded up to the same entry, whatever is appended
-    # meanwhile.
+    # The end is fixed before reading: all topics are folded up to the same entry, whatever is appended meanwhile.
     end = min(until if until is not None else log.read_last_txid(), log.read_last_txid())
     done = []
     for topic in topics:
@@ -87,8 +85,8 @@ def rebuild_stores(
 
 
 FillFunction = Callable[[StoreBuilder, RecordCheck | None], tuple[int, int, int]]
-"""Puts records, which the check looks at, and versions into a new store; returns how many entries were folded, the last
-one's time and txid."""
+"""Puts checked records, and versions, into a new store; returns the number of folded entries, and time and txid of the
+last one."""
 
 
 def assemble_store(
@@ -101,7 +99,7 @@ def assemble_store(
     fill: FillFunction | None = None,
     check_of: RecordCheckFactory | None = None,
 ) -> RebuildResult:
-    """A new store from the entries of ``span``, put in place; ``fill`` folds them elsewhere than in this process.
+    """Build and install a new store from the entries of ``span``; ``fill`` folds them outside this process.
 
     ``writer`` and ``check_of`` as in :func:`rebuild_stores`.
     """
@@ -109,8 +107,8 @@ def assemble_store(
     assert instance.config is not None
     rule = build_retention(topic.history)
     definition = build_definition(instance.config.name, topic)
-    # The new store has a name of its own until it is complete. A crash leaves the old one in place, and a reader of the
-    # old one is not disturbed.
+    # The new store has a temporary name until it is complete. A crash leaves the old one unchanged, and readers of the
+    # old one are not disturbed.
     with build_store(
         topic.file,
         definition,
@@ -126,29 +124,29 @@ def assemble_store(
         else:
             entries, last_time, last_txid = fold_journal(builder, log, topic, span, rule, check, instance.watch)
         if check is not None:
-            # Before the store is put in place: a record under a key of another definition stops the rebuild with
-            # nothing changed.
+            # Before the store is installed: a record with a key of another definition stops the rebuild with nothing
+            # changed.
             check.finish()
 
         def position(txn: WriteTxn) -> None:
             txn.raise_last_time(last_time)
             if span.at is not None:
-                # Entries of a later time were left out: no position behind the last one that was taken would be true.
+                # Entries of a later time were omitted: only the position of the last folded entry is valid.
                 txn.set_applied_position(log.lineage, last_txid)
             else:
                 txn.set_applied_position(log.lineage, span.until, log.find_block_ending_at(span.until))
 
         builder.flush()
-        # Up to an instant, only the fold can say which entry was the last one; so the position is set behind it.
+        # For an instant, only the fold can determine the last entry; so the position is set after it.
         builder.run_transaction(position)
         if writer is None:
             builder.install(wait=instance.lock_wait)
         else:
-            # Under the journal's lock nothing is appended, so the store is complete when it takes the old one's place.
+            # Under the journal's lock nothing is appended, so the store is complete when it replaces the old one.
             with writer.hold_lock():
                 _append_late_entries(builder, log, topic, span.until, rule)
                 builder.install(wait=instance.lock_wait)
-                # The new store has everything: runs beside the old one lead nowhere any more.
+                # The new store has all changes: runs beside the old one are obsolete.
                 remove_runs(topic.file, builder.meta, log.lineage)
         meta = builder.meta
     return RebuildResult(topic, entries, meta.records, meta.versions, meta.applied, meta.digest)
@@ -159,7 +157,8 @@ def _append_late_entries(
 ) -> None:
     """Append the entries that were written while the store was built."""
     ref = topic.ref
-    # Few entries, mostly none: the long fold runs without the lock, and writers wait only for what came during it.
+    # Few entries, mostly none: the long fold runs without the lock, and writers wait only for the entries added during
+    # it.
     memtable = Memtable(history=rule is not None, base=reached)
     for block in log.iter_blocks(after=reached, topic=ref):
         memtable.fold_block(block, ref, reached)
@@ -168,9 +167,10 @@ def _append_late_entries(
     def catch_up(txn: WriteTxn) -> None:
         apply_to_transaction(txn, memtable, reached, rule)
         txn.raise_last_time(memtable.last_time)
-        # The block's identity is noted with the position: it tells a copy of this journal that goes on by itself apart.
+        # The identity of the block is stored with the position: it detects a copy of this journal that was continued
+        # separately.
         txn.set_applied_position(log.lineage, last, log.find_block_ending_at(last))
 
-    # Also where no entry is of this topic: the position says that the journal was looked at up to here.
+    # Also without entries of this topic: the position records that the journal was read up to here.
     if last > reached:
         builder.run_transaction(catch_up, pending=memtable.added_bytes)

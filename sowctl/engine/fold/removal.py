@@ -1,8 +1,8 @@
-"""Removal from a store at a clock: records whose stamp has passed, versions outside of their topic's window.
+"""Removal from a store at a given clock: expired records, and versions outside their topic's window.
 
-Nothing is journalled, and reads do not see these anyway; so they may go in as many transactions as memory asks for, and
-a crash between two of them is no harm. Called by :mod:`sowctl.engine.fold.apply` for what a writer clears away besides
-its own changes, and by ``expire`` for all of it. Ruled by ``behaviour`` 1.5 and 2.2.
+Removals are not journalled, and reads ignore these records anyway; so any number of transactions may be used, and a
+crash between two of them does no harm. :mod:`sowctl.engine.fold.apply` calls this for removals in addition to a
+writer's own changes, ``expire`` for complete removals. Specified in ``behaviour`` 1.5 and 2.2.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 def remove_expired_batch(txn: WriteTxn, now: int) -> int:
-    """Remove records whose stamp is not after ``now``, the oldest ``max_piggyback_expired_records`` at most;
-    returns how many."""
-    # In key order: neighbours lie on one page.
+    """Remove records whose stamp is not after ``now``, at most the oldest ``max_piggyback_expired_records``; return
+    their number."""
+    # In key order: neighbours are on one page.
     return _remove_expired_keys(
         sorted(islice(txn.iter_expired_keys(now), FOLD_LIMITS.max_piggyback_expired_records)), now, txn
     )
 
 
 def remove_all_expired(store: Store, now: int) -> int:
-    """Remove all records whose stamp is not after ``now``; returns how many. The caller holds the store's lock."""
+    """Remove all records whose stamp is not after ``now``; return their number. The caller holds the store's lock."""
     with store.open_snapshot() as snapshot:
         gone = snapshot.iter_expired_keys(now)
         few = sorted(islice(gone, FOLD_LIMITS.max_piggyback_expired_records))
-        # The usual run finds few, and loads no numpy for them.
+        # The usual run finds few, and does not import numpy for them.
         if len(few) == FOLD_LIMITS.max_piggyback_expired_records:
             keys = _sort_key_numbers(chain(few, gone))
             step = _count_per_transaction(snapshot, len(keys))
@@ -54,7 +54,7 @@ def remove_all_expired(store: Store, now: int) -> int:
 
 
 def _sort_key_numbers(keys: Iterator[bytes]) -> Any:
-    """SOW keys as a sorted array of numbers, which takes 8 bytes of memory for each of them."""
+    """Return SOW keys as a sorted array of numbers, with 8 bytes of memory per key."""
     import numpy as np
 
     chunks = []
@@ -66,14 +66,15 @@ def _sort_key_numbers(keys: Iterator[bytes]) -> Any:
 
 
 def _count_per_transaction(snapshot: Snapshot, count: int) -> int:
-    """Return how many of ``count`` expired records go in one transaction, by the pages changed in key order."""
+    """Return how many of ``count`` expired records to remove per transaction, by the pages changed in key order."""
     records, index = snapshot.count_leaf_pages()
-    # A page of which everything goes is free within the transaction, and used again for the next one that changes.
-    # Measured on pages of 15 records: of nine records in ten, 42 % of the pages are left, of 97 in a hundred, 16 %.
+    # A page that becomes empty is free within the transaction, and is reused for the next page that changes. Measured
+    # with pages of 15 records: after removing nine of ten records, 42 % of the pages are left, after 97 of a hundred,
+    # 16 %.
     left = records * min(1.0, 4 * (1 - count / snapshot.record_count))
 
     def pages(several: int) -> float:
-        # In key order the records are neighbours; their entries in the expiry index are anywhere.
+        # In key order the records are neighbours; their entries in the expiry index are scattered.
         return left * several / count + index * -math.expm1(-several / index)
 
     several = FOLD_LIMITS.delete_part_records
@@ -83,23 +84,23 @@ def _count_per_transaction(snapshot: Snapshot, count: int) -> int:
 
 
 def _remove_expired_keys(gone: Sequence[bytes], now: int, txn: WriteTxn) -> int:
-    """Remove records, by their keys in order, that have expired at ``now``; returns how many."""
+    """Remove records that have expired at ``now``, by their ordered keys; return their number."""
     for start in range(0, len(gone), FOLD_LIMITS.delete_part_records):
         txn.delete_records(gone[start : start + FOLD_LIMITS.delete_part_records])
     if gone:
-        # What the store held before this clock can no longer be told from it alone: past states look at this mark.
+        # The store alone no longer shows its state before this clock: reads of past states check this mark.
         txn.set_removal_mark(now)
     return len(gone)
 
 
 def remove_unreachable(store: Store, rule: Retention, now: int) -> int:
-    """Remove the versions that are outside the window at ``now`` (microseconds); returns how many.
+    """Remove the versions that are outside the window at ``now`` (microseconds); return their number.
 
     The caller holds the store's lock.
     """
     count = 0
     with Spool(Path(store.path).parent) as gone:
-        # All are found first: a store is not written while it is read.
+        # All are collected first: a store is not written while it is read.
         with store.open_snapshot() as snapshot:
             keys = _find_unreachable_versions(snapshot, rule, now)
             while raw := b"".join(islice(keys, FOLD_LIMITS.max_removed_versions)):
@@ -123,7 +124,7 @@ def count_unreachable(timelines: Iterable[tuple[bytes, Sequence[Version]]], rule
 
 
 def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Iterator[bytes]:
-    """The history keys of what is outside the window, in their order."""
+    """Yield the history keys of versions outside the window, in order."""
     rows = (
         (key, value)
         for batch in reader.scan_history(batch=FOLD_LIMITS.version_batch_entries)
@@ -133,6 +134,6 @@ def _find_unreachable_versions(reader: Reader, rule: Retention, now: int) -> Ite
         stored = [decode_version(value) for _, value in group]
         current = [decode_version(value) for value in reader.read_values([key]).values()]
         kept = prune_versions([*stored, *current], now, rule.window)
-        # what is kept are the latest ones: versions leave oldest first
+        # The latest versions are kept: versions are removed oldest first.
         for version in stored[: len(stored) + len(current) - len(kept)]:
             yield build_history_key(key, version.value)

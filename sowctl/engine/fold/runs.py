@@ -1,9 +1,9 @@
-"""Sorted runs beside a store: what a writer's memory held when it was full, until store and runs are merged.
+"""Sorted runs beside a store: the contents of a writer's full memtables, until store and runs are merged.
 
-A run has the journal's entries of its topic between two txids, newest per key (with History all), so nothing is lost
-with it: one that is missing, damaged, of another journal or of another definition is not used, and its entries are
-folded from the journal. Writers flush, merge and remove runs under the journal's lock; readers take those that continue
-a store's position without a gap. Ruled by ``sow-run(5)``.
+A run has the journal's entries of its topic between two txids, newest per key (with History all), so its loss does no
+harm: a run that is missing, damaged, or of another journal or definition is not used, and its entries are folded from
+the journal. Writers flush, merge and remove runs under the journal's lock; readers use the runs that continue a store's
+position without a gap. Specified in ``sow-run(5)``.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 MAX_FIND_ATTEMPTS = 3
 PART_CHANGES = 10_000
-"""Changes that are written at once."""
+"""Changes written at once."""
 COMPACTION_WINDOW_CHANGES = 1000
-"""Changes of each run that are joined at once, so that they stay in the processor's cache."""
+"""Changes of each run that are merged at once, so that they stay in the processor's cache."""
 Refold = Callable[[SortedRun], Layer]
 """Folds the journal's entries of a run again."""
 
@@ -57,10 +57,11 @@ def find_runs(
     *,
     every: bool = False,
 ) -> list[SortedRun]:
-    """The runs that lead on from txid ``after``, where the journal continues the store with ``meta``; may be none.
+    """Return the runs that continue from txid ``after``, if the journal continues the store with ``meta``; may be
+    empty.
 
-    ``every``: those that have every change, which a topic with History needs, else those with the newest. ``until``:
-    only runs that lead no further than to this txid.
+    ``every``: runs with every change, which a topic with History needs, otherwise runs with the newest ones. ``until``:
+    only runs that end at or before this txid.
     """
     last = min(log.read_last_txid(), log.read_last_txid() if until is None else until)
     found: list[SortedRun] = []
@@ -72,7 +73,8 @@ def find_runs(
                 after = run.last_txid
             break
         except FileNotFoundError:
-            # A writer has joined it with others, or merged it into the store: other names lead on now, or none.
+            # A writer has compacted it with others, or merged it into the store: the remaining entries have other
+            # files, or none.
             continue
     return found
 
@@ -86,9 +88,9 @@ def _find_next_run(
     last: int,
     every: bool,
 ) -> SortedRun | None:
-    """Return the run from ``after`` that ends last, at most at ``last``.
+    """Return the run from ``after`` with the highest end, at most ``last``.
 
-    Raises FileNotFoundError for one that is not there any more.
+    Raises FileNotFoundError if it was removed.
     """
     # The longest run first: a compacted run and the runs that it replaces exist side by side for a moment.
     for upto in sorted((upto for base, upto in there if base == after and after < upto <= last), reverse=True):
@@ -100,23 +102,23 @@ def _find_next_run(
                 raise FileNotFoundError(path) from None
             report_unused_run(instance, path, str(problem))
             continue
-        # A topic may have had History when the run was written, or got it since.
+        # The topic may have lost or gained History since the run was written.
         if (run.base, run.last_txid, run.every) == (after, upto, every) and _belongs_to_store(run, meta, log):
             return run
     return None
 
 
 def _belongs_to_store(run: SortedRun, meta: StoreMeta, log: Journal) -> bool:
-    """Return whether a run is of this store's definition and of this journal, and not of another copy of it."""
+    """Return whether a run belongs to this store's definition and to this journal, and not to another copy of it."""
     state = run.state
     if state.definition != meta.definition or state.lineage != log.lineage or state.block is None:
         return False
-    # Two copies of a journal give the same txids to different entries: the block tells them apart.
+    # Two copies of a journal assign the same txids to different entries: the block distinguishes them.
     return log.has_block(state.block, state.applied)
 
 
 def report_unused_run(instance: Instance, path: Path, reason: str) -> None:
-    """Say, once in a run, that a file is passed over."""
+    """Report, once per command, that a file is ignored."""
     instance.notify_once(
         f"run {path}", f"the sorted run {path} is ignored ({reason}); its entries are read from the journal"
     )
@@ -125,7 +127,7 @@ def report_unused_run(instance: Instance, path: Path, reason: str) -> None:
 def build_refold(instance: Instance, topic: TopicConfig, store: Path, meta: StoreMeta) -> Refold:
     """Build the function that folds the entries of a damaged run of ``topic`` again, for a store with ``meta``.
 
-    It raises DamageError where the journal does not have them any more.
+    It raises DamageError if the journal no longer has them.
     """
 
     def again(run: SortedRun) -> Layer:
@@ -133,7 +135,7 @@ def build_refold(instance: Instance, topic: TopicConfig, store: Path, meta: Stor
         ref = topic.ref
         memtable = Memtable(history=run.every)
         with open_log(instance, acknowledged=run.last_txid) as log:
-            # Proven as for a store that stands where the run begins.
+            # Proven as for a store whose position is the start of the run.
             check_position(meta.replace_parts(lineage=log.lineage, applied=run.base, block=None), log, ref, store)
             log.require_proven_after(run.base)
             for block in log.iter_blocks(after=run.base, until=run.last_txid, topic=ref):
@@ -150,10 +152,10 @@ def extend_memtable(
     let_go: Callable[[AppliedPosition], None],
     until: int | None = None,
 ) -> None:
-    """Fold what the journal holds behind the runs of a memtable, up to the txid ``until``.
+    """Fold the journal's entries after the runs of a memtable, up to the txid ``until``.
 
-    ``let_go`` is called where memory is full, with the position that it leads to: it makes a run of what is held. So
-    memory is bounded also where a process has died behind the sync of a very large delete.
+    When memory is full, calls ``let_go`` with the position reached, which writes the changes to a run. So memory is
+    bounded even if a process has died after the sync of a very large delete.
     """
     after = memtable.memory_start_txid
     keys, size = limits.compute_run_limits()
@@ -173,9 +175,9 @@ def flush_to_run(
     memtable: Memtable,
     position: AppliedPosition,
 ) -> None:
-    """Write the changes of ``memtable`` in memory into a run, up to ``position``, where a block of the journal ends.
+    """Write the changes of ``memtable`` in memory to a run, up to ``position``, the end of a block of the journal.
 
-    The journal's lock is held. Raises StorageError; the memtable is as it was then.
+    The journal's lock is held. Raises StorageError, with the memtable unchanged.
     """
     path = Path(store.path)
     _write_memtable_run(instance, topic, (path, store.read_meta()), path, memtable, position)
@@ -190,14 +192,13 @@ def flush_unnamed_run(
     position: AppliedPosition,
 ) -> None:
     """As :func:`flush_to_run`, for a reader, which writes nothing beside the store with ``meta``: the run has no
-    name.
-    """
+    name."""
     import tempfile  # with shutil and random; most readers have no such tail
 
     with tempfile.TemporaryDirectory(prefix="sowctl-") as place:
         aside = Path(place) / store.name
         aside.touch(mode=0o600)
-        # It is open when its directory goes, and stays readable for as long as the memtable has it.
+        # It is open when its directory is removed, and stays readable as long as the memtable uses it.
         _write_memtable_run(instance, topic, (store, meta), aside, memtable, position)
 
 
@@ -221,15 +222,15 @@ def _write_memtable_run(
             cast("Iterator[Changes]", sort_all_changes(memtable.changes, PART_CHANGES)),
         )
     written = write_run(beside, state, memtable.memory_start_txid, count, parts, instance.seam, kind)
-    # Opened as a reader would: what is taken from memory must be there.
+    # Opened like a reader does: changes removed from memory must be readable.
     memtable.append_run(SortedRun(written), build_refold(instance, topic, path, meta))
-    # From here on every batch is looked up in all runs.
+    # From now on every batch is looked up in all runs.
     for run in memtable.runs:
         run.arrays = True
 
 
 def compact_runs(instance: Instance, topic: TopicConfig, store: Store, runs: Sequence[SortedRun]) -> SortedRun:
-    """One run with the changes of several that follow one another. No lock is needed: they do not change.
+    """Compact several consecutive runs into one. No lock is needed: runs do not change.
 
     Raises StorageError.
     """
@@ -261,7 +262,7 @@ def _read_all_parts(memtable: Memtable) -> Iterator[Changes]:
 
 
 def replace_runs(memtable: Memtable, runs: Sequence[SortedRun], joined: SortedRun) -> None:
-    """Put a run in the place of those of which it was made, and remove their files; the journal's lock is held."""
+    """Replace ``runs`` by the run compacted from them, and remove their files; the journal's lock is held."""
     if memtable.install_run(runs, joined):
         for run in runs:
             with suppress(OSError):
@@ -269,9 +270,9 @@ def replace_runs(memtable: Memtable, runs: Sequence[SortedRun], joined: SortedRu
 
 
 def remove_runs(store: Path, meta: StoreMeta, lineage: bytes) -> None:
-    """Remove what no store at the position of ``meta`` or behind it needs, and what no writer finished.
+    """Remove runs that a store at or after the position of ``meta`` does not need, and unfinished ones.
 
-    The journal's lock is held. A run that leads on stays, and so does one that is being written.
+    The journal's lock is held. A run that continues the store stays, and so does one that is being written.
     """
     directory = build_runs_directory(store)
     try:

@@ -1,8 +1,8 @@
-"""Sorting stored values by key in bounded memory, the form of files of keys and values, and parts kept for later.
+"""Sorting stored values by key in bounded memory, the format of files of keys and values, and temporary storage.
 
-SOW keys are hashes, so cutting their range evenly cuts the data evenly. What fits into one bucket stays in memory.
-Otherwise buckets lie in temporary files without names, and are read back and sorted one after the other. Within a key
-the order of arrival is kept.
+SOW keys are hashes, so dividing their range evenly divides the data evenly. Data that fits into one bucket stays in
+memory. Otherwise buckets go to unnamed temporary files, and are read back and sorted one after the other. Values of a
+key keep their order.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Pairs = tuple[list[bytes], list[bytes]]
 """Keys of 8 bytes and stored values, in parallel."""
 
 MIN_WRITE_BYTES = 4096
-"""Bytes that a bucket holds at least before it writes."""
+"""Minimum bytes in a bucket's buffer before it is written."""
 _PART_HEADER = Struct("<QQ")
 """Before every part of a file: the number of its pairs, and the bytes of its values."""
 
 
 class Readable(Protocol):
-    """A file that is read in order."""
+    """A file that is read sequentially."""
 
     def read(self, size: int, /) -> bytes:
         """Read ``size`` bytes; fewer at the end."""
@@ -41,7 +41,7 @@ class Readable(Protocol):
 
 
 def encode_part(keys: bytes, values: Sequence[bytes]) -> bytes:
-    """A part of a file of pairs: its head, the keys of 8 bytes back to back, the lengths of the values, the values."""
+    """Encode a part of a file of pairs: header, keys of 8 bytes back to back, lengths of the values, values."""
     import numpy as np
 
     lengths = np.fromiter(map(len, values), dtype="<u4", count=len(values))
@@ -49,7 +49,7 @@ def encode_part(keys: bytes, values: Sequence[bytes]) -> bytes:
 
 
 def read_parts(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Iterate over the parts of a file of pairs: keys back to back, and values. Raises EOFError where it is cut."""
+    """Yield the parts of a file of pairs: keys back to back, and values. Raises EOFError if the file is truncated."""
     import numpy as np
 
     while head := file.read(_PART_HEADER.size):
@@ -57,7 +57,7 @@ def read_parts(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
             raise EOFError
         count, size = _PART_HEADER.unpack(head)
         keys, lengths, raw = file.read(8 * count), file.read(4 * count), file.read(size)
-        # the values come last: where they are whole, so is what stands before them
+        # The values are last: if they are complete, so is everything before them.
         if len(raw) < size or len(lengths) < 4 * count:
             raise EOFError
         ends = accumulate(np.frombuffer(lengths, dtype="<u4").tolist(), initial=0)
@@ -65,7 +65,7 @@ def read_parts(file: Readable) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 class SortBuckets:
-    """Keys and values in, the same in key order out; up to ``limit`` of the ``expected`` bytes stay in memory."""
+    """Sorts keys and values by key; up to ``limit`` of the ``expected`` bytes stay in memory."""
 
     def __init__(self, directory: Path, expected: int, limit: int) -> None:
         import numpy
@@ -75,9 +75,9 @@ class SortBuckets:
         self._keys: list[list[bytes]] = [[] for _ in range(self._count)]
         self._values: list[list[bytes]] = [[] for _ in range(self._count)]
         self._sizes = [0] * self._count
-        # Writes are large, and all buckets together hold no more than what may stay in memory.
+        # Writes are large, and all buffers together do not exceed the memory limit.
         self._buffer_bytes = min(FOLD_LIMITS.write_buffer_bytes, max(limit // self._count, MIN_WRITE_BYTES))
-        # Few files, or a process could not have them all open; and several, because each is removed once it was read.
+        # Few files, because of the limit on open files; but several, because each is removed after it was read.
         self._file_count = min(self._count, FOLD_LIMITS.max_bucket_files)
         self._offsets: list[list[int]] = [[] for _ in range(self._count)]
         self._files: list[IO[bytes]] = []
@@ -87,8 +87,8 @@ class SortBuckets:
     def __enter__(self) -> SortBuckets:
         if self._count > 1:
             self._files = [
-                # Beside the new store, where room for the store itself must be; without a name, so that a crash leaves
-                # nothing.
+                # Beside the new store, whose file system needs room for the store anyway; unnamed, so that a crash
+                # leaves nothing.
                 self._stack.enter_context(tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115 - closed by the stack
                 for _ in range(self._file_count)
             ]
@@ -100,15 +100,15 @@ class SortBuckets:
         self._stack.close()
 
     def add_values(self, keys: bytes, values: list[bytes]) -> None:
-        """Add values; ``keys`` are theirs, of 8 bytes each, back to back."""
-        # All fits into one bucket: nothing is divided, and nothing is written.
+        """Add values; ``keys`` are their keys, of 8 bytes each, back to back."""
+        # All data fits into one bucket: nothing is divided or written.
         if self._count == 1:
             self._keys[0].append(keys)
             self._values[0] += values
             return
         numbers = self._np.frombuffer(keys, dtype=">u8")
-        # Within a bucket the order of arrival stays, in memory as in the file: with a stable sort behind it, values of
-        # one key come out in txid order.
+        # Within a bucket, values keep their order, in memory and in the file: after a stable sort, the values of a key
+        # are in txid order.
         for bucket, places in iterate_parts(numbers.astype(self._np.uint64), self._count):
             chosen = [values[place] for place in places.tolist()]
             self._keys[bucket].append(numbers[places].tobytes())
@@ -122,7 +122,7 @@ class SortBuckets:
         return self._iterate_chosen(size, compute_stable_order)
 
     def iterate_last(self, size: int) -> Iterator[Pairs]:
-        """As :meth:`iterate_sorted`, of every key the value that was added last."""
+        """As :meth:`iterate_sorted`, with only the last added value of every key."""
         return self._iterate_chosen(size, find_last_occurrences)
 
     def _iterate_chosen(self, size: int, choose: Callable[[Any], Any]) -> Iterator[Pairs]:
@@ -133,7 +133,8 @@ class SortBuckets:
                 yield read_words(keys[part]), [values[place] for place in part.tolist()]
 
     def iterate_timelines(self, size: int) -> Iterator[list[tuple[bytes, list[bytes]]]]:
-        """All values of every key, as they were added, in key order; some keys with about ``size`` values at a time."""
+        """Yield all values of every key, in the order of adding, by key; several keys with about ``size`` values at a
+        time."""
         for keys, values in self._iterate_buckets():
             order = compute_stable_order(keys.astype(self._np.uint64))
             ordered = keys[order]
@@ -152,7 +153,7 @@ class SortBuckets:
                 yield some
 
     def _iterate_buckets(self) -> Iterator[tuple[Any, list[bytes]]]:
-        """Keys (as their bytes lie in memory) and values, bucket by bucket: what is sorted in each is sorted in all."""
+        """Yield keys (as their bytes in memory) and values, bucket by bucket: sorting each bucket sorts all data."""
         # Buckets are ascending ranges of keys.
         for bucket in range(self._count):
             raw, values = self._load_bucket(bucket)
@@ -171,7 +172,7 @@ class SortBuckets:
         self._keys[bucket], self._values[bucket], self._sizes[bucket] = [], [], 0
 
     def _load_bucket(self, bucket: int) -> tuple[bytes, list[bytes]]:
-        """Return keys and values of a bucket, and empty it: those of its file, and those not yet written."""
+        """Return keys and values of a bucket, from its file and from memory, and empty the bucket."""
         keys: list[bytes] = []
         values: list[bytes] = []
         if self._count > 1:
@@ -184,7 +185,7 @@ class SortBuckets:
                 values += part
             if bucket + 1 == self._count or self._find_file(bucket + 1) != number:
                 file.close()
-        # What was not written arrived last.
+        # Unwritten values were added last.
         keys += self._keys[bucket]
         values += self._values[bucket]
         self._keys[bucket], self._values[bucket] = [], []
@@ -192,9 +193,9 @@ class SortBuckets:
 
 
 class Spool:
-    """Tuples of plain values (those of :mod:`marshal`), read in the order in which they were added, as often as asked.
+    """Tuples of plain values (types of :mod:`marshal`), read any number of times in the order of adding.
 
-    Behind ``spool_memory_bytes`` they lie in a temporary file in ``directory``, without a name.
+    If they exceed ``spool_memory_bytes``, they are kept in an unnamed temporary file in ``directory``.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -209,7 +210,7 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Closing writes what is buffered, which may fail once more; that it could not be written was told before.
+        # Closing writes buffered data, which may fail again; the failure was reported before.
         with suppress(OSError):
             self._file.close()
 
@@ -217,7 +218,7 @@ class Spool:
         return self._count
 
     def add(self, item: tuple[Any, ...]) -> None:
-        """Add a tuple, before any is read. Raises StorageError ``SOW-ENG-040``."""
+        """Add a tuple; not allowed after reading. Raises StorageError ``SOW-ENG-040``."""
         try:
             self._file.write(marshal.dumps(item))
         except OSError as problem:
@@ -226,7 +227,7 @@ class Spool:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         try:
-            self._file.seek(0)  # writes what is buffered
+            self._file.seek(0)  # flushes the buffer
         except OSError as problem:
             raise _describe_write_failure(problem, self._directory) from problem
         for _ in range(self._count):
@@ -234,9 +235,10 @@ class Spool:
 
 
 class PartFiles:
-    """Values in, the same out part by part, in the order in which they were added: each part is a file without a name.
+    """Values in unnamed files, one per part, each read in the order of adding.
 
-    Values go through :mod:`pickle`; no other process reads or writes them. ``directory`` None: that of temporary files.
+    Values are encoded with :mod:`pickle`; no other process reads or writes them. ``directory`` None: the default
+    temporary directory.
     """
 
     def __init__(self, count: int, directory: Path | None = None) -> None:
@@ -253,7 +255,7 @@ class PartFiles:
 
     def close(self) -> None:
         """Remove the files."""
-        # Closing writes what is buffered, which may fail once more; that it could not be written was told before.
+        # Closing writes buffered data, which may fail again; the failure was reported before.
         with suppress(OSError):
             self._stack.close()
 
@@ -265,10 +267,10 @@ class PartFiles:
             raise _describe_write_failure(problem, self._directory or Path(tempfile.gettempdir())) from problem
 
     def read_values(self, part: int) -> Iterator[Any]:
-        """The values of a part. Raises StorageError ``SOW-ENG-040``."""
+        """Yield the values of a part. Raises StorageError ``SOW-ENG-040``."""
         file = self._files[part]
         try:
-            end = file.seek(0, os.SEEK_END)  # writes what is buffered
+            end = file.seek(0, os.SEEK_END)  # flushes the buffer
             file.seek(0)
         except OSError as problem:
             raise _describe_write_failure(problem, self._directory or Path(tempfile.gettempdir())) from problem

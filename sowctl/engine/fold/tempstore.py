@@ -1,7 +1,7 @@
-"""A store in a temporary directory: for a state that is read, compared or written once and goes with its reader.
+"""A store in a temporary directory: for a state that is read, compared or written once and removed afterwards.
 
-Called where a topic without a file is read or written, where a state of the past is folded, and where a rebuild is only
-compared (``replay --verify``, ``--rekey``).
+Used to read or write a topic without a file, to fold a past state, and to compare a rebuild (``replay --verify``,
+``--rekey``).
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_temporary_topic(topic: TopicConfig, name: str) -> Iterator[TopicConfig]:
-    """Yield ``topic`` with a file of its own, ``name.sow``, in a directory that is removed at the end with its
-    files."""
+    """Yield ``topic`` with a separate file, ``name.sow``, in a directory that is removed with its files at the end."""
     from sowctl.work_directories import create_work_directory  # with tempfile; most commands make no such store
 
-    # Only the topic's file is replaced: keys, types and limits stay, so the copy gives the answers of the topic itself.
+    # Only the topic's file is replaced: keys, types and limits stay, so the copy answers like the topic itself.
     with create_work_directory() as place:
         yield replace(topic, file=place / f"{name}.sow")
