@@ -1,7 +1,7 @@
-"""Building a store under a temporary name and putting it in place (``sow-store(5)``, "Replacing a store").
+"""Building a store under a temporary name and installing it (``sow-store(5)``, "Replacing a store").
 
-Replay, compaction, snapshots and creation build here. Until :meth:`StoreBuilder.install` nothing of it can be
-seen; a builder that dies leaves a file that the next one removes.
+Used by replay, compaction, snapshots and creation. The new store is invisible until :meth:`StoreBuilder.install`; a
+builder that dies leaves a file that the next one removes.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from sowctl.store.opening.proof.transaction import begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.write import WriteTxn
 
-# Bounds the memory of a build; larger transactions are hardly faster, because appended pages are written once in any
+# Limits the memory of a build; larger transactions are hardly faster, because appended pages are written once in any
 # case.
 FLUSH_BYTES = 16 << 20
-"""Records are gathered up to this size and then appended in one transaction."""
+"""Records are collected up to this size and then appended in one transaction."""
 _numbers = count()
 
 
 class StoreBuilder:
-    """A store under construction. Made by :func:`build_store`; keys must come in ascending order."""
+    """A store under construction. Created by :func:`build_store`; keys must be appended in ascending order."""
 
     def __init__(self, files: StoreFiles, meta: StoreMeta, seam: Seam, command: str) -> None:
         self.files = files
@@ -52,12 +52,13 @@ class StoreBuilder:
         self._pending = 0
         self._handle: Handle | None = None
         self._meta = meta
-        # Asked before anything is made: a directory or a device at this place would only be noticed by the rename.
+        # Checked before anything is created: otherwise only the rename would detect a directory or a device at this
+        # path.
         require_regular_file(files.path)
         with translate_errors(files.path, "build a store"):
             make_directories(files.directory, seam)
             _remove_stale(files)
-            # The descriptor stays open and locked until the end: it shows other builders that this one lives.
+            # The descriptor stays open and locked until the end: it shows other builders that this one is alive.
             self.path, self._guard = _temporary_file(files, seam)
             try:
                 self._handle = self._open_file(meta)
@@ -67,12 +68,12 @@ class StoreBuilder:
 
     @property
     def meta(self) -> StoreMeta:
-        """Definition and state as of what was flushed."""
+        """Definition and state as of the last flush."""
         return self._meta
 
     def _open_file(self, meta: StoreMeta | None) -> Handle:
-        """Open the file under construction; ``meta`` is that of a new one, None for one that is filled."""
-        # No lock file and no sync per commit: the file has a name that only this process knows, and it is synced once,
+        """Open the file under construction; ``meta`` is that of a new one, None for one with content."""
+        # No lock file and no sync per commit: only this process knows the name of the file, and it is synced once,
         # before it gets its real name.
         options: dict[str, Any] = {"subdir": False, "lock": False, "sync": False, "mode": FILE_MODE}
         env = self.seam.call(
@@ -106,7 +107,7 @@ class StoreBuilder:
         return handle
 
     def append_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Add records: encoded values under ascending keys, each greater than all before. Raises ValueError."""
+        """Add records: encoded values with ascending keys, each greater than all before. Raises ValueError."""
         self._keys += keys
         self._values += values
         self._count_pending(sum(map(len, values)))
@@ -122,8 +123,8 @@ class StoreBuilder:
             self.flush()
 
     def flush(self) -> None:
-        """Move what was gathered into the file."""
-        # Taken out first: if the transaction raises, nothing of it is written a second time.
+        """Write the collected records and versions to the file."""
+        # Cleared first: if the transaction raises, nothing is written a second time.
         keys, values, versions = self._keys, self._values, self._versions
         pending, self._pending = self._pending, 0
         self._keys, self._values, self._versions = [], [], []
@@ -134,20 +135,20 @@ class StoreBuilder:
             if versions:
                 txn.append_versions(versions)
 
-        # 64 bytes for each entry: its key, LMDB's node header and its part of a branch page.
+        # 64 bytes per entry: its key, LMDB's node header and its share of a branch page.
         if keys or versions:
             self.run_transaction(add, pending=pending + 64 * (len(keys) + len(versions)))
 
     def open_tables(self, names: Sequence[str]) -> None:
-        """Make further tables of a derived store, for :meth:`run_transaction`."""
+        """Create additional tables of a derived store, for :meth:`run_transaction`."""
         self.run_transaction(lambda txn: txn.open_tables(names))
 
     def run_transaction(self, fn: Callable[[WriteTxn], None], *, pending: int = 0) -> None:
-        """Run ``fn`` on the unfinished store in a transaction of its own (position, sequences, last time)."""
+        """Run ``fn`` on the unfinished store in a separate transaction (position, sequences, last time)."""
         handle = self._handle
         if handle is None:
             raise ValueError("this store is finished")
-        # The map follows the file instead of being reserved in advance: address space may be limited.
+        # The map grows with the file instead of being reserved in advance: address space may be limited.
         target = handle.env.info()["last_pgno"] * handle.env.stat()["psize"] + 4 * pending
         while True:
             if handle.read_map_size() < target:
@@ -155,7 +156,7 @@ class StoreBuilder:
             try:
                 self._commit_transaction(handle, fn)
                 return
-            # The transaction was undone as a whole, so it can run again in a map twice as large.
+            # The transaction was undone completely, so it can run again in a map twice as large.
             except lmdb.MapFullError:
                 target = 2 * handle.read_map_size()
 
@@ -174,14 +175,14 @@ class StoreBuilder:
             raise
 
     def sync(self) -> None:
-        """Write everything so far to the disk, so that little is left to write at the end. Raises StorageError."""
+        """Sync everything so far to disk, so that little remains to be written at the end. Raises StorageError."""
         self.flush()
         if self._handle is not None:
             with translate_errors(self.files.path, "write a new store"):
                 self.seam.call("lmdb.sync", self._handle.env.sync, True)
 
     def finish(self) -> None:
-        """Write everything to the disk and close the file; nothing can be added after this."""
+        """Sync everything to disk and close the file; nothing can be added afterwards."""
         if self._handle is None:
             return
         self.flush()
@@ -192,18 +193,17 @@ class StoreBuilder:
         self._handle = None
 
     def hand_over_file(self, path: Path) -> None:
-        """Finish the file and leave it at ``path``, for another builder to :meth:`take_over_file`. Raises
-        StorageError.
-        """
+        """Finish the file and leave it at ``path``, for :meth:`take_over_file` of another builder. Raises
+        StorageError."""
         self.finish()
         with translate_errors(path, "write a new store"):
             self.seam.call("file.rename", os.rename, self.path, path)
         self._release_file()
 
     def take_over_file(self, path: Path) -> None:
-        """Go on with what another builder has left at ``path``, in place of the empty store that this one has begun.
+        """Continue with the file that another builder left at ``path``, instead of the empty store of this one.
 
-        The other one had the same definition, lineage and position. Raises StorageError.
+        The other builder had the same definition, lineage and position. Raises StorageError.
         """
         if self._handle is not None:
             self._handle.close()
@@ -211,14 +211,14 @@ class StoreBuilder:
         with translate_errors(self.files.path, "build a store"):
             fd = self.seam.call("file.open", os.open, path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                # Locked before it has the name by which others see that it is being built.
+                # Locked before it gets the name that shows other builders that it is being built.
                 fcntl.flock(fd, fcntl.LOCK_EX)
                 self.seam.call("file.rename", os.rename, path, self.path)
             except OSError as error:
                 os.close(fd)
                 if error.errno != EXDEV:
                     raise
-                # On another file system the content is copied into this builder's own file, which is locked already.
+                # On another file system the content is copied to this builder's own file, which is already locked.
                 shutil.copyfile(path, self.path)
                 path.unlink()
             else:
@@ -227,17 +227,17 @@ class StoreBuilder:
         self._handle = self._open_file(None)
 
     def install(self, *, lock: WriterLock | None = None, wait: float = 0.0, new: bool = False) -> None:
-        """Make this the store, atomically, for this and all other processes.
+        """Install the file as the store, atomically, for this and all other processes.
 
-        ``lock`` is the store's writer lock if the caller holds it already; else it is taken within ``wait`` seconds.
-        ``new`` refuses to replace a store (RefusedError SOW-STO-025). Raises LockedError, StorageError.
+        ``lock`` is the store's writer lock if the caller already holds it; otherwise it is acquired within ``wait``
+        seconds. ``new`` refuses to replace a store (RefusedError SOW-STO-025). Raises LockedError, StorageError.
         """
         self.finish()
         files, seam = self.files, self.seam
         writer = lock or WriterLock(files, seam, self.command)
         with (
-            # Order of locks: writer lock, then gate, as everywhere. The writer lock keeps out writers of the old file,
-            # the gate those that open it.
+            # Order of locks: writer lock, then gate, as everywhere. The writer lock excludes writers of the old file,
+            # the gate processes that open it.
             writer.hold(wait),
             Gate(files, seam, wait).hold(exclusive=True) as gate,
             translate_errors(files.path, "put a new store in place"),
@@ -245,12 +245,12 @@ class StoreBuilder:
             if files.path.exists():
                 if new:
                     raise RefusedError("SOW-STO-025", "the store already exists", place=str(files.path))
-                # The new file keeps the permissions that the old one was given.
+                # The new file keeps the permissions of the old one.
                 os.fchmod(self._guard, files.path.stat().st_mode & 0o777)
-            # Order of a replacement, each step harmless if the process dies behind it: 1. rename; the gate still names
-            # the old inode, so the next opener removes the lock file (discard_foreign_lock). 2. LMDB's lock file of the
-            # old file goes: its reader slots are of another file. 3. The directory is synced. 4. The gate names the new
-            # inode.
+            # Order of a replacement, each step safe if the process dies after it: 1. rename; the gate still names the
+            # old inode, so the next opener removes the lock file (discard_foreign_lock). 2. LMDB's lock file of the old
+            # file is removed: its reader slots belong to another file. 3. The directory is synced. 4. The gate names
+            # the new inode.
             inode = os.fstat(self._guard).st_ino
             seam.call("file.rename", os.rename, self.path, files.path)
             if files.lock.exists():
@@ -260,12 +260,12 @@ class StoreBuilder:
         self._release_file()
 
     def discard(self) -> None:
-        """Close and remove what was built; after :meth:`install` there is nothing left to remove."""
+        """Close and remove the unfinished file; does nothing after :meth:`install`."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
         if self._guard >= 0:
-            # After install() the file has its real name: nothing is left under the temporary one.
+            # After install() the file has its real name: there is no temporary file left.
             if os.fstat(self._guard).st_nlink and self.path.exists():
                 self.path.unlink()
             self._release_file()
@@ -277,10 +277,10 @@ class StoreBuilder:
 
 
 def _temporary_file(files: StoreFiles, seam: Seam) -> tuple[Path, int]:
-    """A new file of a name of its own, locked for as long as its builder lives."""
+    """Create a new file with a unique name, locked as long as its builder lives."""
     while True:
         path = files.path.with_name(f"{files.path.name}.new-{os.getpid()}-{next(_numbers)}")
-        # O_EXCL and a name of process id and number: never a file that another builder has begun.
+        # O_EXCL and a name with process id and number: never a file that another builder has begun.
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = seam.call("file.open", os.open, path, flags, FILE_MODE)
@@ -288,8 +288,7 @@ def _temporary_file(files: StoreFiles, seam: Seam) -> tuple[Path, int]:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            # Between creating and locking, a cleaner could have taken the file for a stale one and removed it: then
-            # begin again.
+            # Between creation and locking, another builder may have removed the file as stale: then begin again.
             if os.fstat(fd).st_nlink:
                 return path, fd
         except BaseException:
@@ -305,7 +304,7 @@ def _list_unfinished(files: StoreFiles) -> list[Path]:
 
 
 def is_being_built(store: str | os.PathLike[str]) -> bool:
-    """Return whether a living process builds what is to take the place of a store."""
+    """Return whether a living process is building the replacement of a store."""
     for path in _list_unfinished(StoreFiles.from_path(store)):
         with suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -319,14 +318,14 @@ def is_being_built(store: str | os.PathLike[str]) -> bool:
 
 
 def _remove_stale(files: StoreFiles) -> None:
-    """Remove stores under construction whose builder is gone."""
+    """Remove stores under construction whose builder is dead."""
     for path in _list_unfinished(files):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             continue
         try:
-            # A builder holds this lock as long as it lives; that the lock can be had proves that it is gone.
+            # A builder holds this lock as long as it lives; acquiring it proves that the builder is dead.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink(missing_ok=True)
         except OSError:
@@ -346,7 +345,7 @@ def build_store(
     applied: int = 0,
     command: str = "sowctl",
 ) -> Iterator[StoreBuilder]:
-    """A new store for ``path``, removed at the end of the with statement unless it was put in place.
+    """Build a new store for ``path``, removed at the end of the with statement unless it was installed.
 
     ``now`` (microseconds) becomes its creation time. Raises StorageError.
     """
@@ -370,11 +369,11 @@ def create_store(
     lock_wait: float = 0.0,
     command: str = "sowctl",
 ) -> None:
-    """Make an empty store, complete or not at all; missing directories are made.
+    """Create an empty store atomically; missing directories are created.
 
-    Raises RefusedError SOW-STO-025 when it exists, LockedError, StorageError.
+    Raises RefusedError SOW-STO-025 if it exists, LockedError, StorageError.
     """
-    # Built aside like any other store: an empty store is complete or is not there.
+    # Built aside like any other store: an empty store is complete or does not exist.
     with build_store(
         path, definition, seam=seam, now=now, lineage=lineage, applied=applied, command=command
     ) as builder:

@@ -1,8 +1,9 @@
-"""The change list: which keys every transaction touched, so that what was derived from records can catch up.
+"""The change list: the keys touched by every transaction, so that derived data can be updated incrementally.
 
-An entry leads from one digest of the store to the next (``sow-store(5)``, "The change list"). What is derived from
-the records of a state finds here the keys that changed since, or that the list does not reach so far back. The list may
-be cut or missing at any time: no answer depends on it. Written by ``write``, read by ``read`` and the check.
+An entry leads from one digest of the store to the next (``sow-store(5)``, "The change list"). For data derived from the
+records of an earlier state, the list gives the keys that changed since, or shows that it does not reach back far
+enough. The list may be truncated or missing at any time: no result depends on it. Written by ``write``, read by
+``read`` and the check.
 """
 
 from __future__ import annotations
@@ -18,30 +19,31 @@ from sowctl.store.codec import KEY_SIZE
 from sowctl.store.lmdberrors import REBUILD_HINT
 
 MAX_CHANGE_ENTRIES = 256
-"""Entries above which the older half becomes one."""
+"""Number of entries above which the older half is merged into one."""
 MIN_LISTED_KEYS = 4096
-"""So many keys are listed at least, whatever the number of records. A bound, not measured: 32 KiB. No fewer than those
-to which indexes are caught up (``index_tolerated_changes`` in ``engine/search/figures.py``)."""
+"""Minimum number of listed keys, whatever the number of records. A limit, not measured: 32 KiB. At least the number of
+changes for which indexes are updated (``index_tolerated_changes`` in ``engine/search/figures.py``)."""
 MAX_CHANGED_DIVISOR = 4
-"""Above one changed record in N, the list is not kept. A bound of its room, not measured: readers give
-up at a smaller share (``index_max_changed_divisor`` in ``engine/search/figures.py``)."""
+"""Above one changed record in N, the list is not kept. A limit of its size, not measured: readers give up at a smaller
+share (``index_max_changed_divisor`` in ``engine/search/figures.py``)."""
 
 _HEAD = Struct("<16s16s")
 _CRC = Struct("<I")
 _NUMBER = Struct(">Q")
 _CHECKSUM_SEED = crc32(b"changes")
-"""What checksums begin with, so that its pages where records belong are not taken for sound ones."""
+"""Seed of the checksums, so that pages of the list are not mistaken for valid pages of records."""
 
 
 def encode_change(number: int, before: int, after: int, keys: bytes) -> tuple[bytes, bytes]:
-    """Key and value of an entry: digests before and after, the keys (8 bytes each) end to end, a checksum over all."""
+    """Return key and value of an entry: digests before and after, the keys (8 bytes each) end to end, a checksum of
+    all."""
     key = _NUMBER.pack(number)
     body = _HEAD.pack(before.to_bytes(16, "little"), after.to_bytes(16, "little")) + keys
     return key, body + _CRC.pack(_checksum_entry(key, body))
 
 
 def decode_change(key: bytes, value: bytes) -> tuple[int, int, bytes] | None:
-    """``(before, after, keys)`` of an entry; None for a damaged one."""
+    """Return ``(before, after, keys)`` of an entry; None for a damaged one."""
     size = len(value) - _HEAD.size - _CRC.size
     if size < 0 or size % KEY_SIZE:
         return None
@@ -56,12 +58,13 @@ def _checksum_entry(key: bytes, body: bytes) -> int:
 
 
 def append_change(txn: Any, database: Any, before: int, after: int, keys: bytes, records: int, place: str) -> None:
-    """Add an entry within ``txn`` and forget what is not worth its room; ``records`` is how many the store has.
+    """Add an entry within ``txn`` and drop entries that exceed the limits; ``records`` is the store's record count.
 
-    Raises DamageError ``SOW-STO-055``, with ``place``, where the last entry is damaged: its page may be another's.
+    Raises DamageError ``SOW-STO-055``, with ``place``, if the last entry is damaged: its page may belong to another
+    database.
     """
-    # A transaction that touched more than a quarter of the records empties the list: whatever was derived is made anew,
-    # which is as fast.
+    # A transaction that touched more than a quarter of the records empties the list: recomputing derived data is as
+    # fast.
     most = max(records // MAX_CHANGED_DIVISOR, MIN_LISTED_KEYS)
     if len(keys) > most * KEY_SIZE:
         txn.drop(database)
@@ -69,7 +72,7 @@ def append_change(txn: Any, database: Any, before: int, after: int, keys: bytes,
     cursor = txn.cursor(database)
     number = 1
     if cursor.last():
-        # Checked before the list is written on: a damaged last entry shows that this page may belong to another
+        # Checked before the list is extended: a damaged last entry shows that this page may belong to another
         # sub-database, and writing to it would destroy records.
         if decode_change(cursor.key(), cursor.value()) is None:
             message = "an entry of the change list is damaged: its checksum does not match"
@@ -77,7 +80,7 @@ def append_change(txn: Any, database: Any, before: int, after: int, keys: bytes,
         number += _NUMBER.unpack(cursor.key())[0]
     cursor.put(*encode_change(number, before, after, keys))
     held = txn.stat(database)
-    # The list stays at about twice the largest useful entry. Forgetting half at a time keeps the cost per transaction
+    # The list stays at about twice the largest useful entry. Dropping half at a time keeps the cost per transaction
     # constant.
     if (held["overflow_pages"] + held["leaf_pages"]) * held["psize"] > 2 * most * KEY_SIZE + 2 * held["psize"]:
         _delete_entries(cursor, held["entries"] // 2)
@@ -92,13 +95,13 @@ def _delete_entries(cursor: Any, entries: int) -> None:
 
 
 def _merge_entries(cursor: Any, entries: int) -> None:
-    """Make one entry of the oldest ones, if they follow one another; else they are of no use."""
+    """Merge the oldest entries into one if they are contiguous; otherwise drop them, as they are useless."""
     cursor.first()
     pairs = list(islice(cursor.iternext(), entries))
     way = _find_path([decode_change(*pair) for pair in pairs])
     _delete_entries(cursor, entries)
     if way is not None:
-        # The merged entry takes the number of its last part, so that numbers still ascend without renumbering the rest.
+        # The merged entry has the number of its last part, so that numbers still ascend without renumbering the rest.
         before, after, keys = way
         cursor.put(*encode_change(_NUMBER.unpack(pairs[-1][0])[0], before, after, b"".join(sorted(set(keys)))))
 
@@ -109,8 +112,8 @@ def _find_path(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, i
     keys: list[bytes] = []
     start = end = -1
     for entry in entries:
-        # An entry must begin with the digest with which the one before ended. A transaction that was not listed (a bulk
-        # load, an older program) leaves a gap, and no way leads across it.
+        # An entry must begin with the digest with which the previous one ended. An unlisted transaction (a bulk load,
+        # an older program) leaves a gap that the chain cannot cross.
         if entry is None or (end >= 0 and entry[0] != end):
             return None
         if end < 0:
@@ -121,11 +124,11 @@ def _find_path(entries: Sequence[tuple[int, int, bytes] | None]) -> tuple[int, i
 
 
 def find_changed_keys(txn: Any, database: Any, since: int, now: int) -> set[bytes] | None:
-    """The keys touched between the digests ``since`` and ``now``; None if the list does not lead there."""
+    """Return the keys touched between the digests ``since`` and ``now``; None if the list does not lead there."""
     if since == now:
         return set()
     found = []
-    # From the newest back: the state sought is nearly always a recent one.
+    # From the newest back: the requested state is nearly always a recent one.
     for key, value in txn.cursor(database).iterprev():
         entry = decode_change(key, value)
         if entry is None:
@@ -133,7 +136,7 @@ def find_changed_keys(txn: Any, database: Any, since: int, now: int) -> set[byte
         found.append(entry)
         if entry[0] == since:
             way = _find_path(found[::-1])
-            # The way must also end at the present state; a digest that comes back later stands for the same content, so
-            # either occurrence is right.
+            # The chain must also end at the current state; a digest that occurs again has the same content, so either
+            # occurrence is right.
             return set(way[2]) if way is not None and way[1] == now else None
     return None

@@ -1,7 +1,8 @@
-"""Checking a store completely, safe from what damaged pages do to LMDB (``sow-store(5)``, "What damage can cost").
+"""Check a store completely, protected from the effects of damaged pages on LMDB (``sow-store(5)``, "What damage can
+cost").
 
-The reading is done by :mod:`sowctl.store.examine` in a process of its own; that it was killed by SIGBUS or SIGABRT is
-one more finding. A check that did not come to its end says so: it never passes.
+:mod:`sowctl.store.examine` reads the store in a separate process; its death by SIGBUS or SIGABRT is another finding. An
+incomplete check reports this: it never passes.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _PARTIAL_CHECK_PROGRAM = (
 
 
 class CheckScope(Struct, frozen=True):
-    """The data that a check reads: a ``share`` (0 to 1), ``part`` n of t, or for ``seconds``; none without these.
-    ``now`` is noted as the time of what was read (microseconds).
+    """The data that a check reads: a ``share`` (0 to 1), ``part`` n of t, or as much as possible in ``seconds``; none
+    without these. ``now`` is recorded as the time of the data read (microseconds).
     """
 
     now: int
@@ -44,12 +45,12 @@ class CheckScope(Struct, frozen=True):
 
 
 class StoreCoverage(Struct, frozen=True):
-    """The amount that a check has read: entries, bytes of keys and values, and what it could not verify.
+    """The amount of data read by a check: entries, bytes of keys and values, and the parts that it could not verify.
 
-    ``status``: where something else than damage kept it from reading, the exit status of that, else 0. ``unlocked``:
-    whether it read without locks. Of a check of a part: ``pages`` of its structure, the ``share`` of data that was
-    read, the share that was ``never`` read by one such check, the ``oldest`` time at which the rest was (microseconds),
-    and the ``record`` to be kept of it.
+    ``status``: the exit status of an error other than damage that prevented reading, otherwise 0. ``unlocked``: whether
+    it read without locks. For a partial check: ``pages`` of its structure, the ``share`` of data that was read, the
+    share that was ``never`` read by a partial check, the ``oldest`` time at which the rest was read (microseconds), and
+    the ``record`` to store about it.
     """
 
     records: int = 0
@@ -67,12 +68,13 @@ class StoreCoverage(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """True if everything that a reader can see was verified."""
+        """True if everything visible to readers was verified."""
         return not self.not_verified
 
 
 class StoreCheck(Iterator[Finding]):
-    """The findings of one check, as they come; ``coverage`` is known when they have ended. Made by check_store()."""
+    """The findings of one check, as an iterator; ``coverage`` is complete after the last one. Created by
+    check_store()."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class StoreCheck(Iterator[Finding]):
         self._no_lock = no_lock
         self._reading = reading
         self._on_read = on_read
-        # A generator: nothing starts before the first finding is asked for.
+        # A generator: nothing starts before the first finding is requested.
         self._findings = self._run_child()
 
     def __iter__(self) -> StoreCheck:
@@ -105,7 +107,7 @@ class StoreCheck(Iterator[Finding]):
         if not sys.executable:
             raise StorageError("SOW-STO-042", "no Python executable to run the check", place=str(self._path))
         root = str(Path(__file__).parents[2])
-        # -P: the child must not import a module of the same name from the directory in which the command was called.
+        # -P: the child must not import a module of the same name from the current directory.
         command = [
             sys.executable,
             "-P",
@@ -125,7 +127,7 @@ class StoreCheck(Iterator[Finding]):
             try:
                 return self._seam.call("file.open", start)
             except PermissionError as problem:
-                # It is the program that may not be run; of the store nothing was asked yet.
+                # The program cannot be run; the store was not accessed yet.
                 raise StorageError(
                     "SOW-STO-042",
                     f"cannot start the check: {problem.strerror}",
@@ -135,14 +137,14 @@ class StoreCheck(Iterator[Finding]):
 
     def _run_child(self) -> Generator[Finding]:
         with tempfile.TemporaryFile() as errors:
-            # Before the child starts, so that no commit between the two goes unnoticed.
+            # Before the child starts, so that no commit in between goes unnoticed.
             watch = self._open_watch()
             child = self._start_child(errors)
             try:
                 where, ended = "", False
                 assert child.stdout is not None
                 for line in child.stdout:
-                    # The child writes one object a line: how far it is, a finding, or at the very end the coverage.
+                    # The child writes one object per line: its progress, a finding, or at the very end the coverage.
                     row = json.loads(line)
                     where = row.get("at", where)
                     if "read" in row and self._on_read is not None:
@@ -155,10 +157,10 @@ class StoreCheck(Iterator[Finding]):
                         missed = tuple(parts.pop("not_verified"))
                         self.coverage = StoreCoverage(**parts, not_verified=missed, record=record)
                         ended = True
-                # A check passes only if the child came to its end and said so; anything else is a finding.
+                # A check passes only if the child finished and reported its coverage; anything else is a finding.
                 if child.wait() or not ended:
-                    # Killed while no writer overtook it: then damage did it. Otherwise pages written again may have,
-                    # which proves nothing about the file.
+                    # The child died while no writer changed its state: then damage was the cause. Otherwise rewritten
+                    # pages may have been, which proves nothing about the file.
                     if watch is None or watch.is_state_untouched():
                         yield self._report_child_death(child.returncode, where, _last_line(errors))
                     else:
@@ -174,14 +176,14 @@ class StoreCheck(Iterator[Finding]):
                     child.stdout.close()
 
     def _open_watch(self) -> StateWatch | None:
-        """Open a watch that tells, if the child reads without locks, whether writers made LMDB end it."""
+        """Open a watch that shows, if the child reads without locks, whether writers may have caused its death."""
         files = StoreFiles.from_path(self._path)
         if can_lock(files) and not self._no_lock:
             return None
         try:
             watch = StateWatch(files, self._seam)
         except OSError:
-            return None  # the child meets the same error, and reports it
+            return None  # the child gets the same error, and reports it
         watch.begin_state()
         return watch
 
@@ -194,7 +196,7 @@ class StoreCheck(Iterator[Finding]):
         return Finding(id, Level(level), Place(str(self._path), element=element), message, hint)
 
     def _report_child_death(self, status: int, where: str, said: str) -> Finding:
-        # Signals mean that LMDB ran into damage: SIGBUS behind the end of the file, SIGSEGV or SIGABRT in a page.
+        # Signals mean that LMDB ran into damage: SIGBUS after the end of the file, SIGSEGV or SIGABRT in a page.
         how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         self.coverage = StoreCoverage(not_verified=(f"all data from here on: {where}",))
         words = f" ({said})" if said else ""
@@ -216,12 +218,12 @@ def check_store(
     reading: CheckScope | None = None,
     on_read: Callable[[int, int], None] | None = None,
 ) -> StoreCheck:
-    """Read all of a store and yield what is wrong with it; ``.coverage`` of the result says how much was read.
+    """Read a whole store and yield its problems; ``.coverage`` of the result gives the amount of data read.
 
     Recomputes checksums, digest, counts, bytes; compares the expiry index with the records and versions with their
-    keys. With ``reading``, the structure and so much of the data. ``on_read`` is told how many of how many records and
-    versions are read, with ``reading`` how many pages of data. Raises MissingError, StorageError when the check cannot
-    be started.
+    keys. With ``reading``, reads the structure and the selected part of the data. ``on_read`` receives the number of
+    records and versions read and their total, with ``reading`` the number of data pages. Raises MissingError,
+    StorageError if the check cannot be started.
     """
     real = Path(path).resolve()
     if not real.exists():

@@ -1,13 +1,12 @@
 """Record bytes of the SOW file: header, optional parts, payload, checksum (``sow-store(5)``, "Records").
 
-A value is ``header (36) | extra | payload | CRC-32``. The checksum covers the 8-byte SOW key and all of the value
-before it; because it stands at the end, running CRC-32 over key and whole value gives one constant,
-:data:`CRC_RESIDUE`, if no bit was altered. Current records, history versions and tombstones are such values; the
-keys under which versions and expirations are filed are made here, too ("History", "Expiry"): they sort as they are
-read.
+A value is ``header (36) | extra | payload | CRC-32``. The checksum covers the 8-byte SOW key and the value up to the
+checksum; because it is at the end, the CRC-32 over key and whole value is a constant, :data:`CRC_RESIDUE`, if no bit
+was altered. Current records, history versions and tombstones are such values; the keys of versions and expirations are
+also encoded here ("History", "Expiry"): they sort in the order of reading.
 
-Every module above the store may call this one; these bytes are packed and unpacked nowhere else. Many values at once
-are verified by :mod:`sowctl.store.integrity`.
+Every module above the store may call this one; these bytes are encoded and decoded nowhere else.
+:mod:`sowctl.store.integrity` verifies many values at once.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ LOSSY_FLAG = 16
 OPTIONAL_PART_FLAGS = USER_KEY_FLAG | CORRELATION_FLAG | LOGICAL_TOPIC_FLAG
 ALL_FLAGS = OPTIONAL_PART_FLAGS | TOMBSTONE_FLAG | LOSSY_FLAG
 
-# A CRC over data and its own CRC has a value that depends on nothing but the polynomial: verifying needs no slicing and
-# no comparison with a stored number.
+# A CRC over data and its own CRC has a value that depends only on the polynomial: verifying needs no slicing and no
+# comparison with a stored number.
 CRC_RESIDUE = 0x2144DF1C
 """CRC-32 over anything followed by its own little-endian CRC-32."""
 HEADER_LAYOUT = struct.Struct("<HHQqq8s")
@@ -46,19 +45,19 @@ HEADER_DTYPE = [
     ("expiration", "<i8"),
     ("check", "=u8"),
 ]
-"""The same header as numpy reads many, without padding; check words as their bytes lie in memory."""
+"""The same header as a numpy record without padding; check words in memory byte order."""
 STAMP_DTYPE = [("txid", "<u8"), ("time", "<i8")]
-"""What :func:`extract_raw_stamps` returns, as numpy reads it."""
+"""The result of :func:`extract_raw_stamps` as a numpy record."""
 TXID_AT, TIME_AT = 4, 12
-"""Where txid and time stand in a value, 8 bytes each, for readers of many values in one run of bytes."""
+"""Offsets of txid and time in a value, 8 bytes each, for readers of many values in one run of bytes."""
 CRC_SIZE = 4
 KEY_CHECK_SLICE = slice(HEADER_SIZE - 8, HEADER_SIZE)
-"""Where a value has its check word, a second digest of the key fields that tells colliding keys apart."""
+"""The check word of a value, a second digest of the key fields that distinguishes colliding keys."""
 VALUE_OVERHEAD_BYTES = HEADER_SIZE + CRC_SIZE
-"""Bytes of a value that are neither optional parts nor payload."""
+"""Bytes of a value besides optional parts and payload."""
 # Flags and size of the optional parts, both zero.
 PLAIN_PREFIX = bytes(4)
-"""The beginning of a value without flags and optional parts: its payload stands right behind the header."""
+"""The beginning of a value without flags and optional parts: its payload follows the header directly."""
 KEY_SIZE, HISTORY_KEY_SIZE, EXPIRY_KEY_SIZE = 8, 24, 16
 MAX_PART_BYTES = 0xFFFF
 
@@ -71,22 +70,22 @@ _LENGTH = struct.Struct("<H")
 _STAMPS = struct.Struct("<Qq")
 _RAW_STAMPS = itemgetter(slice(4, 20))
 _CONTENT = slice(20, -CRC_SIZE)
-"""Of a value, what follows txid and time: expiration, check word, optional parts and payload."""
+"""The part of a value after txid and time: expiration, check word, optional parts and payload."""
 _HEAD = itemgetter(slice(HEADER_SIZE))
 _CHECK = itemgetter(KEY_CHECK_SLICE)
 TIME_OFFSET = 1 << 63
-"""Added to a time in a sort key, so that bytes sort as signed numbers do."""
+"""Added to a time in a sort key, so that bytes sort like signed numbers."""
 _HISTORY = struct.Struct(">8sQQ")
 extract_sow_key: Callable[[bytes], bytes] = itemgetter(slice(KEY_SIZE))
-"""The SOW key of the key of a record or version. In C, for ``map`` over many."""
+"""Extracts the SOW key from the key of a record or version. In C, for ``map`` over many keys."""
 extract_expiring_key: Callable[[bytes], bytes] = itemgetter(slice(EXPIRY_KEY_SIZE - KEY_SIZE, None))
-"""The SOW key of an entry's key in the expiry index."""
+"""Extracts the SOW key from a key of the expiry index."""
 
 
 class Record(Struct):
-    """One stored record or version. Times are microseconds since 1970 UTC; expiration 0 is none.
+    """One stored record or version. Times are microseconds since 1970 UTC; expiration 0 means none.
 
-    ``value`` is the stored value as it is; a tombstone has the flag and an empty payload.
+    ``value`` is the stored value; a tombstone has the flag and an empty payload.
     """
 
     key: bytes
@@ -103,7 +102,7 @@ class Record(Struct):
 
     @property
     def is_tombstone(self) -> bool:
-        """True if this version says that the key was deleted."""
+        """True if this version is a deletion of the key."""
         return bool(self.flags & TOMBSTONE_FLAG)
 
     @property
@@ -136,9 +135,9 @@ def encode_record(
     Raises ValueError when a part is longer than 65,535 bytes or the parts together are.
     """
     part_flags, extra = _encode_optional_parts(user_key, correlation_id, logical_topic)
-    # A flag and its part can never disagree: the flags of parts are set only where a part is written.
+    # A flag always matches its part: the flags of parts are set only if the part is written.
     flags = flags & (TOMBSTONE_FLAG | LOSSY_FLAG) | part_flags
-    # The key is in the checksum, though not in the value: a sound value under another key is found to be damaged.
+    # The checksum includes the key, which is not in the value: a valid value under another key is detected as damaged.
     body = HEADER_LAYOUT.pack(flags, len(extra), txid, time, expiration, check) + extra + payload
     return body + _CRC.pack(crc32(body, crc32(key)))
 
@@ -146,10 +145,10 @@ def encode_record(
 def _encode_optional_parts(
     user_key: bytes | None, correlation_id: bytes | None, logical_topic: bytes | None
 ) -> tuple[int, bytes]:
-    """The flags of the parts that are given, and the parts as they stand behind the header. Raises ValueError."""
+    """Return the flags of the given parts, and the encoded parts after the header. Raises ValueError."""
     flags, extra = 0, b""
-    # Parts stand in the order of their flags, each behind two bytes of its length; an empty part is there, a missing
-    # one is not.
+    # Parts are in the order of their flags, each after two bytes of its length; an empty part is stored, a missing one
+    # is not.
     for flag, part in (
         (USER_KEY_FLAG, user_key),
         (CORRELATION_FLAG, correlation_id),
@@ -174,15 +173,16 @@ def encode_plain_records(
     payloads: Iterable[bytes],
     flags: int = 0,
 ) -> list[bytes]:
-    """Values of records without optional parts, many at once; the arguments run in parallel, ``flags`` are of all."""
-    # Columns through C functions: no bytecode runs per message. This is the form of nearly all published records.
+    """Return values of records without optional parts, many at once; the arguments are parallel, ``flags`` apply to
+    all."""
+    # Columns through C functions: no bytecode runs per message. Nearly all published records have this form.
     heads = map(_PLAIN.pack, repeat(flags), txids, times, expirations, checks)
     bodies = list(map(add, heads, payloads))
     return list(map(add, bodies, map(_CRC.pack, map(crc32, bodies, map(crc32, keys)))))
 
 
 def replace_flags(key: bytes, value: bytes, flags: int) -> bytes:
-    """``value`` with TOMBSTONE and LOSSY as in ``flags`` and a new checksum; everything else is kept."""
+    """Return ``value`` with TOMBSTONE and LOSSY as in ``flags`` and a new checksum; all other parts are kept."""
     # All flags fit into the low byte of the 16-bit field; the high byte is 0.
     kept = value[0] & OPTIONAL_PART_FLAGS | flags & (TOMBSTONE_FLAG | LOSSY_FLAG)
     body = _LENGTH.pack(kept) + value[2:-CRC_SIZE]
@@ -191,13 +191,13 @@ def replace_flags(key: bytes, value: bytes, flags: int) -> bytes:
 
 def is_sound(key: bytes, value: bytes) -> bool:
     """Return whether the checksum of ``value`` under its 8-byte ``key`` is right."""
-    # An entry of the expiry index leaves the same residue; its size shows that it is no record.
+    # An entry of the expiry index has the same residue; its size shows that it is no record.
     return crc32(value, crc32(key)) == CRC_RESIDUE and len(value) >= VALUE_OVERHEAD_BYTES
 
 
 def decode_record(key: bytes, value: bytes) -> Record:
-    """Take a value apart. Raises :class:`DamageError` SOW-STO-001 (checksum) or SOW-STO-002 (parts that do not fit)."""
-    # Checksum first: behind it, what does not fit is an error of the writer and not of the disk, and says so
+    """Decode a value. Raises :class:`DamageError` SOW-STO-001 (checksum) or SOW-STO-002 (inconsistent parts)."""
+    # Checksum first: afterwards, an inconsistency is a bug of the writer, not a disk error, and is reported as such
     # (SOW-STO-002).
     if not is_sound(key, value):
         raise damaged_record_error(key)
@@ -206,7 +206,7 @@ def decode_record(key: bytes, value: bytes) -> Record:
     parts = (
         _read_optional_parts(key, value, flags, start) if extra or flags & OPTIONAL_PART_FLAGS else (None, None, None)
     )
-    # A flag that this version does not know may mean parts that it cannot find: refused, not guessed.
+    # An unknown flag may mean parts that this version cannot find: rejected, not guessed.
     if start > len(value) - CRC_SIZE or flags & ~ALL_FLAGS:
         raise _key_mismatch_error(key)
     return Record(key, check, txid, time, expiration, flags, value[start:-CRC_SIZE], *parts, value)
@@ -222,22 +222,22 @@ def _read_optional_parts(
             if not flags & flag:
                 found.append(None)
                 continue
-            # A length may lead behind the value: slices end there silently, so the sum is compared below.
+            # A length may exceed the value: slices end there silently, so the sum is compared below.
             end = at + 2 + _LENGTH.unpack_from(value, at)[0]
             found.append(value[at + 2 : end])
             at = end
     except struct.error:
         raise _key_mismatch_error(key) from None
-    # The parts must use up exactly the size that the header states.
+    # The parts must have exactly the size in the header.
     if at != stop:
         raise _key_mismatch_error(key)
     return found[0], found[1], found[2]
 
 
 def read_logical_topic(value: bytes) -> bytes | None:
-    """The logical topic of a verified value, without taking the rest apart; None where it has none."""
+    """Return the logical topic of a verified value without decoding the rest; None if it has none."""
     flags = value[0]
-    # The value is verified, so its lengths can be followed without asking.
+    # The value is verified, so its lengths need no checks.
     if not flags & LOGICAL_TOPIC_FLAG:
         return None
     at = HEADER_SIZE
@@ -248,7 +248,7 @@ def read_logical_topic(value: bytes) -> bytes | None:
 
 
 def damaged_record_error(key: bytes, place: str | None = None) -> DamageError:
-    """The error for a value whose checksum is wrong."""
+    """Return the error for a value with a wrong checksum."""
     return DamageError(
         "SOW-STO-001",
         f"record {int.from_bytes(extract_sow_key(key), 'big')} is damaged: its checksum does not match",
@@ -268,37 +268,37 @@ Numbers: TypeAlias = Any
 
 
 class Offsets(NamedTuple):
-    """The places of values: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
+    """The locations of values: first byte and size of each, in parallel, and the last four bytes of all, end to end."""
 
     starts: Numbers
     sizes: Numbers
     sums: bytes
 
     def select_range(self, start: int, stop: int) -> Offsets:
-        """Some of them."""
+        """Return a range of them."""
         return Offsets(self.starts[start:stop], self.sizes[start:stop], self.sums[CRC_SIZE * start : CRC_SIZE * stop])
 
 
 class LazyValues(Sequence[bytes]):
-    """Values that are cut out one by one when they are asked for, while all payloads are at hand already."""
+    """Values that are copied one by one on demand, while all payloads are already available."""
 
     __slots__ = ()
 
     @abstractmethod
     def list_payloads(self) -> list[bytes]:
-        """The payloads of all values; not to be changed."""
+        """Return the payloads of all values; callers must not change them."""
 
     @abstractmethod
     def select_values(self, places: Sequence[int]) -> Sequence[bytes]:
-        """Some of the values."""
+        """Return some of the values."""
 
 
 def extract_payloads(values: Iterable[bytes]) -> list[bytes]:
-    """The payloads of many values, unchecked (their reader has verified them)."""
+    """Return the payloads of many values, unchecked (their reader has verified them)."""
     if isinstance(values, LazyValues):
         return values.list_payloads()
     values = list(values)
-    # One test for the whole batch: without flags every payload stands at the same place.
+    # One test for the whole batch: without flags every payload is at the same offset.
     if not any(map(_FLAGS, values)):  # and so without optional parts
         return list(map(_PLAIN_PAYLOAD, values))
     return [
@@ -311,7 +311,7 @@ def extract_payloads(values: Iterable[bytes]) -> list[bytes]:
 
 def has_payload(value: bytes, payload: bytes) -> bool:
     """Return whether ``payload`` is the payload of a value, without copying it."""
-    # Compared in place: unchanged payloads are frequent, and copying each to compare it would double the cost.
+    # Compared in place: unchanged payloads are frequent, and copying each for the comparison would double the cost.
     start = HEADER_SIZE + count_optional_bytes(value)
     return len(value) == start + len(payload) + CRC_SIZE and value.startswith(payload, start)
 
@@ -324,19 +324,20 @@ def has_content(
     correlation_id: bytes | None = None,
     logical_topic: bytes | None = None,
 ) -> bool:
-    """Return whether a value has this payload, expiration and optional parts: all but key, check word, txid and time.
+    """Return whether a value has this payload, expiration and optional parts: all except key, check word, txid and
+    time.
 
     Raises ValueError as :func:`encode_record` does.
     """
     if not has_payload(value, payload) or read_expiration(value) != expiration:
         return False
     flags, extra = _encode_optional_parts(user_key, correlation_id, logical_topic)
-    # The payloads have one length and so have the values, so that the parts have one length, too.
+    # The payloads have equal lengths and so have the values, so the optional parts have equal lengths, too.
     return value[0] & OPTIONAL_PART_FLAGS == flags and value.startswith(extra, HEADER_SIZE)
 
 
 def has_same_content(value: bytes, other: bytes) -> bool:
-    """Return whether two values of one key differ in nothing but txid and time."""
+    """Return whether two values of one key differ only in txid and time."""
     # The checksums at the end cover these two, so they differ as well.
     return value[:4] == other[:4] and value[_CONTENT] == other[_CONTENT]
 
@@ -347,79 +348,78 @@ def count_optional_bytes(value: bytes) -> int:
 
 
 def read_stamps(value: bytes) -> tuple[int, int]:
-    """``(txid, time)`` of a value."""
+    """Return ``(txid, time)`` of a value."""
     return _STAMPS.unpack_from(value, TXID_AT)
 
 
 def read_txid(value: bytes) -> int:
-    """The txid of a value."""
+    """Return the txid of a value."""
     return int.from_bytes(value[TXID_AT:TIME_AT], "little")
 
 
 def read_check(value: bytes) -> bytes:
-    """The check word of a value, 8 bytes."""
+    """Return the check word of a value, 8 bytes."""
     return value[KEY_CHECK_SLICE]
 
 
 def read_checks(values: Iterable[bytes]) -> list[bytes]:
-    """:func:`read_check` of many values."""
+    """Return :func:`read_check` of many values."""
     return list(map(_CHECK, values))
 
 
 def read_all_stamps(values: Iterable[bytes]) -> list[tuple[int, int]]:
-    """:func:`read_stamps` of many values."""
+    """Return :func:`read_stamps` of many values."""
     return list(map(_STAMPS.unpack_from, values, repeat(TXID_AT)))
 
 
 def read_plain_stamps(values: Iterable[bytes]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """Txids, times and expirations of many values; None where one has flags or optional parts, or there is none."""
+    """Return txids, times and expirations of many values; None if one has flags or optional parts, or there is none."""
     columns = tuple(zip(*_PLAIN.iter_unpack(extract_headers(values)), strict=True))
     return (columns[1], columns[2], columns[3]) if columns and not any(columns[0]) else None
 
 
 def extract_raw_stamps(values: Iterable[bytes]) -> bytes:
-    """Txid (u64) and time (i64) of many values end to end, little-endian as they are stored."""
+    """Return txid (u64) and time (i64) of many values end to end, little-endian as stored."""
     return b"".join(map(_RAW_STAMPS, values))
 
 
 def extract_headers(values: Iterable[bytes]) -> bytes:
-    """The headers of many values end to end; numpy reads them by :data:`HEADER_DTYPE`."""
+    """Return the headers of many values end to end, in the format of :data:`HEADER_DTYPE`."""
     return b"".join(map(_HEAD, values))
 
 
 def read_expiration(value: bytes) -> int:
-    """The expiration of a value, microseconds; 0 is none."""
+    """Return the expiration of a value, microseconds; 0 means none."""
     return int.from_bytes(value[20:28], "little", signed=True)
 
 
 def build_history_key(key: bytes, value: bytes) -> bytes:
-    """The history key of a version whose value is ``value``."""
+    """Return the history key of a version whose value is ``value``."""
     txid, time = read_stamps(value)
-    # Big-endian and offset: bytes then sort as (key, time, txid) does, which is the order in which versions are read.
+    # Big-endian and offset: the bytes then sort like (key, time, txid), the order in which versions are read.
     return _HISTORY.pack(key, time + TIME_OFFSET, txid)
 
 
 def split_history_key(history: bytes) -> tuple[bytes, int, int]:
-    """``(key, time, txid)`` of a history key."""
+    """Return ``(key, time, txid)`` of a history key."""
     key, time, txid = _HISTORY.unpack(history)
     return key, time - TIME_OFFSET, txid
 
 
 def encode_expiry_key(expiration: int, key: bytes) -> bytes:
-    """The 16-byte key of the expiry index: expiration (positive, microseconds), SOW key."""
+    """Return the 16-byte key in the expiry index: expiration (positive, microseconds), SOW key."""
     return expiration.to_bytes(8, "big") + key
 
 
 def encode_expiry_value(entry: bytes) -> bytes:
-    """The value of an entry of the expiry index: CRC-32 of its key, so that :data:`CRC_RESIDUE` verifies it too."""
-    # An index entry has no content of its own; the checksum is there so that a page of another sub-database is told
-    # from one of this.
+    """Return the value in the expiry index: CRC-32 of its key, so that :data:`CRC_RESIDUE` verifies it too."""
+    # An index entry has no content of its own; the checksum distinguishes its page from a page of another sub-database.
     return crc32(entry).to_bytes(4, "little")
 
 
 def find_damaged_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> list[int]:
-    """Indexes of the damaged entries of the expiry index."""
-    # The same residue as for values: one pass over all entries, and a look at each only where something is wrong.
+    """Return the indexes of damaged entries of the expiry index."""
+    # The same residue as for values: one pass over all entries; single entries are checked only after a mismatch.
     if not keys or set(map(crc32, values, map(crc32, keys))) == {CRC_RESIDUE}:
         return []
     return [index for index, key in enumerate(keys) if values[index] != encode_expiry_value(key)]

@@ -1,6 +1,6 @@
 """A store: opening, snapshots, write transactions (``sow-store(5)``, "How to write").
 
-The engine and commands that take a bare path call this. Nothing here knows keys, messages or journals.
+Called by the engine and by commands that take a path. This module does not depend on keys, messages or journals.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Store:
-    """An open store: many snapshots, in several threads too, and one write at a time. Closed by ``with`` or close()."""
+    """An open store: many snapshots, in any thread, and one write at a time. Closed by ``with`` or close()."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class Store:
         notify: Callable[[str], None] | None = None,
     ) -> None:
         self.files = files
-        # The writer lock is this program's own: LMDB's cannot name its holder and cannot be waited for with a limit.
+        # The writer lock is this program's own: LMDB's does not name its holder and has no time limit for waiting.
         self.lock = WriterLock(files, seam, command, notify)
         self._mode = mode
         self._seam = seam
         self._failure: StorageError | None = None
         self._current = CurrentHandle(files, self.lock, mode, seam)
         try:
-            # A first look proves that the file is a store of the right definition before anything is done with it.
+            # A first read proves that the file is a store of the right definition before anything else is done with it.
             with self.open_snapshot() as snapshot:
                 self._definition = snapshot.meta.definition
                 self._check_definition(definition)
@@ -73,17 +73,18 @@ class Store:
     ) -> Store:
         """Open an existing store.
 
-        ``lock_wait`` seconds to wait for locks; ``durable`` True: every commit is wholly synced, False: LMDB's meta
-        page is not (topics whose journal is synced first); ``no_lock``: read without any lock, as is done in any case
-        where the lock files may not be written; ``definition``: what a writer expects (RefusedError SOW-STO-024 names
-        both); ``command``: shown to waiting processes; ``notify``: told of a long wait. Raises MissingError,
-        DamageError, VersionError, StorageError, LockedError, and RefusedError SOW-STO-070 for what is no regular file.
+        ``lock_wait``: seconds to wait for locks; ``durable`` True: every commit is synced completely, False: LMDB's
+        meta page is not (for topics whose journal is synced first); ``no_lock``: read without any lock, which also
+        happens if the lock files cannot be written; ``definition``: the definition that a writer expects (RefusedError
+        SOW-STO-024 names both); ``command``: shown to waiting processes; ``notify``: receives a message about a long
+        wait. Raises MissingError, DamageError, VersionError, StorageError, LockedError, and RefusedError SOW-STO-070 if
+        it is not a regular file.
         """
         if write and no_lock:
             raise ValueError("a store is not written without locks")
         mode = OpenMode(write=write, durable=durable, no_lock=no_lock, lock_wait=lock_wait)
         files = StoreFiles.from_path(path)
-        require_regular_file(files.path)  # before a lock file is made beside it
+        require_regular_file(files.path)  # before a lock file is created beside it
         return cls(files, mode, seam, definition, command, notify)
 
     @property
@@ -93,13 +94,13 @@ class Store:
 
     @property
     def is_unlocked(self) -> bool:
-        """True if it is read without locks, because this process may not use them."""
+        """True if the store is read without locks, because this process cannot use them."""
         handle = self._current.handle
         return handle is not None and handle.watch is not None
 
     @property
     def definition(self) -> Definition:
-        """Whose records these are."""
+        """The definition in the file."""
         return self._definition
 
     def _check_definition(self, expected: Definition | None) -> None:
@@ -128,16 +129,16 @@ class Store:
         return Snapshot(self._current.begin_read)
 
     def read_meta(self) -> StoreMeta:
-        """Definition and state as of now."""
+        """Return the current definition and state."""
         with self.open_snapshot() as snapshot:
             return snapshot.meta
 
     def read_file_size(self) -> int:
-        """Bytes of the data file."""
+        """Return the size of the data file in bytes."""
         return self.files.path.stat().st_size
 
     def read_reader_table(self) -> str:
-        """Read LMDB's list of readers: a line of headings, then process, thread and transaction of each."""
+        """Return LMDB's list of readers: a line of headings, then process, thread and transaction of each."""
         with self._current.mutex, translate_errors(self.files.path, "list readers"):
             return str(self._current.open().env.readers())
 
@@ -149,17 +150,19 @@ class Store:
         return self.lock.hold(self._mode.lock_wait if wait is None else wait)
 
     def write(self, fn: Callable[[WriteTxn], T], *, pending: int = 0) -> T:
-        """Run ``fn`` in one transaction and commit it; gives what ``fn`` gives. What ``fn`` raises undoes everything.
+        """Run ``fn`` in one transaction, commit it, and return the result of ``fn``. An exception of ``fn`` undoes
+        everything.
 
-        ``fn`` may run several times (the map was too small) and must then do the same. ``pending`` is a hint: the bytes
-        about to be written. Raises StorageError or DamageError (after a failed commit it says which state the file
-        holds, and the store writes no more), LockedError, RefusedError SOW-STO-026, SOW-STO-028.
+        ``fn`` may run several times (if the map was too small) and must then do the same. ``pending`` is a hint: the
+        number of bytes about to be written. Raises StorageError or DamageError (after a failed commit the message says
+        which state the file has, and the store refuses further writes), LockedError, RefusedError SOW-STO-026,
+        SOW-STO-028.
         """
         if not self._mode.write:
             raise RefusedError("SOW-STO-026", "the store is opened read-only", place=self.path)
         with self.hold_writer_lock():
             grow = 0
-            # Twice at most in practice: when the map is too small, all of the transaction is run again in a larger one.
+            # At most twice in practice: if the map is too small, the whole transaction is run again in a larger one.
             while True:
                 if self._failure is not None:
                     raise self._failure
@@ -170,38 +173,38 @@ class Store:
                     grow = 2 * handle.read_map_size()
 
     def open_tables(self, names: Sequence[str]) -> None:
-        """Open further tables for :meth:`write`, and make those that are missing; the writer lock is held."""
+        """Open additional tables for :meth:`write`, and create missing ones; the writer lock is held."""
         self.write(lambda txn: txn.open_tables(names))
 
     def _open_with_room(self, pending: int, grow: int) -> Handle:
-        """The current handle with its map raised; ``grow`` is the size without which it cannot go on, 0 is none."""
+        """Return the current handle with its map enlarged; ``grow`` is the size that the write requires, 0 for none."""
         with self._current.mutex:
             handle = self._open_for_writing()
             size = self.read_file_size()
-            # Copy on write: changed pages are written beside the old ones, so a file takes up to its own size once
-            # more. Four times the pending bytes leave room for pages that are filled half and for branch pages.
+            # Copy on write: changed pages are written beside the old ones, so a file may double in size. Four times the
+            # pending bytes leave room for half-filled pages and for branch pages.
             target = max(MIN_WRITER_MAP_BYTES, 2 * size, size + 4 * pending, grow)
-            # A map must not move while transactions of this process run. Without need it is left; with need (grow)
-            # resize_map() refuses with an error that says what to do.
+            # A map must not move while transactions of this process run. Without need it stays; with need (grow)
+            # resize_map() raises an error with a hint.
             if handle.read_map_size() >= target or (handle.users and not grow):
                 return handle
             try:
                 handle.resize_map(target)
                 return handle
             except StorageError:
-                # A larger map than needed at once failed for want of address space: the write is tried in the old one.
+                # A map larger than required failed for lack of address space: the write is tried in the old one.
                 if grow:
                     raise
             return self._open_for_writing()
 
     def _open_for_writing(self) -> Handle:
-        # A handle that is not the one before may be that of another file: its definition is compared again.
+        # A new handle may belong to another file: its definition is compared again.
         before = self._current.handle
         handle = self._current.open(writing=True)
         if handle is not before:
             with self.open_snapshot() as snapshot:
                 found = snapshot.meta.definition
-            # The file was replaced meanwhile: if the topic's definition changed with it, this writer must not add to
+            # The file was replaced meanwhile: if the topic's definition changed with it, this writer must not write to
             # it.
             expected, self._definition = self._definition, found
             self._check_definition(expected)
@@ -212,12 +215,12 @@ class Store:
 
         txn = handle.begin_transaction(write=True)
         try:
-            # Asked within the transaction, when no other writer can commit: after a failed commit it tells which state
-            # is the old one.
+            # Read within the transaction, when no other writer can commit: after a failed commit it identifies the old
+            # state.
             before = handle.read_last_txnid()
             work = WriteTxn(handle, txn)
             result = fn(work)
-            # A transaction that changed nothing is not committed: the file stays as it is, byte for byte.
+            # A transaction that changed nothing is not committed: the file stays unchanged, byte for byte.
             if not work.changed:
                 txn.abort()
                 return result
@@ -236,11 +239,12 @@ class Store:
         return result
 
     def _recover_after_failure(self, handle: Handle, problem: Exception, before: int, action: str) -> SowError:
-        """After a failed commit or sync: close, open again, see what is there, and write no more.
+        """After a failed commit or sync: close and reopen the file, determine its state, and refuse further writes.
 
-        The kernel marks pages clean whose write-back failed, so a second sync would lie; only a fresh start helps.
+        The kernel marks pages clean whose write-back failed, so a second sync would falsely succeed; only reopening
+        helps.
         """
-        # LMDB's memory may name the transaction that failed as done. Closed and opened again, the meta pages decide.
+        # LMDB's memory may count the failed transaction as done. After reopening, the meta pages decide.
         cause = build_store_error(problem, self.files.path, action)
         self._current.drop_handle(handle)
         if handle.users:
@@ -253,23 +257,23 @@ class Store:
     def _find_outcome(self, before: int) -> tuple[str, bool | None]:
         try:
             with self.open_snapshot() as snapshot:
-                # All records are read: that the meta page was written does not prove that the pages below it did.
+                # All records are read: a written meta page does not prove that the pages below it were written.
                 for _ in snapshot.scan_records():
                     pass
                 shown, newest = snapshot.txnid, self._current.open().read_last_txnid()
         except SowError as trouble:
             return f"and reading the file again failed: {trouble.message}", None
         if shown != newest:
-            # LMDB could not take its write back, and other processes have the file open: their lock table still names
-            # the state before, the file's newest meta page the transaction.
+            # LMDB could not undo its write, and other processes have the file open: their lock table still has the
+            # previous state, the file's newest meta page the new transaction.
             return "processes that have the file open still read the previous state; others may read the new one", None
         stored = shown > before
         return ("the transaction is in the file" if stored else "the file has the previous state"), stored
 
     def sync(self) -> None:
-        """Bring everything committed to the disk, meta page included (before journals are removed).
+        """Sync all commits to disk, including the meta page (before journals are removed).
 
-        Raises StorageError; the store writes no more then.
+        Raises StorageError; then the store refuses further writes.
         """
         # Lock order: the writer lock first, then the mutex of the handle, as in write().
         with self.hold_writer_lock(), self._current.mutex:
@@ -277,7 +281,7 @@ class Store:
                 raise self._failure
             handle = self._open_for_writing()
             try:
-                # True forces the sync even where commits are not durable by themselves.
+                # True forces the sync even if commits are not durable by themselves.
                 self._seam.call("lmdb.sync", handle.env.sync, True)
             except (lmdb.Error, OSError) as problem:
                 raise self._recover_after_failure(

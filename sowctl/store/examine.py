@@ -1,6 +1,7 @@
-"""Reading a whole store and reporting its faults. Runs in a process of its own: LMDB may abort on damage.
+"""Read a whole store and report its problems. Runs in a separate process: LMDB may abort on damage.
 
-Started by :mod:`sowctl.store.check` alone, which reads its findings. Ruled by ``sow-store(5)``, "What damage can cost".
+Started only by :mod:`sowctl.store.check`, which reads its findings. Specified in ``sow-store(5)``, "What damage can
+cost".
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from sowctl.store.read import COMPACTED_TXNID, describe_lost_write
 from sowctl.store.write import build_expiry_entries, count_payload_bytes
 from sowctl.values.display import format_count
 
-# Pairs looked at together: enough for one checksum over many, few enough that a finding names its neighbourhood.
+# Pairs checked together: enough for one checksum over many, few enough that a finding identifies the location.
 EXAMINE_BATCH_RECORDS = 2000
 PROGRESS_INTERVAL_BATCHES = 25
-"""Batches between two notes of how far the reading has come."""
+"""Batches between two progress reports."""
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
 
 
@@ -63,19 +64,18 @@ class StoreExamination:
         self.progress: Callable[[int, int], None] = ignore_progress
 
     def iter_findings(self) -> Iterator[Finding]:
-        """Yield a finding for everything that is wrong."""
-        # In this order: what explains most comes first, and totals are compared last, when all has been read.
+        """Yield a finding for every problem."""
+        # In this order: causes come before their consequences, and totals are compared at the end.
         yield from self._read_spare_page()
         yield from self._read_meta()
         yield from self._walk_database("records", self.databases.records, self._check_records)
         yield from self._walk_database("history", self.databases.history, self._check_history)
-        # Two sums over the same entries, one as the records imply them and one as the index has them: equal sums mean
-        # equal sets, without holding either.
+        # Two sums over the same entries, one derived from the records and one from the index: equal sums mean equal
+        # sets, without keeping either in memory.
         before = self.expiry_sum
         self.expiry_sum = 0
         yield from self._walk_database("expiry", self.databases.expiry, self._check_expiry)
-        # Of parts that were skipped the sums know nothing: then only the damage found is reported, and no consequences
-        # of it.
+        # The sums lack skipped parts: then only the damage itself is reported, not its consequences.
         if before != self.expiry_sum and not self.skipped:
             yield self._build_finding("SOW-STO-052", "the expiry index does not match the records", "expiry")
         yield from self._read_sequences()
@@ -89,26 +89,26 @@ class StoreExamination:
             yield from self._check_totals(self.meta)
 
     def require_one_state(self) -> None:
-        """Go on only with what is of one state. Raises LockedError SOW-STO-061 where it is read without locks."""
+        """Require that only one state is read. Raises LockedError SOW-STO-061 when reading without locks."""
         if self._watch is not None:
             self._watch.verify_state(self._state)
 
     def report_progress(self) -> None:
-        """Say how many of the entries that the file counts are read; of the expiry index it keeps no count."""
+        """Report the number of entries read, of those counted in the file; it has no count for the expiry index."""
         meta = self.meta
         if meta is not None:
             self.progress(self.records + self.versions, meta.records + meta.versions)
 
     def build_coverage(self) -> StoreCoverage:
-        """Build the coverage of what was read."""
+        """Build the coverage of the data read."""
         return StoreCoverage(self.records, self.versions, self.expiries, self.bytes_read, tuple(self.skipped))
 
     def _build_finding(self, code: str, message: str, element: str) -> Finding:
         return Finding(code, Level.ERROR, Place(self.path, element=element), message, REBUILD_HINT)
 
     def _damaged_page(self, problem: Exception, where: str, element: str) -> Iterator[Finding]:
-        """The finding for a page that cannot be followed; none where it was found before, nor for what LMDB refuses to
-        read in the same transaction after that, which is the same fault."""
+        """Yield the finding for a page that cannot be followed; none if it was reported before, nor for pages that LMDB
+        refuses to read in the same transaction after that, which is the same fault."""
         error = build_store_error(problem, Path(self.path), "read")
         if error.message in self._page_faults or (self._page_faults and isinstance(problem, lmdb.BadTxnError)):
             return
@@ -116,12 +116,12 @@ class StoreExamination:
         yield self._build_finding(error.code, error.message + where, element)
 
     def _read_spare_page(self) -> Iterator[Finding]:
-        """The meta page that is not in use: LMDB leaves it mixed from two states where writing it fails.
+        """Check the meta page that is not in use: LMDB leaves it with parts of two states if writing it fails.
 
-        Its roots are then those of a transaction that never was, and lead to a meta record which names that one: the
-        next for which it was this page's turn.
+        Its roots are then those of a transaction that was never committed, and lead to a meta record with the number of
+        this transaction: the next one that would use this page.
         """
-        # Read with plain reads: LMDB shows the page in use alone.
+        # Read with plain reads: LMDB shows only the page in use.
         found = read_spare_meta(Path(self.path), SEAM)
         if found is None:
             return
@@ -129,7 +129,7 @@ class StoreExamination:
         fault = page.fault
         if value is not None and page.txnid > COMPACTED_TXNID:
             with suppress(SowError):
-                # Pages take turns, so this page's next transaction is two further on; its meta record betrays that its
+                # The pages alternate, so this page's next transaction is two later; its meta record shows that its
                 # write had begun.
                 if (leads_to := decode_meta(value, self.path).transaction) == page.txnid + 2:
                     fault = f"its meta page {page.number} is of transaction {page.txnid}, but refers to {leads_to}"
@@ -149,7 +149,7 @@ class StoreExamination:
             self.meta = decode_meta(self.txn.get(META_KEY, b"", db=self.databases.meta), self.path)
         except SowError as problem:
             yield from self._damaged_page(problem, "", "meta")
-            # Without a meta record there is nothing to compare totals with; everything else is still read.
+            # Without a meta record totals cannot be compared; everything else is still read.
             self.skipped.append("counts and digest: the meta record cannot be read")
         except lmdb.Error as problem:
             yield from self._damaged_page(problem, "", "meta")
@@ -158,20 +158,20 @@ class StoreExamination:
     def _walk_database(
         self, name: str, database: Any, look: Callable[[list[bytes], list[bytes]], Iterator[Finding]]
     ) -> Iterator[Finding]:
-        """Hand the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
+        """Pass the pairs of a sub-database to ``look`` in batches, as long as their keys ascend."""
         last, batches = b"", 0
         self.note(f"{name} at the start")
         try:
-            # A cursor goes from leaf to leaf past a wrong key in a branch page, where a search would be led astray.
+            # A cursor moves from leaf to leaf past a wrong key in a branch page, where a search would go wrong.
             self.txn.verify_tree(database)
         except DamageError as problem:
             yield from self._damaged_page(problem, "", name)
         try:
-            # One cursor over the leaves: it meets every entry that is linked from its neighbours.
+            # One cursor over the leaves: it reaches every entry that is linked from its neighbours.
             pairs = self.txn.cursor(database).iternext()
             while chunk := self._take_chunk(pairs):
                 keys, values = list(map(_FIRST, chunk)), list(map(_SECOND, chunk))
-                # Out of order: the cursor is in pages that do not belong here, perhaps in a ring. Reading on might
+                # Out of order: the cursor is in pages that do not belong here, perhaps in a cycle. Reading on might
                 # never end.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):
                     yield self._build_finding("SOW-STO-003", f"keys out of order after {_format_key(last)}", name)
@@ -203,7 +203,7 @@ class StoreExamination:
             self.expiry_sum += xxh3_64_intdigest(entry)
 
     def _check_values(self, keys: Sequence[bytes], values: Sequence[bytes], what: str) -> Iterator[Finding]:
-        # A damaged value is reported and not taken apart: its parts would be errors of their own.
+        # A damaged value is reported but not decoded: its parts would cause additional errors.
         damaged = set(integrity.find_damaged_values(keys, values))
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
             if index in damaged:
@@ -216,7 +216,7 @@ class StoreExamination:
                     continue
                 if record.is_tombstone and (record.payload or what == "record"):
                     yield self._build_finding("SOW-STO-053", "an unexpected tombstone", f"{what} {_format_key(key)}")
-        # The digest is a sum, so records and versions are added in whatever order they come.
+        # The digest is a sum, so records and versions are added in any order.
         self.digest += integrity.compute_digest_sum(keys, values)
         txids = (codec.read_stamps(value)[0] for value in values if len(value) >= codec.VALUE_OVERHEAD_BYTES)
         self.highest_txid = max(self.highest_txid, max(txids, default=0))
@@ -246,7 +246,7 @@ class StoreExamination:
 
     def _check_current_records(self, newest: dict[bytes, bytes]) -> Iterator[Finding]:
         """Check that no version is newer than the current record of its key."""
-        # The current record is the newest version; `newest` holds the last version of each key of this batch.
+        # The current record is the newest version; `newest` has the last version of each key of this batch.
         for key, value in self.txn.cursor(self.databases.records).getmulti(sorted(newest)):
             if newest[key] > build_history_key(key, value):
                 message = "a version is newer than the current record"
@@ -307,13 +307,13 @@ class StoreExamination:
 
 
 def _count_found_payload_bytes(values: Sequence[bytes]) -> int:
-    """Payload bytes of many values together; none of a value that is shorter than what stands around its payload."""
+    """Return the payload bytes of many values; values shorter than their overhead do not count."""
     overhead, count_optional_bytes = codec.VALUE_OVERHEAD_BYTES, codec.count_optional_bytes
     return count_payload_bytes([value for value in values if len(value) >= overhead + count_optional_bytes(value)])
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Nobody wants to know how far the reading has come."""
+    """Ignore the progress."""
 
 
 def _format_key(key: bytes) -> str:
@@ -321,9 +321,9 @@ def _format_key(key: bytes) -> str:
 
 
 ProgressCallback = Callable[[int, int], None]
-"""Is told how many entries of how many are read."""
+"""Receives the number of entries read, and their total."""
 ExaminationFactory = Callable[[Handle, Any], StoreExamination]
-"""Makes what is run over a store, of its handle and a read transaction."""
+"""Creates the examination of a store from its handle and a read transaction."""
 
 
 def examine_store(
@@ -333,11 +333,11 @@ def examine_store(
     make: ExaminationFactory | None = None,
     progress: ProgressCallback = ignore_progress,
 ) -> Iterator[Finding | StoreCoverage]:
-    """Findings of the store at ``path``, at last the coverage. ``note`` is told where the reading is, ``progress`` how
-    many entries of how many are read."""
+    """Yield the findings of the store at ``path``, and finally the coverage. ``note`` receives the current position,
+    ``progress`` the number of entries read and their total."""
     note("the start of the file")
     try:
-        # Opened like any reader does: what keeps a reader out is a finding, in the reader's words.
+        # Opened like by any reader: an error that excludes readers is a finding, with the reader's message.
         handle = open_handle(StoreFiles.from_path(path), OpenMode(False, True, no_lock, 0.0), SEAM)
         txn = handle.begin_transaction(write=False)
         examination = StoreExamination(handle, txn, note) if make is None else make(handle, txn)
@@ -348,7 +348,7 @@ def examine_store(
     unlocked = handle.watch is not None
     try:
         for finding in examination.iter_findings():
-            examination.require_one_state()  # what is found in a mixture of two states is no damage
+            examination.require_one_state()  # findings from a mixture of two states are no damage
             yield finding
         examination.require_one_state()
     except LockedError as problem:
@@ -363,30 +363,29 @@ def examine_store(
 
 
 def _build_unread_finding(path: str, problem: SowError, what: str) -> Iterator[Finding | StoreCoverage]:
-    """Yield the finding that says why a store was not read: it is damaged, or another reason, which proves nothing
-    about its content."""
+    """Yield the finding with the reason why a store was not read: damage, or another reason, which proves nothing about
+    its content."""
     yield Finding(problem.code, Level.ERROR, Place(path), problem.message, problem.hint)
-    # Damage is a result of the check; a lock or a missing permission is a failure to check, with an exit status of its
-    # own.
+    # Damage is a result of the check; a lock or a missing permission is a failure to check, with its own exit status.
     status = 0 if isinstance(problem, (DamageError, VersionError)) else problem.exit_status
     yield StoreCoverage(not_verified=(what,), status=status)
 
 
 def main(path: str, locks: str = "") -> None:
-    """The child process. ``locks`` is ``no-lock`` to read without any."""
+    """The child process. ``locks`` is ``no-lock`` to read without locks."""
     write_findings(lambda note, progress: examine_store(path, locks == "no-lock", note, progress=progress))
 
 
 def write_findings(
     examined: Callable[[Callable[[str], None], ProgressCallback], Iterator[Finding | StoreCoverage]],
 ) -> None:
-    """Write what is found, one JSON object a line, to standard output."""
-    # LMDB may abort on damage, which is expected here: no core file is left behind for it.
+    """Write the findings to standard output, one JSON object per line."""
+    # LMDB may abort on damage, which is expected here: it leaves no core file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def say(kind: str, content: Any) -> None:
         sys.stdout.write(json.dumps({kind: content}) + "\n")
-        # Each line at once: if this process is killed, the parent knows how far the reading had come.
+        # Each line is flushed immediately: if this process is killed, the parent knows the progress.
         sys.stdout.flush()
 
     for item in examined(lambda where: say("at", where), lambda done, total: say("read", (done, total))):

@@ -1,6 +1,6 @@
-"""Plain words for what LMDB and the operating system report (``sow-store(5)``, "Errors").
+"""Convert errors of LMDB and the operating system to plain messages (``sow-store(5)``, "Errors").
 
-Called by every module of the room at the place where a foreign exception would leave it.
+Called by every module of the package where a foreign exception would leave it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import lmdb
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
 
 REBUILD_HINT = "run sowctl replay for this topic; without a journal, sowctl store repair saves the intact records"
-# Errors that LMDB gives only for contents that it did not write itself, in the ways in which this room calls it.
+# Errors that LMDB raises, as this package calls it, only for contents that it did not write itself.
 _DAMAGE_ERRORS = (
     lmdb.InvalidError,
     lmdb.CorruptedError,
@@ -31,11 +31,11 @@ _DAMAGE_ERRORS = (
     lmdb.KeyExistsError,
 )
 _FULL_DISK_BYTES = 1 << 16
-"""With less room than this for ordinary users, an unexplained write error is a full disk."""
+"""If ordinary users have less free space than this, an unexplained write error counts as a full disk."""
 
 
 def missing_store_error(path: Path) -> MissingError:
-    """There is no store at ``path``."""
+    """Return the error for a missing store at ``path``."""
     return MissingError(
         "SOW-STO-020",
         "the store does not exist",
@@ -45,8 +45,9 @@ def missing_store_error(path: Path) -> MissingError:
 
 
 def build_store_error(problem: Exception, path: Path, action: str) -> SowError:
-    """The error to raise for ``problem``, met while doing ``action`` (an infinitive) on the store ``path``."""
-    # Already ours: an error of a deeper layer keeps its code.
+    """Return the error to raise for ``problem``, which occurred during ``action`` (an infinitive) on the store
+    ``path``."""
+    # Already converted: an error of a lower layer keeps its code.
     if isinstance(problem, SowError):
         return problem
     if isinstance(problem, lmdb.ReadersFullError):
@@ -55,7 +56,7 @@ def build_store_error(problem: Exception, path: Path, action: str) -> SowError:
         )
     if isinstance(problem, _DAMAGE_ERRORS):
         return damaged_page_error(problem, path)
-    # py-lmdb keeps the number of the system's error in `code` of its own classes.
+    # py-lmdb has the system's error number in `code` of its own classes.
     number = problem.errno if isinstance(problem, OSError) else getattr(problem, "code", 0)
     text = _describe_reason(problem)
     if isinstance(problem, (lmdb.MemoryError, MemoryError)) or number == errno.ENOMEM:
@@ -78,8 +79,7 @@ def build_store_error(problem: Exception, path: Path, action: str) -> SowError:
             else "to read a store, grant read permission on the file and its directory; to write to it, "
             "write permission on both and on its -lock, -gate and -writer files",
         )
-    # LMDB reports a write that was cut short as EIO, whatever cut it: limit and free space are asked to tell the
-    # reason.
+    # LMDB reports any short write as EIO: limit and free space are checked to find the reason.
     if number == errno.EFBIG or (number == errno.EIO and _has_reached_limit(path)):
         return StorageError(
             "SOW-STO-040",
@@ -100,7 +100,7 @@ def _describe_reason(problem: Exception) -> str:
 
 
 def damaged_page_error(problem: Exception, path: Path) -> DamageError:
-    """LMDB found something that it did not write."""
+    """Return the error for contents that LMDB did not write."""
     return DamageError(
         "SOW-STO-023", f"LMDB found a damaged page: {_describe_reason(problem)}", place=str(path), hint=REBUILD_HINT
     )
@@ -109,11 +109,13 @@ def damaged_page_error(problem: Exception, path: Path) -> DamageError:
 def build_failed_commit_errors(
     cause: SowError, path: Path, state: str, stored: bool | None
 ) -> tuple[SowError, StorageError]:
-    """The error for a commit or sync that failed because of ``cause``, and the one that later writes raise.
+    """Return the error for a commit or sync that failed because of ``cause``, and the error for later writes.
 
-    ``state`` are words for what the file holds now; ``stored``: whether that includes the transaction, None unknown.
+    ``state`` describes the current content of the file; ``stored``: whether it includes the transaction, None if
+    unknown.
     """
-    # A commit may fail because a page is damaged or because the disk is: the code says which, as exit statuses differ.
+    # A commit may fail because of a damaged page or because of the disk: the code distinguishes them, as exit statuses
+    # differ.
     damaged = isinstance(cause, DamageError)
     kind: type[SowError] = DamageError if damaged else StorageError
     error = kind(
@@ -133,7 +135,7 @@ def build_failed_commit_errors(
 
 
 def is_disk_full(path: Path) -> bool:
-    """Return whether the file system of ``path`` has practically no room. LMDB reports a full disk as an I/O error."""
+    """Return whether the file system of ``path`` is practically full. LMDB reports a full disk as an I/O error."""
     try:
         stat = os.statvfs(path.parent)
     except OSError:
@@ -142,7 +144,7 @@ def is_disk_full(path: Path) -> bool:
 
 
 def _has_reached_limit(path: Path) -> bool:
-    """Return whether a store, or its replacement under construction, has grown to the limit on file size.
+    """Return whether a store, or its replacement under construction, has reached the limit on file size.
 
     A write that crosses the limit is cut there, which LMDB reports as an I/O error; the next one fails with EFBIG.
     """
@@ -160,10 +162,10 @@ def _has_reached_limit(path: Path) -> bool:
 
 @contextmanager
 def translate_errors(path: Path, action: str) -> Iterator[None]:
-    """Turn every LMDB and operating system error inside into ours. MapFull and MapResized pass: they are answered."""
+    """Convert all errors of LMDB and the operating system. MapFull and MapResized pass: callers handle them."""
     try:
         yield
-    # Not failures but questions, which the callers answer with a larger map.
+    # No failures: callers respond with a larger map.
     except (lmdb.MapFullError, lmdb.MapResizedError):
         raise
     except (lmdb.Error, OSError, MemoryError) as problem:

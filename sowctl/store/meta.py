@@ -1,7 +1,7 @@
 """The meta record of a store: its definition and its state (``sow-store(5)``, "The meta record").
 
 One binary record with its own magic, version and checksum, rewritten in every transaction that changes anything, so
-that counts, digest, journal position and records always belong together. Only the store reads and writes it.
+that counts, digest, journal position and records are always consistent. Only the store reads and writes it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SEQUENCE_PREFIX = b"seq:"
 AppliedBlock: TypeAlias = tuple[int, int, int]
 """The block of the journal that ends with the applied txid: number of its file, its offset there, its header CRC.
 
-Two copies of an instance that both went on have one lineage and the same txids; their blocks tell them apart."""
+Two separately continued copies of an instance have one lineage and the same txids; their blocks distinguish them."""
 
 
 class AppliedPosition(NamedTuple):
-    """How far a store has applied a journal: its lineage, the last txid, and the block that ends with it, if known."""
+    """The applied position in a journal: its lineage, the last txid, and the block that ends with it, if known."""
 
     lineage: bytes
     txid: int
@@ -44,10 +44,10 @@ class AppliedPosition(NamedTuple):
 
 
 class Definition(Struct, frozen=True):
-    """Whose records a store holds. Two definitions that differ in anything never share a file.
+    """The topic whose records a store contains. Two definitions that differ in any part never share a file.
 
     ``key_mode`` is ``fields``, ``user`` or ``module``; ``key_fields`` the key paths in configuration order (empty for
-    user keys); ``key_domain`` the domain that starts every key digest (None where there is none).
+    user keys); ``key_domain`` the domain at the start of every key digest (None if there is none).
     """
 
     instance: str
@@ -72,18 +72,18 @@ class Definition(Struct, frozen=True):
         return f"instance {self.instance!r}, topic {self.topic!r} ({self.message_type}), {keys}{domain}"
 
     def list_differences(self, other: Definition) -> list[str]:
-        """Names of the parts in which ``other`` is different."""
+        """Return the names of the parts that differ in ``other``."""
         names = ("instance", "topic", "message_type", "key_mode", "key_fields", "key_domain")
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
 
 class StoreMeta(Struct, frozen=True):
-    """Definition and state of a store as of one transaction. Times are microseconds since 1970 UTC, 0 is none.
+    """Definition and state of a store as of one transaction. Times are microseconds since 1970 UTC, 0 means none.
 
-    ``lineage`` (16 bytes, zero: no journal) and ``applied`` say up to which txid of which log the records are
-    complete; ``block`` is the last block that was applied, None where it is not known; ``digest`` is the sum modulo
-    2**128 over records and versions; ``last_time`` the highest time applied; ``removal_mark`` the clock of the latest
-    physical removal of expired records; ``transaction`` the number of the LMDB transaction that wrote this.
+    ``lineage`` (16 bytes, zero: no journal) and ``applied`` give the log and the txid up to which the records are
+    complete; ``block`` is the last applied block, None if unknown; ``digest`` is the sum modulo 2**128 over records and
+    versions; ``last_time`` the highest applied time; ``removal_mark`` the clock of the latest physical removal of
+    expired records; ``transaction`` the number of the LMDB transaction that wrote this record.
     """
 
     definition: Definition
@@ -108,7 +108,7 @@ class StoreMeta(Struct, frozen=True):
         return self.lineage != NO_LINEAGE
 
     def replace_parts(self, **parts: Any) -> StoreMeta:
-        """A copy with some parts replaced."""
+        """Return a copy with some parts replaced."""
         return replace(self, **parts)
 
 
@@ -118,9 +118,9 @@ def _encode_text(text: str) -> bytes:
 
 
 def encode_meta(meta: StoreMeta) -> bytes:
-    """The bytes of the meta record. Raises struct.error when a name is longer than 65,535 bytes."""
+    """Return the encoded meta record. Raises struct.error if a name is longer than 65,535 bytes."""
     definition = meta.definition
-    # Fixed fields first: they are read without knowing the texts behind them.
+    # Fixed fields first: they can be read without decoding the texts after them.
     fixed = _FIXED.pack(
         meta.lineage,
         meta.applied,
@@ -140,21 +140,21 @@ def encode_meta(meta: StoreMeta) -> bytes:
     texts = (definition.instance, definition.topic, definition.message_type, definition.key_domain or "")
     body = fixed + b"".join(map(_encode_text, texts)) + _LENGTH.pack(len(definition.key_fields))
     body += b"".join(map(_encode_text, definition.key_fields))
-    # Readers of before this part stop behind the key fields, and writers of that time leave it out: then nothing is
-    # known of the block, and nothing is compared.
+    # Older readers stop after the key fields, and older writers omit this part: then the block is unknown, and is not
+    # compared.
     body += _BLOCK.pack(*meta.block) if meta.block is not None else b""
     whole = _PREFIX.pack(MAGIC, FORMAT_VERSION, 0, len(body)) + body
     return whole + _CRC.pack(crc32(whole))
 
 
 def decode_meta(data: bytes, place: str) -> StoreMeta:
-    """Read a meta record: magic first, then version, then checksum.
+    """Decode a meta record: magic first, then version, then checksum.
 
     Raises :class:`DamageError` SOW-STO-010 (not a store), :class:`VersionError` SOW-STO-011 (newer format),
     :class:`DamageError` SOW-STO-012 (checksum or length).
     """
-    # In this order each error is true: another file's bytes are not called damaged, and a newer format is not called
-    # damaged because its checksum covers fields that this version does not know.
+    # This order makes each error accurate: another kind of file is not reported as damaged, nor is a newer format whose
+    # checksum covers fields that this version does not know.
     if data[:8] != MAGIC or len(data) < _PREFIX.size + _CRC.size:
         raise DamageError(
             "SOW-STO-010", "the file is not a SOW file: its meta record has an unknown format", place=place
@@ -167,13 +167,12 @@ def decode_meta(data: bytes, place: str) -> StoreMeta:
             place=place,
             hint="use the release that wrote it, or a later one",
         )
-    # The length must account for every byte: a record that was cut or has a tail is damaged even if some checksum fits.
+    # The length must account for every byte: a truncated or extended record is damaged even if some checksum fits.
     end = _PREFIX.size + length
     if len(data) != end + _CRC.size or crc32(data[:end]) != _CRC.unpack_from(data, end)[0]:
         raise _damaged_meta_error(place)
     try:
-        # A right checksum over fields that do not fit one another is reported as damage: no such record was ever
-        # written.
+        # Inconsistent fields with a right checksum are reported as damage: no such record was ever written.
         return _decode_body(data[_PREFIX.size : end], version)
     except (struct.error, UnicodeDecodeError, IndexError, ValueError):
         raise _damaged_meta_error(place) from None
@@ -193,11 +192,11 @@ def _decode_body(body: bytes, version: int) -> StoreMeta:
         _FIXED.unpack_from(body)
     )
     sequences, mode, domain = rest
-    # Lengths may lead anywhere in a forged record: unpacking raises at the end of the body, which counts as damage.
+    # Lengths may be anything in a forged record: unpacking raises at the end of the body, which counts as damage.
     texts, at = _decode_texts(body, _FIXED.size, 4)
     (count,) = _LENGTH.unpack_from(body, at)
     fields, at = _decode_texts(body, at + 2, count)
-    # Later versions may append fields behind this one; what is missing at the end of an older record is unknown, not
+    # Later versions may append fields after this one; fields missing at the end of an older record are unknown, not
     # damaged.
     block = _BLOCK.unpack_from(body, at) if len(body) >= at + _BLOCK.size else None
     definition = Definition(texts[0], texts[1], texts[2], KEY_MODES[mode], tuple(fields), texts[3] if domain else None)
@@ -230,19 +229,19 @@ def _decode_texts(body: bytes, at: int, count: int) -> tuple[list[str], int]:
 
 
 def encode_sequence_key(publisher: int) -> bytes:
-    """The key in ``meta`` under which a publisher's highest sequence number stands."""
+    """Return the key in ``meta`` of a publisher's highest sequence number."""
     return SEQUENCE_PREFIX + publisher.to_bytes(8, "big")
 
 
 def encode_sequence(publisher: int, sequence: int) -> bytes:
-    """The value there: the number and a CRC-32 over key and number."""
+    """Return the value of this key: the number and a CRC-32 over key and number."""
     raw = _SEQUENCE.pack(sequence)
-    # The key is covered: a number that came to stand under another publisher is found out.
+    # The CRC covers the key: a number stored under another publisher is detected.
     return raw + _CRC.pack(crc32(raw, crc32(encode_sequence_key(publisher))))
 
 
 def decode_sequence(publisher: int, data: bytes, place: str) -> int:
-    """Read it back. Raises :class:`DamageError` SOW-STO-013."""
+    """Decode the value. Raises :class:`DamageError` SOW-STO-013."""
     if len(data) != _SEQUENCE.size + _CRC.size or data != encode_sequence(publisher, _SEQUENCE.unpack_from(data)[0]):
         raise DamageError("SOW-STO-013", f"the sequence number of publisher {publisher} is damaged", place=place)
     return int(_SEQUENCE.unpack_from(data)[0])

@@ -1,8 +1,8 @@
-"""The entries of one sub-database in key order, and proof that none was left out (``sow-store(5)``, "How to read").
+"""The entries of one sub-database in key order, and proof that none is missing (``sow-store(5)``, "How to read").
 
-A checksum says that an entry is sound, and nothing of where it stands: a wrong bit in a branch page, or two pages
-exchanged, lead a search to a place where it finds sound entries, but not those that it should. Then keys do not ascend
-there, are of another length, or are not those that the branches promise (:mod:`sowctl.store.opening.proof`).
+A checksum proves that an entry is valid, but not its position: a wrong bit in a branch page, or two exchanged pages,
+can lead a search to valid entries that are not the right ones. Then keys are not ascending, have another length, or
+contradict the branches (:mod:`sowctl.store.opening.proof`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 Batch = tuple[list[bytes], list[bytes]]
 """Keys and values, in parallel."""
 Found = tuple[list[bytes], Sequence[bytes]]
-"""Keys and values, in parallel, where the values need not be a list."""
+"""Keys and values, in parallel; the values need not be a list."""
 
 
 def inconsistent_store_error(reason: str, path: Path) -> DamageError:
-    """The error for parts of a store that are sound by themselves and do not fit each other."""
+    """Return the error for parts of a store that are valid individually but inconsistent."""
     return DamageError("SOW-STO-003", f"the store is damaged: {reason}", place=str(path), hint=REBUILD_HINT)
 
 
@@ -37,7 +37,7 @@ class OrderedEntries:
     """A sub-database in a transaction."""
 
     def __init__(self, txn: ProvenTransaction, database: Any, length: int, covered: int, path: Path) -> None:
-        """``length``: bytes of its keys; ``covered``: so many of them go into the checksum of a value."""
+        """``length``: bytes of its keys; ``covered``: number of these bytes that the checksum of a value includes."""
         self._txn = txn
         self._database = database
         self._length = length
@@ -45,20 +45,20 @@ class OrderedEntries:
         self._path = path
 
     def walk(self, start: bytes | None, stop: bytes | None, size: int) -> Iterator[Batch]:
-        """Entries from ``start`` (inclusive) to ``stop`` (exclusive), at most ``size`` at a time.
+        """Yield entries from ``start`` (inclusive) to ``stop`` (exclusive), at most ``size`` at a time.
 
         Raises :class:`DamageError` SOW-STO-003.
         """
         try:
             cursor = self._txn.cursor(self._database)
             # A wrong key in a branch page makes a search begin too late, and a range end too early: entries would be
-            # missing there, all others sound and in order.
+            # missing there, while all others are valid and in order.
             bounds = [bound for bound in (start, stop) if bound is not None]
             cursor.verify_absence(bounds, self._length, self._covered)
             last = b""
             for keys, values in cursor.read_from(start, size, tiled=bool(bounds)):
-                # Strictly ascending over the borders of batches, too. A cursor that wandered into another page, or into
-                # one it had already visited, breaks the order.
+                # Strictly ascending, also across batches. A cursor that strayed to another page, or to one already
+                # visited, breaks the order.
                 if last >= keys[0] or not all(map(lt, keys, keys[1:])):
                     raise self._disorder_error(keys[0])
                 # Entries of another sub-database have keys of another length.

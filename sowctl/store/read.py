@@ -1,8 +1,8 @@
 """Reading records, versions and the expiry index inside one transaction (``sow-store(5)``, "How to read").
 
-:class:`Reader` is what a snapshot and a write transaction have in common. What leaves here has been verified: the
-checksum of every value, the order of keys in scans, the counts at their end. Records at known offsets are read by
-:mod:`sowctl.store.raw`. Ruled by "History" and "Expiry", too.
+:class:`Reader` is the common part of snapshots and write transactions. All returned data is verified: the checksum of
+every value, the order of keys in scans, the counts at their end. :mod:`sowctl.store.raw` reads records at known
+offsets. Specified also in "History" and "Expiry".
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from sowctl.store.tables import Table
 
 Run = tuple[list[bytes], list[bytes], bytes | None]
-"""Keys, values, and the bytes in which all of them stand with marks between them, where there are such."""
+"""Keys, values, and the bytes that contain all of them with marks in between, if available."""
 Version = tuple[int, int, bytes]
 """Time, txid, value."""
 RecordLines: TypeAlias = "PageLines"
-"""Records in the order of their keys, with their payloads as lines of text."""
+"""Records in key order, with their payloads as lines of text."""
 LineBatch: TypeAlias = "tuple[PageLines | None, Found]"
-"""Records as lines; or, where these are None, as keys and values."""
+"""Records as lines; or, if these are None, as keys and values."""
 AllRecords: TypeAlias = "RecordOffsets"
-"""All records of a state by their places, to be read without LMDB."""
+"""All records of a state by their offsets, to be read without LMDB."""
 COMPACTED_TXNID = 1
-"""LMDB's own compacting copy starts transaction numbers again, at 1."""
+"""LMDB's own compacting copy restarts transaction numbers at 1."""
 
 
 def describe_lost_write(recorded: int, committed: int) -> str:
-    """Words for a meta record that is not the one which the last transaction wrote."""
+    """Describe a meta record that was not written by the last transaction."""
     return (
         f"the meta record was written by LMDB transaction {recorded}, but the file is at "
         f"{committed}: a page is outdated, or another program wrote to the file"
@@ -60,15 +60,15 @@ def describe_lost_write(recorded: int, committed: int) -> str:
 
 
 LOOKUP_BATCH_KEYS = 256
-"""Keys that are looked up together: of 20,000 new ones in 3,000,000 records, each takes 2.6 us so, and 3.7 all at once.
-"""
+"""Keys that are looked up together: for 20,000 new ones in 3,000,000 records, each takes 2.6 us this way, and 3.7 all
+at once."""
 
 
 class Reader:
-    """One transaction of a store, and what can be read in it."""
+    """One transaction of a store, with its read operations."""
 
     COMMITS_AFTER = 0
-    """How many transactions after the last committed one this is."""
+    """Difference between this transaction's number and that of the last committed one."""
 
     def __init__(self, handle: Handle, txn: Any) -> None:
         self._handle = handle
@@ -79,7 +79,7 @@ class Reader:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """The data file."""
         return self._path
 
     @property
@@ -89,7 +89,7 @@ class Reader:
 
     @property
     def txnid(self) -> int:
-        """The number of the LMDB transaction whose state this is."""
+        """The number of the LMDB transaction whose state is read."""
         return int(self._txn.id())
 
     @property
@@ -98,25 +98,25 @@ class Reader:
         return self.meta.records
 
     def count_leaf_pages(self) -> tuple[int, int]:
-        """Count the leaf pages of the records and of the expiry index."""
+        """Return the numbers of leaf pages of the records and of the expiry index."""
         databases = self._handle.databases
         with translate_errors(self._path, "read the size of pages"):
             records, expiry = (self._txn.stat(one) for one in (databases.records, databases.expiry))
         return records["leaf_pages"], expiry["leaf_pages"]
 
     def open_table(self, name: str) -> Table | None:
-        """A further table of a derived store; None where it has none of this name."""
+        """Return an additional table of a derived store; None if it has none of this name."""
         from sowctl.store.tables import find_table
 
         return find_table(self._handle, self._txn, name)
 
     def _load_meta(self) -> StoreMeta:
-        # Three proofs before anything is read: the record decodes, it is of this transaction, and its counts are those
-        # of LMDB.
+        # Three checks before anything is read: the record decodes, it belongs to this transaction, and its counts match
+        # LMDB's.
         databases = self._handle.databases
         meta = decode_meta(self._txn.read(META_KEY, databases.meta) or b"", str(self._path))
-        # The meta record is written in every transaction, with its number. Another number shows that its page is an
-        # older one, which a lost write leaves, or that a program wrote that does not keep it.
+        # The meta record is written in every transaction, with its number. Another number shows that its page is
+        # outdated, after a lost write, or that another program wrote to the file without updating it.
         committed = self._txn.id() - self.COMMITS_AFTER
         if meta.transaction != committed and committed > COMPACTED_TXNID:
             raise DamageError(
@@ -129,29 +129,28 @@ class Reader:
             ("records", databases.records, meta.records),
             ("versions", databases.history, meta.versions),
         ):
-            # LMDB counts entries in the root, the meta record counts them by itself: two roots of different states do
-            # not agree.
+            # LMDB counts entries in the root, the meta record separately: roots of different states do not match.
             entries = self._txn.stat(database)["entries"]
             if entries != counted:
                 raise inconsistent_store_error(f"LMDB has {entries} {what}, but the counter is {counted}", self._path)
         return meta
 
     def read_record(self, key: bytes) -> codec.Record | None:
-        """The current record of an 8-byte key, verified. Raises :class:`DamageError`."""
+        """Return the current record of an 8-byte key, verified. Raises :class:`DamageError`."""
         value = self.read_values((key,)).get(key)
         return None if value is None else codec.decode_record(key, value)
 
     def read_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The values of those ``keys`` that have a record, verified; fastest when ``keys`` ascend."""
+        """Return the verified values of the ``keys`` that have a record; fastest if ``keys`` ascend."""
         found: dict[bytes, bytes] = {}
         with translate_errors(self._path, "read records"):
             cursor = self._txn.cursor(self._handle.databases.records)
-            # In parts, so that the pages which the first search of a key has met are in the processor's cache when its
-            # neighbours are looked at.
+            # In parts, so that the pages read for one key are in the processor's cache when its neighbours are looked
+            # up.
             absent: list[bytes] = []
             for asked, pairs in cursor.read_parts(keys, LOOKUP_BATCH_KEYS):
-                # What was found is proven by its checksum, which covers the key. What was not found has no checksum:
-                # its absence is proven by the pages in which it would be.
+                # Found values are proven by their checksums, which cover the key. Missing keys have no checksum: their
+                # absence is proven by the pages that would contain them.
                 there: dict[bytes, bytes] = dict(pairs)
                 require_sound_values(list(there), list(there.values()), self._path)
                 if len(there) < len(asked):
@@ -162,9 +161,9 @@ class Reader:
         return found
 
     def read_values_at(self, keys: Sequence[bytes], offsets: Offsets) -> Found:
-        """As :meth:`read_values`, for keys whose values lay at ``offsets`` when they were last written.
+        """As :meth:`read_values`, for keys whose values were last written at ``offsets``.
 
-        What does not lie there any more is looked up: pages move when a record beside it changes.
+        Values that are no longer there are looked up: pages move when a neighbouring record changes.
         """
         from sowctl.store.raw.offset_read import read_records_at
 
@@ -173,14 +172,14 @@ class Reader:
     def read_many_values(self, keys: Sequence[bytes]) -> Found:
         """As :meth:`read_values`, for many ``keys`` in order: all pages of a level of the tree are searched at once.
 
-        Loads numpy. Not for a transaction that has written.
+        Imports numpy. Not for a transaction that has written.
         """
         from sowctl.store.raw.offset_read import read_records_by_key
 
         return read_records_by_key(self._get_data_file(), self._txn.id(), keys, self.read_values)
 
     def locate_values(self, keys: bytes) -> tuple[Any, Any, Any] | None:
-        """Return offset, size and last four bytes of all values in the file; None where that is not known.
+        """Return offset, size and last four bytes of all values in the file; None if unknown.
 
         ``keys`` are those of all records, end to end.
         """
@@ -189,15 +188,15 @@ class Reader:
         return locate_records(self._get_data_file(), self._txn.id(), keys)
 
     def read_record_offsets(self) -> AllRecords | None:
-        """All records by their places in the file; None where that cannot be told."""
+        """Return all records by their offsets in the file; None if these cannot be determined."""
         from sowctl.store.raw.record_offsets import read_record_offsets
 
         return read_record_offsets(self._get_data_file(), self._txn.id(), self.meta.records)
 
     def scan_lines(self, batch: int = 1000) -> Iterator[LineBatch] | None:
-        """Scan all records in verified batches, as lines wherever the pages of the file show them at once.
+        """Scan all records in verified batches, as lines if the pages of the file can be read directly.
 
-        None where they show nothing.
+        None if no page can.
         """
         from sowctl.store.raw.line_pages import open_line_pages
 
@@ -220,12 +219,12 @@ class Reader:
                         yield None, one
                 start = behind
         except StaleTree:
-            # Behind the highest of all keys nothing follows.
+            # No key follows the highest possible key.
             if start is not None or not seen:
                 for one in self._scan_part(start, None, batch):
                     seen += len(one[0])
                     yield None, one
-        # The count proves what checksums cannot: that no page was left out.
+        # The count proves what checksums cannot: that no page is missing.
         if seen != self.meta.records:
             for _ in self.scan_records():
                 pass
@@ -234,26 +233,26 @@ class Reader:
             )
 
     def _scan_part(self, start: bytes | None, stop: bytes | None, batch: int) -> Iterator[Batch]:
-        """A part of :meth:`scan_records`. What is damaged is named as by all of it."""
+        """Yield a part of :meth:`scan_records`. Damage gets the same message as in a complete scan."""
         try:
             yield from self.scan_records(start, stop, batch)
         except DamageError as problem:
-            # The ends of a part are verified by themselves: a record there would be called otherwise. Behind an error
-            # of its own LMDB reads no more.
+            # The ends of a part are verified separately, which would give a record there another message. LMDB reads no
+            # more after an error of its own.
             if problem.code in ("SOW-STO-003", "SOW-STO-023"):
                 for _ in self.scan_records(batch=batch):
                     pass
             raise
 
     def _get_data_file(self) -> DataFile | None:
-        # The inode of the open environment: at the same path another file may lie by now, with other records at these
+        # The inode of the open environment: the path may refer to another file by now, with other records at these
         # offsets.
         from sowctl.store.raw.offset_read import open_data_file
 
         return open_data_file(self._path, self._handle.identity.data, self._handle.seam)
 
     def scan_records(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
-        """Records in key order from ``start`` (inclusive) to ``stop`` (exclusive), in verified batches.
+        """Yield records in key order from ``start`` (inclusive) to ``stop`` (exclusive), in verified batches.
 
         Raises :class:`DamageError` with the key of the record. Nothing may be written in this transaction meanwhile.
         """
@@ -264,41 +263,44 @@ class Reader:
     def scan_runs(
         self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000, marks: Marks | None = None
     ) -> Iterator[Run]:
-        """Yield records in verified batches, with the bytes that were verified in one run.
+        """Yield records in verified batches, with the bytes that were verified as one run.
 
-        Without ``marks`` it cannot be told what stands where in a run, and none is given. The caller asks
-        :func:`integrity.require_full_length` of the values that it takes apart; asking all costs a twentieth of a scan.
+        Without ``marks`` the positions within a run are unknown, and no run is returned. The caller calls
+        :func:`integrity.require_full_length` for the values that it decodes; calling it for all costs a twentieth of a
+        scan.
         """
         seen = 0
         with translate_errors(self._path, "read the size of pages"):
             pages = self._txn.stat(self._handle.databases.records)
-        # Without overflow pages each value lies within a page, so a batch cannot exceed batch * page size: the sizes
-        # need not be summed.
+        # Without overflow pages each value is within a page, so a batch cannot exceed batch * page size: the sizes need
+        # not be summed.
         small = not pages["overflow_pages"] and batch * pages["psize"] <= STORE_LIMITS.max_run_bytes
         for keys, values in self._open_ordered_records().walk(start, stop, batch):
-            # One checksum over the batch in the usual case; only if it fails are values looked at one by one, to name
-            # the damaged one.
+            # Usually one checksum over the batch; only if it fails are values verified one by one, to name the damaged
+            # one.
             run = integrity.build_sound_run(keys, values, small=small, marks=marks)
             if run is None:
                 require_sound_values(keys, values, self._path)
             seen += len(keys)
             yield keys, values, None if marks is None else run
-        # A scan of all must have met every record: the count proves what checksums cannot, that no page was left out.
+        # A complete scan must have reached every record: the count proves what checksums cannot, that no page is
+        # missing.
         if start is None and stop is None and seen != self.meta.records:
             raise inconsistent_store_error(
                 f"{format_count(seen, 'record')} found, but the counter is {self.meta.records}", self._path
             )
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:
-        """Versions in the order of key, time, txid: 24-byte history keys and values, in verified batches.
+        """Yield versions ordered by key, time, txid: 24-byte history keys and values, in verified batches.
 
-        ``start`` and ``stop`` may be SOW keys or whole history keys;
-        :func:`~sowctl.store.codec.split_history_key` takes keys apart.
+        ``start`` and ``stop`` may be SOW keys or complete history keys; :func:`~sowctl.store.codec.split_history_key`
+        decodes keys.
         """
         yield from _scan_versions(self._open_ordered_history(), self._path, self.meta.versions, start, stop, batch)
 
     def read_versions(self, key: bytes) -> list[Version]:
-        """The retained versions of a key, oldest first: time, txid, value. The current record is not among them."""
+        """Return the retained versions of a key, oldest first: time, txid, value. The current record is not
+        included."""
         return _read_versions(self._open_ordered_history(), self._path, key)
 
     def _open_ordered(self, database: Any, length: int, covered: int) -> OrderedEntries:
@@ -311,19 +313,19 @@ class Reader:
         return self._open_ordered(self._handle.databases.history, codec.HISTORY_KEY_SIZE, codec.KEY_SIZE)
 
     def iter_expired_keys(self, now: int) -> Iterator[bytes]:
-        """SOW keys of the records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
+        """Yield SOW keys of records whose expiration is not 0 and at or before ``now`` (microseconds), oldest first."""
         entries = self._open_ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         yield from _iterate_expired(entries, self._path, now)
 
     def find_next_expiry(self, now: int) -> int | None:
-        """The earliest expiration behind ``now`` (microseconds) of any record; None where there is none."""
+        """Return the earliest expiration of any record after ``now`` (microseconds), or None."""
         entries = self._open_ordered(self._handle.databases.expiry, codec.EXPIRY_KEY_SIZE, codec.EXPIRY_KEY_SIZE)
         for keys, _ in entries.walk(max(now + 1, 0).to_bytes(8, "big"), None, 1):
             return int.from_bytes(extract_sow_key(keys[0]), "big")
         return None
 
     def find_changed_keys(self, digest: int) -> set[bytes] | None:
-        """Keys of the records that differ, or may, from the state with ``digest``; None where the store cannot tell."""
+        """Return keys of the records that differ, or may differ, from the state with ``digest``; None if unknown."""
         changes = self._handle.databases.changes
         if changes is None:
             return set() if digest == self.meta.digest else None
@@ -331,11 +333,11 @@ class Reader:
             return find_changed_keys(self._txn, changes, digest, self.meta.digest)
 
     def read_sequences(self) -> dict[int, int]:
-        """The highest sequence numbers by publisher id. Raises DamageError SOW-STO-013, SOW-STO-003."""
+        """Return the highest sequence numbers by publisher id. Raises DamageError SOW-STO-013, SOW-STO-003."""
         with translate_errors(self._path, "read sequences"):
             pairs = self._txn.cursor(self._handle.databases.meta).iternext()
             known = {key[len(SEQUENCE_PREFIX) :]: data for key, data in pairs if key.startswith(SEQUENCE_PREFIX)}
-        # Each proves itself by its checksum; that none is missing is proven by their count.
+        # Each is proven by its checksum; their count proves that none is missing.
         if len(known) != self.meta.sequences:
             counted = self.meta.sequences
             raise inconsistent_store_error(
@@ -345,12 +347,12 @@ class Reader:
         return {publisher: decode_sequence(publisher, data, str(self._path)) for publisher, data in numbers.items()}
 
     def list_tables(self) -> list[str]:
-        """The names of the further tables of a derived store."""
+        """Return the names of the additional tables of a derived store."""
         with translate_errors(self._path, "list tables"):
             return sorted(name.decode() for name in set(self._txn.names) - {*DATABASE_NAMES, CHANGES_DATABASE})
 
     def read_changes(self) -> list[tuple[bytes, bytes]]:
-        """The entries of the change list, as they are stored; none where one of them is damaged."""
+        """Return the stored entries of the change list; none if one of them is damaged."""
         changes = self._handle.databases.changes
         if changes is None:
             return []
@@ -359,25 +361,25 @@ class Reader:
         return [] if None in (decode_change(key, value) for key, value in entries) else entries
 
     def read_sequence(self, publisher: int) -> int | None:
-        """The highest sequence number of a publisher id in a topic without a journal; None when it is not known."""
+        """Return the highest sequence number of a publisher id in a topic without a journal; None if unknown."""
         with translate_errors(self._path, "read sequences"):
             data = self._txn.get(encode_sequence_key(publisher), db=self._handle.databases.meta)
         if data is None and self.meta.sequences:
-            # Taken for one that never published, a publisher could repeat its messages: its absence is proven by all
-            # that are there. A session asks for a publisher once.
+            # Mistaken for a new publisher, it could repeat its messages: its absence is proven by reading all existing
+            # ones. A session does this once per publisher.
             self.read_sequences()
         return None if data is None else decode_sequence(publisher, data, str(self._path))
 
 
 def _encode_record_key(number: int) -> bytes | None:
-    """The key of a number; None where it is behind all keys."""
+    """Return the key of a number; None if it exceeds all keys."""
     return number.to_bytes(codec.KEY_SIZE, "big") if number < 1 << 8 * codec.KEY_SIZE else None
 
 
 def _scan_versions(
     history: OrderedEntries, path: Path, counted: int, start: bytes | None, stop: bytes | None, batch: int
 ) -> Iterator[Batch]:
-    """Versions in verified batches; of a scan of all, ``counted`` is how many there must be. Raises DamageError."""
+    """Yield versions in verified batches; a complete scan must have ``counted`` of them. Raises DamageError."""
     seen = 0
     for keys, values in history.walk(start, stop, batch):
         verify_versions(keys, values, path)
@@ -388,8 +390,8 @@ def _scan_versions(
 
 
 def _read_versions(history: OrderedEntries, path: Path, key: bytes) -> list[Version]:
-    """The versions of one key, oldest first. Raises DamageError."""
-    # The key after this one ends the range; behind the highest key, nine bytes, there is none.
+    """Return the versions of one key, oldest first. Raises DamageError."""
+    # The next key ends the range; after the highest key (nine bytes) there is none.
     following = (int.from_bytes(key, "big") + 1).to_bytes(9, "big")
     stop = None if following[0] else following[1:]
     found: list[Version] = []
@@ -400,10 +402,10 @@ def _read_versions(history: OrderedEntries, path: Path, key: bytes) -> list[Vers
 
 
 def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) -> None:
-    """Raise DamageError SOW-STO-001 or SOW-STO-004 unless all versions are sound and filed where they belong."""
+    """Raise DamageError SOW-STO-001 or SOW-STO-004 unless all versions are valid and stored under their own keys."""
     short = list(map(extract_sow_key, keys))
     require_sound_values(short, values, path)
-    # Time and txid stand in key and value. A sound value that was filed elsewhere would be served as another version.
+    # Time and txid are in key and value. A valid value under another key would be returned as another version.
     if list(map(build_history_key, short, values)) != list(keys):
         raise DamageError(
             "SOW-STO-004", "the key and the value of a version do not match", place=str(path), hint=REBUILD_HINT
@@ -411,7 +413,7 @@ def verify_versions(keys: Sequence[bytes], values: Sequence[bytes], path: Path) 
 
 
 def _iterate_expired(expiry: OrderedEntries, path: Path, now: int) -> Iterator[bytes]:
-    """SOW keys of the entries at or before ``now`` (microseconds), oldest first. Raises DamageError SOW-STO-052."""
+    """Yield SOW keys of entries at or before ``now`` (microseconds), oldest first. Raises DamageError SOW-STO-052."""
     stop = max(now + 1, 0).to_bytes(8, "big")
     for keys, values in expiry.walk(None, stop, 1000):
         if find_damaged_entries(keys, values):

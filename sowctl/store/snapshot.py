@@ -1,8 +1,8 @@
-"""One state of a store for as long as it is read: a read transaction, which can be ended and begun again.
+"""One state of a store while it is being read: a read transaction, which can be ended and begun again.
 
-Made by ``Store.open_snapshot`` and closed by its caller; what can be read in it is in :mod:`sowctl.store.read`. Here is
-what a reader without locks needs in addition: every answer is proven to be of one state. Ruled by ``sow-store(5)``,
-"How to read" and "Without locks".
+Created by ``Store.open_snapshot`` and closed by its caller; :mod:`sowctl.store.read` has the read operations. This
+module adds the checks for reading without locks: every result is proven to belong to one state. Specified in
+``sow-store(5)``, "How to read" and "Without locks".
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _END_MARK: Any = object()
 
 
 class Snapshot(Reader):
-    """A read transaction: one state of the store for as long as it is open. Close it soon: it keeps old pages alive.
+    """A read transaction: one state of the store while it is open. Close it soon: it keeps old pages alive.
 
-    ``opener`` begins a read transaction in the store's current file and counts it in the handle's users. Where the
-    store is read without locks, everything that leaves here was verified by the handle's watch after it was read, and
-    every method may raise LockedError SOW-STO-061; batches are smaller then.
+    ``opener`` begins a read transaction in the store's current file and counts it in the handle's users. If the store
+    is read without locks, the handle's watch verifies all data after reading, every method may raise LockedError
+    SOW-STO-061, and batches are smaller.
     """
 
     def __init__(self, opener: Callable[[], tuple[Handle, Any]]) -> None:
@@ -37,7 +37,7 @@ class Snapshot(Reader):
         self._begin_read()
 
     def _begin_read(self) -> None:
-        # The transaction's number is the state: everything later is proven to be of this one.
+        # The transaction's number identifies the state: all later data is proven to belong to it.
         handle, txn = self._opener()
         self._open = True
         try:
@@ -54,13 +54,14 @@ class Snapshot(Reader):
         self.close()
 
     def renew(self) -> None:
-        """Go on to the newest state: end the transaction and begin another one, in a replaced file if need be."""
+        """Continue with the newest state: end the transaction and begin another one, in a replaced file if
+        necessary."""
         self.close()
         self._begin_read()
 
     def close(self) -> None:
         """End the transaction and free its reader slot; iterators of this snapshot end with it."""
-        # Once only: the handle counts its transactions, and a second release would close it under others.
+        # Only once: the handle counts its transactions, and a second release would close it while others use it.
         if self._open:
             self._open = False
             self._txn.abort()
@@ -69,13 +70,13 @@ class Snapshot(Reader):
     def copy_to_pipe(self, take: Callable[[int], R]) -> R:
         """Copy this state, without free pages: ``take`` reads the bytes of a data file from a pipe, at its own pace.
 
-        Whoever writes meanwhile is not kept waiting. Gives what ``take`` gives. Raises what it raises, StorageError,
+        Writers are not blocked meanwhile. Returns the result of ``take``. Raises its exceptions, StorageError,
         DamageError.
         """
         return self._read_steady(self._copy_in_order, take)
 
     def _copy_in_order(self, take: Callable[[int], R]) -> R:
-        self._txn.verify_all()  # LMDB goes through all pages in a thread of its own
+        self._txn.verify_all()  # LMDB reads all pages in a separate thread
         handle, problems = self._handle, list[BaseException]()
         source, sink = os.pipe()
 
@@ -95,7 +96,7 @@ class Snapshot(Reader):
                 handle.seam.call("lmdb.copy", thread.start)
                 taken = take(source)
             finally:
-                # Nobody reads any more: LMDB ends with an error, if it has not ended yet.
+                # The pipe has no reader any more: LMDB ends with an error, if it has not finished yet.
                 os.close(source)
                 if thread.ident is None:
                     os.close(sink)
@@ -106,13 +107,13 @@ class Snapshot(Reader):
         return taken
 
     def _read_steady(self, read: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the result of ``read``, of one state. Damage that was met in a mixture of two is none."""
+        """Return the result of ``read``, of one state. Damage found in a mixture of two states does not count."""
         watch = self._handle.watch
         if watch is None:
             return read(*args, **kwargs)
-        # Before: pages that were overwritten could lead LMDB anywhere. After: what was read may have been overwritten
-        # while it was read. The second look also runs on an exception, because damage found in a mixture of two states
-        # is none.
+        # Before: overwritten pages could lead LMDB anywhere. After: the data may have been overwritten while it was
+        # read. The second check also runs on an exception, because damage found in a mixture of two states does not
+        # count.
         watch.verify_state(self._state)
         try:
             return read(*args, **kwargs)
@@ -120,14 +121,14 @@ class Snapshot(Reader):
             watch.verify_state(self._state)
 
     def _iterate_steady(self, steps: Iterator[R]) -> Iterator[R]:
-        """The steps of an iterator, each of them verified before it is handed out."""
+        """Verify each step of an iterator before it is returned."""
         if self._handle.watch is None:
             return steps
-        # Each step is verified before it is handed out, so that no caller sees a batch of two states.
+        # Each step is verified before it is returned, so that no caller gets a batch of two states.
         return iter(lambda: self._read_steady(next, steps, _END_MARK), _END_MARK)
 
     def _verify_step(self, batch: int) -> int:
-        # Small steps keep the time between two looks short, in which LMDB could follow a page that was overwritten.
+        # Small steps keep the time between two checks short, in which LMDB could follow an overwritten page.
         return batch if self._handle.watch is None else min(batch, WATCH_INTERVAL_RECORDS)
 
     def read_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -153,7 +154,7 @@ class Snapshot(Reader):
         return self._iterate_steady(super().scan_runs(start, stop, self._verify_step(batch), marks))
 
     def scan_lines(self, batch: int = 1000) -> Iterator[LineBatch] | None:
-        """See :class:`Reader`. None also where the store is read without locks: pages may be written meanwhile."""
+        """See :class:`Reader`. None also if the store is read without locks: pages may be written meanwhile."""
         return super().scan_lines(batch) if self._handle.watch is None else None
 
     def scan_history(self, start: bytes | None = None, stop: bytes | None = None, batch: int = 1000) -> Iterator[Batch]:

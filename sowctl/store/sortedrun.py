@@ -1,10 +1,10 @@
-"""A sorted run: changes after the position of a store, in a file of their own, in key order (``sow-run(5)``).
+"""A sorted run: changes after the position of a store, in a separate file, in key order (``sow-run(5)``).
 
-Of every key the newest value; of a topic with History every one, in the order in which they came.
+It has the newest value of every key; for a topic with History every value, in the order of their entries.
 
-Everything in a run is in the journal too, so a run may be missing, cut or damaged at any time: what cannot be used
+Everything in a run is also in the journal, so a run may be missing, truncated or damaged at any time: an unusable run
 raises :class:`BadRun`, and the caller folds the journal's entries again. A run is written once, under a temporary name,
-and never changed, so that a reader may keep it mapped after it was removed. Called by :mod:`sowctl.engine.fold.runs`.
+and never changed, so that a reader may keep it mapped after its removal. Called by :mod:`sowctl.engine.fold.runs`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sowctl.store.opening.access import StoreFiles
 MAGIC = b"SOWRUN\0\0"
 VERSION = 1
 _HEAD = struct.Struct("<8sHHIQQQQII")
-"""Magic, version, kind, bytes of the state, txid behind which it begins, changes, deletions, bytes of values, checksums
+"""Magic, version, kind, bytes of the state, txid after which it begins, changes, deletions, bytes of values, checksums
 of the keys and of the ends."""
 NEWEST_CHANGES_KIND, EVERY_CHANGE_KIND = 0, 1
 """Kinds: the newest change of every key, where a deletion has no value; every change, a deletion as its tombstone."""
@@ -50,7 +50,7 @@ Changes = tuple[list[bytes], list[bytes | None]]
 
 
 class BadRun(Exception):
-    """A file that is of no use: damaged, cut, of another version, or of a machine with another byte order."""
+    """An unusable file: damaged, truncated, of another version, or of a machine with another byte order."""
 
 
 def build_runs_directory(store: Path) -> Path:
@@ -60,7 +60,7 @@ def build_runs_directory(store: Path) -> Path:
 
 
 def find_run_files(store: Path) -> dict[tuple[int, int], Path]:
-    """The files that are runs of a store by their names: the txid behind which each begins and the one it leads to."""
+    """Return the files that are runs of a store by their names: the txid after which each begins, and its last txid."""
     directory = build_runs_directory(store)
     try:
         paths = list(directory.iterdir())
@@ -82,11 +82,11 @@ def write_run(
     seam: Seam,
     kind: int = NEWEST_CHANGES_KIND,
 ) -> Path:
-    """Write the changes that lead a store from txid ``base`` to ``state``; returns the file. Raises StorageError.
+    """Write the changes that bring a store from txid ``base`` to ``state``; return the file. Raises StorageError.
 
-    ``parts`` have ``count`` ascending keys together, each once (of the kind :data:`EVERY_CHANGE_KIND`: equal ones in
-    txid order, and deletions as tombstones). ``state`` says definition, lineage, position, block and last time of a
-    store that has them. Nothing is synced: the journal has the entries, and checksums tell what a crash took away.
+    ``parts`` have ``count`` ascending keys in total, each once (with the kind :data:`EVERY_CHANGE_KIND`: equal ones in
+    txid order, and deletions as tombstones). ``state`` has definition, lineage, position, block and last time of a
+    store with these changes. Nothing is synced: the journal has the entries, and checksums detect losses after a crash.
     """
     directory = build_runs_directory(store)
     path = directory / f"{base}-{state.applied}.run"
@@ -97,7 +97,7 @@ def write_run(
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = seam.call("file.open", os.open, temporary, flags, store.stat().st_mode & 0o777)
         try:
-            # Others see by this lock that it is no file of a process that has died.
+            # This lock shows other processes that the file does not belong to a dead process.
             fcntl.flock(fd, fcntl.LOCK_EX)
             _fill_run(fd, state, base, count, parts, seam, kind)
             seam.call("file.rename", os.rename, temporary, path)
@@ -110,7 +110,7 @@ def write_run(
 
 
 def is_being_written(path: Path) -> bool:
-    """Return whether a living process writes the file at ``path``, which is no run yet."""
+    """Return whether a living process is writing the file at ``path``, which is not a run yet."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -127,8 +127,7 @@ def is_being_written(path: Path) -> bool:
 def _fill_run(
     fd: int, state: StoreMeta, base: int, count: int, parts: Iterable[Changes], seam: Seam, kind: int
 ) -> None:
-    """Write each part in its three places as it comes, so that memory holds one of them; the header when all is
-    known."""
+    """Write each part to its three places immediately, so that only one is in memory; write the header at the end."""
     raw = encode_meta(state)
     start = _align_size(_HEAD.size + len(raw) + _CRC.size)
     at = start + 16 * count
@@ -140,7 +139,7 @@ def _fill_run(
         if kind == EVERY_CHANGE_KIND:
             deletions += sum(value[0] & TOMBSTONE_FLAG == TOMBSTONE_FLAG for value in filled)
         numbers = array("Q", b"".join(keys))
-        numbers.byteswap()  # keys are big-endian; as numbers of this machine they are searched where they lie
+        numbers.byteswap()  # keys are big-endian; in the byte order of this machine they are searched in place
         ends = array("Q", accumulate(map(len, filled), initial=size))[1:]
         keys_crc, ends_crc = crc32(numbers.tobytes(), keys_crc), crc32(ends.tobytes(), ends_crc)
         _write_piece(fd, numbers.tobytes(), start + 8 * done, seam)
@@ -158,7 +157,7 @@ def _align_size(size: int) -> int:
 
 
 def _write_piece(fd: int, piece: bytes, at: int, seam: Seam) -> int:
-    # pwrite(2) may take less than it was given.
+    # pwrite(2) may write less than requested.
     rest = memoryview(piece)
     while rest:
         written = seam.call("file.pwrite", os.pwrite, fd, rest, at)
@@ -167,27 +166,27 @@ def _write_piece(fd: int, piece: bytes, at: int, seam: Seam) -> int:
 
 
 class SortedRun:
-    """A run, mapped. ``state`` is what a store would say of itself that had these changes; ``base`` the txid before.
+    """A mapped run. ``state`` is the meta record of a store with these changes; ``base`` the txid before them.
 
-    Header, keys and ends of the values are verified when it is opened, each value when it is read.
+    Header, keys and ends of the values are verified on opening, each value on reading.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises BadRun for a file that is missing, too."""
+        """Open a run. Raises BadRun, also for a missing file."""
         if sys.byteorder != "little":
             raise BadRun("runs are little-endian")
         self.path = path
         self.arrays = False
-        """Whether keys are looked up by numpy: a bulk load asks for many, again and again. In a run of 400,000 keys it
-        finds 8 in 4 us instead of 5, 256 in 11 instead of 490."""
+        """Whether numpy looks up keys: a bulk load looks up many, repeatedly. In a run of 400,000 keys it finds 8 in 4
+        us instead of 5, 256 in 11 instead of 490."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
                 self.bytes = os.fstat(fd).st_size
                 if self.bytes < _HEAD.size:
                     raise BadRun("too short")
-                # Mapped and not read: a look-up touches the pages that it needs. The file is only ever removed as a
-                # whole, never cut, so no page goes away under the map.
+                # Mapped instead of read: a lookup accesses only the pages that it needs. The file is only ever removed
+                # as a whole, never truncated, so the mapped pages stay valid.
                 self._map = mmap.mmap(fd, self.bytes, access=mmap.ACCESS_READ)
             finally:
                 os.close(fd)
@@ -207,7 +206,7 @@ class SortedRun:
         if [crc32(view[start:middle]), crc32(view[middle:values])] != crcs:
             raise BadRun("keys or ends are damaged")
         self.every = kind == EVERY_CHANGE_KIND
-        """Whether it has every change, and not only the newest of each key."""
+        """Whether it has every change, not only the newest of each key."""
         try:
             self.state = decode_meta(bytes(view[_HEAD.size : end]), str(path))
         except SowError as problem:
@@ -224,27 +223,28 @@ class SortedRun:
 
     @property
     def last_txid(self) -> int:
-        """The txid that it leads to."""
+        """The last txid of the run."""
         return self.state.applied
 
     def find_place(self, key: bytes, low: int = 0, *, after: bool = False) -> int:
-        """The place of the first key from ``low`` on that is not before ``key``; with ``after``, that is behind it."""
+        """Return the index of the first key from ``low`` on that is not before ``key``; with ``after``, that is after
+        it."""
         return (bisect_right if after else bisect_left)(self._keys, int.from_bytes(key, "big"), low)
 
     def key_at(self, place: int) -> bytes:
-        """The key at a place."""
+        """Return the key at an index."""
         return self._keys[place].to_bytes(KEY_SIZE, "big")
 
     def read_changes(self, start: int, stop: int) -> Changes:
-        """The changes at the places from ``start`` to ``stop`` (exclusive), verified; None for a deletion.
+        """Return the changes from index ``start`` to ``stop`` (exclusive), verified; None for a deletion.
 
-        Of several changes of one key the newest comes last. Raises BadRun.
+        The newest of several changes of one key is last. Raises BadRun.
         """
         keys, values = self._slice_values(start, stop)
         return keys, self._verify_values(keys, values)
 
     def read_all_changes(self, start: int, stop: int) -> tuple[list[bytes], list[bytes]]:
-        """As :meth:`read_changes`, of a run that has every change; a deletion is a tombstone."""
+        """As :meth:`read_changes`, for a run that has every change; a deletion is a tombstone."""
         assert self.every
         keys, values = self._slice_values(start, stop)
         if find_damaged_values(keys, values):
@@ -259,12 +259,12 @@ class SortedRun:
         keys = [raw[at : at + KEY_SIZE] for at in range(0, len(raw), KEY_SIZE)]
         first = self._ends[start - 1] if start else 0
         ends = [end - first for end in self._ends[start:stop]]
-        # One copy for all, then slices of it: a slice of a mapped view costs more.
+        # One copy of all values, then slices of it: a slice of a mapped view costs more.
         piece = bytes(self._values[first : first + ends[-1]])
         return keys, [piece[at:end] for at, end in pairwise((0, *ends))]
 
     def find_values(self, keys: Sequence[bytes]) -> dict[bytes, bytes | None]:
-        """The newest values of those ``keys``, in order, that changed. Raises BadRun."""
+        """Return the newest values of the changed keys among ``keys``, in order. Raises BadRun."""
         places = self._find_places(keys)
         if not places:
             return {}
@@ -274,13 +274,14 @@ class SortedRun:
         return dict(zip(found, self._verify_values(found, values), strict=True))
 
     def _find_places(self, keys: Sequence[bytes]) -> list[tuple[int, int]]:
-        """Of those of ``keys``, which ascend, that changed: the number among them, and the place of the newest here."""
+        """Return for each changed key among the ascending ``keys`` its index in ``keys`` and the index of its newest
+        change."""
         if self.arrays and len(self._keys):
             import numpy as np
 
             own = np.frombuffer(self._keys, dtype="<u8")
             wanted = np.frombuffer(b"".join(keys), dtype=">u8").astype("<u8")
-            # Behind the key: of equal ones the last is the newest.
+            # After the key: of equal ones the last is the newest.
             behind = np.maximum(own.searchsorted(wanted, side="right"), 1) - 1
             there = (own[behind] == wanted).nonzero()[0]
             return list(zip(there.tolist(), behind[there].tolist(), strict=True))
@@ -293,13 +294,13 @@ class SortedRun:
         return places
 
     def _verify_values(self, keys: Sequence[bytes], values: list[bytes]) -> list[bytes | None]:
-        """``values`` with None for deletions; all that are not empty are proven to be sound."""
+        """Return ``values`` with None for deletions; all non-empty values are verified."""
         if self.every or not self.deletions:
             if find_damaged_values(keys, values):
                 raise BadRun("a value is damaged")
             if self.deletions:
                 return [None if value[0] & TOMBSTONE_FLAG else value for value in values]
-            return values  # type: ignore[return-value]  # a list of bytes, which nobody adds to
+            return values  # type: ignore[return-value]  # a list of bytes, to which no caller adds
         live = [(key, value) for key, value in zip(keys, values, strict=True) if value]
         if live and find_damaged_values(*zip(*live, strict=True)):
             raise BadRun("a value is damaged")
@@ -311,7 +312,7 @@ class SortedRun:
         for start in range(0, len(self), size):
             stop = min(start + size, len(self))
             keys, values = self.read_all_changes(start, stop) if self.every else self.read_changes(start, stop)
-            # Changes of one key come in txid order; where a key stands once, all count as one.
+            # Changes of one key are in txid order; in a run with unique keys, all count as one.
             txids = [read_stamps(value)[0] for value in values if value] if self.every else [0] * len(keys)
             places = [last, *zip(keys, txids, strict=True)]
             if any(after <= before for before, after in pairwise(places)):
@@ -320,7 +321,7 @@ class SortedRun:
 
 
 def count_distinct_keys(runs: Sequence[SortedRun]) -> int:
-    """Count the different keys of some runs together. Loads numpy."""
+    """Count the distinct keys of several runs together. Imports numpy."""
     import numpy as np
 
     columns = [np.frombuffer(run._keys, dtype="<u8") for run in runs if len(run)]
@@ -328,7 +329,7 @@ def count_distinct_keys(runs: Sequence[SortedRun]) -> int:
     bounds = [number * (1 << 64) // parts for number in range(1, parts)]
     lows = [0] * len(columns)
     for bound in [*bounds, None]:
-        # A part of the key space after the other: memory holds the keys of one.
+        # One part of the key space after the other: only its keys are in memory.
         highs = [len(own) if bound is None else int(own.searchsorted(np.uint64(bound))) for own in columns]
         some = [own[low:high] for own, low, high in zip(columns, lows, highs, strict=True)]
         found += len(np.unique(np.concatenate(some)))

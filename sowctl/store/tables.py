@@ -1,11 +1,10 @@
-"""Further tables of a derived store: sub-databases beside its records, changed in the same transactions.
+"""Additional tables of a derived store: sub-databases beside its records, changed in the same transactions.
 
-What is derived from topics, such as the cache of a view (``sow-view(5)``), keeps its records as every store does and
-what it needs to catch up in tables of its own; readers of stores do not know them and pass over them. Every value ends
-with the CRC-32 of its key and of what stands before, as records do, so that damage is noticed. A table is asked for
-through :meth:`WriteTxn.open_table` or :meth:`Reader.open_table`. Before the first of a writer,
-:meth:`WriteTxn.open_tables` is called in a transaction of its own: a handle that an aborted transaction opened must not
-be used.
+Stores derived from topics, such as the cache of a view (``sow-view(5)``), keep their records like every store and the
+state for incremental updates in separate tables; readers of stores ignore these. Every value ends with the CRC-32 of
+its key and the preceding bytes, as in records, so that damage is detected. A table is opened through
+:meth:`WriteTxn.open_table` or :meth:`Reader.open_table`. Before a writer's first table, :meth:`WriteTxn.open_tables` is
+called in a separate transaction: a handle that an aborted transaction opened must not be used.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _CRC_BYTES = 4
 
 
 class Table:
-    """One table in a transaction: keys of up to 511 bytes, in their order, and values. Raises DamageError."""
+    """One table in a transaction: keys of up to 511 bytes, in order, and values. Raises DamageError."""
 
     def __init__(self, txn: Any, database: Any, seam: Seam, path: Path) -> None:
         self._txn = txn
@@ -44,7 +43,7 @@ class Table:
         return int(self._txn.stat(self._database)["entries"])
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, None where there is none."""
+        """Return the value of a key, or None."""
         with translate_errors(self._path, "read a table"):
             found = self._txn.read(key, self._database)
             if found is None:
@@ -52,7 +51,7 @@ class Table:
         return None if found is None else self._verify_value(key, found)
 
     def get_many(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The values of those ``keys`` that have one; fastest when they ascend."""
+        """Return the values of the existing ``keys``; fastest if they ascend."""
         with translate_errors(self._path, "read a table"):
             cursor = self._txn.cursor(self._database)
             found = dict(cursor.getmulti(keys))
@@ -61,13 +60,13 @@ class Table:
         return {key: self._verify_value(key, value) for key, value in found.items()}
 
     def walk(self, prefix: bytes = b"", *, descending: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Keys that begin with ``prefix`` and their values, in order. Nothing may be written meanwhile."""
+        """Yield keys that begin with ``prefix`` and their values, in order. Nothing may be written meanwhile."""
         with translate_errors(self._path, "read a table"):
             cursor = self._txn.cursor(self._database)
             # A wrong key in a branch page makes a search begin too late, or end too early.
             cursor.verify_absence([bound for bound in (prefix, _prefix_end(prefix)) if bound], None, None)
             if descending:
-                # From the first key behind all that begin so, one back.
+                # One before the first key after all keys with this prefix.
                 there = cursor.set_range(_prefix_end(prefix)) if _prefix_end(prefix) else False
                 begun = cursor.prev() if there else cursor.last()
                 pairs = cursor.iterprev() if begun else iter(())
@@ -89,7 +88,7 @@ class Table:
                 )
 
     def put(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> None:
-        """Set values; ``append``: their keys ascend and come after all that there are."""
+        """Set values; with ``append``, their keys must ascend and come after all existing ones."""
         with translate_errors(self._path, "write a table"):
             summed = [(key, value + crc32(value, crc32(key)).to_bytes(_CRC_BYTES, "little")) for key, value in pairs]
             cursor = self._txn.cursor(self._database)
@@ -98,7 +97,7 @@ class Table:
                 raise ValueError("keys to append must ascend and come after every key in the table")
 
     def delete(self, keys: Iterable[bytes]) -> None:
-        """Remove keys; what is not there is left alone."""
+        """Remove keys; missing ones are ignored."""
         with translate_errors(self._path, "write a table"):
             self._seam.call("lmdb.put", self._txn.delete_many, keys, db=self._database)
 
@@ -109,16 +108,16 @@ class Table:
 
 
 def _prefix_end(prefix: bytes) -> bytes:
-    """The first bytes behind all that begin with ``prefix``; empty where there are none."""
+    """Return the first bytes that sort after all keys with ``prefix``; empty if there are none."""
     rest = prefix.rstrip(b"\xff")
     return rest[:-1] + bytes((rest[-1] + 1,)) if rest else b""
 
 
 def find_table(handle: Handle, txn: Any, name: str) -> Table | None:
-    """A table for a reader; None where the store has none of this name."""
+    """Return a table for a reader; None if the store has none of this name."""
     with translate_errors(handle.files.path, "open a table"):
         try:
-            # Of this transaction alone: it would not see a handle that came into being after it began.
+            # A handle of this transaction only: the transaction would not see a table created after it began.
             database = txn.open(handle.env, name.encode(), create=False)
         except lmdb.NotFoundError:
             return None

@@ -1,7 +1,7 @@
 """Changing records and versions inside one write transaction (``sow-store(5)``, "How to write").
 
-:class:`WriteTxn` is handed to the function given to ``Store.write``. It keeps what must agree: counts, bytes, digest,
-expiry index and the meta record. Every change is a bulk.
+:class:`WriteTxn` is passed to the function given to ``Store.write``. It keeps counts, bytes, digest, expiry index and
+the meta record consistent. All operations are bulk operations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_EXPIRATION, _NO_EXTRA = {bytes(8)}, {bytes(2)}
 
 
 def count_payload_bytes(values: Sequence[bytes]) -> int:
-    """Payload bytes of many values together."""
+    """Return the total payload bytes of many values."""
     size = sum(map(len, values)) - codec.VALUE_OVERHEAD_BYTES * len(values)
     if values and set(map(_EXTRA, values)) != _NO_EXTRA:
         size -= sum(map(codec.count_optional_bytes, values))
@@ -35,13 +35,13 @@ def count_payload_bytes(values: Sequence[bytes]) -> int:
 
 
 def is_ascending(keys: Sequence[bytes]) -> bool:
-    """Return whether every key is greater than the one before."""
+    """Return whether every key is greater than the previous one."""
     return all(map(lt, keys, keys[1:]))
 
 
 def build_expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[bytes]:
-    """The entries that these records have in the expiry index."""
-    # The usual batch expires never: eight bytes of each value tell, and the index is not touched.
+    """Return the entries of these records in the expiry index."""
+    # Usually no record of a batch expires: eight bytes of each value show this, and the index stays unchanged.
     if not values or set(map(_EXPIRATION, values)) == _NO_EXPIRATION:
         return set()
     pairs = zip(map(codec.read_expiration, values), keys, strict=True)
@@ -49,9 +49,9 @@ def build_expiry_entries(keys: Sequence[bytes], values: Sequence[bytes]) -> set[
 
 
 def _iterate_replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """Those of ``keys`` that had a record, and its value."""
+    """Return those of ``keys`` that had a record, and its values."""
     try:
-        # Where all of them had one, which is usual for updates, no key is asked for twice.
+        # If all of them had one, which is usual for updates, no key is looked up twice.
         return keys, list(map(olds.__getitem__, keys))
     except KeyError:
         known = [key for key in keys if key in olds]
@@ -59,7 +59,7 @@ def _iterate_replaced(keys: Sequence[bytes], olds: Mapping[bytes, bytes]) -> tup
 
 
 class WriteTxn(Reader):
-    """A write transaction. What it raises undoes it; it may be run again when the map was too small."""
+    """A write transaction. An exception undoes it; it may be run again if the map was too small."""
 
     COMMITS_AFTER = 1
 
@@ -67,7 +67,7 @@ class WriteTxn(Reader):
         super().__init__(handle, txn)
         self.changed = False
         self._before = self._meta.digest
-        # Back to back: a transaction may touch millions of keys, of which 8 bytes are held then, not 50.
+        # Back to back: a transaction may touch millions of keys, each of which then needs 8 bytes of memory, not 50.
         self._touched = bytearray()
         self._lists = True
 
@@ -80,14 +80,14 @@ class WriteTxn(Reader):
     ) -> None:
         """Insert or replace records. ``keys`` ascend strictly; ``values`` are encoded records in the same order.
 
-        ``olds`` is what :meth:`read_values` of this transaction gave for at least these keys, unless something was put
-        since; it saves looking them up again. Raises ValueError on keys out of order.
+        ``olds`` is the result of :meth:`read_values` of this transaction for at least these keys, unless records were
+        put since; it saves a second lookup. Raises ValueError for keys out of order.
         """
-        # Ascending keys let LMDB go on from the page of the key before; equal ones would make the counts wrong.
+        # Ascending keys let LMDB continue from the page of the previous key; equal ones would make the counts wrong.
         if not is_ascending(keys) or len(keys) != len(values):
             raise ValueError("keys must ascend strictly, with one value each")
-        # The old values are needed for digest, bytes and the expiry index, whose terms of them are taken off. They are
-        # verified: a damaged one would make the digest wrong for ever.
+        # The old values are needed to subtract their terms from digest, bytes and expiry index. They are verified: a
+        # damaged one would make the digest permanently wrong.
         if olds is None:
             olds = self.read_values(keys)
         known, previous = _iterate_replaced(keys, olds)
@@ -100,24 +100,24 @@ class WriteTxn(Reader):
     def append_records(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Add records whose keys ascend strictly and come after every key in the store. Raises ValueError otherwise.
 
-        The change list says nothing of them: it begins when a store is complete.
+        The change list does not include them: it begins when a store is complete.
         """
         if not is_ascending(keys) or len(keys) != len(values):
             raise ValueError("keys must ascend strictly, with one value each")
         with translate_errors(self._path, "write records"):
             cursor = self._txn.cursor(self._handle.databases.records)
             pairs = zip(keys, values, strict=True)
-            # Append mode fills pages without a search and leaves them full; LMDB itself refuses a key that is not above
+            # Append mode fills pages without a search and leaves them full; LMDB itself rejects a key that is not above
             # all others.
             _, added = self._handle.seam.call("lmdb.put", cursor.putmulti, pairs, append=True)
             if added != len(keys):
                 raise ValueError("keys to append must come after every key in the store")
             self._update_accounts(keys, values, (), ())
-        # Records that came without an entry: the list could not lead across this transaction, so it is left alone.
+        # Records were added without an entry: the list could not cross this transaction, so it stays unchanged.
         self._lists = False
 
     def delete_records(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Remove records; gives those that were there, with their values."""
+        """Remove records; return the existing ones, with their values."""
         wanted = sorted(set(keys))
         found = self.read_values(wanted)
         with translate_errors(self._path, "delete records"):
@@ -132,8 +132,8 @@ class WriteTxn(Reader):
     def _update_accounts(
         self, keys: Sequence[bytes], values: Sequence[bytes], old_keys: Sequence[bytes], old_values: Sequence[bytes]
     ) -> None:
-        # Differences of sets: a record that keeps its expiration changes nothing in the index. Sorted, because LMDB
-        # writes in key order fastest.
+        # Differences of sets: a record with the same expiration changes nothing in the index. Sorted, because LMDB
+        # writes fastest in key order.
         added, removed = build_expiry_entries(keys, values), build_expiry_entries(old_keys, old_values)
         expiry = self._handle.databases.expiry
         if gone := sorted(removed - added):
@@ -142,7 +142,7 @@ class WriteTxn(Reader):
             cursor = self._txn.cursor(expiry)
             self._handle.seam.call("lmdb.put", cursor.putmulti, [(key, encode_expiry_value(key)) for key in fresh])
         meta = self._meta
-        # Every change of records passes here, so that counts, bytes, digest and index can only change together.
+        # Every change of records passes through here, so that counts, bytes, digest and index only change together.
         digest = (
             meta.digest
             + integrity.compute_digest_sum(keys, values)
@@ -155,8 +155,8 @@ class WriteTxn(Reader):
         )
 
     def put_versions(self, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """File versions: pairs of SOW key and value. Time and txid come from the value; the same ones are replaced."""
-        # A replay may file the same version twice: one key, one version, the later one of the batch.
+        """Store versions: pairs of SOW key and value. Time and txid come from the value; equal ones are replaced."""
+        # A replay may store the same version twice: one key, one version, the later one of the batch.
         fresh = {build_history_key(key, value): value for key, value in items}
         keys = sorted(fresh)
         values = [fresh[key] for key in keys]
@@ -182,7 +182,7 @@ class WriteTxn(Reader):
     def delete_versions(self, history_keys: Iterable[bytes]) -> int:
         """Remove versions by their 24-byte keys (:func:`~sowctl.store.codec.build_history_key`).
 
-        Returns how many were there.
+        Returns the number of existing ones.
         """
         olds = self._read_old_versions(sorted(set(history_keys)))
         with translate_errors(self._path, "delete versions"):
@@ -208,16 +208,16 @@ class WriteTxn(Reader):
         )
 
     def set_applied_position(self, lineage: bytes, txid: int, block: AppliedBlock | None = None) -> None:
-        """Say up to which txid of which log (16 bytes; zero: none) the records are complete.
+        """Set the log (16 bytes; zero: none) and the txid up to which the records are complete.
 
-        ``block`` is the journal's block that ends with ``txid``, None where the caller does not know it.
+        ``block`` is the journal's block that ends with ``txid``, None if the caller does not know it.
         """
         if len(lineage) != 16:
             raise ValueError("a lineage has 16 bytes")
         self._change_meta(lineage=lineage, applied=txid, block=block)
 
     def raise_last_time(self, time: int) -> None:
-        """Raise the highest time applied (microseconds) to ``time``, if that is later."""
+        """Raise the highest applied time (microseconds) to ``time``, if that is later."""
         if time > self._meta.last_time:
             self._change_meta(last_time=time)
 
@@ -227,12 +227,12 @@ class WriteTxn(Reader):
             self._change_meta(removal_mark=clock)
 
     def copy_state(self, meta: StoreMeta) -> None:
-        """Take over position, times and removal mark of another store of the same records."""
+        """Copy position, times and removal mark of another store of the same records."""
         parts = {"lineage", "applied", "block", "last_time", "removal_mark"}
         self._change_meta(**{name: getattr(meta, name) for name in parts})
 
     def copy_changes(self, entries: Sequence[tuple[bytes, bytes]]) -> None:
-        """Take over the change list of another store with the same digest, in the place of its own."""
+        """Replace the change list by that of another store with the same digest."""
         changes = self._handle.databases.changes
         if changes is None:
             return
@@ -247,30 +247,30 @@ class WriteTxn(Reader):
         key = encode_sequence_key(publisher)
         with translate_errors(self._path, "write sequences"):
             meta = self._handle.databases.meta
-            # Counted, so that a sequence that is lost is noticed by the check.
+            # Counted, so that the check detects a lost sequence.
             fresh = self._txn.get(key, db=meta) is None
             value = encode_sequence(publisher, sequence)
             self._handle.seam.call("lmdb.put", self._txn.put, key, value, db=meta)
         self._change_meta(sequences=self._meta.sequences + fresh)
 
     def open_tables(self, names: Sequence[str]) -> None:
-        """Open further tables for the transactions after this one, and make those that are missing.
+        """Open additional tables for later transactions, and create missing ones.
 
-        The transaction does nothing else: a handle that an aborted transaction opened must not be used.
+        The transaction must do nothing else: a handle that an aborted transaction opened must not be used.
         """
         tables, env = self._handle.tables, self._handle.env
         with translate_errors(self._path, "open a table"):
             for name in names:
                 if name not in tables:
                     tables[name] = self._txn.open(env, name.encode(), create=True)
-                    # Making one changes the file, and every transaction that does so writes the meta record.
+                    # Creating one changes the file, and every transaction that does so writes the meta record.
                     self.changed = True
 
     def open_table(self, name: str) -> Table:
-        """A further table, which :meth:`open_tables` has opened; it may be changed."""
+        """Return an additional table opened by :meth:`open_tables`; it may be changed."""
         from sowctl.store.tables import Table
 
-        # What is in tables belongs to the records: the transaction is committed though no record may have changed.
+        # The tables belong to the records: the transaction is committed even if no record changed.
         self.changed = True
         return Table(self._txn, self._handle.tables[name], self._handle.seam, self._path)
 
@@ -282,7 +282,7 @@ class WriteTxn(Reader):
 
     def _list_changes(self) -> None:
         changes, after = self._handle.databases.changes, self._meta.digest
-        # An equal digest means equal records: readers find no need for a way, so no entry is made.
+        # An equal digest means equal records: readers need no chain to it, so no entry is written.
         if changes is None or not self._lists or after == self._before:
             return
         touched = bytes(self._touched)
@@ -292,14 +292,14 @@ class WriteTxn(Reader):
 
     @classmethod
     def create(cls, handle: Handle, txn: Any, meta: StoreMeta) -> None:
-        """Begin a new store with ``meta``, in the transaction that makes its sub-databases (builders only)."""
+        """Initialize a new store with ``meta``, in the transaction that creates its sub-databases (builders only)."""
         work = cls.__new__(cls)
         work._handle, work._txn, work._path, work._meta, work.changed = handle, txn, handle.files.path, meta, True
         work._before, work._touched, work._lists = meta.digest, bytearray(), False
         work.finish()
 
     def _put_meta(self, meta: StoreMeta) -> None:
-        # A negative count proves that the counts in the file were wrong before; writing it would fail as an unsigned
+        # A negative count proves that the counts in the file were wrong before; it could not be written as an unsigned
         # number anyway.
         if min(meta.records, meta.versions, meta.payload_bytes, meta.version_bytes) < 0:
             raise DamageError("SOW-STO-003", "the counts of the store are damaged", place=str(self._path))
