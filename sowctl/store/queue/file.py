@@ -1,7 +1,7 @@
-"""The state file of a queue: opened, locked, made, one change after the other (``sow-queue(5)``, "Locks").
+"""The state file of a queue: opening, locking, creating, one change after the other (``sow-queue(5)``, "Locks").
 
-All processes take one flock(2) lock for a change, and no process reads without it. So LMDB needs no lock file of its
-own, a new file can take the place of an old one by a rename, and a process that is killed leaves nothing to clear up.
+All processes hold one flock(2) lock for a change, and no process reads without it. So LMDB needs no lock file of its
+own, a new file can replace an old one by a rename, and a killed process leaves nothing to clean up.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from sowctl.store.queue.rows import DATABASE_NAMES, StateRows
 from sowctl.store.queue.values import damaged_queue_error
 
 _LOCK_PAUSE_SECONDS = 0.0002, 0.002
-"""Seconds between two attempts at the lock: a change takes some hundred microseconds."""
+"""Seconds between two attempts to lock: a change takes some hundred microseconds."""
 _CHANGE_ROOM_BYTES = 64 << 20
-"""Bytes that a change may add to the file; the map is made larger beforehand."""
+"""Bytes that a change may add to the file; the map is enlarged beforehand."""
 _INITIAL_MAP_BYTES = 256 << 20
 _ATTEMPTS = 3
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SYNCED_MARK = "synced"
-"""What the lock file says where every change was synced."""
+"""Mark in the lock file if every change was synced."""
 
 
 class _SharedEnvironment(Struct, eq=False):
-    """The environment of a file, of which LMDB allows one in a process. All who have the file open in this process use
-    it, one after the other, as each takes the file's lock by a descriptor of its own. ``identity`` is device and inode
-    of the file, ``synced``: LMDB syncs commits.
+    """The environment of a file, of which LMDB allows one per process. All users in this process share it, one after
+    the other, because each acquires the file's lock through its own descriptor. ``identity`` is device and inode of the
+    file, ``synced``: LMDB syncs commits.
     """
 
     identity: tuple[int, int]
@@ -64,23 +64,23 @@ class _SharedEnvironment(Struct, eq=False):
         return not self.closed and self.identity == identity and self.pid == os.getpid()
 
     def close(self) -> None:
-        """Close it for everybody."""
+        """Close it for all users."""
         if not self.closed:
             self.closed = True
-            # Also in a child that inherited it: without LMDB's own locks there is nothing that its parent would miss.
+            # Also in a child process that inherited it: without LMDB's own locks, this does not affect the parent.
             self.env.close()
             self.pages.close()
 
 
 _open_environments: dict[tuple[int, int], _SharedEnvironment] = {}
-"""What is open in this process, by device and inode of the lock file, which is never another one."""
+"""The open environments of this process, by device and inode of the lock file, which never changes."""
 _guard = Lock()
 _running_changes: dict[Path, int] = {}
-"""Files whose lock this process holds, and its number: a forked child does not hold them."""
+"""Files whose lock this process holds, and its process id: a forked child does not hold them."""
 
 
 def is_changed_here(path: Path) -> bool:
-    """Return whether this process is changing the file, so that waiting for its lock would not end."""
+    """Return whether this process is changing the file, so that waiting for its lock would never end."""
     return _running_changes.get(path) == os.getpid()
 
 
@@ -95,10 +95,10 @@ def _release_environment(opened: _SharedEnvironment) -> None:
 
 
 class QueueFile:
-    """The file at ``path``. ``boot`` names the present start of the machine: unless ``synced``, changes are not synced,
-    and a file that was written so since an earlier start is not used. Where it is None, each change is synced.
+    """The file at ``path``. ``boot`` identifies the current boot of the machine: unless ``synced``, changes are not
+    synced, and a file written this way before the current boot is not used. If it is None, each change is synced.
 
-    ``lock_wait`` seconds; ``tell`` is told once of a long wait for the lock. For one thread.
+    ``lock_wait``: seconds; ``tell`` receives one message about a long wait for the lock. Not thread-safe.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class QueueFile:
     ) -> None:
         self.path = path
         self._place = path
-        """What errors name: of a copy, the file that it was made of."""
+        """The path in errors: for a copy, the path of the original."""
         self.synced = synced or boot is None
         self._boot = boot
         self.lock_wait = lock_wait
@@ -126,13 +126,13 @@ class QueueFile:
 
     @property
     def exists(self) -> bool:
-        """True if there is a file. Raises StorageError ``SOW-STO-041`` where its directory may not be looked into."""
+        """True if the file exists. Raises StorageError ``SOW-STO-041`` without permission to search its directory."""
         with translate_errors(self._place, "look for the queue"):
             return self.path.exists()
 
     @contextmanager
     def begin_change(self) -> Iterator[StateRows]:
-        """One change, or one look: written when the block ends without an error. A file is made where there is none.
+        """Begin a change or a read; it is committed when the block ends without an error. Creates a missing file.
 
         Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``, VersionError, StorageError.
         """
@@ -153,26 +153,26 @@ class QueueFile:
                         txn.abort()
                     raise
             except DamageError as problem:
-                # Of the journal, perhaps, which is read in a change, too.
+                # Damage of the journal, perhaps, which is also read during a change.
                 if not self._is_own(problem):
                     raise
                 raise self._translate_errors(problem, "read the queue") from problem
             except lmdb.Error as problem:
-                # What LMDB keeps in memory after a failed commit is not to be trusted.
+                # LMDB's memory must not be trusted after a failed commit.
                 opened.close()
                 self.close()
                 raise self._translate_errors(problem, "write to the queue") from problem
 
     @contextmanager
     def open_rows(self) -> Iterator[StateRows | None]:
-        """The rows as the last change left them, for reading alone; None where there is no file that may be used.
+        """Open the rows as of the last change, read-only; None without a usable file.
 
-        Nothing is made, written or replaced; who may only read the files may look. Raises as :meth:`begin_change`.
+        Creates, writes and replaces nothing; read permission suffices. Raises as :meth:`begin_change`.
         """
         if not self.exists:
             yield None
             return
-        # Alone, as LMDB opens a file once in a process; who may only read shares it with others of that kind.
+        # Exclusive, as LMDB opens a file once per process; processes with read permission only share the lock.
         alone = os.access(self._lock.path, os.W_OK)
         with (
             without_interrupts(),
@@ -198,7 +198,7 @@ class QueueFile:
                 raise self._translate_errors(problem, "read the queue") from problem
 
     def _is_own(self, problem: DamageError) -> bool:
-        """Return whether it is damage of this file that does not have the code of queues yet."""
+        """Return whether this is damage of this file that does not have the code of queues yet."""
         return problem.code.startswith("SOW-STO") and problem.place == str(self.path)
 
     def _open_for_reading(self, stack: ExitStack) -> tuple[lmdb.Environment, PageFile, dict[str, Any] | None]:
@@ -229,7 +229,7 @@ class QueueFile:
 
     @contextmanager
     def hold_unchanged(self) -> Iterator[bool]:
-        """Keep the file from changing, to copy it, without opening it; whether its content may be used.
+        """Keep the file unchanged, to copy it, without opening it; yields whether its content is usable.
 
         Raises LockedError ``SOW-QUE-010``, StorageError.
         """
@@ -237,10 +237,10 @@ class QueueFile:
             yield self.path.exists() and self._is_usable(self._read_mark())
 
     def copy_into(self, directory: Path) -> QueueFile:
-        """A copy of the file in another directory, for a process that may not write it: changes of the copy are its
-        own. Empty where there is no file that may be used.
+        """Copy the file to another directory, for a process without write permission: changes of the copy stay in the
+        copy. The copy is empty without a usable file.
 
-        The lock is shared, as another user takes it. Without a lock file, where none can be made, no process changes
+        The lock is shared, as by other readers. If the lock file is missing and cannot be created, no process changes
         the file. Raises LockedError ``SOW-QUE-010``, DamageError ``SOW-QUE-002``, StorageError.
         """
         copy = QueueFile(directory / self.path.name, self._seam, boot="copy", lock_wait=0.0)
@@ -254,12 +254,12 @@ class QueueFile:
                     return copy
             with translate_errors(self._place, "read the queue"):
                 shutil.copyfile(self.path, copy.path)
-        # A file without a mark is taken for one that was synced, which is what this process has read.
+        # A file without a mark counts as synced, as which this process has read it.
         copy.path.chmod(FILE_MODE)
         return copy
 
     def rename_damaged(self) -> Path | None:
-        """Give a damaged file another name; the new name, None where there is no file."""
+        """Rename a damaged file; return the new name, None if the file does not exist."""
         with without_interrupts(), self._hold_lock():
             if not self.path.exists():
                 return None
@@ -272,7 +272,7 @@ class QueueFile:
             return aside
 
     def close(self) -> None:
-        """Close the environment, unless others of this process use it; the next change opens it again."""
+        """Close the environment, unless other users in this process have it open; the next change opens it again."""
         opened, self._opened = self._opened, None
         if opened is not None:
             _release_environment(opened)
@@ -314,12 +314,13 @@ class QueueFile:
         return f" ({', '.join(map(str, sorted(found)))})" if found else ""
 
     def _current_environment(self) -> _SharedEnvironment:
-        """The environment of the file that the path shows now; the lock is held."""
+        """Return the environment of the current file at the path; the lock is held."""
         with translate_errors(self._place, "open the queue"):
             marked = self._read_mark()
             try:
                 if not self._is_usable(marked):
-                    # LMDB without syncs is whole only as long as the machine runs; what it says then is not to be read.
+                    # Without syncs an LMDB file is consistent only until the machine stops; afterwards it must not be
+                    # read.
                     self.path.unlink(missing_ok=True)
                     self._notify_waiting(
                         "the machine was restarted after the last change; leases and counters are lost"
@@ -346,22 +347,22 @@ class QueueFile:
             return mine
 
     def _attach_environment(self, identity: tuple[int, int]) -> _SharedEnvironment:
-        """The environment of this file in this process, opened unless it is."""
+        """Return the environment of this file in this process, opening it if necessary."""
         with _guard:
             there = os.fstat(self._lock.fd)
             found = _open_environments.get((there.st_dev, there.st_ino))
             if found is None or not found.serves(identity):
                 if found is not None:
-                    # Another file has taken its place: whoever still has it opened finds that out, too.
+                    # Another file has replaced it: its other users will notice, too.
                     found.close()
-                # A file that was cut would end this process by SIGBUS.
+                # A truncated file would kill this process by SIGBUS.
                 read_verified_meta(self.path, self._seam)
                 found = _open_environments[there.st_dev, there.st_ino] = self._open_environment(self.path)
             found.users += 1
             return found
 
     def _read_mark(self) -> str:
-        """Read the data file's mark in the lock file: that it is synced, or the machine start it was made in."""
+        """Read the data file's mark in the lock file: synced, or the boot in which it was written."""
         raw = os.pread(self._lock.fd, 100, 0)
         return raw.decode("ascii", "replace").strip() or SYNCED_MARK
 
@@ -370,7 +371,7 @@ class QueueFile:
         return SYNCED_MARK if self.synced or self._boot is None else self._boot
 
     def _is_usable(self, mark: str) -> bool:
-        """Return whether a file with this mark is whole. Raises DamageError for a mark that is none."""
+        """Return whether a file with this mark is consistent. Raises DamageError for an invalid mark."""
         if mark in (SYNCED_MARK, self._boot):
             return True
         if self.path.exists() and not _BOOT_ID.fullmatch(mark):
@@ -378,14 +379,14 @@ class QueueFile:
         return False
 
     def _rewrite_mark(self) -> None:
-        # On disk before the first change that is not synced: a crash must not leave a mark that promises more.
+        # On disk before the first change without a sync: a crash must not leave a mark that promises too much.
         raw = self._own_mark.encode()
         self._seam.call("file.truncate", os.ftruncate, self._lock.fd, 0)
         self._seam.call("file.pwrite", os.pwrite, self._lock.fd, raw, 0)
         self._seam.call("file.sync", os.fsync, self._lock.fd)
 
     def _make_file(self) -> None:
-        """Make an empty file under another name first: one that is there is whole."""
+        """Create an empty file under a temporary name first: an existing file is always complete."""
         temporary = self.path.with_name(f"{self.path.name}.new")
         temporary.unlink(missing_ok=True)
         try:
@@ -430,11 +431,11 @@ class QueueFile:
             raise
 
     def _open_databases(self, env: lmdb.Environment, pages: PageFile, *, is_being_made: bool) -> dict[str, Any]:
-        """Open the databases, and make those of a new file. Raises DamageError where one is missing."""
+        """Open the databases, and create those of a new file. Raises DamageError if one is missing."""
         txn = begin_proven_transaction(partial(env.begin, write=True), pages, write=True)
         try:
             missing = {name.encode() for name in DATABASE_NAMES}.difference(txn.names)
-            # A file gets its name when it has all of them.
+            # A file gets its name only when it has all of them.
             if missing and (txn.names or not is_being_made):
                 raise damaged_queue_error("a database is missing", str(self._place))
             databases = {name: txn.open(env, name.encode(), create=True) for name in DATABASE_NAMES}
@@ -445,7 +446,7 @@ class QueueFile:
 
     def _begin_transaction(self, opened: _SharedEnvironment) -> ProvenTransaction:
         for _ in range(_ATTEMPTS):
-            # Others may have made the file larger than this process has mapped.
+            # Other processes may have grown the file beyond the map of this process.
             if opened.mapped < self._size + _CHANGE_ROOM_BYTES:
                 opened.mapped = 2 * self._size + _INITIAL_MAP_BYTES
                 self._seam.call("lmdb.resize", opened.env.set_mapsize, opened.mapped)

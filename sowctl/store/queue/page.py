@@ -1,8 +1,8 @@
-"""A page: up to 256 messages of a queue in the order of their txids, by columns (``sow-queue(5)``, "Pages").
+"""A page: up to 256 messages of a queue in txid order, by columns (``sow-queue(5)``, "Pages").
 
 A page is the unit in which a queue is read and written: its columns are changed in runs, so that leasing a hundred
-messages costs little more than leasing one. Which pages have something ready, or something due, stands in indexes that
-:mod:`sowctl.store.queue.rows` derives from the pages when they are written.
+messages costs little more than leasing one. :mod:`sowctl.store.queue.rows` derives indexes of pages with ready messages
+and of pages with a deadline when pages are written.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sowctl.checksum import crc32
 from sowctl.structs import DescribedStruct
 
 PAGE_MESSAGES = 256
-"""Messages of a page at most: a lease rewrites a page, so pages are small; one row of an index serves all of it."""
+"""Maximum number of messages of a page: a lease rewrites a page, so pages are small; one index row serves all of it."""
 NEVER_MICROS = (1 << 63) - 1
-"""The instant of what has no end: a lease without LeasePeriod, a message without a lifetime in arithmetic."""
+"""The instant for things without an end: a lease without LeasePeriod, a message without a lifetime."""
 
-# What a message is to the queue. A finished one stays in its page until all of the page are finished.
+# States of a message. A finished one stays in its page until all messages of the page are finished.
 DONE, READY, LEASED, DELAYED, BARRIER = range(5)
 PENDING_STATES = (READY, LEASED, DELAYED, BARRIER)
 
@@ -51,11 +51,11 @@ _NEEDS_SWAP = sys.byteorder != "little"
 _SIZES = {code: Layout("<" + code).size for code in "BHIQq"}
 assert all(array(code).itemsize == size for code, size in _SIZES.items())
 MAX_COUNTER = 0xFFFF
-"""Where the counters of deliveries and cancels stop counting."""
+"""The maximum of the counters of deliveries and cancels."""
 
 
 class BlockPlace(Struct, frozen=True):
-    """The place of the messages from index ``start`` on: a journal block, and the txid before its first entry."""
+    """The location of the messages from index ``start`` on: a journal block, and the txid before its first entry."""
 
     start: int
     number: int
@@ -67,18 +67,18 @@ Column: TypeAlias = "array[int] | bytearray"
 
 
 def _make_column(code: str, size: int = 0) -> Column:
-    """A column of zeros for so many messages. States are bytes, which are searched and counted quickly."""
+    """Return a column of ``size`` zeros. States are bytes, which are fast to search and count."""
     return bytearray(size) if code == "B" else array(code, bytes(size * _SIZES[code]))
 
 
 class Page(DescribedStruct):
-    """Messages by columns, element n of each is message n.
+    """Messages by columns; element n of each column belongs to message n.
 
     ``states`` are the constants of this module; ``until`` is the end of a lease, or the instant at which a delayed
-    message becomes ready (microseconds UTC, 0 for none); ``holders`` and ``tokens`` of leases, else 0; ``expirations``
-    0 for never; ``publishers`` and ``sequences`` the bookmark of a message that has a client's sequence, else 0.
-    ``alarm`` is not later than the next instant at which something of the page falls due, 0 for none; ``ranked``: there
-    are priorities besides 0.
+    message becomes ready (microseconds UTC, 0 for none); ``holders`` and ``tokens`` are those of leases, otherwise 0;
+    ``expirations`` are 0 for never; ``publishers`` and ``sequences`` are the bookmark of a message with a client's
+    sequence, otherwise 0. ``alarm`` is not later than the next deadline in the page, 0 for none; ``ranked``: there are
+    priorities other than 0.
     """
 
     places: list[BlockPlace]
@@ -98,21 +98,21 @@ class Page(DescribedStruct):
 
     @classmethod
     def create_empty(cls) -> Page:
-        """A page without messages."""
+        """Return a page without messages."""
         return cls([], *(_make_column(code) for _, code in _COLUMNS))  # type: ignore[arg-type]  # by their codes
 
     def __len__(self) -> int:
         return len(self.txids)
 
     def find_index(self, txid: int) -> int:
-        """The index of a message, -1 where it is not in this page."""
+        """Return the index of a message, -1 if it is not in this page."""
         place = bisect_left(self.txids, txid)
         return place if place < len(self.txids) and self.txids[place] == txid else -1
 
     def append_messages(self, txids: array[int], place: tuple[int, int, int], **columns: Iterable[int]) -> None:
-        """Append messages of one block, in order; ``place`` is its file's number, offset, and the txid before it.
+        """Append messages of one block, in order; ``place`` is its file number, its offset, and the txid before it.
 
-        ``columns`` are those that are not zeros; ``states`` is READY unless given.
+        ``columns`` are the columns other than zeros; ``states`` is READY unless given.
         """
         start = len(self.txids)
         if not self.places or (self.places[-1].number, self.places[-1].offset) != place[:2]:
@@ -127,7 +127,7 @@ class Page(DescribedStruct):
             column.extend(given)
 
     def find_block_place(self, index: int) -> BlockPlace:
-        """The block in which the message at ``index`` lies."""
+        """Return the block of the message at ``index``."""
         found = self.places[0]
         for place in self.places:
             if place.start > index:
@@ -145,7 +145,7 @@ class Page(DescribedStruct):
         return self.states.count(DONE) == len(self.states)
 
     def list_ready_priorities(self) -> set[int]:
-        """The priorities of the messages that are ready."""
+        """Return the priorities of the ready messages."""
         if READY not in self.states:
             return set()
         if not self.ranked:
@@ -153,17 +153,17 @@ class Page(DescribedStruct):
         return {prio for prio, state in zip(self.priorities, self.states, strict=True) if state == READY}
 
     def list_holders(self) -> set[int]:
-        """The holders of the leases in this page."""
+        """Return the holders of the leases in this page."""
         found = set(self.holders)
         found.discard(0)
         return found
 
     def find_first_pending(self) -> int:
-        """The index of the first message that is not finished, the length where all are."""
+        """Return the index of the first unfinished message, the length if all are finished."""
         return len(self.states) - len(self.states.lstrip(b"\0"))
 
     def find_next_alarm(self) -> int:
-        """The next instant at which something falls due, 0 for none: lease, delay or lifetime of a pending message."""
+        """Return the next deadline, 0 for none: end of a lease, delay or lifetime of a pending message."""
         found = NEVER_MICROS
         for state, until, expiration in zip(self.states, self.until, self.expirations, strict=True):
             if state == DONE:
@@ -175,12 +175,12 @@ class Page(DescribedStruct):
         return 0 if found == NEVER_MICROS else found
 
     def encode(self) -> bytes:
-        """The row of this page."""
+        """Return the encoded row of this page."""
         mask = 0
         parts = []
         for bit, (name, _) in enumerate(_COLUMNS):
             raw = _to_little_endian(getattr(self, name))
-            # Zeros are the usual content of most columns: the row of a page of fresh messages has two of them.
+            # Most columns usually contain zeros: the row of a page of new messages has two columns.
             if raw != _ZERO_COLUMN[: len(raw)]:
                 mask |= 1 << bit
                 parts.append(raw)
@@ -195,7 +195,7 @@ class Page(DescribedStruct):
 
     @classmethod
     def decode(cls, raw: bytes | memoryview) -> Page:
-        """The page of a row. Raises ValueError for one that is damaged."""
+        """Decode a page. Raises ValueError for a damaged one."""
         view = memoryview(raw)
         if len(view) < _CRC.size + _HEAD.size or crc32(view[_CRC.size :]) != _CRC.unpack_from(view)[0]:
             raise ValueError("a page with a wrong checksum")
@@ -224,7 +224,7 @@ def _to_little_endian(column: Column) -> bytes:
 
 
 def _to_native_order(column: array[int]) -> array[int]:
-    """The column in this machine's byte order from that of the file, and the other way round."""
+    """Convert a column between the byte order of the file and that of this machine."""
     if _NEEDS_SWAP:
         column = column[:]
         column.byteswap()

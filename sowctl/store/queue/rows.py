@@ -1,8 +1,8 @@
 """The rows that one change of a queue reads and writes: pages and their indexes (``sow-queue(5)``).
 
-A change loads the pages that it is about, changes their columns, and :meth:`StateRows.flush` writes them: the indexes
-of what is ready, of what falls due and of who holds leases, and the counters of the state, are made from the difference
-between a page as it was and as it is. So no operation can forget one of them.
+A change loads pages and modifies their columns, and :meth:`StateRows.flush` writes them: the indexes of ready messages,
+of deadlines and of lease holders, and the counters of the state, follow from the difference between the old and the new
+page. So no operation can forget one of them.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _PAIR = Layout(">QQ")
 _TRIPLE = Layout(">QQQ")
 MAX_TXID = (1 << 64) - 1
 MAX_HOLDER_NUMBER = (1 << 32) - 1
-"""Pages have the numbers of holders as u32."""
+"""Pages store the numbers of holders as u32."""
 BookmarkName: TypeAlias = tuple[int, int]
 """Publisher and sequence of a bookmark."""
 
 
 class _LoadedPage(DescribedStruct):
-    """A page in this change, its row, and what the indexes and counters say of it by now."""
+    """A page in this change, its row, and its current contribution to indexes and counters."""
 
     page: Page
     ready: set[int]
@@ -58,9 +58,9 @@ def _count_states(page: Page) -> tuple[int, int, int, int]:
 
 
 class StateRows:
-    """The rows of a state file within one change. ``state`` is None in a file that was just made.
+    """The rows of a state file within one change. ``state`` is None in a newly created file.
 
-    Raises DamageError ``SOW-QUE-002`` where the state is missing and the file has other rows.
+    Raises DamageError ``SOW-QUE-002`` if the state is missing and the file has other rows.
     """
 
     def __init__(self, txn: ProvenTransaction, databases: dict[str, Any], seam: Seam, place: str) -> None:
@@ -69,7 +69,7 @@ class StateRows:
         self._seam = seam
         self.place = place
         self._pages: dict[int, _LoadedPage] = {}
-        # The page that was asked for last, and the last txid that it can have: messages come in rows.
+        # The page accessed last, and its last txid: messages usually come in sequence.
         self._near: tuple[int, int, Page] | None = None
         self._holders: dict[int, Holder] = {}
         self._has_names: bool | None = None
@@ -80,7 +80,7 @@ class StateRows:
             self._verify_empty()
 
     def _verify_empty(self) -> None:
-        """Raise DamageError unless every database is empty: the first change of a file writes the state, too."""
+        """Raise DamageError unless every database is empty: the first change of a file also writes the state."""
         for name in DATABASE_NAMES:
             if next(self._iterate_row_keys(name), None) is not None:
                 raise damaged_queue_error(f"the state is missing, but database {name!r} has rows", self.place)
@@ -92,13 +92,13 @@ class StateRows:
 
     @property
     def state(self) -> QueueState:
-        """The state, to be changed in place."""
+        """The state, which may be changed in place."""
         assert self._state is not None
         return self._state
 
     @property
     def written_txid(self) -> int:
-        """The txid of the last entry that a change of this state wrote into the journal, 0 for none."""
+        """The txid of the last entry that a change of this state wrote to the journal, 0 for none."""
         if self._told is None:
             raw = self._get_row("meta", WRITTEN_TXID_KEY)
             self._told = 0 if raw is None else self._decode_numbers(_U64, raw)[0]
@@ -109,7 +109,7 @@ class StateRows:
         self._told = txid
 
     def reset_state(self, state: QueueState) -> None:
-        """Empty the file; ``state`` is its new one."""
+        """Empty the file and set its new ``state``."""
         self._pages.clear()
         self._holders.clear()
         self._near = self._has_names = None
@@ -122,7 +122,7 @@ class StateRows:
     # Pages
 
     def load_page(self, first: int) -> Page:
-        """The page whose first message has this txid; changes to it are written by :meth:`flush`."""
+        """Return the page whose first message has this txid; :meth:`flush` writes its changes."""
         found = self._pages.get(first)
         if found is None:
             raw = self._get_row("pages", _U64.pack(first))
@@ -132,12 +132,12 @@ class StateRows:
         return found.page
 
     def find_page(self, txid: int) -> tuple[int, Page] | None:
-        """The page in which a message would be, by its first txid; None where it is before all of them."""
+        """Return the first txid and the page in which a message would be; None if it is before all pages."""
         near = self._near
         if near is not None and near[0] <= txid <= near[1]:
             return near[0], near[2]
         first = self._find_page_start(txid)
-        # Pages that this change made are not in the file yet; there are few.
+        # New pages of this change are not in the file yet; there are few.
         made = [one for one, loaded in self._pages.items() if loaded.raw is None and one <= txid]
         if made and (first is None or max(made) > first):
             first = max(made)
@@ -148,23 +148,23 @@ class StateRows:
         return first, page
 
     def find_last_page(self) -> tuple[int, Page] | None:
-        """The page that new messages are appended to; None where there is none."""
+        """Return the page to which new messages are appended; None if there is none."""
         return self.find_page(MAX_TXID)
 
     def create_page(self, first: int) -> Page:
-        """A new page for messages from this txid on."""
+        """Create a page for messages from this txid on."""
         page = Page.create_empty()
         self._pages[first] = _LoadedPage(page, set(), set(), 0, (0, 0, 0, 0), None)
         self._near = None
         return page
 
     def iter_first_txids(self, start: int = 0) -> Iterator[int]:
-        """The first txids of the pages in the file, from ``start`` on, in order."""
+        """Yield the first txids of the pages in the file, from ``start`` on, in order."""
         for key in self._iterate_row_keys("pages", _U64.pack(start)):
             yield self._decode_numbers(_U64, key)[0]
 
     def find_first_pending(self) -> int | None:
-        """The txid of the oldest message that is not finished."""
+        """Return the txid of the oldest unfinished message."""
         for first in self.iter_first_txids():
             page = self.load_page(first)
             index = page.find_first_pending()
@@ -175,13 +175,13 @@ class StateRows:
     # Indexes; as of the last flush
 
     def iter_ready_pages(self) -> Iterator[tuple[int, int]]:
-        """Priority and first txid of the pages with ready messages, in the order of delivery."""
+        """Yield priority and first txid of the pages with ready messages, in the order of delivery."""
         for key in self._iterate_row_keys("ready"):
             inverted, first = self._decode_numbers(_PAIR, key)
             yield MAX_TXID - inverted, first
 
     def iter_ready_pages_before(self, limit: int) -> Iterator[int]:
-        """The first txids of the pages with ready messages that begin before the txid ``limit``, each once."""
+        """Yield the first txids of the pages with ready messages that begin before the txid ``limit``, each once."""
         seen = set()
         # The whole index is scanned: it is ordered by priority, and lists a page once per priority.
         for _, first in self.iter_ready_pages():
@@ -190,7 +190,7 @@ class StateRows:
                 yield first
 
     def list_alarm_pages(self, until: int, most: int | None = None) -> list[int]:
-        """The pages in which something falls due at ``until`` or before, earliest first; ``most`` so many."""
+        """Return the pages with a deadline at or before ``until``, earliest first; at most ``most``."""
         found: list[int] = []
         for key in self._iterate_row_keys("alarms"):
             instant, first = self._decode_numbers(_PAIR, key)
@@ -200,14 +200,14 @@ class StateRows:
         return found
 
     def find_next_alarm(self) -> int:
-        """The next instant at which something may fall due, 0 for none."""
+        """Return the next instant with a possible deadline, 0 for none."""
         for key in self._iterate_row_keys("alarms"):
             instant: int = self._decode_numbers(_PAIR, key)[0]
             return instant
         return 0
 
     def list_lease_pages(self, holder: int) -> list[int]:
-        """The pages with leases of a holder."""
+        """Return the pages with leases of a holder."""
         found = []
         for key in self._iterate_row_keys("held", _PAIR.pack(holder, 0)):
             who, first = self._decode_numbers(_PAIR, key)
@@ -219,7 +219,7 @@ class StateRows:
     # Bookmarks of clients
 
     def find_named_txid(self, name: BookmarkName) -> int | None:
-        """The txid of the pending message with a client's bookmark."""
+        """Return the txid of the pending message with a client's bookmark."""
         raw = self._get_row("names", _PAIR.pack(*name)) if self.has_names else None
         return None if raw is None else self._decode_numbers(_U64, raw)[0]
 
@@ -231,28 +231,29 @@ class StateRows:
         return self._has_names
 
     def put_names(self, names: list[BookmarkName], txids: list[int]) -> None:
-        """Note the bookmarks of new messages."""
+        """Store the bookmarks of new messages."""
         self._has_names = None
         for name, txid in zip(names, txids, strict=True):
             self._put_row("names", _PAIR.pack(*name), _U64.pack(txid))
 
     def drop_name(self, name: BookmarkName) -> None:
-        """Forget a bookmark."""
+        """Remove a bookmark."""
         self._delete_row("names", _PAIR.pack(*name))
 
     def put_deferral(self, name: BookmarkName, until: int) -> None:
-        """Remember up to ``until`` that the message of a bookmark, which is not here yet, is acknowledged."""
+        """Store until ``until`` that the message of a bookmark, which has not arrived yet, is acknowledged."""
         self.drop_deferral(name)
         self._put_row("deferred", _PAIR.pack(*name), _U64.pack(until))
         self._put_row("due", _TRIPLE.pack(until, *name), b"")
 
     def find_deferral(self, name: BookmarkName) -> int | None:
-        """Until when the acknowledgement of a message that is not here yet is remembered; None for none."""
+        """Return the time until which the acknowledgement of a message that has not arrived is stored; None for
+        none."""
         raw = self._get_row("deferred", _PAIR.pack(*name))
         return None if raw is None else self._decode_numbers(_U64, raw)[0]
 
     def drop_deferral(self, name: BookmarkName) -> bool:
-        """Forget such an acknowledgement; whether there was one."""
+        """Remove such an acknowledgement; return whether it existed."""
         until = self.find_deferral(name)
         if until is None:
             return False
@@ -265,7 +266,7 @@ class StateRows:
         return next(self._iterate_row_keys("deferred"), None) is not None
 
     def drop_expired_deferrals(self, now: int) -> int:
-        """Forget what waited too long; how many."""
+        """Remove expired acknowledgements; return their number."""
         over = []
         for key in self._iterate_row_keys("due"):
             until, publisher, sequence = self._decode_numbers(_TRIPLE, key)
@@ -279,7 +280,7 @@ class StateRows:
     # Holders, barriers, dead messages
 
     def list_holders(self) -> dict[int, Holder]:
-        """All holders by their numbers."""
+        """Return all holders by their numbers."""
         for key, raw in self._iterate_row_items("holders"):
             number = self._decode_numbers(_U64, key)[0]
             if number not in self._holders:
@@ -287,7 +288,7 @@ class StateRows:
         return dict(sorted(self._holders.items()))
 
     def load_holder(self, number: int) -> Holder | None:
-        """A holder, to be changed in place."""
+        """Return a holder, which may be changed in place."""
         found = self._holders.get(number)
         if found is None:
             raw = self._get_row("holders", _U64.pack(number))
@@ -298,15 +299,15 @@ class StateRows:
 
     def _unpack_holder(self, number: int, raw: bytes) -> Holder:
         found: Holder = self._decode_row_value(raw, Holder)
-        # The checksum does not cover the number; numbers are given in order.
+        # The checksum does not cover the number; numbers are assigned in order.
         if not 0 < number <= min(self.state.holder, MAX_HOLDER_NUMBER):
             raise damaged_queue_error(f"a holder has the invalid number {number}", self.place)
         return found
 
     def verify_leases_of_holder(self, number: int) -> None:
-        """Raise DamageError where a holder has leases in no page, or pages have leases of a holder without any.
+        """Raise DamageError if the leases of a holder in the pages contradict its counter.
 
-        As of the last flush: then the row of a holder whose number is damaged is noticed.
+        As of the last flush: this detects the row of a holder whose number is damaged.
         """
         holder = self.load_holder(number)
         held = next(self._iterate_row_keys("held", _PAIR.pack(number, 0)), None)
@@ -315,16 +316,16 @@ class StateRows:
             raise damaged_queue_error(f"the leases of holder {number} do not match its counter", self.place)
 
     def add_holder(self, number: int, holder: Holder) -> None:
-        """A new holder, or another one in the place of one."""
+        """Add or replace a holder."""
         self._holders[number] = holder
 
     def drop_holder(self, number: int) -> None:
-        """Forget a holder."""
+        """Remove a holder."""
         self._holders.pop(number, None)
         self._delete_row("holders", _U64.pack(number))
 
     def find_first_barrier(self) -> tuple[int, Barrier] | None:
-        """The oldest barrier: its txid, and who waits for it."""
+        """Return the oldest barrier and its txid."""
         for key, raw in self._iterate_row_items("barriers"):
             return self._decode_numbers(_U64, key)[0], self._decode_row_value(raw, Barrier)
         return None
@@ -334,35 +335,35 @@ class StateRows:
         self._put_row("barriers", _U64.pack(txid), encode_value(barrier))
 
     def drop_barrier(self, txid: int) -> None:
-        """Forget a barrier."""
+        """Remove a barrier."""
         self._delete_row("barriers", _U64.pack(txid))
 
     def list_dead_messages(self) -> dict[int, Dead]:
-        """The dead messages by their txids."""
+        """Return the dead messages by txid."""
         return {
             self._decode_numbers(_U64, key)[0]: self._decode_row_value(raw, Dead)
             for key, raw in self._iterate_row_items("dead")
         }
 
     def read_dead_message(self, txid: int) -> Dead | None:
-        """One dead message."""
+        """Return one dead message."""
         raw = self._get_row("dead", _U64.pack(txid))
         return None if raw is None else self._decode_row_value(raw, Dead)
 
     def put_dead(self, txid: int, dead: Dead) -> None:
-        """Note a dead message."""
+        """Store a dead message."""
         self._put_row("dead", _U64.pack(txid), encode_value(dead))
         self.state.dead += 1
 
     def drop_dead(self, txid: int) -> None:
-        """Forget a dead message that is there."""
+        """Remove an existing dead message."""
         self._delete_row("dead", _U64.pack(txid))
         self.state.dead -= 1
 
     # Writing
 
     def flush(self) -> None:
-        """Write the pages of this change, their index rows and what follows for the counters."""
+        """Write the pages of this change, their index rows and the resulting counters."""
         for first, loaded in self._pages.items():
             page = loaded.page
             over = page.is_finished
@@ -379,7 +380,7 @@ class StateRows:
                     self._put_row("alarms", _PAIR.pack(page.alarm, first), b"")
             self._update_counts(loaded.counts, _count_states(page))
             if not over:
-                # A page that was only looked at is not written.
+                # A page that was only read is not written.
                 if (raw := page.encode()) != loaded.raw:
                     self._put_row("pages", _U64.pack(first), raw)
             elif loaded.raw is not None:
@@ -388,7 +389,7 @@ class StateRows:
         self._near = None
 
     def finish(self) -> None:
-        """Write everything."""
+        """Write all changes."""
         self.flush()
         for number, holder in self._holders.items():
             self._replace_row("holders", _U64.pack(number), encode_value(holder))
@@ -432,30 +433,31 @@ class StateRows:
             return self._decode_numbers(_U64, cursor.key())[0] if found else None
 
     def verify_structure(self) -> None:
-        """Prove every page of the file but the values in them. Raises DamageError."""
+        """Verify every page of the file, except for the values in them. Raises DamageError."""
         self._txn.verify_all()
 
     def collect_lease_index(self) -> set[tuple[int, int]]:
-        """Holder and first txid of the pages with leases of one."""
+        """Return holder and first txid of the pages with leases."""
         return {
             (who, first) for who, first in (self._decode_numbers(_PAIR, key) for key in self._iterate_row_keys("held"))
         }
 
     def collect_alarm_index(self) -> set[tuple[int, int]]:
-        """Instant and first txid of the pages in which something falls due."""
+        """Return instant and first txid of the pages with deadlines."""
         return {
             (instant, first)
             for instant, first in (self._decode_numbers(_PAIR, key) for key in self._iterate_row_keys("alarms"))
         }
 
     def collect_name_index(self) -> dict[BookmarkName, int]:
-        """The txids of the messages with clients' bookmarks, by these."""
+        """Return the txids of the messages with clients' bookmarks, by bookmark."""
         return {
             self._encode_name(key): self._decode_numbers(_U64, raw)[0] for key, raw in self._iterate_row_items("names")
         }
 
     def collect_deferral_index(self) -> tuple[set[tuple[int, ...]], set[tuple[int, ...]]]:
-        """Instant, publisher and sequence of acknowledgements without a message: by bookmarks, and by instants."""
+        """Return instant, publisher and sequence of acknowledgements without a message: by bookmarks, and by
+        instants."""
         named: set[tuple[int, ...]] = set()
         for key, raw in self._iterate_row_items("deferred"):
             named.add((*self._decode_numbers(_U64, raw), *self._decode_numbers(_PAIR, key)))
@@ -466,7 +468,7 @@ class StateRows:
         return publisher, sequence
 
     def _decode_numbers(self, layout: Layout, raw: bytes) -> tuple[int, ...]:
-        """The numbers of a key or a value. Raises DamageError."""
+        """Decode the numbers of a key or a value. Raises DamageError."""
         if len(raw) != layout.size:
             raise damaged_queue_error("a row does not belong to its database", self.place)
         return layout.unpack(raw)
@@ -485,7 +487,7 @@ class StateRows:
         self._seam.call("lmdb.put", self._txn.put, key, value, db=self._databases[name])
 
     def _replace_row(self, name: str, key: bytes, value: bytes) -> None:
-        """Write a row unless it is there as it is: a mere look writes nothing."""
+        """Write a row unless it is unchanged: reading alone writes nothing."""
         if self._get_row(name, key) != value:
             self._put_row(name, key, value)
 
@@ -493,7 +495,7 @@ class StateRows:
         self._seam.call("lmdb.put", self._txn.delete_many, (key,), db=self._databases[name])
 
     def _iterate_row_keys(self, name: str, start: bytes = b"") -> Iterator[bytes]:
-        """The keys from ``start`` on; nothing may be written to this database meanwhile."""
+        """Yield the keys from ``start`` on; nothing may be written to this database meanwhile."""
         with self._txn.cursor(db=self._databases[name]) as cursor:
             if cursor.set_range(start) if start else cursor.first():
                 for key in cursor.iternext(keys=True, values=False):

@@ -1,6 +1,6 @@
-"""The rows of a state file besides its pages: the state, holders of leases, barriers, dead messages (``sow-queue(5)``).
+"""The rows of a state file besides its pages: the state, lease holders, barriers, dead messages (``sow-queue(5)``).
 
-Each is a msgpack array behind a checksum. Only :mod:`sowctl.store.queue.rows` stores and reads them.
+Each is a msgpack array after a checksum. Only :mod:`sowctl.store.queue.rows` writes and reads them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _HEAD = Layout("<8sHxx")
 _CRC = Layout("<I")
 NO_LINEAGE = bytes(16)
 RATE_MINUTES = 10
-"""Minutes whose events are counted one by one: rates are those of the past ones and the current one."""
+"""Minutes with separate event counts: rates cover the past ones and the current one."""
 
 Place: TypeAlias = tuple[int, int, int]
-"""Of the journal: number of a file, offset, txid before it."""
+"""A position in the journal: number of a file, offset, txid before it."""
 
 
 class Minute(Struct, array_like=True):
@@ -37,11 +37,12 @@ class Minute(Struct, array_like=True):
 class QueueState(Struct, array_like=True):
     """The state of a queue, written to its state file with every change.
 
-    ``definition`` is a digest of what of the configuration decides which messages are in it; ``recovery`` its
-    RecoveryPoint. ``lineage``, ``applied``, ``block`` and ``position`` say up to where the journal was read; ``began``
-    behind which txid the queue begins. ``token`` and ``holder`` are the last ones given; ``turn`` the holder that was
-    served last. Counts of pending messages by state, then counts since ``created`` (microseconds UTC); ``expired`` by
-    reason. ``whole``: every message up to the end of the journal is in it, as TargetQueueDepth had room for all.
+    ``definition`` is a digest of the configuration that determines the queue's messages; ``recovery`` its
+    RecoveryPoint. ``lineage``, ``applied``, ``block`` and ``position`` are the position up to which the journal was
+    read; ``began`` is the txid after which the queue begins. ``token`` and ``holder`` are the last ones assigned;
+    ``turn`` is the holder served last. Counts of pending messages by state, then counts since ``created`` (microseconds
+    UTC); ``expired`` by reason. ``whole``: the queue has every message up to the end of the journal, because
+    TargetQueueDepth allowed all.
     """
 
     name: str
@@ -74,11 +75,11 @@ class QueueState(Struct, array_like=True):
 
     @property
     def pending_count(self) -> int:
-        """Messages that are in the queue: ready, leased, delayed or barriers."""
+        """Messages in the queue: ready, leased, delayed or barriers."""
         return self.ready + self.leased + self.delayed + self.barriers
 
     def open_minute(self, now: int) -> Minute:
-        """The row of the present minute, the last one; rows that are too old go."""
+        """Return the row of the current minute, the last one; drops rows that are too old."""
         number = now // 60_000_000
         if not self.minutes or self.minutes[-1].number < number:
             self.minutes = [row for row in self.minutes if row.number > number - RATE_MINUTES]
@@ -87,10 +88,10 @@ class QueueState(Struct, array_like=True):
 
 
 class Holder(Struct, array_like=True):
-    """A holder of leases: a worker, which lives while its process holds its file's lock, or a client by name.
+    """A holder of leases: a worker, which is alive while its process holds its file's lock, or a client by name.
 
-    ``slots`` are the subscriptions of a worker. ``room`` is how many messages may be in flight with it in all;
-    ``asked`` the instant at which it last asked and got less than it had room for, 0 where it did not.
+    ``slots`` are the subscriptions of a worker. ``room`` is its maximum number of messages in flight; ``asked`` the
+    instant of its last request that was not fully served, otherwise 0.
     """
 
     name: str
@@ -110,8 +111,8 @@ class Holder(Struct, array_like=True):
 
 
 class Barrier(Struct, array_like=True):
-    """A barrier. ``waiting``: the workers that still have to get it, None before it may be delivered; ``delivered``
-    how many have got it."""
+    """A barrier. ``waiting``: the workers that have not received it yet, None before it may be delivered;
+    ``delivered``: the number of workers that have received it."""
 
     waiting: list[int] | None = None
     delivered: int = 0
@@ -120,8 +121,8 @@ class Barrier(Struct, array_like=True):
 class Dead(Struct, array_like=True):
     """A message that was delivered or cancelled too often. ``since`` microseconds UTC.
 
-    ``holder`` had it last; ``exit_status`` and ``stderr``, its last lines, are those of the worker's command. They have
-    no values in rows of earlier releases, and where the state was made of the journal.
+    ``holder`` had it last; ``exit_status`` and ``stderr`` (its last lines) are those of the worker's command. They are
+    missing in rows of earlier releases, and if the state was rebuilt from the journal.
     """
 
     reason: str
@@ -143,13 +144,13 @@ _encoder = msgpack.Encoder()
 
 
 def encode_value(value: Struct) -> bytes:
-    """The row of a value."""
+    """Return the row of a value."""
     raw = _encoder.encode(value)
     return _CRC.pack(crc32(raw)) + raw
 
 
 def decode_value(raw: bytes | memoryview, kind: type[Any]) -> Any:
-    """The value of a row. Raises ValueError for one that is damaged."""
+    """Decode the value of a row. Raises ValueError for a damaged one."""
     view = memoryview(raw)
     if len(view) < _CRC.size or crc32(view[_CRC.size :]) != _CRC.unpack_from(view)[0]:
         raise ValueError(f"a row of kind {kind.__name__} with a wrong checksum")
@@ -163,12 +164,12 @@ def decode_value(raw: bytes | memoryview, kind: type[Any]) -> Any:
 
 
 def encode_state(state: QueueState) -> bytes:
-    """The row of the state: magic and version before it."""
+    """Return the row of the state, preceded by magic and version."""
     return _HEAD.pack(MAGIC, VERSION) + encode_value(state)
 
 
 def decode_state(raw: bytes | memoryview, place: str) -> QueueState:
-    """The state of a file. Raises VersionError ``SOW-QUE-003``, DamageError ``SOW-QUE-002``."""
+    """Decode the state of a file. Raises VersionError ``SOW-QUE-003``, DamageError ``SOW-QUE-002``."""
     view = memoryview(raw)
     if len(view) < _HEAD.size or bytes(view[:8]) != MAGIC:
         raise damaged_queue_error("it is not the state of a queue", place)
@@ -188,7 +189,7 @@ def decode_state(raw: bytes | memoryview, place: str) -> QueueState:
 
 
 def damaged_queue_error(what: str, place: str) -> DamageError:
-    """DamageError ``SOW-QUE-002``."""
+    """Return DamageError ``SOW-QUE-002``."""
     return DamageError(
         "SOW-QUE-002",
         f"the state file of the queue is damaged: {what}",
