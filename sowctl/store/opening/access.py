@@ -1,6 +1,6 @@
-"""The files of a store, and what this process may do with them (``sow-store(5)``, "Files", "Without locks").
+"""The files of a store, and the permissions of this process on them (``sow-store(5)``, "Files", "Without locks").
 
-Asked before a store is opened, and by ``sowctl doctor``; loads no LMDB.
+Used before a store is opened, and by ``sowctl doctor``; does not import LMDB.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec import Struct
 from sowctl.errors import RefusedError
 
 DAMAGED_SUFFIX, REPLACED_SUFFIX = ".damaged-", ".replaced-"
-"""What the name of a file that a rebuild put aside has after that of its store, before a number: the second where
-nothing was found wrong with it."""
-# By default access(2) asks for the real user, while opening a file is decided for the effective one.
+"""Suffixes of a file that a rebuild put aside, after the store's name and before a number: the second for a file
+without problems."""
+# By default access(2) checks the real user, while opening a file depends on the effective one.
 _EFFECTIVE = os.access in os.supports_effective_ids
 _READ_WRITE = os.R_OK | os.W_OK
 
@@ -32,17 +32,17 @@ class StoreFiles(Struct, frozen=True):
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str]) -> StoreFiles:
-        """The files of the store at ``path``."""
+        """Return the files of the store at ``path``."""
         real = Path(path).resolve()
         lock, gate, writer = (real.with_name(f"{real.name}-{end}") for end in ("lock", "gate", "writer"))
         return cls(real, lock, gate, writer, real.parent)
 
 
 def require_regular_file(path: Path) -> None:
-    """Refuse the place of a store where a directory, a device, a pipe or a socket stands.
+    """Reject a path of a store that is a directory, a device, a pipe or a socket.
 
-    A rename would put a store in the place of a device for all programs, and opening it would leave lock files beside
-    it. Raises RefusedError ``SOW-STO-070``.
+    A rename would replace a device by a store for all programs, and opening it would leave lock files beside it. Raises
+    RefusedError ``SOW-STO-070``.
     """
     if path.exists() and not path.is_file():
         raise RefusedError(
@@ -54,20 +54,20 @@ def require_regular_file(path: Path) -> None:
 
 
 def can_lock(files: StoreFiles) -> bool:
-    """Return whether this process may enter itself in the store's lock table and read the gate.
+    """Return whether this process can register in the store's lock table and read the gate.
 
-    On a read-only file system no process may. Missing files can be made where the directory may be changed.
+    On a read-only file system no process can. Missing files can be created if the directory is writable.
     """
     return _may_use(files, files.lock, _READ_WRITE) and _may_use(files, files.gate, os.R_OK)
 
 
 def can_hold_gate(files: StoreFiles) -> bool:
-    """Return whether this process may hold the gate alone."""
+    """Return whether this process can hold the gate exclusively."""
     return _may_use(files, files.gate, _READ_WRITE)
 
 
 def can_discard_lock(files: StoreFiles) -> bool:
-    """Return whether it may discard a lock file that belonged to another data file: of a copied or restored store."""
+    """Return whether it can discard a lock file of another data file, as of a copied or restored store."""
     return _has_access(files.gate, _READ_WRITE) and _may_change(files)
 
 
@@ -78,7 +78,7 @@ def determine_access(path: Path) -> Literal["write", "read", "unlocked", "none"]
         return "none"
     if not can_lock(files):
         return "unlocked"
-    # A writer takes every lock of the store, so one file that it may not write to makes it a reader.
+    # A writer needs every lock of the store, so without write permission on one file it is a reader.
     writes = _has_access(files.path, _READ_WRITE) and all(
         _may_use(files, one, _READ_WRITE) for one in (files.gate, files.writer)
     )

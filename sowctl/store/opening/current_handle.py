@@ -1,7 +1,7 @@
-"""The environment of a store's path: opened, shared with other readers, and opened again when the file is replaced.
+"""The environment of a store's path: opened, shared with other readers, and reopened when the file is replaced.
 
-Called by :mod:`sowctl.store.env` alone. LMDB knows nothing of a file that was replaced by a rename: before each use the
-inodes are compared. Ruled by ``sow-store(5)``, "How to read" and "Replacing a store".
+Called only by :mod:`sowctl.store.env`. LMDB does not notice that a file was replaced by a rename: the inodes are
+compared before each use. Specified in ``sow-store(5)``, "How to read" and "Replacing a store".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sowctl.store.opening.shared_environments import close_unused_environments, 
 
 
 class CurrentHandle:
-    """The handle of the file that a path shows. ``mutex`` is held while it is looked at or exchanged.
+    """The handle of the current file of a path. ``mutex`` is held while it is read or exchanged.
 
-    ``handle`` is the one that is open, which may be that of a file that was replaced since; None where there is none.
+    ``handle`` is the open one, which may belong to a file that was replaced since; None if there is none.
     """
 
     def __init__(self, files: StoreFiles, lock: WriterLock, mode: OpenMode, seam: Seam) -> None:
@@ -36,35 +36,34 @@ class CurrentHandle:
         self.handle: Handle | None = self._open_handle(mode.lock_wait)
 
     def open(self, *, writing: bool = False) -> Handle:
-        """The handle of the file that the path shows; a replaced file is opened anew. To write, hold the lock."""
+        """Return the handle of the file that the path shows; reopens a replaced file. For writing, hold the lock."""
         if self._closed:
             raise ValueError("the store is closed")
         handle = self.handle
         if handle is not None:
             handle.check_process()
             now = read_identity(self._files, self._mode.no_lock)
-            # Same inodes: still the same store. No file at all: it was removed while open, and what was read stays
-            # readable.
+            # Same inodes: still the same store. No file at all: it was removed while open, and its data stays readable.
             if not handle.retired and (now is None or now == handle.identity):
                 if writing and now is not None:
                     require_single_name(self._files)
                 if handle.writable or not writing:
                     return handle
                 # A read-only environment cannot write, and LMDB must not have one file open twice in a process: the
-                # readers of this process have to end first.
+                # readers of this process must end first.
                 if handle.users:
                     raise self._open_blocked_error()
-            # The file was replaced: snapshots of the old one go on, and the last of them closes it.
+            # The file was replaced: snapshots of the old one continue, and the last of them closes it.
             self.drop_handle(handle)
         handle = self.handle = self._open_again(writing)
         return handle
 
     def _open_again(self, writing: bool) -> Handle:
-        """Open a replaced store again. Readers do not wait for its writer: they open it read-only, and a write opens it
-        again."""
+        """Reopen a replaced store. Readers do not wait for its writer: they open it read-only, and a write reopens
+        it."""
         if not writing and self._mode.write:
             try:
-                # No waiting: a reader in a writing program must not stand in line behind another writer.
+                # No waiting: a reader in a writing program must not wait for another writer.
                 return self._open_handle(0.0)
             except LockedError:
                 close_unused_environments(self._files.path)
@@ -91,13 +90,13 @@ class CurrentHandle:
         )
 
     def begin_read(self) -> tuple[Handle, Any]:
-        """A read transaction in the current file, and its handle, which counts it. Raises as opening does."""
+        """Return a read transaction in the current file, and its handle, which counts it. Raises as opening does."""
         with self.mutex:
             handle = self.open()
             return handle, handle.begin_read()
 
     def drop_handle(self, handle: Handle) -> None:
-        """Have nothing open any more; ``handle``, which was, is let go."""
+        """Release ``handle``, so that no handle is open."""
         self.handle = None
         release_environment(handle)
 

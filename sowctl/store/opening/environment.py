@@ -1,7 +1,7 @@
 """Opening the LMDB environment of a store: through its gate, with its sub-databases (``sow-store(5)``).
 
-Called by ``current_handle``, ``shared_environments``, the store's ``examine`` and ``builder``. An interrupted
-replacement is completed on the way; what an open environment is and may do is in :mod:`sowctl.store.opening.handle`.
+Called by ``current_handle``, ``shared_environments``, the store's ``examine`` and ``builder``. Completes an interrupted
+replacement; :mod:`sowctl.store.opening.handle` describes an open environment.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from sowctl.store.opening.proof.transaction import ProvenTransaction, begin_prov
 from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.opening.unlocked_watch import StateWatch
 
-# A map reserves address space, not memory. Readers begin small, because a limit on address space (ulimit -v) hits many
-# readers at once.
+# A map reserves address space, not memory. Readers begin small, because a limit on address space (ulimit -v) affects
+# many readers at once.
 MIN_WRITER_MAP_BYTES = 16 << 20
 MIN_READER_MAP_BYTES = 1 << 20
 MAX_READERS = 254
@@ -43,9 +43,8 @@ MAX_DATABASES = 32
 RECORDS_DATABASE = b"records"
 DATABASE_NAMES = (b"meta", RECORDS_DATABASE, b"history", b"expiry")
 CHANGES_DATABASE = b"changes"
-"""The sub-database that stores made before it was thought of do not have, until they are built anew."""
-# Opening fails for an instant while another process opens or closes, or replaces the file: it is tried again that
-# often.
+"""The sub-database that stores written by older releases lack until they are rebuilt."""
+# Opening fails briefly while another process opens or closes, or replaces the file: number of attempts.
 _OPEN_ATTEMPTS = 5
 _OPEN_PAUSE_SECONDS = 0.02
 
@@ -60,35 +59,35 @@ class OpenMode(Struct, frozen=True):
 
 
 def open_handle(files: StoreFiles, mode: OpenMode, seam: Seam) -> Handle:
-    """Open the store through its gate, completing a replacement that was interrupted.
+    """Open the store through its gate, completing an interrupted replacement.
 
-    To open for writing the caller holds the writer lock. A reader who may not use the locks reads without them; its
-    handle has a ``watch`` then. Raises MissingError, DamageError, StorageError, LockedError, RefusedError SOW-STO-027
-    (open already in this process).
+    To open for writing the caller holds the writer lock. A reader without permission for the locks reads without them;
+    then its handle has a ``watch``. Raises MissingError, DamageError, StorageError, LockedError, RefusedError
+    SOW-STO-027 (already open in this process).
     """
     with translate_errors(files.path, "open the store"):
         if not files.path.exists():
             raise missing_store_error(files.path)
-    # A reader that may not write to the lock table cannot protect its pages; it reads with proof afterwards instead
+    # A reader that cannot write to the lock table cannot protect its pages; it verifies after reading instead
     # (unlocked).
     if mode.no_lock or not (mode.write or can_lock(files)):
         return _open_environment(files, mode, seam, locks=False)
     gate = Gate(files, seam, mode.lock_wait)
-    # The first process that opens a store makes the table in LMDB's lock file. They open it one by one: where the first
-    # is killed meanwhile, no other waits within LMDB to take a half-made table; the next one makes it anew. A reader
-    # that may not write to the gate shares it.
+    # The first process that opens a store creates the table in LMDB's lock file. Processes open it one by one: if the
+    # first is killed meanwhile, no other process waits within LMDB and adopts an incomplete table; the next one creates
+    # it again. A reader that cannot write to the gate shares it.
     alone = can_hold_gate(files)
     for _ in range(_OPEN_ATTEMPTS):
         with gate.hold(exclusive=alone) as lock, translate_errors(files.path, "open the store"):
-            # With the gate held the file cannot be replaced. The gate names the data file to which LMDB's lock file
+            # While the gate is held the file cannot be replaced. The gate names the data file to which LMDB's lock file
             # belongs; only a matching pair may be opened.
             if read_gate_inode(lock) == files.path.stat().st_ino:
                 return _open_environment(files, mode, seam)
         if not mode.write and not can_discard_lock(files):
-            # The lock file belongs to another data file, and this process may not say so: it reads beside it.
+            # The lock file belongs to another data file, and this process cannot discard it: it reads without locks.
             return _open_environment(files, mode, seam, locks=False)
-        # They do not match: a replacement was interrupted, or the file was copied or restored. One process puts it
-        # right, then all try again.
+        # They do not match: a replacement was interrupted, or the file was copied or restored. One process corrects
+        # this, then all try again.
         with gate.hold(exclusive=True) as lock, translate_errors(files.path, "complete a replacement"):
             discard_foreign_lock(files, lock, seam)
     raise StorageError("SOW-STO-042", "the store is being replaced repeatedly", place=str(files.path))
@@ -97,12 +96,12 @@ def open_handle(files: StoreFiles, mode: OpenMode, seam: Seam) -> Handle:
 def require_single_name(files: StoreFiles) -> None:
     """Refuse to write to a data file that has several names. Raises RefusedError SOW-STO-062, StorageError.
 
-    The locks of a store have its file's name: through two hard links two writers would change one file at once. And a
-    link is no copy: LMDB writes into the file, so a backup that is a hard link changes with it, and is none.
+    The locks of a store are named after its file: through two hard links two writers would change one file at once. And
+    a link is no copy: LMDB writes into the file, so a "backup" that is a hard link changes with it.
     """
     with translate_errors(files.path, "open the store"):
         names = files.path.stat().st_nlink
-        if names > 1:  # a file that a rebuild keeps aside stands there until the new store takes its place
+        if names > 1:  # a file that a rebuild keeps aside has a second name until the new store replaces it
             kept = (files.path.name + DAMAGED_SUFFIX, files.path.name + REPLACED_SUFFIX)
             aside = (one for one in files.directory.iterdir() if one.name.startswith(kept))
             names -= sum(one.samefile(files.path) for one in aside)
@@ -119,13 +118,13 @@ def require_single_name(files: StoreFiles) -> None:
 
 
 def discard_foreign_lock(files: StoreFiles, lock: Any, seam: Seam) -> None:
-    """With the gate held exclusively: part the data file from an LMDB lock file that belonged to another one."""
+    """With the gate held exclusively: separate the data file from an LMDB lock file that belonged to another one."""
     inode = files.path.stat().st_ino
-    # Another process may have settled it between the two locks.
+    # Another process may have corrected it between the two locks.
     if read_gate_inode(lock) == inode:
         return
-    # Order: the lock file goes first, the note in the gate comes last. If the process dies between, the next one
-    # settles again.
+    # Order: the lock file is removed first, the gate is written last. If the process dies in between, the next one
+    # repeats this.
     if files.lock.exists():
         seam.call("file.unlink", os.unlink, files.lock)
     write_gate_inode(lock, inode, seam)
@@ -133,7 +132,7 @@ def discard_foreign_lock(files: StoreFiles, lock: Any, seam: Seam) -> None:
 
 def _open_environment(files: StoreFiles, mode: OpenMode, seam: Seam, *, locks: bool = True) -> Handle:
     for attempt in range(_OPEN_ATTEMPTS):
-        # Before LMDB maps the file: a file shorter than its last page would end this process by SIGBUS.
+        # Before LMDB maps the file: a file shorter than its last page would kill this process by SIGBUS.
         newest = read_verified_meta(files.path, seam)
         if mode.write:
             require_single_name(files)
@@ -143,23 +142,24 @@ def _open_environment(files: StoreFiles, mode: OpenMode, seam: Seam, *, locks: b
                 watch = StateWatch(files, seam)
             pages = PageFile(files.path, newest.page_size, seam)
             env = open_environment(files.path, newest.required_bytes, mode, seam, locks=locks)
-            # A store that has a transaction (txnid is not 0) and a table that names none: a writer would begin to count
-            # anew, and give numbers of transactions twice.
+            # The store has a transaction (txnid is not 0) but the table names none: a writer would restart counting,
+            # and assign transaction numbers twice.
             if locks and mode.write and newest.txnid and not _is_table_finished(env):
-                # When the last process closes the store, the next one that opens it makes the table anew.
+                # After the last process closes the store, the next one that opens it creates the table again.
                 _close_parts(env, watch, pages)
                 if attempt == _OPEN_ATTEMPTS - 1:
                     raise _unfinished_error(files.path)
                 time.sleep(_OPEN_PAUSE_SECONDS)
                 continue
-            # The environment and what is read beside it were opened by name, one after the other: only if the name
-            # still shows the same file are all of it.
+            # The environment and the files read beside it were opened by name, one after the other: they are the same
+            # file only if the name still shows it.
             inode = files.path.stat().st_ino
             if pages.inode == inode and (watch is None or watch.read_inode() == inode):
                 break
-            _close_parts(env, watch, pages)  # replaced between the two, and it is not known which of them was opened
+            _close_parts(env, watch, pages)  # replaced between the two, and it is unknown which of them was opened
         except BaseException as problem:
-            # What was opened is let go of whatever comes: a process has a store open once, and would be refused next.
+            # Opened parts are closed on any error: a process opens a store once, and its next attempt would be
+            # rejected.
             _close_parts(env, watch, pages)
             if not isinstance(problem, (lmdb.Error, OSError)):
                 raise
@@ -179,7 +179,7 @@ def _open_environment(files: StoreFiles, mode: OpenMode, seam: Seam, *, locks: b
         raise StorageError("SOW-STO-042", "the store is being replaced repeatedly", place=str(files.path))
     try:
         databases = open_databases(env, pages, write=mode.write)
-        # Slots of readers that died keep old pages from being used again: a writer clears them.
+        # Slots of dead readers keep old pages from being reused: a writer clears them.
         if mode.write:
             env.reader_check()
         identity = read_identity(files, mode.no_lock)
@@ -201,10 +201,10 @@ def _close_parts(*parts: Any) -> None:
 def _is_table_finished(env: Any) -> bool:
     """Return whether LMDB's lock file names a committed transaction.
 
-    The first process that opens a store makes the table in its lock file, and enters the last transaction at the end.
-    Where it is killed in between, a process that waits within LMDB takes the table as it is, with transaction 0, from
-    which a writer would count on. The gate keeps processes of this program from waiting there; those of other programs
-    know no gate. Readers come to no harm: LMDB has them read the last transaction then.
+    The first process that opens a store creates the table in its lock file, and enters the last transaction at the end.
+    If it is killed in between, a process that waits within LMDB adopts the table as it is, with transaction 0, from
+    which a writer would continue counting. The gate keeps processes of this program from waiting there; other programs
+    do not use the gate. Readers are not affected: LMDB has them read the last transaction then.
     """
     with env.begin() as txn:
         return bool(txn.id())
@@ -224,7 +224,7 @@ def _is_transient(problem: lmdb.Error) -> bool:
 
 
 def open_environment(path: Path, needed: int, mode: OpenMode, seam: Seam, *, locks: bool) -> Any:
-    """``lmdb.open`` with the flags of this format; a smaller map where address space is short."""
+    """Call ``lmdb.open`` with the flags of this format; with a smaller map if address space is short."""
     wanted = max(MIN_WRITER_MAP_BYTES, 2 * needed) if mode.write else max(MIN_READER_MAP_BYTES, 2 * needed)
     options: dict[str, Any] = {
         "subdir": False,
@@ -237,7 +237,7 @@ def open_environment(path: Path, needed: int, mode: OpenMode, seam: Seam, *, loc
     }
     try:
         return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=round_map_size(wanted), **options)
-    # Twice the size leaves room to grow; what the file needs must do where address space is short.
+    # Twice the size leaves room to grow; if address space is short, the required size must suffice.
     except (lmdb.MemoryError, MemoryError):
         return seam.call("lmdb.open", lmdb.open, os.fsencode(path), map_size=round_map_size(needed), **options)
 
@@ -245,8 +245,8 @@ def open_environment(path: Path, needed: int, mode: OpenMode, seam: Seam, *, loc
 def open_databases(env: Any, pages: PageFile, *, write: bool) -> Databases:
     """Open the sub-databases of an existing store. Raises DamageError SOW-STO-010, SOW-STO-023.
 
-    py-lmdb keeps handles opened in a read transaction of a writable environment for that transaction only, so there
-    it takes an (empty) write transaction. The writer lock is held then, so that never waits for LMDB's own lock.
+    In a writable environment, py-lmdb keeps handles opened in a read transaction only for that transaction, so an
+    (empty) write transaction is used there. The writer lock is held then, so it never waits for LMDB's own lock.
     """
     with translate_errors(pages.path, "open the store"):
         txn = begin_proven_transaction(partial(env.begin, write=write), pages, write=write)
@@ -274,5 +274,5 @@ def _open_database(env: Any, txn: ProvenTransaction, pages: PageFile, name: byte
 
 
 def create_databases(env: Any, txn: ProvenTransaction) -> Databases:
-    """Make the sub-databases of a new store within ``txn``."""
+    """Create the sub-databases of a new store within ``txn``."""
     return Databases(*(txn.open(env, name, create=True) for name in (*DATABASE_NAMES, CHANGES_DATABASE)))

@@ -1,8 +1,8 @@
 """One open LMDB environment and the rules for using, growing and closing it (``sow-store(5)``).
 
-Made by :mod:`sowctl.store.opening.environment` and the store's ``builder``, used by every module of the store that has
-a transaction. A handle knows which files it opened, how many transactions of this process run in it, and that it must
-not be used after a fork.
+Created by :mod:`sowctl.store.opening.environment` and the store's ``builder``, used by every module of the store that
+has a transaction. A handle knows its files and the number of running transactions of this process, and refuses to work
+after a fork.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sowctl.store.opening.proof.tree import PageFile
     from sowctl.store.opening.unlocked_watch import StateWatch
 
-# A multiple of the page size of all machines: LMDB refuses a map that ends within a page.
+# A multiple of the page size of all machines: LMDB rejects a map that ends within a page.
 MAP_UNIT_BYTES = 1 << 16
 
 
@@ -40,7 +40,7 @@ class Databases(Struct, frozen=True):
 
 
 class FileIdentity(Struct, frozen=True):
-    """The inodes behind a handle; when the path shows others, the store was replaced."""
+    """The inodes of a handle; if the path shows others, the store was replaced."""
 
     data: int
     lock: int
@@ -49,7 +49,7 @@ class FileIdentity(Struct, frozen=True):
 class Handle:
     """An open environment. ``users`` counts its running read transactions, ``sharers`` the stores that have it open.
 
-    ``watch`` is there where it is read without locks: whatever is read must be verified by it before it is used.
+    ``watch`` is set if it is read without locks: then it must verify all data read before the data is used.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Handle:
         self.seam = seam
         self.writable = False
         self.tables: dict[str, Any] = {}
-        """LMDB's handles of further tables, as far as they were asked for (``store/tables``)."""
+        """LMDB's handles of additional tables that were opened (``store/tables``)."""
         self.watch: StateWatch | None = None
         self.users = 0
         self.sharers = 1
@@ -73,19 +73,19 @@ class Handle:
         self.pid = os.getpid()
 
     def check_process(self) -> None:
-        """Refuse to work in a forked child: LMDB's locks did not come along. Raises RefusedError SOW-STO-027."""
-        # A child has the parent's reader slot and locks on paper only: reading could see pages overwritten, writing
+        """Refuse to work in a forked child, which does not have LMDB's locks. Raises RefusedError SOW-STO-027."""
+        # A child has the parent's reader slot and locks in name only: reading could see overwritten pages, writing
         # could corrupt the file.
         if self.pid != os.getpid():
             raise RefusedError("SOW-STO-027", "a store handle cannot be used after a fork", place=str(self.files.path))
 
     def begin_transaction(self, *, write: bool) -> ProvenTransaction:
-        """Begin a transaction; follows a map that another process made larger. Raises DamageError, StorageError."""
+        """Begin a transaction; adapts to a map that another process enlarged. Raises DamageError, StorageError."""
         self.check_process()
         try:
             return begin_proven_transaction(partial(self._begin_unchecked, write), self.pages, write=write)
         except DamageError:
-            # Pages that were written again meanwhile are no damage.
+            # Pages that were rewritten meanwhile are not damaged.
             if self.watch is not None:
                 self.watch.verify_state(self.read_last_txnid())
             raise
@@ -95,27 +95,27 @@ class Handle:
             try:
                 with translate_errors(self.files.path, "begin a transaction"):
                     return self.seam.call("lmdb.begin", self.env.begin, write=write)
-            # Another process made the file larger than this map: 0 asks LMDB for the size that the file has now.
+            # Another process made the file larger than this map: 0 requests the current size of the file.
             except lmdb.MapResizedError:
                 self.resize_map(0)
 
     def begin_read(self) -> ProvenTransaction:
         """Begin a read transaction, which counts until :meth:`release_read`. Raises as :meth:`begin_transaction`."""
         with self._mutex:
-            # Begun before it is counted: if beginning raises, nothing has to be taken back.
+            # Begun before it is counted: if beginning raises, the count is unchanged.
             txn = self.begin_transaction(write=False)
             self.users += 1
             return txn
 
     def read_map_size(self) -> int:
-        """The size of the map in bytes."""
+        """Return the size of the map in bytes."""
         return int(self.env.info()["map_size"])
 
     def resize_map(self, size: int) -> None:
-        """Set the map's size (0: what the file asks for).
+        """Set the map's size (0: the size that the file requires).
 
-        Raises RefusedError SOW-STO-028 while a snapshot of this process is open, StorageError SOW-STO-043 when there
-        is no address space; the environment is closed then, because LMDB leaves it without a map.
+        Raises RefusedError SOW-STO-028 while a snapshot of this process is open, StorageError SOW-STO-043 without
+        enough address space; then the environment is closed, because LMDB leaves it without a map.
         """
         if self.users:
             raise RefusedError(
@@ -128,20 +128,20 @@ class Handle:
             with translate_errors(self.files.path, "enlarge the map"):
                 self.seam.call("lmdb.resize", self.env.set_mapsize, round_map_size(size))
         except SowError:
-            # set_mapsize unmaps before it maps: after a failure there is no map, and any use would end the process.
+            # set_mapsize unmaps before it maps: after a failure there is no map, and any use would kill the process.
             self.retired = True
             self.close()
             raise
 
     def read_last_txnid(self) -> int:
-        """The number of the last committed LMDB transaction."""
+        """Return the number of the last committed LMDB transaction."""
         return int(self.env.info()["last_txnid"])
 
     def release_read(self) -> None:
-        """Give back one read transaction; the last one closes a retired environment."""
+        """Release one read transaction; the last one closes a retired environment."""
         with self._mutex:
             self.users -= 1
-            # Closing while a transaction reads would unmap the pages under it; so the last reader closes.
+            # Closing while a transaction reads would unmap its pages; so the last reader closes.
             if self.retired and self.users == 0:
                 self.close()
 
@@ -153,14 +153,14 @@ class Handle:
                 self.close()
 
     def revive(self) -> bool:
-        """Do not close after all; False where that has happened."""
+        """Cancel closing; return False if it has already happened."""
         with self._mutex:
             if self.env is not None:
                 self.retired = False
             return self.env is not None
 
     def close(self) -> None:
-        """Close the environment; in a forked child it is only forgotten."""
+        """Close the environment; in a forked child only drop the reference."""
         env, self.env = self.env, None
         if env is not None and self.pid == os.getpid():
             env.close()
@@ -170,12 +170,12 @@ class Handle:
 
 
 def round_map_size(size: int) -> int:
-    """A size of the map that holds ``size`` bytes."""
+    """Return the smallest map size for ``size`` bytes."""
     return -(-size // MAP_UNIT_BYTES) * MAP_UNIT_BYTES
 
 
 def read_identity(files: StoreFiles, no_lock: bool) -> FileIdentity | None:
-    """The inodes that the path shows now; None when there is no data file."""
+    """Return the inodes that the path shows now; None without a data file."""
     try:
         data = files.path.stat().st_ino
     except FileNotFoundError:

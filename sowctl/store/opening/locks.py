@@ -1,7 +1,7 @@
 """The two lock files beside a store: the gate and the writer lock (``sow-store(5)``, "Files", "Replacing a store").
 
-Both are locked with flock(2), which ends with the process, and are never renamed or removed, so that all processes
-lock the same file. Waiting is done in short sleeps: a signal is answered at once.
+Both are locked with flock(2), which ends with the process, and are never renamed or removed, so that all processes lock
+the same file. Waiting uses short sleeps, so that signals take effect immediately.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from sowctl.values.times import format_time
 # Seconds between two attempts, the first and the longest: a commit takes a few milliseconds.
 _WRITER_PAUSE_SECONDS = 0.002, 0.05
 _GATE_PAUSE_SECONDS = 0.0005, 0.01
-"""Seconds between two attempts at the gate, which is held for 0.2 milliseconds while a store is opened."""
+"""Seconds between two attempts to lock the gate, which is held for 0.2 milliseconds while a store is opened."""
 _GATE = Struct("<QII")
-# A store may hold anything: readable for the group at most.
+# A store may contain any data: at most readable for the group.
 
 
 class FileLock:
-    """One flock(2) lock. Not re-entrant; of one process and one thread at a time."""
+    """One flock(2) lock. Not re-entrant; for one process and one thread at a time."""
 
     def __init__(self, path: Path, seam: Seam) -> None:
         self.path = path
@@ -51,7 +51,8 @@ class FileLock:
         tell: Callable[[], None] | None = None,
         pauses: tuple[float, float] = _WRITER_PAUSE_SECONDS,
     ) -> bool:
-        """Lock within ``wait`` seconds; False when another process kept it; ``tell`` is called in a long wait.
+        """Lock within ``wait`` seconds; return False if another process kept the lock; ``tell`` is called in a long
+        wait.
 
         ``pauses`` are the seconds between two attempts, the first and the longest. Raises OSError.
         """
@@ -63,12 +64,12 @@ class FileLock:
             kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
             self.seam.call("file.lock", fcntl.flock, fd, kind | fcntl.LOCK_NB)
             # The file could have been exchanged between open and flock: a lock on a file that the name no longer shows
-            # would exclude no one.
+            # would exclude no other process.
             here, there = os.fstat(fd), self.path.stat()
             same = (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
         except OSError as problem:
             os.close(fd)
-            # Held by another process, or the file went away just now: both mean to try again.
+            # Held by another process, or the file was just removed: try again in both cases.
             if problem.errno in (errno.EWOULDBLOCK, errno.EACCES, errno.ENOENT):
                 return False
             raise
@@ -86,14 +87,13 @@ class FileLock:
         try:
             return self.seam.call("file.open", os.open, self.path, flags | os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as problem:
-            # A shared lock can be had through a descriptor for reading: readers without write permission pass the gate,
-            # too.
+            # A read-only descriptor suffices for a shared lock: readers without write permission pass the gate, too.
             if exclusive or problem.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             return self.seam.call("file.open", os.open, self.path, flags | os.O_RDONLY)
 
     def release(self) -> None:
-        """Let go. After a fork only the descriptor is closed: the lock belongs to the parent."""
+        """Release the lock. After a fork only the descriptor is closed: the lock belongs to the parent."""
         fd, self.fd = self.fd, -1
         if fd < 0:
             return
@@ -107,7 +107,7 @@ class FileLock:
 
 
 class Gate:
-    """The gate of a store: passed one at a time, to open it or to replace it."""
+    """The gate of a store: held briefly to open or to replace it."""
 
     def __init__(self, files: StoreFiles, seam: Seam, wait: float) -> None:
         self.files = files
@@ -119,10 +119,10 @@ class Gate:
         """Hold the gate. Raises :class:`LockedError` SOW-STO-031, :class:`StorageError`."""
         lock = FileLock(self.files.gate, self.seam)
         with translate_errors(self.files.path, "lock the gate"):
-            # Who opens the store has it alone, as who replaces it has; openers that may not write to it share it.
+            # Opening and replacing the store need it exclusively; processes without write permission share it to open.
             taken = lock.acquire(exclusive=exclusive, wait=self.wait, pauses=_GATE_PAUSE_SECONDS)
         if not taken:
-            # A process that was stopped while it opened the store keeps all others out; the system knows which it is.
+            # A process suspended while opening the store blocks all others; the system knows which one it is.
             known = sorted(find_lock_holders(self.files.gate) or ())
             who = f" ({known[0]})" if known else ""
             facts: dict[str, Any] = {"holder_pid": known[0]} if known else {}
@@ -140,30 +140,29 @@ class Gate:
 
 
 def read_gate_inode(lock: FileLock) -> int | None:
-    """The inode to which the LMDB lock file belongs, as the gate says; None when it says nothing sensible."""
+    """Return the inode of the data file to which the LMDB lock file belongs, according to the gate; None if invalid."""
     # 16 bytes: inode (8), zero (4), CRC-32 of both (4).
     data = os.pread(lock.fd, _GATE.size, 0)
     if len(data) != _GATE.size:
         return None
     inode, zero, crc = _GATE.unpack(data)
-    # A write that was interrupted does not pass for an inode; then the gate says nothing, and the store is settled
-    # anew.
+    # An interrupted write is not mistaken for an inode; then the gate is invalid, and is rewritten.
     return inode if zero == 0 and crc == crc32(data[:12]) else None
 
 
 def write_gate_inode(lock: FileLock, inode: int, seam: Seam) -> None:
-    """Write it into the gate; ``lock`` is held exclusively."""
+    """Write this inode to the gate; ``lock`` is held exclusively."""
     body = _GATE.pack(inode, 0, 0)[:12]
     seam.call("file.pwrite", os.pwrite, lock.fd, body + crc32(body).to_bytes(4, "little"), 0)
 
 
 class WriterLock:
-    """The writer lock of a store, re-entrant within a thread; other threads wait like other processes do."""
+    """The writer lock of a store, re-entrant within a thread; other threads wait like other processes."""
 
     def __init__(
         self, files: StoreFiles, seam: Seam, command: str, notify: Callable[[str], None] | None = None
     ) -> None:
-        """``command`` is shown to waiting processes, ``notify`` is told of a long wait of this one."""
+        """``command`` is shown to waiting processes, ``notify`` receives a message about a long wait of this one."""
         self.files = files
         self.seam = seam
         self.command = command
@@ -173,12 +172,12 @@ class WriterLock:
         self._threads = RLock()
 
     def acquire(self, wait: float) -> None:
-        """Take it within ``wait`` seconds. Raises :class:`LockedError` SOW-STO-030 that names the holder."""
-        # flock does not exclude threads that share the lock's descriptor: between threads a lock of Python does.
+        """Acquire it within ``wait`` seconds. Raises :class:`LockedError` SOW-STO-030 that names the holder."""
+        # flock does not exclude threads that share the lock's descriptor: a Python lock does.
         if not self._threads.acquire(timeout=max(wait, 0)):
             raise self._locked_error(wait)
         try:
-            # Nested uses are one: several writes can be put under one lock, inside of which each write takes it again.
+            # Nested uses count as one: several writes can share one lock, and each write acquires it again.
             if self.depth == 0:
                 with translate_errors(self.files.path, "take the writer lock"):
                     if not self._lock.acquire(exclusive=True, wait=wait, tell=self._notify_waiting):
@@ -190,7 +189,7 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """Let go of one level."""
+        """Release one level."""
         self.depth -= 1
         try:
             if self.depth == 0:
@@ -200,7 +199,7 @@ class WriterLock:
 
     @contextmanager
     def hold(self, wait: float) -> Iterator[None]:
-        """Hold it for the length of a with statement."""
+        """Hold the lock during a with statement."""
         self.acquire(wait)
         try:
             yield
@@ -208,20 +207,20 @@ class WriterLock:
             self.release()
 
     def _write_holder(self) -> None:
-        import json  # here, because readers, who never sign, start without it
+        import json  # here, because readers, which never write the holder, start without it
 
-        # Written after the lock is taken: a waiting process reads who holds it now.
+        # Written after locking: a waiting process reads the current holder.
         line = json.dumps({"pid": os.getpid(), "host": os.uname().nodename, "command": self.command}) + "\n"
         try:
             os.ftruncate(self._lock.fd, 0)
             os.pwrite(self._lock.fd, line.encode(), 0)
         except OSError:
-            return  # who holds it is a courtesy to those who wait; the lock itself stands
+            return  # the holder is only information for waiting processes; the lock itself is valid
 
     def _clear_holder(self) -> None:
         try:
             if self._lock.pid == os.getpid():
-                # Emptied before the lock goes: a name in the file always means a holder, or one that died.
+                # Cleared before unlocking: a name in the file always means a holder, or one that died.
                 os.ftruncate(self._lock.fd, 0)
         except OSError:
             pass
@@ -245,7 +244,7 @@ class WriterLock:
 
 
 def read_holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
-    """Read who holds a writer lock: words for a message (perhaps none) and plain values."""
+    """Read the holder of a writer lock: a text for a message (possibly empty) and plain values."""
     import json
 
     try:
@@ -254,7 +253,7 @@ def read_holder(writer_file: Path) -> tuple[str, dict[str, Any]]:
     except (OSError, ValueError, TypeError):
         return "", {}
     if not facts:
-        # A program of another kind may hold it; the system may know which process that is.
+        # Another kind of program may hold it; the system may know the process.
         known = find_lock_holders(writer_file)
         return (f": process {min(known)}", {"holder_pid": min(known)}) if known else ("", {})
     words = f": process {facts.get('pid')} on {facts.get('host')} ({facts.get('command')}), since {since}"

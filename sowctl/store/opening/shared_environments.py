@@ -1,11 +1,11 @@
-"""Environments that the readers of one process share: LMDB must not have a file open twice in a process.
+"""Environments shared by the readers of one process: LMDB must not have a file open twice in a process.
 
-So a program may ask for a record while it goes through the result of a query, and threads may query side by side. A
-program that says that more questions follow (:func:`keep_open`) leaves the environment open after the last reader:
-opening it and mapping its pages anew costs more than a small query. An environment kept in this way is closed when this
-process wants to write to its store, and before it forks, since LMDB's locks do not come along.
+So a program may look up a record while it iterates over the result of a query, and threads may query concurrently. A
+program that announces more queries (:func:`keep_open`) leaves the environment open after the last reader: opening it
+and mapping its pages again costs more than a small query. An environment kept this way is closed when this process
+wants to write to its store, and before it forks, since a child does not inherit LMDB's locks.
 
-Called by ``current_handle``; a writer has an environment of its own. ``keep_open`` is called for an open instance.
+Called by ``current_handle``; a writer has its own environment. ``keep_open`` is called for an open instance.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from sowctl.store.opening.handle import Handle, read_identity
 from sowctl.store.opening.locks import StoreFiles
 from sowctl.store.opening.meta_pages import read_verified_meta
 
-# _lock guards the tables and is held for moments; _opening makes opening one at a time and may be held as long as a
-# lock of a file is waited for. Order: _opening, then _lock.
+# _lock guards the tables and is held briefly; _opening_lock serializes opening and may be held while waiting for a lock
+# of a file. Order: _opening_lock, then _lock.
 _lock = RLock()
 _opening_lock = RLock()
 _shared: dict[Path, Handle] = {}
@@ -34,7 +34,8 @@ in it."""
 
 
 def keep_open() -> None:
-    """Leave environments open after their last reader, until :func:`end_keep_open` is called as often."""
+    """Leave environments open after their last reader, until :func:`end_keep_open` was called the same number of
+    times."""
     with _lock:
         if not _fork_hooks:
             _fork_hooks.append(True)
@@ -68,10 +69,11 @@ def _close_handle(handle: Handle) -> None:
 
 
 def share_environment(files: StoreFiles, mode: OpenMode, seam: Seam) -> Handle:
-    """The environment in which others read this file already, or a new one. Raises as :func:`open_handle`."""
+    """Return the environment in which other readers have this file open, or a new one. Raises as
+    :func:`open_handle`."""
     with (
         _opening_lock
-    ):  # two threads must not open one file; others may go on, however long this waits for the file's locks
+    ):  # two threads must not open one file; others may continue, however long this waits for the file's locks
         with _lock:
             known = _shared.get(files.path)
             if known is not None and _is_compatible(known, files, mode, seam) and known.revive():
@@ -85,7 +87,8 @@ def share_environment(files: StoreFiles, mode: OpenMode, seam: Seam) -> Handle:
 
 
 def _join_environment(known: Handle) -> Handle:
-    """One reader more. An environment without a reader is inspected as at opening: its file may have been cut since."""
+    """Add a reader. An environment without a reader is checked as at opening: its file may have been truncated
+    since."""
     if not known.sharers:
         try:
             read_verified_meta(known.files.path, known.seam)
@@ -97,13 +100,14 @@ def _join_environment(known: Handle) -> Handle:
 
 
 def _is_compatible(known: Handle, files: StoreFiles, mode: OpenMode, seam: Seam) -> bool:
-    """Return whether this process opened it for the file that the path shows now, with the same system calls."""
+    """Return whether this process opened it for the current file of the path, with the same system calls."""
     mine = known.pid == os.getpid() and known.seam is seam
     return mine and known.identity == read_identity(files, mode.no_lock)
 
 
 def release_environment(handle: Handle) -> None:
-    """Release one reader; the last one leaves the environment, or closes it when its snapshots end. Of any handle."""
+    """Release one reader; the last one leaves the environment open, or closes it when its snapshots end. For any
+    handle."""
     with _lock:
         handle.sharers -= 1
         if handle.sharers:
@@ -118,9 +122,8 @@ def release_environment(handle: Handle) -> None:
 
 
 def _can_stay_open(handle: Handle) -> bool:
-    """Return whether the next reader of its file can use it, and one may come."""
-    # An environment that is not in the table belongs to a writer, or to a file that was replaced: no reader can come to
-    # it.
+    """Return whether another reader of its file could use it."""
+    # An environment that is not in the table belongs to a writer, or to a replaced file: no reader can reach it.
     if os.getpid() not in _keepers or _shared.get(handle.files.path) is not handle or handle.env is None:
         return False
     now = read_identity(handle.files, no_lock=True)

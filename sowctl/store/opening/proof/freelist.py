@@ -1,8 +1,8 @@
-"""The list of free pages, which LMDB takes pages from when it writes: page numbers by the transaction that freed them.
+"""The list of free pages, from which LMDB allocates pages for writing: page numbers by the transaction that freed them.
 
-A number that names no page, or one twice, would be written to all the same. A page that is free and in use ends the
+LMDB would also write to a page number that is invalid or listed twice. A page that is both free and in use kills the
 process: a branch page that was replaced by an older copy of itself leads to such pages. So a writer compares each page
-that it proves with the list. Pages that it does not touch are compared by checks only.
+that it proves with the list. Pages that it does not touch are compared only by checks.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class _Leaf(NamedTuple):
 
 
 class FreePages:
-    """The free pages of the last state that was proven. A list that stayed as it was is not taken apart again."""
+    """The free pages of the last proven state. An unchanged list is not decoded again."""
 
     def __init__(self) -> None:
         self._leaves: dict[int, _Leaf] = {}
         self._lists: dict[int, bytes] = {}
         self.marks = bytearray()
-        """A byte for each page: 1 where it is free."""
+        """A byte for each page: 1 if it is free."""
 
     def update(self, file: PageFile, meta: MetaPage) -> None:
         """Prove the free list of a state. Raises DamageError SOW-STO-023, StorageError."""
@@ -92,14 +92,14 @@ class FreePages:
 def verify_free_list(file: PageFile, meta: MetaPage) -> None:
     """Prove the free list of a state, once for an open file. Raises DamageError SOW-STO-023, StorageError.
 
-    It may be as long as the store was; what is written to it later, LMDB makes of what was proven.
+    It may be as long as the store was; LMDB derives later changes of it from the proven list.
     """
     if not file.has_proven_free_list:
         find_free_pages(file, meta)
 
 
 def find_free_pages(file: PageFile, meta: MetaPage) -> bytearray:
-    """Prove the free list of a state; a byte for each page, 1 where it is free, until the next state is asked for.
+    """Prove the free list of a state; return a byte for each page, 1 if it is free, valid until the next call.
 
     Raises DamageError SOW-STO-023, StorageError.
     """
@@ -111,11 +111,11 @@ def find_free_pages(file: PageFile, meta: MetaPage) -> bytearray:
 
 
 def _find_leaves(file: PageFile, meta: MetaPage) -> tuple[list[int], list[int]]:
-    """The leaves of the list, and the branches above them."""
+    """Return the leaves of the list, and the branches above them."""
     if meta.free.root == NO_PAGE:
         return [], []
     pages, branches = [meta.free.root], []
-    # Their keys are in another order than others: only where they lead to is asked for.
+    # Their keys have another order than usual: only the page numbers are used.
     for _ in range(meta.free.depth - 1):
         branches += pages
         pages = [child for number in pages for child in file.read_branch(number).children]

@@ -1,13 +1,13 @@
-"""A transaction of LMDB in which every page is proven before LMDB is sent to it (``sow-store(5)``, "How to read").
+"""An LMDB transaction in which every page is proven before LMDB accesses it (``sow-store(5)``, "How to read").
 
-Stands in the place of LMDB's own transaction and cursors. Pages are proven in the state that the transaction began
-with, which stays in the file as long as it runs: changed pages are in LMDB's memory, and come from proven ones. A
-search in a changed tree ends in a page of that way or in one that LMDB has touched before, with two exceptions:
+It replaces LMDB's own transaction and cursors. Pages are proven in the state with which the transaction began, which
+stays in the file while it runs: changed pages are in LMDB's memory, and are derived from proven ones. A search in a
+changed tree ends in a page of the proven path or in one that LMDB has already accessed, with two exceptions:
 
-* An entry beside the one that a cursor stands at may lie behind pages that are empty by now. So pages are proven up to
-  one with an entry that is still there.
-* A deletion may have LMDB merge a page with the ones beside it, and the merged page with the next one. Every deletion
-  merges once at most: so many pages are proven on both sides.
+* The neighbour of a cursor's entry may be after pages that became empty. So pages are proven up to one with an entry
+  that still exists.
+* A deletion may have LMDB merge a page with its neighbours, and the merged page with the next one. Every deletion
+  merges at most once: as many pages are proven on both sides.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _PAUSE_SECONDS = 0.0005
 _MAX_NEIGHBOUR_LEAVES = 256
 _WORD_BYTES = 8
 _MAX_PROOF_PARTS = 64
-"""Parts of a reading whose leaves are proven together."""
+"""Number of read batches whose leaves are proven together."""
 _MAX_SINGLE_KEYS = 4
-"""Up to this number of keys, searching each costs less than proving every branch page on the way."""
+"""Up to this number of keys, searching each costs less than proving every branch page on the path."""
 _MIN_CHILDREN = 2
-"""With fewer children a branch page takes some of the one beside it, or is merged with it."""
+"""With fewer children a branch page takes some from its neighbour, or is merged with it."""
 
 
 class ProvenTree:
-    """A sub-database in a transaction: proves what LMDB is going to touch in it. Raises DamageError, StorageError."""
+    """A sub-database in a transaction: proves the pages that LMDB will access. Raises DamageError, StorageError."""
 
     def __init__(self, tree: Tree, txn: Any, database: Any) -> None:
         self._tree = tree
@@ -57,7 +57,7 @@ class ProvenTree:
         self._is_mixed = False
 
     def verify_reads(self, keys: Iterable[bytes]) -> None:
-        """Verify the pages for looking up ``keys``, in order; a key that exists is verified by its own record."""
+        """Verify the pages for looking up ``keys``, in order; an existing key is verified by its own record."""
         self._tree.verify_leaves(keys, whole=False)
 
     def verify_writes(self, keys: Iterable[bytes]) -> None:
@@ -66,25 +66,25 @@ class ProvenTree:
 
     def verify_puts(self, keys: Iterable[bytes]) -> None:
         """Verify the pages for setting values under ``keys``, in order."""
-        # Half of a page that is divided is soon too empty, and so is one whose values became shorter.
+        # After a split, half a page is soon too empty, and so is a page whose values became shorter.
         self._written.update(self._tree.verify_leaves(keys, whole=True))
         if self._deletions:
             self._is_mixed = True
 
     def verify_places(self, keys: Iterable[bytes], length: int | None) -> None:
-        """Prove the leaves in which ``keys`` would be, without the values that stand there."""
+        """Prove the leaves in which ``keys`` would be, but not the values in them."""
         tree = self._tree
         for leaf, is_last in tree.find_edge_leaves(sorted(keys), length):
             if (beside := tree.find_adjacent_leaf(leaf, forward=is_last)) is not None:
                 tree.verify_end_keys(beside)
 
     def verify_absence(self, keys: Iterable[bytes], length: int | None, covered: int | None) -> None:
-        """Prove that those of ``keys`` that a search does not find are not there.
+        """Prove that those of ``keys`` that a search does not find do not exist.
 
-        Where a key would be the first or the last one of its leaf, it may be in the one beside that: the keys of that
-        one are not those of its place then. A key that was altered keeps its place, perhaps: so what stands on both
-        sides has to be sound, too. Its keys have a ``length`` (None: any), and the checksum over the first ``covered``
-        bytes of the key (None: all) and the value is RESIDUE.
+        If a key would be the first or the last one of its leaf, it may be in the neighbouring leaf, whose keys are then
+        not those of its position. An altered key may still be in its position: so the entries on both sides must also
+        be valid. Keys have a ``length`` (None: any), and the checksum over the first ``covered`` bytes of the key
+        (None: all) and the value is RESIDUE.
         """
         tree = self._tree
         keys = sorted(keys)
@@ -93,7 +93,7 @@ class ProvenTree:
         numbers = tree.verify_leaves(keys, whole=True)
         if length == covered == _WORD_BYTES:
             entries, edges = tree.read_gap_entries(keys, numbers)
-            # Which of many is damaged is told by looking at them one by one.
+            # If one of many is damaged, checking them one by one finds it.
             if not set(map(crc32, entries)) - {CRC_RESIDUE}:
                 keys = list(edges)
         leaf, proven, count = None, -1, 0
@@ -104,7 +104,7 @@ class ProvenTree:
                     return
                 proven = -1
             index, count = tree.search_leaf(leaf, key)
-            # Keys in the same gap are answered by one look at its two ends.
+            # Keys in the same gap are proven by one check of its two ends.
             if index == proven:
                 continue
             proven = index
@@ -115,7 +115,7 @@ class ProvenTree:
                     self._verify_entry(beside, 0 if place > 0 else -1, length, covered)
 
     def _find_gap(self, key: bytes) -> tuple[LeafPlace, int] | None:
-        """A leaf, and the index of the entry before which ``key`` would be; None where it is there, or would be at an
+        """Return a leaf, and the index of the entry before which ``key`` would be; None if it exists, or would be at an
         end of the leaf."""
         leaf = self._tree.find_known_leaf(key)
         if leaf is None:
@@ -125,7 +125,7 @@ class ProvenTree:
         return (leaf, index) if is_inner else None
 
     def _is_absent_within(self, key: bytes, length: int | None, covered: int | None) -> bool:
-        """Return whether a key is shown to be absent by its own leaf alone."""
+        """Return whether a key's own leaf alone proves that it is absent."""
         gap = self._find_gap(key)
         if gap is not None:
             for place in (gap[1] - 1, gap[1]):
@@ -173,12 +173,12 @@ class ProvenTree:
         deletions[leaf.number] = count = deletions.get(leaf.number, 0) + 1
         bearing = self._bearing.get(leaf.number)
         if bearing is None:
-            # What is merged with it takes some of its entries.
+            # A leaf that is merged with it takes some of its entries.
             bearing = self._bearing[leaf.number] = self._tree.count_safe_deletions(leaf) // 2
         if self._is_mixed or leaf.number in self._written:
             bearing = 0
         if count > max(bearing, self._reach.get(leaf.number, 0)):
-            # Twice as far as needed now, so that many deletions in one place go over its neighbours a few times only.
+            # Twice as far as needed now, so that many deletions in one area prove its neighbours only a few times.
             self._reach[leaf.number] = 2 * count
             for forward in (False, True):
                 self._prove_deletion_range(leaf, forward=forward)
@@ -190,13 +190,14 @@ class ProvenTree:
                 self._tree.verify_siblings(leaf.steps, level, 2 * count + 1)
 
     def _prove_deletion_range(self, leaf: LeafPlace, *, forward: bool) -> None:
-        """Prove as many leaves beside one as deletions can reach, with those of the leaves that they reach."""
+        """Prove as many neighbouring leaves as deletions can reach, including those that the neighbours' deletions
+        reach."""
         left, steps = self._reach[leaf.number], 0
         beside = self._tree.find_adjacent_leaf(leaf, forward=forward)
         while beside is not None and not self._is_whole:
             steps += 1
             if steps > _MAX_NEIGHBOUR_LEAVES:
-                # Nearly all is removed: everything is proven once instead of much of it again and again.
+                # Nearly everything is removed: all pages are proven once instead of many of them repeatedly.
                 self._tree.verify_all()
                 self._is_whole = True
             self._tree.verify_end_keys(beside)
@@ -206,7 +207,7 @@ class ProvenTree:
             beside = self._tree.find_adjacent_leaf(beside, forward=forward)
 
     def _find_living_key(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
-        """The key of an entry of a leaf that is still there; None where there is none."""
+        """Return the key of an entry of a leaf that still exists, or None."""
         if not self.is_changed:
             return self._tree.verify_end_keys(leaf)[not forward]
         keys = self._tree.read_leaf(leaf.number).keys
@@ -214,7 +215,7 @@ class ProvenTree:
         return next(there, None)
 
     def _prove_living_neighbours(self, leaf: LeafPlace, *, forward: bool) -> bytes | None:
-        """Prove the leaves beside one, up to one with an entry that is still there: its key, None at the end."""
+        """Prove the neighbouring leaves up to one with an entry that still exists; return its key, None at the end."""
         beside = self._tree.find_adjacent_leaf(leaf, forward=forward)
         while beside is not None:
             self._tree.verify_end_keys(beside)
@@ -225,12 +226,12 @@ class ProvenTree:
         return None
 
     def find_proven_limit(self, key: bytes, *, forward: bool) -> bytes | None:
-        """The key up to which a cursor at ``key`` may go on; None: to the end."""
+        """Return the key up to which a cursor at ``key`` may continue; None: to the end."""
         leaf = self._tree.find_leaf(key)
         return None if leaf is None else self._prove_living_neighbours(leaf, forward=forward)
 
     def walk_from(self, start: bytes | None, *, tiled: bool) -> Iterator[Entries]:
-        """Keys and values of the entries from ``start`` on, or of all, some leaves at a time."""
+        """Yield keys and values of the entries from ``start`` on, or of all, some leaves at a time."""
         tree = self._tree
         leaf = tree.find_end_leaf(last=False) if start is None else tree.find_leaf(start)
         if leaf is None:
@@ -244,7 +245,7 @@ class ProvenTree:
         yield from entries
 
     def walk_on(self, key: bytes, *, forward: bool) -> Iterator[Entries]:
-        """Keys and values of the entries from that of ``key``, which is there, on."""
+        """Yield keys and values of the entries from the existing ``key`` on."""
         leaf = self._tree.find_leaf(key)
         if leaf is None:
             return
@@ -255,19 +256,19 @@ class ProvenTree:
         yield from entries
 
     def look_up(self, keys: Sequence[bytes]) -> list[tuple[bytes, bytes]] | None:
-        """Keys and values of those of a few ``keys`` that are there, each of which proves itself; None where only LMDB
-        can tell."""
+        """Return keys and values of the existing ones among a few ``keys``, each proven by its checksum; None if only
+        LMDB can determine them."""
         if self.is_changed:
             return None
         values = [self._tree.look_up(key) for key in keys]
         if any(value is None and self._find_gap(key) is None for key, value in zip(keys, values, strict=True)):
             return None
-        # Raises an error if the transaction has ended: the pages just read may have been written again since.
+        # Raises an error if the transaction has ended: the pages just read may have been rewritten since.
         self._txn.id()
         return [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
 
     def _hold_entries(self, entries: Iterator[Entries]) -> Iterator[Entries]:
-        """``entries``, each as long as the transaction lasts: behind its end their pages may be written again."""
+        """Yield ``entries`` while the transaction is open: after its end their pages may be rewritten."""
         for one in entries:
             self._txn.id()
             yield one
@@ -289,22 +290,22 @@ class ProvenCursor:
         self.close()
 
     def first(self) -> bool:
-        """Go to the first entry; whether there is one."""
+        """Move to the first entry; return whether there is one."""
         self._tree.verify_end(last=False)
         return bool(self._cursor.first())
 
     def last(self) -> bool:
-        """Go to the last entry; whether there is one."""
+        """Move to the last entry; return whether there is one."""
         self._tree.verify_end(last=True)
         return bool(self._cursor.last())
 
     def set_range(self, key: bytes) -> bool:
-        """Go to the first entry from ``key`` on; whether there is one."""
+        """Move to the first entry from ``key`` on; return whether there is one."""
         self._tree.verify_neighbour(key, forward=True)
         return bool(self._cursor.set_range(key))
 
     def prev(self) -> bool:
-        """Go to the entry before; whether there is one."""
+        """Move to the previous entry; return whether there is one."""
         if key := self._cursor.key():
             self._tree.verify_neighbour(key, forward=False)
         else:
@@ -312,13 +313,14 @@ class ProvenCursor:
         return bool(self._cursor.prev())
 
     def getmulti(self, keys: Sequence[bytes]) -> Any:
-        """Keys and values of those ``keys`` that are there; what is there proves itself, what is not may be there."""
-        # What a writer looks up it is going to write.
+        """Return keys and values of the ``keys`` found, each proven by its checksum; a key not found may still
+        exist."""
+        # A writer looks up the keys that it is going to write.
         (self._tree.verify_writes if self._owner.is_writing else self._tree.verify_reads)(keys)
         return self._cursor.getmulti(keys)
 
     def read_parts(self, keys: Sequence[bytes], size: int) -> Iterator[tuple[Sequence[bytes], Any]]:
-        """``size`` of ``keys`` at a time, and keys and values of those that are there, as :meth:`getmulti`."""
+        """Yield ``size`` of ``keys`` at a time, with keys and values of those found, as :meth:`getmulti`."""
         if (
             len(keys) <= _MAX_SINGLE_KEYS
             and not self._owner.is_writing
@@ -328,22 +330,22 @@ class ProvenCursor:
             return
         verify = self._tree.verify_writes if self._owner.is_writing else self._tree.verify_reads
         for start in range(0, len(keys), size):
-            # Proven for many parts ahead, as many leaves are proven faster together.
+            # Proven for many parts in advance, as many leaves are proven faster together.
             if start % (_MAX_PROOF_PARTS * size) == 0:
                 verify(keys[start : start + _MAX_PROOF_PARTS * size])
             part = keys[start : start + size]
             yield part, self._cursor.getmulti(part)
 
     def verify_absence(self, keys: Iterable[bytes], length: int | None, covered: int | None) -> None:
-        """Prove that ``keys``, in order, which were not found, are not there (:meth:`ProvenTree.verify_absence`)."""
+        """Prove that the ordered ``keys``, which were not found, do not exist (:meth:`ProvenTree.verify_absence`)."""
         if self._owner.is_writing:
-            # Most keys of a batch may be new. A record that an altered key hides is found by the next reader.
+            # Most keys of a batch may be new. The next reader detects a record hidden by an altered key.
             self._tree.verify_places(keys, length)
         else:
             self._tree.verify_absence(keys, length, covered)
 
     def putmulti(self, pairs: Iterable[tuple[bytes, bytes]], *, append: bool = False) -> Any:
-        """Set values; how many there were and how many were added."""
+        """Set values; return the number of values and how many were added."""
         pairs = list(pairs)
         if append:
             self._tree.verify_end(last=True)
@@ -359,20 +361,20 @@ class ProvenCursor:
         return bool(self._cursor.put(key, value))
 
     def delete(self) -> bool:
-        """Remove the entry at which the cursor stands, and stand at the next one."""
+        """Remove the current entry and move to the next one."""
         if key := self._cursor.key():
             self._tree.verify_deletion(key)
             self._owner.begin_change(self._tree)
-            # LMDB reads the next entry at once, and that may be in another leaf.
+            # LMDB reads the next entry immediately, and it may be in another leaf.
             self._tree.verify_neighbour(key, forward=True)
         return bool(self._cursor.delete())
 
     def iternext(self, keys: bool = True, values: bool = True) -> Iterator[Any]:
-        """Entries from the one on at which the cursor stands, or from the first one."""
+        """Iterate over entries from the current one on, or from the first one."""
         return self._iterate_entries(forward=True, keys=keys, values=values)
 
     def iterprev(self, keys: bool = True, values: bool = True) -> Iterator[Any]:
-        """Entries back from the one at which the cursor stands, or from the last one."""
+        """Iterate backwards over entries from the current one, or from the last one."""
         return self._iterate_entries(forward=False, keys=keys, values=values)
 
     def _iterate_entries(self, *, forward: bool, keys: bool, values: bool) -> Iterator[Any]:
@@ -388,9 +390,9 @@ class ProvenCursor:
         return chain.from_iterable(one[0] if keys else one[1] for one in entries)
 
     def read_from(self, start: bytes | None, size: int, *, tiled: bool) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Keys and values of the entries from ``start`` on, or of all, at most ``size`` at a time.
+        """Yield keys and values of the entries from ``start`` on, or of all, at most ``size`` at a time.
 
-        Order and checksums are for the caller to prove; without ``tiled``, also their count. Nothing may be written
+        The caller must verify order and checksums; without ``tiled``, also their count. Nothing may be written
         meanwhile.
         """
         if self._tree.is_changed:
@@ -421,10 +423,10 @@ class ProvenCursor:
 
 
 class ProvenTransaction:
-    """LMDB's transaction. ``raw`` is it itself, for what touches no page that is not proven."""
+    """LMDB's transaction. ``raw`` is the original, for operations that access only proven pages."""
 
     def __init__(self, raw: Any, file: PageFile, meta: MetaPage, *, is_writing: bool) -> None:
-        """``meta`` is the state that it began with. Raises DamageError, StorageError."""
+        """``meta`` is the state with which it began. Raises DamageError, StorageError."""
         self.raw = raw
         self.is_writing = is_writing
         self._file = file
@@ -437,14 +439,14 @@ class ProvenTransaction:
 
     @property
     def names(self) -> list[bytes]:
-        """The names of the sub-databases that the state has."""
+        """The names of the sub-databases of the state."""
         return sorted(self._trees)
 
     def _get_tree(self, database: Any) -> ProvenTree:
         known = self._proven.get(database)
         if known is None:
             name = self._names.get(database) or self._file.names[database]
-            # One that was made in this transaction has no page in the state yet.
+            # One created in this transaction has no page in the state yet.
             tree = self._trees.get(name) or Tree(self._file, NO_PAGE, 0, self._meta.last_page)
             if self.is_writing:
                 tree = tree.copy_for_writing(self._find_free_pages())
@@ -452,12 +454,12 @@ class ProvenTransaction:
         return known
 
     def begin_change(self, tree: ProvenTree) -> None:
-        """Prepare the first change of a sub-database: LMDB takes pages from the free list."""
+        """Prepare the first change of a sub-database: LMDB allocates pages from the free list."""
         self._find_free_pages()
         tree.is_changed = True
 
     def _find_free_pages(self) -> bytearray:
-        """The free pages of the state, which the pages that LMDB writes to are compared with."""
+        """Return the free pages of the state, with which the pages that LMDB writes to are compared."""
         if self._free is None:
             self._free = find_free_pages(self._file, self._meta)
             assert self._file.main is not None
@@ -476,7 +478,7 @@ class ProvenTransaction:
         self._get_tree(db).verify_all()
 
     def verify_places(self, keys: Iterable[bytes], db: Any) -> None:
-        """Prove all of the leaves in which searches for ``keys``, in order, end."""
+        """Prove completely the leaves in which searches for the ordered ``keys`` end."""
         self._get_tree(db).verify_writes(keys)
 
     def verify_all(self) -> None:
@@ -486,7 +488,7 @@ class ProvenTransaction:
             tree.verify_all()
 
     def open(self, env: Any, name: bytes, *, create: bool) -> Any:
-        """LMDB's handle of a sub-database, to be used in this transaction; where it may be made, in later ones, too.
+        """Return LMDB's handle of a sub-database for this transaction; with ``create``, for later ones, too.
 
         Raises lmdb.NotFoundError.
         """
@@ -497,17 +499,17 @@ class ProvenTransaction:
         return database
 
     def cursor(self, db: Any) -> ProvenCursor:
-        """A cursor of the sub-database ``db``."""
+        """Return a cursor of the sub-database ``db``."""
         return ProvenCursor(self, self.raw.cursor(db), self._get_tree(db))
 
     def get(self, key: bytes, default: Any = None, db: Any = None) -> Any:
-        """The value of ``key`` in the sub-database ``db``."""
-        # Whole, as an absent key is to be absent.
+        """Return the value of ``key`` in the sub-database ``db``."""
+        # The leaf is proven completely, so that a missing key is proven absent.
         self._get_tree(db).verify_writes((key,))
         return self.raw.get(key, default, db)
 
     def read(self, key: bytes, db: Any) -> Any:
-        """The value of ``key``, which proves itself; None where there is none."""
+        """Return the value of ``key``, which is proven by its checksum; None if there is none."""
         found = None if self.is_writing else self._get_tree(db).look_up((key,))
         return found[0][1] if found else self.get(key, None, db)
 
@@ -519,7 +521,7 @@ class ProvenTransaction:
         return bool(self.raw.put(key, value, db=db))
 
     def delete_many(self, keys: Iterable[bytes], *, db: Any) -> None:
-        """Remove entries; those that are not there are left alone."""
+        """Remove entries; missing ones are ignored."""
         tree, keys, delete = self._get_tree(db), list(keys), self.raw.delete
         if not keys:
             return
@@ -538,11 +540,11 @@ class ProvenTransaction:
 
 
 def begin_proven_transaction(begin: Callable[[], Any], file: PageFile, *, write: bool) -> ProvenTransaction:
-    """A transaction that ``begin`` begins. Raises what it raises, DamageError, StorageError."""
+    """Begin a transaction with ``begin``. Raises its exceptions, DamageError, StorageError."""
     for attempt in range(_ATTEMPTS):
         raw = begin()
         try:
-            # A writer stands on the state before its own number.
+            # A writer starts from the state before its own number.
             meta = file.find_meta_page(int(raw.id()) - write)
             if meta is not None:
                 return ProvenTransaction(raw, file, meta, is_writing=write)

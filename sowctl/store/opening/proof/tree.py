@@ -1,9 +1,9 @@
-"""The pages of one sub-database, proven on the way from its root (``sow-store(5)``, "How to read").
+"""The pages of one sub-database, proven along the path from its root (``sow-store(5)``, "How to read").
 
-A page by itself may be sound and stand in a wrong place. So it is also proven that it has the depth which LMDB notes of
-the tree, and that its keys lie between those of the branches above it: then a search that ends in it ends where the key
-belongs, and an absent key is absent. What was proven counts for one transaction: LMDB does not write to a page that a
-state in use holds.
+A valid page may be in the wrong position. So it is also proven that its depth is the depth of the tree in LMDB's
+record, and that its keys lie between those of the branches above it: then a search ends where the key belongs, and a
+key that is not found does not exist. A proof is valid for one transaction: LMDB does not write to a page of a state in
+use.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ Entries = tuple[list[bytes], list[bytes]]
 
 
 class PageFile:
-    """The file of an open environment, mapped for reading. ``inode`` tells which file it is; close it."""
+    """The file of an open environment, mapped for reading. ``inode`` identifies the file; close it."""
 
     def __init__(
         self, path: Path, page_size: int, seam: Seam, *, place: Path | None = None, limits: Limits | None = None
     ) -> None:
-        """``place`` is named in errors where the file has another name than ``path`` for a while. Raises OSError."""
+        """``place`` is the path in errors while the file has another name than ``path``. Raises OSError."""
         self.path = place or path
         self.page_size = page_size
         self.limits = limits or proof_limits.LIMITS
@@ -74,13 +74,14 @@ class PageFile:
         self._meta: tuple[bytes, bytes, tuple[MetaPage, ...]] = (b"", b"", ())
         self._branches: dict[int, tuple[bytes, BranchPage]] = {}
         self.main: tuple[tuple[int, int, int], list[bytes], list[tuple[bytes, TreeInfo]]] | None = None
-        """The main tree that was proven last: root, depth and last page; its pages; names and descriptions."""
+        """The main tree proven last: root, depth and last page; its pages; names and descriptions."""
         self.names: dict[Any, bytes] = {}
-        """The names of sub-databases by LMDB's handles of them, which do not tell."""
+        """The names of sub-databases by LMDB's handles, which do not have them."""
         self.trees: tuple[MetaPage, dict[bytes, Tree]] | None = None
-        """The sub-databases of the state that was read last, with what is proven of them."""
+        """The sub-databases of the state read last, with their proofs."""
         self.free_pages: Any = None
-        """Its free pages, once :mod:`sowctl.store.opening.proof.freelist` proved them, which has the class."""
+        """Its free pages after :mod:`sowctl.store.opening.proof.freelist`, which defines their class, has proven
+        them."""
         self._leaves = 0
         self._has_columns = False
 
@@ -92,27 +93,27 @@ class PageFile:
             os.close(fd)
 
     def page_error(self, number: int, reason: object) -> DamageError:
-        """The error for page ``number``."""
+        """Return the error for page ``number``."""
         return DamageError(
             "SOW-STO-023", f"page {number} is damaged: {reason}", place=str(self.path), hint=REBUILD_HINT
         )
 
     def free_page_error(self, number: int) -> DamageError:
-        """The error for page ``number``, which a tree and the free list have."""
+        """Return the error for page ``number``, which is in a tree and in the free list."""
         return self.page_error(number, "it is in use and listed as free")
 
     @property
     def has_proven_free_list(self) -> bool:
-        """True if its free list was proven."""
+        """True if the free list was proven."""
         return self.free_pages is not None
 
     def find_meta_page(self, txnid: int) -> MetaPage | None:
-        """The meta page that transaction ``txnid`` wrote; None where it is not there any more.
+        """Return the meta page that transaction ``txnid`` wrote; None if it was replaced.
 
-        What is read from now on lies in the file as it is now. Raises StorageError.
+        Later reads refer to the file as it is now. Raises StorageError.
         """
         with translate_errors(self.path, "read the store"):
-            # A map behind the end of a file that was cut would end the process.
+            # Accessing the map after the end of a truncated file would kill the process.
             self._size = os.fstat(self._fd).st_size
             if self._map is not None and self._size < len(self._map):
                 self._map = None
@@ -127,7 +128,7 @@ class PageFile:
         return self._read_bytes(start, size)
 
     def _map_until(self, end: int) -> mmap.mmap:
-        """A map that reaches ``end``, which lies in the file."""
+        """Return a map that extends to ``end``, which is within the file."""
         if self._map is None or len(self._map) < end:
             with translate_errors(self.path, "read the store"):
                 self._size = os.fstat(self._fd).st_size
@@ -138,7 +139,7 @@ class PageFile:
         return self._map_until(start + size)[start : start + size]
 
     def read(self, number: int, count: int = 1) -> bytes:
-        """Some pages in a row. Raises DamageError where the file ends before, StorageError."""
+        """Return several consecutive pages. Raises DamageError if the file ends before them, StorageError."""
         start, size = number * self.page_size, count * self.page_size
         data = self._read_bytes(start, size)
         if len(data) != size:
@@ -146,9 +147,9 @@ class PageFile:
         return data
 
     def read_branch(self, number: int) -> BranchPage:
-        """Branch page ``number``, proven but for the order of its keys. Raises DamageError."""
+        """Return branch page ``number``, proven except for the order of its keys. Raises DamageError."""
         data = self.read(number)
-        # Equal bytes have been proven before: most branches stay from one transaction to the next.
+        # Equal bytes were proven before: most branches do not change from one transaction to the next.
         known = self._branches.get(number)
         if known is not None and known[0] == data:
             return known[1]
@@ -162,7 +163,7 @@ class PageFile:
         return found
 
     def read_leaf(self, number: int) -> tuple[bytes, LeafPage]:
-        """The bytes and the entries of leaf page ``number``, proven by itself. Raises DamageError."""
+        """Return the bytes and the entries of leaf page ``number``, proven by itself. Raises DamageError."""
         data = self.read(number)
         try:
             return data, read_leaf(data, number)
@@ -170,9 +171,8 @@ class PageFile:
             raise self.page_error(number, problem) from None
 
     def can_prove_columns(self, leaves: int) -> bool:
-        """Return whether the next ``leaves`` are proven in columns, which takes a third of the time but starts
-        slower.
-        """
+        """Return whether the next ``leaves`` are proven in columns, which takes a third of the time but starts more
+        slowly."""
         return self._can_use_columns(leaves, self.limits.column_leaves)
 
     def can_walk_columns(self, leaves: int) -> bool:
@@ -183,12 +183,12 @@ class PageFile:
         self._leaves += leaves
         if leaves < self.limits.least_column_leaves:
             return False
-        # Once they are loaded there is nothing to wait for.
+        # Once imported, columns cost no start time.
         self._has_columns = self._has_columns or self._leaves > most
         return self._has_columns
 
     def map_pages(self, numbers: list[int]) -> mmap.mmap:
-        """A map in which pages lie. Raises DamageError where the file ends before one, StorageError."""
+        """Return a map that contains pages. Raises DamageError if the file ends before one, StorageError."""
         last = max(numbers)
         found = self._map_until((last + 1) * self.page_size)
         if len(found) < (last + 1) * self.page_size:
@@ -196,7 +196,7 @@ class PageFile:
         return found
 
     def read_entry(self, number: int, index: int) -> tuple[bytes, int, int, int]:
-        """Key, flags, size and place in the file of an entry of a leaf that is proven."""
+        """Return key, flags, size and offset in the file of an entry of a proven leaf."""
         data, base = self._map_until(0), number * self.page_size
         place = base + int.from_bytes(
             data[base + PAGE_LAYOUT.size + 2 * index : base + PAGE_LAYOUT.size + 2 * index + 2], sys.byteorder
@@ -207,13 +207,13 @@ class PageFile:
         return data[start:end], head >> 32 & 0xFFFF, head & 0xFFFFFFFF, end
 
     def read_range(self, start: int, size: int) -> bytes:
-        """Bytes of the file."""
+        """Return bytes of the file."""
         return self._read_bytes(start, size)
 
     def probe_leaf(self, number: int) -> int | None:
-        """Count the entries of leaf page ``number``; None where the short proof does not suffice.
+        """Count the entries of leaf page ``number``; None if the short proof does not suffice.
 
-        It is what reading takes where order, counts and checksums prove what was read. Raises DamageError.
+        The short proof suffices for reading if order, counts and checksums prove the data. Raises DamageError.
         """
         try:
             return probe_leaf(self.read(number), number)
@@ -221,7 +221,7 @@ class PageFile:
             raise self.page_error(number, problem) from None
 
     def read_entries(self, numbers: list[int], *, columns: bool, tiled: bool) -> Entries | None:
-        """Keys and values of leaf pages, in their order; None where the short proof does not do."""
+        """Return keys and values of leaf pages, in their order; None if the short proof does not suffice."""
         data = self.map_pages(numbers)
         if not columns:
             return read_entries(data, self.page_size, numbers, tiled=tiled)
@@ -230,7 +230,8 @@ class PageFile:
         return read_columns(data, self.page_size, numbers, tiled=tiled)
 
     def verify_run(self, leaf: int, first: int, size: int, last_page: int) -> int:
-        """Prove the overflow pages, from ``first`` on, of a value of a leaf; how many they are. Raises DamageError."""
+        """Prove the overflow pages, from ``first`` on, of a value of a leaf; return their number. Raises
+        DamageError."""
         needed = count_overflow_pages(size, self.page_size)
         if not FIRST_TREE_PAGE <= first <= last_page + 1 - needed:
             raise self.page_error(leaf, f"it has a value on page {first}")
@@ -239,14 +240,14 @@ class PageFile:
         if len(data) < end:
             raise self.page_error(first, "the file ends before")
         number, _, flags, pages = OVERFLOW_LAYOUT.unpack_from(data, first * self.page_size)
-        # A value that was replaced by a shorter one in the same transaction keeps its pages: there may be more.
+        # A value replaced by a shorter one in the same transaction keeps its pages: there may be more than needed.
         if number != first or flags != OVERFLOW_FLAG or not needed <= pages <= last_page + 1 - first:
             raise self.page_error(first, "it is not the first page of a value")
         return int(pages)
 
 
 class BranchPlace(NamedTuple):
-    """A branch page and the bounds of all keys below it: from ``low`` up to ``high``, None where there is no bound."""
+    """A branch page and the bounds of all keys below it: from ``low`` up to ``high``, None for no bound."""
 
     number: int
     page: BranchPage
@@ -254,18 +255,18 @@ class BranchPlace(NamedTuple):
     high: bytes | None
 
     def locate_child(self, index: int) -> tuple[int, bytes, bytes | None]:
-        """The page number of a child, and its bounds."""
+        """Return the page number of a child, and its bounds."""
         starts = self.page.starts
         low = starts[index - 1] if index else self.low
         return self.page.children[index], low, starts[index] if index < len(starts) else self.high
 
 
 BranchPath = tuple[tuple[BranchPlace, int], ...]
-"""The branches above a page, from the root on, each with the index of the child that was taken."""
+"""The branches above a page, from the root on, each with the index of the child on the path."""
 
 
 class LeafPlace(NamedTuple):
-    """The place of a leaf: the branches above it, its number, and the bounds of its keys."""
+    """The position of a leaf: the branches above it, its number, and the bounds of its keys."""
 
     steps: BranchPath
     number: int
@@ -278,13 +279,13 @@ class LeafPlace(NamedTuple):
 
 
 class Tree:
-    """A sub-database as a state of the file has it. Every method raises DamageError SOW-STO-023, StorageError.
+    """A sub-database in one state of the file. Every method raises DamageError SOW-STO-023, StorageError.
 
-    ``root`` and ``depth`` are what LMDB notes of it; ``last_page`` is that of the state.
+    ``root`` and ``depth`` are those of LMDB's record of the tree; ``last_page`` is that of the state.
     """
 
     ENTRY_FLAGS: tuple[int, ...] = (0, BIG_DATA_FLAG)
-    """What LMDB may note of an entry."""
+    """Flags that LMDB may store for an entry."""
 
     def __init__(self, file: PageFile, root: int, depth: int, last_page: int) -> None:
         self._file = file
@@ -303,9 +304,9 @@ class Tree:
         self._free: bytearray | None = None
 
     def copy_for_writing(self, free: bytearray) -> Tree:
-        """The same tree with what is proven of it; none of its pages may be one of the ``free`` pages.
+        """Return the same tree with its proofs; none of its pages may be one of the ``free`` pages.
 
-        A tree of its own, as readers of this one go on while ``free`` becomes that of later states.
+        A separate tree, because readers continue to use this one while ``free`` changes with later states.
         """
         tree = Tree(self._file, self._root, self._depth, self._last_page)
         tree._free = free
@@ -319,7 +320,7 @@ class Tree:
         return tree
 
     def _verify_used(self, numbers: Iterable[int]) -> None:
-        """Raise DamageError where one of some pages is free."""
+        """Raise DamageError if one of some pages is free."""
         free = self._free
         if free is None:
             return
@@ -328,12 +329,12 @@ class Tree:
                 raise self._file.free_page_error(number)
 
     def page_error(self, number: int, reason: object) -> DamageError:
-        """The error for a page of it."""
+        """Return the error for one of its pages."""
         return self._file.page_error(number, reason)
 
     @property
     def is_empty(self) -> bool:
-        """True if it has no page."""
+        """True if the tree has no page."""
         return self._root == NO_PAGE
 
     def _prove_branch(self, number: int, low: bytes, high: bytes | None) -> BranchPlace:
@@ -353,7 +354,7 @@ class Tree:
         return found
 
     def read_leaf(self, number: int) -> LeafPage:
-        """The entries of a leaf, proven but for their bounds."""
+        """Return the entries of a leaf, proven except for their bounds."""
         data, page = self._file.read_leaf(number)
         if not all(map(lt, page.keys, page.keys[1:])):
             raise self._file.page_error(number, "its keys are out of order")
@@ -370,7 +371,7 @@ class Tree:
         return page
 
     def verify_end_keys(self, leaf: LeafPlace) -> tuple[bytes, bytes]:
-        """Prove a leaf; its first and its last key."""
+        """Prove a leaf; return its first and last key."""
         return self._prove_leaf(leaf.number, leaf.low, leaf.high)
 
     def _prove_leaf(self, number: int, low: bytes, high: bytes | None) -> tuple[bytes, bytes]:
@@ -385,10 +386,11 @@ class Tree:
         return ends
 
     def find_known_leaf(self, key: bytes) -> LeafPlace | None:
-        """The leaf in which a search for ``key`` ends, without the steps; None where only :meth:`find_leaf` can tell.
+        """Return the leaf in which a search for ``key`` ends, without the path; None if only :meth:`find_leaf` can
+        determine it.
 
-        Of the branches no more is proven than what the search meets. Where the key is neither the first nor the last
-        one of the leaf, nor would be, the leaf is the right one: one wrong key in a branch leads to the end of a leaf.
+        Of the branches, only the nodes on the search path are proven. Unless the key is, or would be, the first or last
+        one of the leaf, the leaf is the right one: one wrong key in a branch leads to the end of a leaf.
         """
         if self._reached is not None and self._reached[0] == key:
             return self._reached[1]
@@ -416,7 +418,8 @@ class Tree:
         return None
 
     def look_up(self, key: bytes) -> bytes | None:
-        """The value of ``key``, which proves itself; None where a search does not find it, whatever the reason."""
+        """Return the value of ``key``, which is proven by its checksum; None if a search does not find it, for any
+        reason."""
         leaf = self.find_known_leaf(key)
         if leaf is None:
             return None
@@ -432,16 +435,17 @@ class Tree:
         return None
 
     def _read_large(self, leaf: int, first: int, size: int) -> bytes:
-        """A value of a leaf in overflow pages, from ``first`` on."""
+        """Return a value of a leaf in overflow pages, from ``first`` on."""
         self._file.verify_run(leaf, first, size, self._last_page)
         return self._file.read_range(first * self._file.page_size + PAGE_LAYOUT.size, size)
 
     def verify_leaves(self, keys: Iterable[bytes], *, whole: bool) -> list[int]:
-        """Prove the leaf in which a search for each of ``keys`` ends: all of it, or what reading takes; the leaves."""
+        """Prove the leaf in which a search for each of ``keys`` ends, completely or as needed for reading; return the
+        leaves."""
         if self.is_empty:
             return []
         keys = sorted(keys)
-        # A writer looks up what it is going to write.
+        # A writer looks up the keys that it is going to write.
         if whole and keys == self._visited[0]:
             return self._visited[1]
         numbers = self._prove_each_leaf(keys, whole=whole)
@@ -475,7 +479,7 @@ class Tree:
         return numbers
 
     def _prove_places(self, found: list[tuple[BranchPlace, list[int]]], *, whole: bool) -> list[int]:
-        """Prove leaves below some branches; their numbers."""
+        """Prove leaves below some branches; return their numbers."""
         numbers = [branch.page.children[index] for branch, indexes in found for index in indexes]
         if whole:
             self._prove_in_columns(numbers)
@@ -483,7 +487,7 @@ class Tree:
                 starts, last = branch.page.starts, len(branch.page.starts)
                 for index in indexes:
                     ends = self._ends.get(branch.page.children[index])
-                    # Most are proven by now, and only compared with their bounds.
+                    # Most were proven in columns, and are only compared with their bounds.
                     if (
                         ends is not None
                         and 0 < index < last
@@ -513,7 +517,7 @@ class Tree:
         return probe_leaves(self._file.map_pages(numbers), self._file.page_size, numbers)
 
     def _prove_in_columns(self, numbers: list[int]) -> None:
-        """Prove leaves in columns, if they are many, but for their bounds, as far as that goes."""
+        """Prove leaves in columns, except for their bounds, if there are many; omits leaves that need another proof."""
         numbers = [number for number in numbers if number not in self._ends]
         if not numbers or not self._file.can_prove_columns(len(numbers)):
             return
@@ -530,8 +534,8 @@ class Tree:
     def read_gap_entries(
         self, keys: Sequence[bytes], numbers: Sequence[int]
     ) -> tuple[Iterable[bytes], Sequence[bytes]]:
-        """The entries, key and value in a row, beside the places where ``keys`` would be in the leaves ``numbers``,
-        which are proven; and those keys of which that is not told."""
+        """Return the entries, each as key and value in sequence, next to the positions where ``keys`` would be in the
+        proven leaves ``numbers``; and the keys for which this is unknown."""
         if not numbers or not self._file.can_prove_columns(len(numbers)):
             return (), keys
         from sowctl.store.lmdbfile.column_check import find_gaps
@@ -543,12 +547,12 @@ class Tree:
         return map(data.__getitem__, map(slice, found.starts, found.stops)), found.edges
 
     def find_edge_leaves(self, keys: Sequence[bytes], length: int | None) -> Iterator[tuple[LeafPlace, bool]]:
-        """Prove the leaves in which ``keys``, in order, would be; those of them whose first or last entry one of the
-        keys would be, and whether the last one. First and last keys have a ``length`` (None: any)."""
+        """Prove the leaves in which the ordered ``keys`` would be; yield those of which a key would be the first or
+        last entry, and whether it is the last. First and last keys must have ``length`` (None: any)."""
         self.verify_leaves(keys, whole=True)
         branch: BranchPlace | None = None
         for key in keys:
-            # Most keys are in the middle of a leaf, and are passed with one search below the branch of the one before.
+            # Most keys are in the middle of a leaf, and need only one search below the branch of the previous key.
             if branch is not None and branch.low <= key and (branch.high is None or key < branch.high):
                 ends = self._ends.get(branch.page.children[bisect_right(branch.page.starts, key)])
                 if ends is not None and ends[0] < key < ends[1] and length in (None, len(ends[0])):
@@ -558,7 +562,7 @@ class Tree:
                 return
             branch = leaf.steps[-1][0] if leaf.steps else None
             first, last = self.verify_end_keys(leaf)
-            # A leaf of another sub-database, whose keys are in order and lie in the bounds by chance.
+            # A leaf of another sub-database, whose keys are in order and within the bounds by chance.
             if length is not None and not len(first) == len(last) == length:
                 raise self.page_error(leaf.number, "its keys are of another length than those of its tree")
             if not first < key < last:
@@ -569,13 +573,14 @@ class Tree:
             known.clear()
 
     def search_leaf(self, leaf: LeafPlace, key: bytes) -> tuple[int, int]:
-        """Find where ``key`` is or would be among the entries of a proven leaf, and how many these are."""
+        """Return the index at which ``key`` is or would be among the entries of a proven leaf, and their number."""
         self.verify_end_keys(leaf)
         count = self._count_entries(leaf.number)
         return bisect_left(range(count), key, key=lambda index: self._file.read_entry(leaf.number, index)[0]), count
 
     def read_entry(self, leaf: LeafPlace, index: int) -> tuple[bytes, int, bytes]:
-        """Key, flags and value of an entry of a leaf, all of which is proven; of a large value, where it is."""
+        """Return key, flags and value of an entry of a leaf, after proving the leaf; for a large value, its page
+        number."""
         self.verify_end_keys(leaf)
         if index < 0:
             index += self._count_entries(leaf.number)
@@ -583,28 +588,28 @@ class Tree:
         return key, flags, self._file.read_range(start, PAGE_NUMBER_LAYOUT.size if flags else size)
 
     def _count_entries(self, number: int) -> int:
-        # One of the two has it, as the leaf is proven.
+        # The leaf is proven, so one of the two has it.
         known = self._counts.get(number)
         return known[0] if known is not None else self._lengths[number]
 
     def _measure_leaf(self, number: int) -> tuple[int, int, int]:
-        """Return the number of a leaf's entries, the bytes they take, and the largest of them."""
+        """Return the number of a leaf's entries, their total bytes, and the bytes of the largest."""
         page = self.read_leaf(number)
         sizes = [PAGE_NUMBER_LAYOUT.size if flags else size for flags, size in zip(page.flags, page.sizes, strict=True)]
         nodes = [len(key) + size + NODE_WORD_LAYOUT.size + 1 & -2 for key, size in zip(page.keys, sizes, strict=True)]
         return len(nodes), sum(nodes), max(nodes)
 
     def count_safe_deletions(self, leaf: LeafPlace) -> int:
-        """Return how many of a leaf's entries may at least be removed before LMDB merges it with another."""
+        """Return how many of a leaf's entries can certainly be removed before LMDB merges it with another leaf."""
         if leaf.number not in self._counts:
             self._counts[leaf.number] = self._measure_leaf(leaf.number)
         count, used, largest = self._counts[leaf.number]
         room = self._file.page_size - PAGE_LAYOUT.size
-        # LMDB counts what is used with the places of the nodes, two bytes each.
+        # LMDB's used size includes the offsets of the nodes, two bytes each.
         return min((used + 2 * count - room // _MERGE_DIVISOR - 1) // (largest + 2), count - 1)
 
     def probe_leaf(self, leaf: LeafPlace) -> int:
-        """Prove what reading takes of a leaf (:meth:`PageFile.probe_leaf`); how many entries it has."""
+        """Prove a leaf as needed for reading (:meth:`PageFile.probe_leaf`); return the number of its entries."""
         return self._probe_page(leaf.number)
 
     def _probe_page(self, number: int) -> int:
@@ -615,9 +620,9 @@ class Tree:
         return count
 
     def walk_entries(self, leaf: LeafPlace, *, forward: bool, tiled: bool) -> Iterator[Entries]:
-        """Keys and values of a leaf and of those beside it, one or many leaves at a time, proven for reading.
+        """Yield keys and values of a leaf and of its neighbours, one or many leaves at a time, proven for reading.
 
-        ``tiled``: no count tells the reader that no entry was left out, so it is proven that the entries fill the leaf.
+        ``tiled``: no count shows the reader that no entry is missing, so it is proven that the entries fill the leaf.
         """
         yield self._read_leaves([leaf.number], forward=forward, tiled=tiled)
         together = 1
@@ -628,7 +633,7 @@ class Tree:
             numbers = below[index:] if forward else below[index::-1]
             at = 0
             while at < len(numbers):
-                # Few at first: most readers do not go far.
+                # Few at first: most readers do not read far.
                 together = min(2 * together, self._file.limits.batch_leaves)
                 part = numbers[at : at + together]
                 entries = self._read_leaves(part, forward=forward, tiled=tiled)
@@ -643,8 +648,8 @@ class Tree:
     def _verify_places(
         self, branch: BranchPlace, first: int, count: int, ends: list[bytes], keys: Sequence[bytes]
     ) -> None:
-        """Raise DamageError unless ``keys`` are in order, and lie in the bounds of some children of a branch."""
-        # Who reads up to a key would take one beyond it, in a leaf of another place, for the end.
+        """Raise DamageError unless ``keys`` are in order, and within the bounds of some children of a branch."""
+        # A reader up to a key would mistake a later key, in a misplaced leaf, for the end.
         number, low, _ = branch.locate_child(first)
         high = branch.locate_child(first + count - 1)[2]
         is_placed = low <= ends[0] and (high is None or ends[1] < high)
@@ -653,14 +658,14 @@ class Tree:
             raise self._file.page_error(number, "keys below it are not those of their place")
 
     def _read_leaves(self, numbers: list[int], *, forward: bool, tiled: bool) -> Entries:
-        """Keys and values of leaves beside each other."""
+        """Return keys and values of neighbouring leaves."""
         if not forward:
             keys, values = self._read_leaves(numbers[::-1], forward=True, tiled=tiled)
             return keys[::-1], values[::-1]
         columns = self._file.can_walk_columns(len(numbers))
         found = self._file.read_entries(numbers, columns=columns, tiled=tiled)
         if found is None:
-            # Which one is of another form, or damaged, is told by looking at them one by one.
+            # Reading them one by one shows which one has another form or is damaged.
             found = [], []
             for number in numbers:
                 for all_of_them, some in zip(found, self._read_any(number), strict=True):
@@ -668,7 +673,7 @@ class Tree:
         return found
 
     def _read_any(self, number: int) -> Entries:
-        """Keys and values of a leaf of any form."""
+        """Return keys and values of a leaf of any form."""
         file, page = self._file, self.read_leaf(number)
         data = file.read(number)
         values = []
@@ -682,7 +687,7 @@ class Tree:
     def _descend_to_edge(
         self, steps: BranchPath, number: int, low: bytes, high: bytes | None, *, last: bool
     ) -> LeafPlace:
-        """The first or the last leaf below a page."""
+        """Return the first or the last leaf below a page."""
         for _ in range(self._depth - 1 - len(steps)):
             branch = self._prove_branch(number, low, high)
             index = len(branch.page.starts) if last else 0
@@ -691,10 +696,10 @@ class Tree:
         return LeafPlace(steps, number, low, high)
 
     def find_leaf(self, key: bytes) -> LeafPlace | None:
-        """The leaf in which a search for ``key`` ends; None where there is no leaf."""
+        """Return the leaf in which a search for ``key`` ends; None if the tree is empty."""
         if self.is_empty:
             return None
-        # Most searches end below the branch of the one before.
+        # Most searches end below the branch of the previous one.
         if self._last is not None:
             above, branch = self._last
             if branch.low <= key and (branch.high is None or key < branch.high):
@@ -707,17 +712,18 @@ class Tree:
             index = bisect_right(branch.page.starts, key)
             steps = (*steps, (branch, index))
             number, low, high = branch.locate_child(index)
-        # Only here: a fault on the way would leave a branch above the lowest ones, whose children are no leaves.
+        # Set only here: after a fault on the path it would be a branch above the lowest ones, whose children are no
+        # leaves.
         if steps:
             self._last = steps[:-1], steps[-1][0]
         return LeafPlace(steps, number, low, high)
 
     def find_end_leaf(self, *, last: bool) -> LeafPlace | None:
-        """The first or the last leaf; None where there is none."""
+        """Return the first or the last leaf; None if the tree is empty."""
         return None if self.is_empty else self._descend_to_edge((), self._root, b"", None, last=last)
 
     def find_adjacent_leaf(self, leaf: LeafPlace, *, forward: bool) -> LeafPlace | None:
-        """The next leaf in the order of keys, or the one before; None at the end."""
+        """Return the next or the previous leaf in key order; None at the end."""
         steps = leaf.steps
         for level in range(len(steps) - 1, -1, -1):
             branch, index = steps[level]
@@ -728,7 +734,7 @@ class Tree:
         return None
 
     def iter_leaves(self) -> Iterator[LeafPlace]:
-        """All leaves, in the order of their keys."""
+        """Yield all leaves in key order."""
         leaf = self.find_end_leaf(last=False)
         while leaf is not None:
             yield leaf
@@ -740,8 +746,8 @@ class Tree:
             self.verify_end_keys(leaf)
 
     def verify_siblings(self, steps: BranchPath, level: int, radius: int) -> None:
-        """Prove the branch page at ``level`` of a path, those up to ``radius`` beside it below the same branch, and
-        the way from each of them to its first leaf."""
+        """Prove the branch page at ``level`` of a path, its neighbours up to ``radius`` below the same branch, and the
+        path from each of them to its first leaf."""
         above, index = steps[level - 1]
         for place in range(max(0, index - radius), min(len(above.page.children), index + radius + 1)):
             self.verify_end_keys(
@@ -755,7 +761,7 @@ class _MainTree(Tree):
     ENTRY_FLAGS = (SUB_TREE_FLAG, 0, BIG_DATA_FLAG)
 
     def read_sub_trees(self) -> tuple[list[bytes], list[tuple[bytes, TreeInfo]]]:
-        """All pages of it, proven; name and description of every sub-database."""
+        """Prove and return all its pages, and name and description of every sub-database."""
         pages: list[bytes] = []
         found: list[tuple[bytes, TreeInfo]] = []
         for leaf in self.iter_leaves():
@@ -763,12 +769,12 @@ class _MainTree(Tree):
             data, page = self._file.read_leaf(leaf.number)
             pages.append(data)
             for name, flags, size, place in zip(page.keys, page.flags, page.sizes, page.places, strict=True):
-                # What is no sub-database is not opened, and so not found: another program's file may have it.
+                # Other entries are never opened, and so not found: another program's file may have them.
                 if flags != SUB_TREE_FLAG:
                     continue
                 if size != TREE_LAYOUT.size:
                     raise self._file.page_error(leaf.number, "it does not describe a sub-database")
-                # Another kind of sub-database would have LMDB read keys and values in another way.
+                # With another kind of sub-database, LMDB would read keys and values in another way.
                 tree = TreeInfo.decode(data[place : place + size])
                 if tree is None:
                     raise self._file.page_error(leaf.number, "its description of a sub-database is damaged")
@@ -779,12 +785,12 @@ class _MainTree(Tree):
 
 
 def read_sub_databases(file: PageFile, meta: MetaPage) -> dict[bytes, Tree]:
-    """The sub-databases of a state by their names. Raises DamageError SOW-STO-023, StorageError."""
+    """Return the sub-databases of a state by name. Raises DamageError SOW-STO-023, StorageError."""
     state = meta.main.root, meta.main.depth, meta.last_page
     if file.trees is not None and file.trees[0] == meta:
         return file.trees[1]
     known = file.main
-    # The main tree of a store is one page. One with the bytes that were proven before is not taken apart again.
+    # The main tree of a store is one page. If its bytes were proven before, it is not decoded again.
     if known is None or known[0] != state or meta.main.depth != 1 or known[1] != [file.read(meta.main.root)]:
         known = file.main = (state, *_MainTree(file, *state).read_sub_trees())
     trees = {name: Tree(file, tree.root, tree.depth, meta.last_page) for name, tree in known[2]}
