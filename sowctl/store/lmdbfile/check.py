@@ -1,9 +1,8 @@
-"""One page of LMDB, proven by itself: what is not as LMDB writes it raises :class:`PageFault`.
+"""One page of LMDB, proven by itself: anything that LMDB does not write raises :class:`PageFault`.
 
-Every number in a page is proven to lie within it before it is followed. LMDB keeps the nodes of a page close together,
-from the end of the page on: what overlaps or leaves a gap was not written by it. The check of many leaves at once is in
-:mod:`sowctl.store.lmdbfile.column_check`; what can be saved of a page that is not sound, in
-:mod:`sowctl.store.lmdbfile.walk`.
+Every number in a page is proven to lie within it before it is followed. LMDB keeps the nodes of a page contiguous up to
+the end of the page: overlaps and gaps were not written by it. :mod:`sowctl.store.lmdbfile.column_check` checks many
+leaves at once; :mod:`sowctl.store.lmdbfile.walk` recovers data from invalid pages.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ _POINTERS = [struct.Struct(f"={count}H") for count in range(512)]
 
 
 class PageFault(Exception):
-    """A page is not what LMDB writes. The text says in what."""
+    """A page that LMDB did not write this way. The text describes the problem."""
 
 
 class BranchPage(NamedTuple):
-    """The children of a branch page; ``starts`` are the first keys of all but the first of them, in whatever order."""
+    """The children of a branch page; ``starts`` are the first keys of all but the first of them, in any order."""
 
     starts: list[bytes]
     children: list[int]
 
 
 class LeafPage(NamedTuple):
-    """The keys of a leaf, flags and sizes of its values, and where they begin: a value in overflow pages is the number
-    of the first one (8 bytes)."""
+    """The keys of a leaf, flags and sizes of its values, and their offsets: a value in overflow pages is the number of
+    the first one (8 bytes)."""
 
     keys: list[bytes]
     flags: list[int]
@@ -59,7 +58,7 @@ class LeafPage(NamedTuple):
 
 
 def _read_pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...], int]:
-    """Read where the nodes of a page begin, and the lowest of these places."""
+    """Return the offsets of the nodes of a page, and the upper bound of its free space."""
     found, _, flags, lower, upper = PAGE_LAYOUT.unpack_from(data)
     if found != number:
         raise PageFault(f"it has the number {found}")
@@ -76,7 +75,7 @@ def _read_pointers(data: bytes, number: int, kind: int) -> tuple[tuple[int, ...]
 
 
 def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
-    """Raise PageFault unless the spans fill a page from ``upper`` to its end. They begin and end at even places."""
+    """Raise PageFault unless the spans fill a page from ``upper`` to its end. They begin and end at even offsets."""
     spans.sort()
     at = upper
     for start, end in spans:
@@ -88,13 +87,13 @@ def _verify_tiling(spans: list[tuple[int, int]], upper: int, size: int) -> None:
 
 
 def probe_leaf(data: bytes, number: int) -> int | None:
-    """Count a leaf page's entries; None where one of its values lies elsewhere, or its keys differ in length.
+    """Count a leaf page's entries; None if it has values in overflow pages, or keys of different lengths.
 
-    Only what reading takes is proven: its head, and that each entry lies within it. Raises :class:`PageFault`.
+    Proves only what reading needs: its header, and that each entry lies within it. Raises :class:`PageFault`.
     """
     pointers, _ = _read_pointers(data, number, LEAF_FLAG)
     heads = memoryview(b"".join([data[place : place + _NODE_SIZE] for place in pointers])).cast("Q").tolist()
-    # Flags and size of the key are the upper half of a head: where the least and the greatest agree, all do.
+    # Flags and key size are the upper half of a header: if minimum and maximum agree, all do.
     kind = min(heads) >> 32
     if kind & 0xFFFF or max(heads) >> 32 != kind:
         return None
@@ -104,24 +103,23 @@ def probe_leaf(data: bytes, number: int) -> int | None:
 
 @cache
 def _pointer_layout(count: int) -> struct.Struct:
-    """Layout of the places of ``count`` nodes of a page."""
+    """Return the layout of the offsets of ``count`` nodes of a page."""
     return struct.Struct(f"={count}H")
 
 
 def read_entries(
     data: mmap.mmap, page_size: int, pages: Sequence[int], *, tiled: bool = False
 ) -> tuple[list[bytes], list[bytes]] | None:
-    """Keys and values of leaves, which lie in the file, in their order.
+    """Return keys and values of leaves in the file, in their order.
 
-    ``tiled``: the entries of each fill its end, so that none is left out. None where one is not proven as by
-    :func:`probe_leaf`, one of its values lies elsewhere, or its keys are of another
-    length than the first one.
+    ``tiled``: the entries of each must fill its end, so that none is missing. None if one is not proven as by
+    :func:`probe_leaf`, has a value in overflow pages, or a key of another length than the first one.
     """
     keys: list[bytes] = []
     values: list[bytes] = []
     head_of, take, layout = PAGE_LAYOUT.unpack_from, None, _pointer_layout
     for number in pages:
-        # One copy of the page, from which entries are cut faster than from the map.
+        # One copy of the page, which is faster to slice than the map.
         page = data[number * page_size : (number + 1) * page_size]
         found, _, flags, lower, upper = head_of(page)
         if found != number or flags != LEAF_FLAG or lower & 1 or not _HEAD_SIZE < lower <= upper <= page_size:
@@ -132,13 +130,13 @@ def read_entries(
                 return None
             least = NODE_WORD_LAYOUT.unpack_from(page, places[0])[0] >> 48 << 48
             body = _NODE_SIZE + (least >> 48)
-            # From the place of a node on, less what its head says of the key.
+            # Offset of a node's end relative to its start, minus the part of its header with the key size.
             ahead, last = least - body, page_size - body
             take = _entry_layout(least >> 48)
         if max(places) > last:
             return None
         heads, some = zip(*[take(page, place) for place in places], strict=True)
-        # A greater head has flags, a longer key or a value that ends behind the page.
+        # A larger header has flags, a longer key or a value that ends after the page.
         if min(heads) < least or max(map(add, places, heads)) > least + last:
             return None
         if tiled:
@@ -152,14 +150,14 @@ def read_entries(
 
 @cache
 def _entry_layout(key_size: int) -> Callable[[bytes, int], tuple[int, bytes]]:
-    """Return a function that takes head and key of a node out of a page."""
+    """Return a function that reads header and key of a node from a page."""
     return struct.Struct(f"=Q{key_size}s").unpack_from
 
 
 def find_child(page: bytes, number: int, key: bytes) -> tuple[int, bytes | None, bytes | None]:
-    """The child in which a search for ``key`` goes on below branch page ``number``, and the keys between which it is.
+    """Return the child of branch page ``number`` in which a search for ``key`` continues, and the bounds of its keys.
 
-    Of the page only what the search meets is looked at. Raises :class:`PageFault`, struct.error.
+    Reads only the nodes on the search path. Raises :class:`PageFault`, struct.error.
     """
     count = _count_nodes(page, number, BRANCH_FLAG)
     index = bisect_right(range(1, count), key, key=lambda at: _read_node(page, at)[1])
@@ -168,7 +166,7 @@ def find_child(page: bytes, number: int, key: bytes) -> tuple[int, bytes | None,
 
 
 def find_entry(page: bytes, number: int, key: bytes) -> tuple[int, int, int] | None:
-    """Flags, size and place of the value of ``key`` in leaf page ``number``; None where a search does not find it.
+    """Return flags, size and offset of the value of ``key`` in leaf page ``number``; None if a search does not find it.
 
     As :func:`find_child`.
     """
@@ -188,7 +186,7 @@ def _count_nodes(page: bytes, number: int, kind: int) -> int:
 
 
 def _read_node(page: bytes, index: int) -> tuple[int, bytes, int]:
-    """Head, key and place of the body of a node."""
+    """Return header, key and offset of the body of a node."""
     place = NODE_OFFSET_LAYOUT.unpack_from(page, _HEAD_SIZE + 2 * index)[0]
     head = NODE_WORD_LAYOUT.unpack_from(page, place)[0]
     body = place + _NODE_SIZE + (head >> 48)
@@ -196,7 +194,7 @@ def _read_node(page: bytes, index: int) -> tuple[int, bytes, int]:
 
 
 def read_branch(data: bytes, number: int) -> BranchPage:
-    """The children of branch page ``number``. Raises :class:`PageFault`."""
+    """Return the children of branch page ``number``. Raises :class:`PageFault`."""
     pointers, upper = _read_pointers(data, number, BRANCH_FLAG)
     plain = _plain_branch(data, pointers, upper)
     if plain is not None:
@@ -216,7 +214,7 @@ def read_branch(data: bytes, number: int) -> BranchPage:
 
 
 def read_leaf(data: bytes, number: int) -> LeafPage:
-    """The entries of leaf page ``number``. Their order is not asked for. Raises :class:`PageFault`."""
+    """Return the entries of leaf page ``number``. Their order is not checked. Raises :class:`PageFault`."""
     pointers, upper = _read_pointers(data, number, LEAF_FLAG)
     plain = _plain_leaf(data, pointers, upper)
     if plain is not None:
@@ -239,7 +237,7 @@ def read_leaf(data: bytes, number: int) -> LeafPage:
 
 
 def iter_node_places(data: bytes) -> Iterator[int]:
-    """Yield the places of the nodes of a page, -1 for one that does not lie within it."""
+    """Yield the offsets of the nodes of a page, -1 for one that does not lie within it."""
     lower: int = PAGE_LAYOUT.unpack_from(data)[3]
     stop = lower - (lower - PAGE_LAYOUT.size) % NODE_ALIGNMENT_BYTES
     for (at,) in NODE_OFFSET_LAYOUT.iter_unpack(data[PAGE_LAYOUT.size : stop]):
@@ -247,9 +245,9 @@ def iter_node_places(data: bytes) -> Iterator[int]:
 
 
 def is_free_list_page(data: bytes, number: int) -> bool:
-    """Return whether a page may be the root of a free list: a branch, or a leaf whose keys are numbers of transactions.
+    """Return whether a page may be the root of a free list: a branch, or a leaf whose keys are transaction numbers.
 
-    A leaf holds numbers of 8 bytes with a count and so many page numbers each, or points to pages of their own.
+    A leaf has numbers of 8 bytes, each with a count and this many page numbers, or refers to overflow pages.
     """
     found, _, flags, _, _ = PAGE_LAYOUT.unpack_from(data)
     kind = flags & (BRANCH_FLAG | LEAF_FLAG)
@@ -269,7 +267,7 @@ def _is_free_list_node(data: bytes, at: int) -> bool:
 
 
 def read_free_numbers(data: bytes, last_page: int) -> list[int]:
-    """The page numbers of an entry of the free list: it has their count before them, and they descend.
+    """Return the page numbers of an entry of the free list: they follow their count, and descend.
 
     Raises :class:`PageFault`.
     """
@@ -286,14 +284,14 @@ def read_free_numbers(data: bytes, last_page: int) -> list[int]:
 
 _KEY_SIZE = 8
 _PLAIN_HEAD = _KEY_SIZE << 48
-"""The head of a node with a key of 8 bytes and a value of none, which stands in the leaf."""
+"""The header of a node with a key of 8 bytes and an empty value in the leaf."""
 _PLAIN_NODE = _NODE_SIZE + _KEY_SIZE
 
 
 def _plain_leaf(data: bytes, pointers: tuple[int, ...], upper: int) -> LeafPage | None:
-    """The entries of a leaf with keys of 8 bytes and values in the leaf, as most are; None where it is another one.
+    """Return the entries of a leaf with keys of 8 bytes and no overflow pages, the usual kind; None for another kind.
 
-    The same proof by fewer steps for each entry: 20 entries of 200 bytes take 6 us instead of 13.
+    The same proof with fewer steps per entry: 20 entries of 200 bytes take 6 us instead of 13.
     """
     size = len(data)
     if max(pointers) > size - _PLAIN_NODE:
@@ -303,7 +301,7 @@ def _plain_leaf(data: bytes, pointers: tuple[int, ...], upper: int) -> LeafPage 
     if min(heads) < _PLAIN_HEAD or max(heads) >= _PLAIN_HEAD + size:
         return None
     ends = [place + (head & 0xFFFF) + _PLAIN_NODE + 1 & -2 for place, head in zip(pointers, heads, strict=True)]
-    # Each node ends where another one begins, but for the last, and begins where another one ends, but for the first.
+    # Each node except the last ends where another begins, and each except the first begins where another ends.
     if sorted((*pointers, size)) != sorted((upper, *ends)):
         raise PageFault("its nodes overlap or leave a gap")
     keys = [node[_NODE_SIZE:] for node in nodes]
@@ -313,7 +311,7 @@ def _plain_leaf(data: bytes, pointers: tuple[int, ...], upper: int) -> LeafPage 
 
 
 def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchPage | None:
-    """The children of a branch with keys of 8 bytes, as :func:`_plain_leaf`; None where it is another one."""
+    """Return the children of a branch with keys of 8 bytes, as :func:`_plain_leaf`; None for another kind."""
     size, first = len(data), NODE_WORD_LAYOUT.unpack_from(data, pointers[0])[0]
     if max(pointers) > size - _PLAIN_NODE and max(pointers[1:], default=0) > size - _PLAIN_NODE:
         return None
@@ -322,12 +320,12 @@ def _plain_branch(data: bytes, pointers: tuple[int, ...], upper: int) -> BranchP
         return None
     take = _entry_layout(_KEY_SIZE)
     heads, starts = zip(*[take(data, place) for place in rest], strict=True)
-    # The key of the first child, which nothing is compared with, is left out or as long as any.
+    # The key of the first child is never compared: it is empty or of any length.
     if min(heads) < _PLAIN_HEAD or max(heads) > _PLAIN_HEAD | CHILD_MASK:
         return None
     place = pointers[0]
     end = place + _NODE_SIZE + (first >> 48) + 1 & -2
-    # All others are of one size, before the first one and behind it.
+    # All others have one size, before and after the first one.
     others = [*range(upper, place, _PLAIN_NODE), *range(end, size, _PLAIN_NODE)]
     is_even = (place - upper) % _PLAIN_NODE == (size - end) % _PLAIN_NODE == 0
     if not upper <= place < end <= size or not is_even or sorted(rest) != others:

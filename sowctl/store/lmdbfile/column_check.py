@@ -1,7 +1,7 @@
-"""The check of many leaf pages at once, in columns (:mod:`sowctl.store.lmdbfile.check` has that of one page).
+"""The check of many leaf pages at once, in columns (:mod:`sowctl.store.lmdbfile.check` checks one page).
 
-Loads numpy. What is proven here has a plain form: no value lies elsewhere. A leaf that is not proven here may be sound
-all the same: it is proven by itself, which also says what is wrong with it.
+Imports numpy. It proves leaves of a simple form: without overflow pages. Other leaves may be valid, too: they are
+proven one by one, which also finds their errors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _WORD_BYTES = 8
 
 
 class LeafColumns(NamedTuple):
-    """Leaves that are proven: page numbers, counts of entries, first and last keys, bytes of all nodes and of the
-    largest one."""
+    """Proven leaves: page numbers, counts of entries, first and last keys, bytes of all nodes and of the largest
+    one."""
 
     numbers: list[int]
     counts: list[int]
@@ -33,7 +33,7 @@ class LeafColumns(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """The bounds in the file of the entries beside absent keys, and the keys at an end of a page."""
+    """The bounds in the file of the entries next to absent keys, and the keys at an end of a page."""
 
     starts: list[int]
     stops: list[int]
@@ -41,18 +41,18 @@ class Gaps(NamedTuple):
 
 
 def probe_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> dict[int, int]:
-    """Count the entries of those of ``pages`` that are proven as single leaves are.
+    """Count the entries of those of ``pages`` that pass the short proof of single leaves.
 
-    All of ``pages`` lie in the file.
+    All of ``pages`` must be in the file.
     """
     nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     return dict(zip(nodes.pages.tolist(), nodes.counts.tolist(), strict=True))
 
 
 def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafColumns | None:
-    """Return the ``pages``, which are in the file, whose nodes fill their end, with keys of one size that ascend.
+    """Return those of ``pages``, which are in the file, whose nodes fill their end, with ascending keys of one size.
 
-    Keys are a multiple of 8 bytes. None where no page is proven.
+    Keys are a multiple of 8 bytes. None if no page is proven.
     """
     nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     if not len(nodes.pages):
@@ -63,15 +63,15 @@ def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafCo
     longs = view_longs(data)
     wrong = nodes.heads >> np.uint64(48) != key_size
     keys = nodes.rows + nodes.places + _NODE_SIZE
-    # A key of another size would not lie within its page.
+    # A key of another size might not lie within its page.
     keys[wrong] = 0
     wrong[1:] |= ~_keys_ascend(longs, keys, key_size)
-    # The first key of a page is compared with none.
+    # The first key of a page is not compared.
     wrong[nodes.begins] = nodes.heads[nodes.begins] >> np.uint64(48) != key_size
     sound = ~np.logical_or.reduceat(wrong, nodes.begins)
     ends = nodes.ends + 1 & -2
-    # Each node ends where another one begins, but for the last, and begins where another one ends, but for the first.
-    # A page's part of the numbers below lies in its own range, so that one sort puts each page in order.
+    # Each node except the last ends where another begins, and each except the first begins where another ends. The
+    # numbers of each page below are in a separate range, so that one sort orders every page.
     ranges = np.arange(len(nodes.pages)) << 17
     node_ranges = np.repeat(ranges, nodes.counts)
     begun = np.sort(np.concatenate((node_ranges + nodes.places, ranges + page_size)))
@@ -93,10 +93,10 @@ def read_leaves(data: mmap.mmap, page_size: int, pages: Sequence[int]) -> LeafCo
 def read_entries(
     data: mmap.mmap, page_size: int, pages: Sequence[int], *, tiled: bool = False
 ) -> tuple[list[bytes], list[bytes]] | None:
-    """Keys and values of leaves, which lie in the file, in their order; None where one is not proven as by
-    :func:`probe_leaves`, or its keys are of another length than those of the first one.
+    """Return keys and values of leaves in the file, in their order; None if one fails the short proof of
+    :func:`probe_leaves`, or its keys have another length than those of the first one.
 
-    ``tiled``: the entries of each fill its end, so that none is left out.
+    ``tiled``: the entries of each must fill its end, so that none is missing.
     """
     nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     if len(nodes.pages) != len(pages):
@@ -119,9 +119,9 @@ def read_entries(
 
 
 def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Sequence[bytes]) -> Gaps | None:
-    """Return the entries between which ``keys``, in order, would be; ``pages`` are leaves in order, which are proven
-    all, with all entries between the first and the last of ``keys``. None where keys are not of 8 bytes, or a value
-    lies elsewhere.
+    """Return the entries between which the ordered ``keys`` would be; ``pages`` are proven leaves in order, with all
+    entries between the first and the last of ``keys``. None if keys do not have 8 bytes, or a value is in overflow
+    pages.
     """
     nodes = read_nodes(data, page_size, np.array(pages, np.int64))
     if len(nodes.pages) != len(pages) or (nodes.heads >> np.uint64(48) != _WORD_BYTES).any():
@@ -135,7 +135,7 @@ def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Seque
         return None
     wanted = np.frombuffer(joined, ">u8").astype(np.uint64)
     places = np.searchsorted(there, wanted)
-    # Of a key that is the first or the last one of its page, what stands beside it may lie in another one.
+    # The neighbour of a key that is the first or last one of its page may be on another page.
     bounds = np.zeros(len(there) + 1, bool)
     bounds[nodes.begins] = bounds[-1] = True
     edges = bounds[places]
@@ -146,7 +146,7 @@ def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Seque
 
 
 def _keys_ascend(longs: Array, keys: Array, key_size: int) -> Array:
-    """Return whether each key, at a place of ``keys``, is greater than the one before it."""
+    """Return whether each key, at an offset in ``keys``, is greater than the previous one."""
     greater = np.zeros(len(keys) - 1, bool)
     equal = np.ones(len(keys) - 1, bool)
     for at in range(0, key_size, _WORD_BYTES):

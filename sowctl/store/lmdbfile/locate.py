@@ -1,8 +1,7 @@
-"""The places of many nodes at once, in columns, and of the records of a state by them (``sow-memo(5)``, "Kind 5").
+"""The locations of many nodes at once, in columns, and of the records of a state (``sow-memo(5)``, "Kind 5").
 
-LMDB never writes to a page that a state in use holds, so a process that has a snapshot open may follow that state's
-tree. Loads numpy; called where memo indexes are built or used, where many keys are looked up together, and by the check
-of many leaves.
+LMDB never writes to a page of a state in use, so a process with an open snapshot may follow that state's tree. Imports
+numpy; called to build or use memo indexes, to look up many keys together, and to check many leaves.
 """
 
 from __future__ import annotations
@@ -33,20 +32,21 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 _HEAD_SIZE, _NODE_SIZE = PAGE_LAYOUT.size, NODE_WORD_LAYOUT.size
 _WORD_BYTES = 8
 _LOW_BITS = np.uint64(CHILD_MASK)
-"""The number of a page in the head of a branch node; in that of a leaf node, the size of the value below its flags."""
+"""The page number in the header of a branch node; in that of a leaf node, the size of the value below its flags."""
 _SIZE_BITS = np.uint64((1 << 32) - 1)
 _PAGE_READ_ERRORS = (IndexError, OverflowError, ValueError, error)
-"""What reading raises where numbers in pages lead nowhere: behind the file, or behind all that 64 bits can name."""
+"""Errors of reading if numbers in pages are invalid: after the end of the file, or beyond 64 bits."""
 
 
 class StaleTree(Exception):
-    """The pages are not those of the state that was asked for."""
+    """The pages are not those of the requested state."""
 
 
 class Nodes(NamedTuple):
-    """The nodes of some pages, page by page: ``begins`` has the index of the first one of each page.
+    """The nodes of some pages, page by page: ``begins`` has the index of the first node of each page.
 
-    Of each node: the offset of its page in the file (``rows``), its own in the page, its head, and its end in the page.
+    Of each node: the offset of its page in the file (``rows``), its offset in the page, its header, and its end in the
+    page.
     """
 
     pages: Array
@@ -61,7 +61,7 @@ class Nodes(NamedTuple):
 
 
 class Leaves(NamedTuple):
-    """Keys of all entries, 8 bytes each, end to end; where each value begins, its size (i64), its last bytes (u32)."""
+    """Keys of all entries, 8 bytes each, end to end; of each value the offset, size (i64) and last bytes (u32)."""
 
     keys: bytes
     starts: Array
@@ -76,25 +76,25 @@ class _MappedPages:
         self._data, self.page_size = data, page_size
 
     def read_page(self, number: int) -> bytes | None:
-        """One page; None where the file ends before."""
+        """Return one page; None if the file ends before it."""
         return self.read_page_run(number, 1)
 
     def read_page_run(self, first: int, count: int) -> bytes | None:
-        """Several pages in a row; None where the file ends before."""
+        """Return several consecutive pages; None if the file ends before them."""
         data = bytes(self._data[first * self.page_size : (first + count) * self.page_size])
         return data if len(data) == count * self.page_size else None
 
 
 def view_longs(data: mmap.mmap) -> Array:
-    """A file as numbers of 8 bytes that begin at every byte."""
-    # A stride of one byte: number i begins at byte i, so that fields are read at any place by one indexing.
+    """Return a file as numbers of 8 bytes that begin at every byte."""
+    # A stride of one byte: number i begins at byte i, so that fields are read at any offset by one indexing operation.
     return np.ndarray((max(len(data) - _WORD_BYTES + 1, 0),), "=u8", data, 0, (1,))
 
 
 def read_nodes(data: mmap.mmap, page_size: int, pages: Array, kind: int = LEAF_FLAG, *, large: bool = False) -> Nodes:
-    """The nodes of those pages that are of a kind and all of whose nodes lie within them.
+    """Return the nodes of those pages that have this kind and contain all their nodes completely.
 
-    All of ``pages`` lie in the file, or IndexError may be raised. Of leaves those count whose values stand in them;
+    All of ``pages`` must be in the file, or IndexError may be raised. Leaves count if all their values are in the leaf;
     with ``large``, also those with values in overflow pages.
     """
     longs = view_longs(data)
@@ -103,8 +103,7 @@ def read_nodes(data: mmap.mmap, page_size: int, pages: Array, kind: int = LEAF_F
     heads = longs[bases + _WORD_BYTES]
     lowers = (heads >> np.uint64(32) & np.uint64(0xFFFF)).astype(np.int64) - _HEAD_SIZE
     uppers = (heads >> np.uint64(48)).astype(np.int64)
-    # Each page carries its own number and kind: a pointer that leads to another page, or to one used anew, is noticed
-    # here.
+    # Each page has its own number and kind: this detects a pointer to another page, or to a reused one.
     sound = (longs[bases] == pages) & (heads >> np.uint64(16) & np.uint64(0xFFFF) == kind)
     sound &= (
         (lowers >= NODE_ALIGNMENT_BYTES) & (lowers & 1 == 0) & (lowers + _HEAD_SIZE <= uppers) & (uppers <= page_size)
@@ -123,7 +122,7 @@ def read_nodes(data: mmap.mmap, page_size: int, pages: Array, kind: int = LEAF_F
     heads = longs[rows + places]
     ends = places + (heads >> np.uint64(48)).astype(np.int64)
     if kind == LEAF_FLAG:
-        # Flags and the upper part of the size are 0 in what lies within a page, or the end is far beyond it.
+        # Flags and the upper part of the size are 0 within a page, or the end is far beyond it.
         bodies = (heads & _LOW_BITS).astype(np.int64)
         if large:
             bodies[bodies >> 32 == BIG_DATA_FLAG] = PAGE_NUMBER_LAYOUT.size
@@ -140,16 +139,16 @@ def read_nodes(data: mmap.mmap, page_size: int, pages: Array, kind: int = LEAF_F
 
 
 def read_leaves(data: mmap.mmap, txnid: int, name: bytes) -> Leaves:
-    """All entries of sub-database ``name`` in the state of LMDB transaction ``txnid``.
+    """Return all entries of sub-database ``name`` in the state of LMDB transaction ``txnid``.
 
-    Nothing says yet that they are those of the state: see :func:`locate_values`. Raises :class:`StaleTree` where the
-    file shows another state.
+    They are not proven to belong to the state yet: see :func:`locate_values`. Raises :class:`StaleTree` if the file
+    shows another state.
     """
     return read_page_entries(data, *find_leaf_pages(data, txnid, name))
 
 
 def find_leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Array]:
-    """The leaf pages of a sub-database, in the order of their keys, of the state that the meta page is of.
+    """Return the meta page of a state and the leaf pages of a sub-database in it, in key order.
 
     Raises :class:`StaleTree`.
     """
@@ -161,10 +160,10 @@ def find_leaf_pages(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage,
 
 
 def _find_tree(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, TreeInfo]:
-    """The meta page and a sub-database of a state.
+    """Return the meta page and a sub-database of a state.
 
-    Every step may meet pages that were written again: whatever does not parse ends as StaleTree, and the caller asks
-    LMDB.
+    Every step may meet rewritten pages: anything that cannot be decoded raises StaleTree, and the caller uses LMDB
+    instead.
     """
     meta = _find_state_page(data, txnid)
     tree = (read_named_trees(_MappedPages(data, meta.page_size), meta) or {}).get(name)
@@ -174,7 +173,7 @@ def _find_tree(data: mmap.mmap, txnid: int, name: bytes) -> tuple[MetaPage, Tree
 
 
 def read_page_entries(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves:
-    """The entries of some leaf pages. Raises :class:`StaleTree`."""
+    """Return the entries of some leaf pages. Raises :class:`StaleTree`."""
     try:
         return _locate_leaf_values(data, meta, pages)
     except _PAGE_READ_ERRORS as problem:
@@ -185,31 +184,32 @@ def locate_values(data: mmap.mmap, txnid: int, name: bytes, keys: bytes) -> tupl
     """Return the offset, size and last four bytes of each value of sub-database ``name`` (u64, u32, u32).
 
     The state is that of LMDB transaction ``txnid``; ``keys`` are its keys, 8 bytes each, end to end. Raises
-    :class:`StaleTree` where the file shows another state.
+    :class:`StaleTree` if the file shows another state.
     """
     found = read_leaves(data, txnid, name)
-    # All keys, byte for byte: then the leaves are those of the state, and each offset belongs to its key.
+    # If all keys match byte for byte, the leaves are those of the state, and each offset belongs to its key.
     if found.keys != keys:
         raise StaleTree("the keys are others")
     return found.starts.astype(np.uint64), found.sizes.astype(np.uint32), found.sums
 
 
 def find_values(data: mmap.mmap, txnid: int, name: bytes, keys: Array) -> tuple[Array, Array, Array, Array]:
-    """Return which of ``keys`` a search in sub-database ``name`` finds, by their places, and where their values are.
+    """Return the indexes of the ``keys`` that a search in sub-database ``name`` finds, and the locations of their
+    values.
 
-    ``keys`` are numbers of 64 bits, one at least, which ascend. Of each value that is found: offset, size (i64, i64)
-    and last four bytes (u32). A value proves itself by its checksum; that a key is not there is not proven. The state
-    is that of LMDB transaction ``txnid``. Raises :class:`StaleTree` where the file shows another state.
+    ``keys`` are 64-bit numbers, at least one, ascending. Of each value found: offset, size (i64, i64) and last four
+    bytes (u32). A value is proven by its checksum; absent keys are not proven absent. The state is that of LMDB
+    transaction ``txnid``. Raises :class:`StaleTree` if the file shows another state.
     """
     try:
         meta, tree = _find_tree(data, txnid, name)
         if tree.root == NO_PAGE or tree.depth > MAX_TREE_DEPTH:
             raise StaleTree("the tree is empty")
         pages, lows = np.array([tree.root], np.int64), np.zeros(1, np.uint64)
-        # Level by level, all pages in which the search for one of the keys goes on.
+        # Level by level, all pages in which the search for one of the keys continues.
         for _ in range(tree.depth - 1):
             nodes = _read_all_nodes(data, meta, pages, BRANCH_FLAG)
-            # The first node of a branch has no key: its keys begin where those of the branch do.
+            # The first node of a branch has no key: its keys begin at the lower bound of the branch.
             starts = _read_node_keys(data, nodes, np.delete(np.arange(len(nodes.heads)), nodes.begins))
             starts[nodes.begins] = lows
             chosen = np.searchsorted(starts, keys, side="right") - 1
@@ -230,7 +230,7 @@ def find_values(data: mmap.mmap, txnid: int, name: bytes, keys: Array) -> tuple[
 
 
 def _read_node_keys(data: mmap.mmap, nodes: Nodes, chosen: Array) -> Array:
-    """The keys of some nodes as numbers, 0 in the places of the others. Raises StaleTree unless all keys ascend."""
+    """Return the keys of some nodes as numbers, 0 for the others. Raises StaleTree unless all keys ascend."""
     if (nodes.heads[chosen] >> np.uint64(48) != KEY_SIZE).any():
         raise StaleTree("the keys are others")
     keys = np.zeros(len(nodes.heads), np.uint64)
@@ -242,7 +242,8 @@ def _read_node_keys(data: mmap.mmap, nodes: Nodes, chosen: Array) -> Array:
 
 
 def _find_state_page(data: mmap.mmap, txnid: int) -> MetaPage:
-    """The meta page of this state. Only the one in use is trusted: after a failed write the other one leads astray."""
+    """Return the meta page of this state. Only the one in use is trusted: after a failed write the other one is
+    wrong."""
     meta = find_meta_in_use(data)
     if meta is None or meta.txnid != txnid:
         raise StaleTree("the meta page in use is that of another state")
@@ -250,7 +251,7 @@ def _find_state_page(data: mmap.mmap, txnid: int) -> MetaPage:
 
 
 def _list_leaf_pages(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> Array:
-    """The leaf pages in the order of their keys."""
+    """Return the leaf pages in key order."""
     if root == NO_PAGE or depth > MAX_TREE_DEPTH:
         return np.zeros(0, np.int64)
     pages = np.array([root], np.int64)
@@ -278,13 +279,13 @@ def _locate_leaf_values(data: mmap.mmap, meta: MetaPage, pages: Array) -> Leaves
 
 
 def _locate_node_values(data: mmap.mmap, meta: MetaPage, bodies: Array, heads: Array) -> tuple[Array, Array, Array]:
-    """Where the value of each of some nodes begins, its size, and its last bytes; keys are at ``bodies``."""
+    """Return offset, size and last bytes of the value of each of some nodes; keys are at ``bodies``."""
     starts, sizes = bodies + KEY_SIZE, (heads & _SIZE_BITS).astype(np.int64)
-    # A large value has pages of its own; the node holds the number of the first one.
+    # A large value has overflow pages; the node has the number of the first one.
     for place in np.flatnonzero(heads >> np.uint64(32) & np.uint64(BIG_DATA_FLAG)).tolist():
         starts[place] = PAGE_NUMBER_LAYOUT.unpack_from(data, starts[place])[0] * meta.page_size + PAGE_LAYOUT.size
     ends = starts + sizes
-    # Proven before the last four bytes of each are read.
+    # Checked before the last four bytes of each are read.
     if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):
         raise StaleTree("a record extends beyond the end of the file")
     words = np.ndarray((max(len(data) - CRC_SIZE + 1, 0),), "=u4", data, 0, (1,))

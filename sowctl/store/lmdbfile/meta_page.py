@@ -1,9 +1,9 @@
-"""LMDB's two meta pages as bytes: what each says, which one is in use, and whether LMDB can have written both.
+"""LMDB's two meta pages as bytes: their content, which one is in use, and whether LMDB can have written both.
 
-Which of the two counts is LMDB's choice, followed exactly: the one with the higher transaction number, page 0 where
-they are equal. That page must be sound. Of the other one LMDB needs its beginning alone, and so do we: where writing a
-meta page fails, LMDB puts the old transaction number and last page back over what it wrote, so that the page keeps the
-roots of a transaction that never was, and the next transaction writes all of it anew.
+The choice between the two follows LMDB exactly: the one with the higher transaction number, page 0 if they are equal.
+That page must be valid. Of the other one LMDB needs only the beginning, and so does this module: if writing a meta page
+fails, LMDB restores the old transaction number and last page, so that the page keeps the roots of a transaction that
+was never committed, and the next transaction rewrites it completely.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     import mmap
 
 ReadRange = Callable[[int, int], bytes]
-"""Gives so many bytes from a place of the file."""
+"""Returns a number of bytes from an offset of the file."""
 
 
 class TreeInfo(Struct, frozen=True):
-    """LMDB's record of a tree: its flags, how deep it is, pages by kind, entries, and its root."""
+    """LMDB's record of a tree: flags, depth, pages by kind, entries, and root."""
 
     flags: int
     depth: int
@@ -53,19 +53,19 @@ class TreeInfo(Struct, frozen=True):
 
     @classmethod
     def read(cls, data: bytes, place: int) -> TreeInfo:
-        """The record at a place, whatever is wrong with it. Raises struct.error where ``data`` ends before."""
+        """Return the record at an offset, valid or not. Raises struct.error if ``data`` ends before it."""
         return cls(*TREE_LAYOUT.unpack_from(data, place)[1:])
 
     @classmethod
     def decode(cls, data: bytes) -> TreeInfo | None:
-        """From the 48 bytes in the main tree; None where LMDB cannot have written them for this program."""
+        """Decode the 48 bytes in the main tree; None if LMDB cannot have written them for this program."""
         found = cls.read(data, 0) if len(data) == TREE_LAYOUT.size else None
         return None if found is None or found.flags or not found.is_plausible else found
 
     @property
     def is_plausible(self) -> bool:
         """True unless depth, root and counts contradict each other."""
-        # A tree without a root has no pages and no entries: one that had some is not empty, but lost.
+        # A tree without a root has no pages and no entries: with any of them it is not empty, but lost.
         is_empty = self.root == NO_PAGE
         return self.depth <= MAX_TREE_DEPTH and is_empty == (self.depth == 0) and not (is_empty and self.has_counts)
 
@@ -76,12 +76,12 @@ class TreeInfo(Struct, frozen=True):
 
     @property
     def page_count(self) -> int:
-        """All pages of it."""
+        """The number of all its pages."""
         return self.branch_pages + self.leaf_pages + self.overflow_pages
 
 
 class MetaPage(Struct, frozen=True):
-    """The content of one of LMDB's two meta pages; ``fault`` in words where it cannot be the one in use."""
+    """The content of one of LMDB's two meta pages; ``fault`` describes why it cannot be the one in use."""
 
     number: int
     page_size: int
@@ -94,29 +94,29 @@ class MetaPage(Struct, frozen=True):
 
     @property
     def required_bytes(self) -> int:
-        """The file size that all pages take."""
+        """The file size that all pages need."""
         return (self.last_page + 1) * self.page_size
 
 
 def parse_meta_page(data: bytes, number: int) -> MetaPage | str:
-    """One meta page; words where LMDB refuses the file because of it, whether it is the newer one or not."""
+    """Decode one meta page; return a text if LMDB rejects the file because of it, whether it is the newer one or
+    not."""
     if len(data) < META_END:
         return "it ends within its meta pages"
     page, _, flags, _, _ = PAGE_LAYOUT.unpack_from(data)
     magic, version, _, map_size = META_HEAD_LAYOUT.unpack_from(data, META_HEAD_AT)
-    # From the most general to the particular, so that the words fit what the file is.
+    # From general to specific errors, so that the text matches the kind of file.
     if magic != LMDB_MAGIC:
         return "it does not start like an LMDB file"
     if version != LMDB_VERSION:
         return f"it has LMDB data version {version}, not {LMDB_VERSION}"
-    # The padding of the first tree is the size of pages.
+    # The padding of the first tree is the page size.
     page_size = TREE_LAYOUT.unpack_from(data, META_TREES_AT)[0]
     free, main, last_page, txnid = _read_state(data)
-    # No transaction writes the first 32 bytes or another page size: what is wrong there, no failed write has left.
+    # No transaction writes the first 32 bytes or another page size: an error there does not result from a failed write.
     if page != number or flags != META_FLAG or page_size not in PAGE_SIZES:
         return f"its meta page {number} is damaged"
-    # Roots and last page are part of what a failed write may leave; wrong ones are a fault of this page, and not of the
-    # file.
+    # A failed write may leave wrong roots and a wrong last page; they are a fault of this page, not of the file.
     roots = [tree.root for tree in (free, main) if tree.root != NO_PAGE]
     sound = (
         free.flags & ~NO_SUBDIR_FLAG == INTEGER_KEY_FLAG
@@ -130,7 +130,7 @@ def parse_meta_page(data: bytes, number: int) -> MetaPage | str:
 
 
 def parse_likely_meta_page(data: bytes, number: int, page_size: int) -> MetaPage | None:
-    """Parse a meta page whose beginning need not be right, for a salvage, which proves where its roots lead."""
+    """Decode a meta page whose beginning may be wrong, for a salvage, which verifies the pages below its roots."""
     if len(data) < META_END:
         return None
     free, main, last_page, txnid = _read_state(data)
@@ -143,7 +143,7 @@ def _read_state(data: bytes) -> tuple[TreeInfo, TreeInfo, int, int]:
 
 
 def read_both_metas(read: ReadRange) -> tuple[MetaPage, MetaPage] | str:
-    """The meta page in use and the other one, whatever is wrong with their contents; words where LMDB opens neither."""
+    """Return the meta page in use and the other one, valid or not; a text if LMDB opens neither."""
     first = parse_meta_page(read(META_END, 0), 0)
     if isinstance(first, str):
         return first
@@ -159,20 +159,20 @@ def read_both_metas(read: ReadRange) -> tuple[MetaPage, MetaPage] | str:
 def are_consecutive(newer: MetaPage, older: MetaPage) -> bool:
     """Return whether LMDB can have written both: transactions alternate, even numbers are in page 0.
 
-    A failed write leaves the old number in the page, so this holds after one, too. A page with any other number is no
-    older state but damage: it may have been the newest one.
+    A failed write leaves the old number in the page, so this also holds after one. A page with any other number is not
+    an older state but damaged: it may have been the newest one.
     """
     return newer.txnid == 0 or (newer.txnid - older.txnid == 1 and newer.txnid % 2 == newer.number)
 
 
 def find_sound_meta_pages(read: ReadRange) -> tuple[MetaPage, ...]:
-    """Return the meta pages of the two that may be in use, the newer one first."""
+    """Return those of the two meta pages that may be in use, the newer one first."""
     pages = read_both_metas(read)
     return () if isinstance(pages, str) else tuple(page for page in pages if not page.fault)
 
 
 def find_meta_in_use(data: mmap.mmap) -> MetaPage | None:
-    """The meta page in use of a file that is mapped. The other one is not trusted: its roots may belong to no state."""
+    """Return the meta page in use of a mapped file. The other one is not trusted: its roots may belong to no state."""
     pages = read_both_metas(lambda size, start: data[start : start + size])
     return None if isinstance(pages, str) or pages[0].fault else pages[0]
 

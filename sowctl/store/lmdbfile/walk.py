@@ -1,9 +1,9 @@
-"""The pages and entries of a file's trees, in order, whatever is wrong with them (``sow-store(5)``, "Repairing").
+"""The pages and entries of a file's trees, in order, tolerating any damage (``sow-store(5)``, "Repairing").
 
-Nothing here raises for damage: what cannot be followed is yielded as a fault, or left out, or None, as each function
-says. Every number in a page is proven to lie within its page before it is followed, and no page is walked twice, so
-that a ring of pages ends. Called before a file is opened, by checks, by repairs, and for figures. Readers of one key
-or of neighbouring entries have the proof of their own path in :mod:`sowctl.store.opening.proof`.
+No function raises for damage: parts that cannot be followed are yielded as faults, omitted, or returned as None, as
+documented. Every number in a page is proven to lie within its page before it is followed, and no page is walked twice,
+so that a cycle of pages ends. Called before a file is opened, by checks, by repairs, and for figures. Readers of single
+keys or neighbouring entries use the proof of their own path in :mod:`sowctl.store.opening.proof`.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from sowctl.store.lmdbfile.layout import (
 from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo
 
 KEY_END = b"\xff" * 600
-"""Behind every key: LMDB's have at most 511 bytes."""
+"""Sorts after every key: LMDB's have at most 511 bytes."""
 
 
 class PageSource(Protocol):
-    """A file of which pages are asked for."""
+    """A file from which pages are read."""
 
     @property
     def page_size(self) -> int:
-        """The bytes of a page."""
+        """The size of a page in bytes."""
 
     def read_page(self, number: int) -> bytes | None:
-        """One page; None where there is none, or it cannot be read."""
+        """Return one page; None if it is missing or unreadable."""
 
     def read_page_run(self, first: int, count: int) -> bytes | None:
-        """Several pages in a row; None as for one."""
+        """Return several consecutive pages; None as for one."""
 
 
 class PageNode(Struct, frozen=True):
-    """One entry of a leaf: its key, and its value where it stands in the leaf, or else its ``size`` and the first page
-    of those that it has to itself. ``tree``: the value describes a sub-database."""
+    """One entry of a leaf: its key, and its value if it is in the leaf, otherwise its ``size`` and first overflow page.
+    ``tree``: the value describes a sub-database."""
 
     key: bytes
     value: bytes | None
@@ -64,11 +64,11 @@ class PageNode(Struct, frozen=True):
 
 
 class TreePage(NamedTuple):
-    """A page to which a tree leads, and the bounds of its keys: from ``low`` up to ``high`` (exclusive).
+    """A page referenced by a tree, and the bounds of its keys: from ``low`` up to ``high`` (exclusive).
 
-    ``above``: the bounds of the branch that leads to it. ``data`` is None where the page cannot be read or was not
-    asked for; ``kind`` that of a branch or a leaf, else 0; ``children`` those of a branch, None for one that does not
-    lie within it. ``is_repeated``: the page was walked before, or is none of the file's. ``is_ordered``: the keys of a
+    ``above``: the bounds of the referencing branch. ``data`` is None if the page cannot be read or was not requested;
+    ``kind`` that of a branch or a leaf, otherwise 0; ``children`` those of a branch, None for one that does not lie
+    within it. ``is_repeated``: the page was walked before, or is not a page of the file. ``is_ordered``: the keys of a
     branch ascend within its bounds.
     """
 
@@ -84,20 +84,20 @@ class TreePage(NamedTuple):
 
     @property
     def is_branch(self) -> bool:
-        """True if it is a branch, and was not walked before."""
+        """True for a branch that was not walked before."""
         return self.kind == BRANCH_FLAG and not self.is_repeated
 
     @property
     def is_leaf(self) -> bool:
-        """True if it is a leaf, and was not walked before."""
+        """True for a leaf that was not walked before."""
         return self.kind == LEAF_FLAG and not self.is_repeated
 
 
 class Walk:
-    """Walks over the trees of one state, which know what of each other: ``seen`` has the pages that were walked.
+    """Walks over the trees of one state, with a common set of walked pages: ``seen``.
 
-    A caller may add pages to ``seen`` at any time, and gives those that are ``closed`` to it. ``last_page`` is that of
-    the state; without it, as it may be what is damaged, the file has the pages that can be read.
+    A caller may add pages to ``seen`` at any time, and passes in ``closed`` the pages that must not be walked.
+    ``last_page`` is that of the state; without it, because it may be damaged, every readable page of the file counts.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class Walk:
         self._pages, self._last_page, self._closed = pages, last_page, closed
 
     def iter_pages(self, root: int, leaf_level: int | None = None) -> Iterator[TreePage]:
-        """The pages of the tree below ``root``, each branch before its children, these in the order of their keys.
+        """Yield the pages of the tree below ``root``, each branch before its children, which are in key order.
 
-        With ``leaf_level`` (0: the root is a leaf) the pages of that level are taken for leaves and not read. Leaves
-        are not added to ``seen`` here, as a caller may not want one.
+        With ``leaf_level`` (0: the root is a leaf) the pages of that level count as leaves and are not read. Leaves are
+        not added to ``seen`` here, as a caller may reject one.
         """
         everything = b"", KEY_END
         waiting = [(root, everything, everything, 0)] if root != NO_PAGE else []
@@ -137,11 +137,11 @@ class Walk:
                 continue
             seen.add(number)
             children = list(parse_branch(data))
-            # The first child has no key of its own: it begins where the branch does.
+            # The first child has no key of its own: it begins at the lower bound of the branch.
             starts = [low, *(child[0] if child is not None else b"" for child in children[1:]), high]
             is_ordered = low <= starts[1] and all(map(lt, starts[1:], starts[2:]))
             yield TreePage(number, low, high, above, data, kind, children, is_ordered=is_ordered)
-            # Keys that do not ascend are wrong bits: then each child may have any key of the page.
+            # Keys that do not ascend contain wrong bits: then each child may have any key of the page.
             bounds = list(pairwise(starts)) if is_ordered else [within] * len(children)
             waiting += [
                 (child[1], bound, within, level + 1)
@@ -150,7 +150,7 @@ class Walk:
             ]
 
     def iter_entries(self, root: int) -> Iterator[PageNode | None]:
-        """The entries of the tree below ``root``, in the order of its pages; None for each part that does not parse."""
+        """Yield the entries of the tree below ``root``, in page order; None for each part that cannot be decoded."""
         for page in self.iter_pages(root):
             if page.is_leaf and page.data is not None:
                 self.seen.add(page.number)
@@ -160,9 +160,9 @@ class Walk:
 
 
 def read_page_kind(data: bytes, number: int) -> int:
-    """Return the kind of a page: that of a branch, of a leaf, or 0 for neither or the page of another number."""
+    """Return the kind of a page: that of a branch, of a leaf, or 0 for neither or a page with another number."""
     found, _, flags, lower, upper = PAGE_LAYOUT.unpack_from(data)
-    # Every page notes its own number: a branch that leads to the wrong page is found out here.
+    # Every page has its own number: this detects a branch that leads to the wrong page.
     if found != number or not PAGE_LAYOUT.size <= lower <= upper <= len(data):
         return 0
     kind: int = flags & (BRANCH_FLAG | LEAF_FLAG | OVERFLOW_FLAG)
@@ -170,16 +170,16 @@ def read_page_kind(data: bytes, number: int) -> int:
 
 
 def count_run_pages(data: bytes, number: int) -> int:
-    """Count the pages of the run of overflow pages that begins with this page; 0 where none does."""
+    """Count the pages of the run of overflow pages that begins with this page; 0 if none does."""
     found, _, flags, pages = OVERFLOW_LAYOUT.unpack_from(data)
     return pages if found == number and flags & OVERFLOW_FLAG and not flags & (BRANCH_FLAG | LEAF_FLAG) else 0
 
 
 def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
-    """The entries of a leaf, in order; None for one that does not lie within the page.
+    """Yield the entries of a leaf, in order; None for one that does not lie within the page.
 
-    Entries fill the end of a page without a gap. Where those that are listed do not, the list may have been cut: a None
-    at its end stands for what it lacks.
+    Entries fill the end of a page without a gap. If the listed ones do not, the list may have been truncated: a None at
+    its end stands for the missing ones.
     """
     filled = 0
     for at in iter_node_places(data):
@@ -189,7 +189,7 @@ def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
         low, high, flags, key_size = NODE_LAYOUT.unpack_from(data, at)
         start, size = at + NODE_LAYOUT.size + key_size, low | high << 16
         end = start + (PAGE_NUMBER_LAYOUT.size if flags & BIG_DATA_FLAG else size)
-        # Entries begin at even places.
+        # Entries begin at even offsets.
         filled += end - at + (end - at) % NODE_ALIGNMENT_BYTES
         if end > len(data):
             yield None
@@ -202,10 +202,9 @@ def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
 
 
 def parse_branch(data: bytes) -> Iterator[tuple[bytes, int] | None]:
-    """The children of a branch page: the first key below each (empty for the first child), and its page.
+    """Yield the children of a branch page: the first key below each (empty for the first child), and its page.
 
-    None for one that does not lie within the page, and, as in a :func:`parse_leaf`, at the end for what a cut list
-    lacks.
+    None for one that does not lie within the page, and, as in :func:`parse_leaf`, at the end for a truncated list.
     """
     filled = 0
     for at in iter_node_places(data):
@@ -229,22 +228,23 @@ def _read_upper(data: bytes) -> int:
 
 
 def read_value(pages: PageSource, node: PageNode) -> bytes | None:
-    """The value of a leaf's entry, wherever it stands."""
+    """Return the value of a leaf's entry, from the leaf or from its overflow pages."""
     if node.value is not None:
         return node.value
     count = count_overflow_pages(node.size, pages.page_size)
     data = pages.read_page_run(node.page, count)
-    # The first page says how many follow it: fewer than the value needs means that the entry points to another run.
+    # The first page has the length of the run: fewer pages than the value needs mean that the entry refers to another
+    # run.
     if data is None or count_run_pages(data, node.page) < count:
         return None
     return data[PAGE_LAYOUT.size : PAGE_LAYOUT.size + node.size]
 
 
 def read_named_trees(pages: PageSource, meta: MetaPage) -> dict[bytes, TreeInfo] | None:
-    """The sub-databases by their names; None where the main tree cannot be read."""
+    """Return the sub-databases by name; None if the main tree cannot be read."""
     found = {}
     is_whole = True
-    # None, and not an empty dictionary: an unreadable main tree is damage, a missing one a new file.
+    # None instead of an empty dictionary: an unreadable main tree is damage, a missing one a new file.
     for page in Walk(pages).iter_pages(meta.main.root):
         if page.is_leaf and page.data is not None:
             for node in parse_leaf(page.data):
@@ -257,7 +257,7 @@ def read_named_trees(pages: PageSource, meta: MetaPage) -> dict[bytes, TreeInfo]
 
 
 class FreeList(Struct, frozen=True):
-    """Pages that are not in use, by the transaction that freed them; and the pages that the list itself takes."""
+    """Free pages by the transaction that freed them; and the pages of the list itself."""
 
     freed: dict[int, list[int]]
     own: set[int]
@@ -269,11 +269,11 @@ class FreeList(Struct, frozen=True):
 
 
 def read_free_list(pages: PageSource, meta: MetaPage) -> FreeList | None:
-    """The free list of a state; None where it cannot be read as a whole, and so says nothing."""
+    """Return the free list of a state; None if it cannot be read completely, and is therefore useless."""
     walk = Walk(pages)
     found = FreeList({}, walk.seen)
     for node in walk.iter_entries(meta.free.root):
-        # One wrong entry makes the list say nothing: a page that is wrongly free would be left out of a salvage.
+        # One wrong entry makes the list useless: a page that is wrongly free would be omitted from a salvage.
         if node is None or len(node.key) != PAGE_NUMBER_LAYOUT.size:
             return None
         data = read_value(pages, node)
