@@ -1,6 +1,6 @@
 """Many records of a mapped file at once: copied into one run of bytes, and verified there by one checksum.
 
-For processes that have numpy loaded, and records that lie far from each other (``sow-memo(5)``, "Kind 5"); called by
+For processes that have already imported numpy, and records that are far apart (``sow-memo(5)``, "Kind 5"); called by
 :mod:`sowctl.store.raw.offset_read`.
 """
 
@@ -23,15 +23,15 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 CACHE_LINE_BYTES = 64
 """Bytes that a processor fetches from memory at once."""
 PREFETCH_BYTES = 1024
-"""Of longer values it fetches by itself what follows."""
+"""Prefetched bytes per value: the processor fetches the rest of longer values by itself."""
 _BEHIND_BYTES = CRC_SIZE + len(CRC_RESTART)
 _BEFORE_BYTES = KEY_SIZE + HEADER_SIZE
 
 
 class BatchValues(LazyValues):
-    """Sound values without optional parts in one run of bytes, from ``starts`` to ``stops``, and their payloads.
+    """Valid values without optional parts in one run of bytes, from ``starts`` to ``stops``, and their payloads.
 
-    A value is cut out when it is asked for.
+    A value is copied on demand.
     """
 
     __slots__ = ("_payloads", "_run", "_starts", "_stops")
@@ -58,11 +58,11 @@ class BatchValues(LazyValues):
         return map(self._run.__getitem__, map(slice, self._starts.tolist(), self._stops.tolist()))
 
     def list_payloads(self) -> list[bytes]:
-        """The payloads of all values."""
+        """Return the payloads of all values."""
         return self._payloads
 
     def select_values(self, places: Sequence[int]) -> BatchValues:
-        """Some of the values."""
+        """Return some of the values."""
         payloads = [self._payloads[place] for place in places]
         return BatchValues(self._run, self._starts[places], self._stops[places], payloads)
 
@@ -70,25 +70,26 @@ class BatchValues(LazyValues):
 def read_batch(
     data: mmap.mmap, keys: Sequence[bytes], starts: Array, sizes: Array, sums: bytes
 ) -> tuple[BatchValues, list[int]] | None:
-    """The values of ``keys`` at ``starts``, with ``sizes`` (two arrays of int64) and checksums ``sums``, end to end.
+    """Return the values of ``keys`` at ``starts``, with ``sizes`` (two int64 arrays) and checksums ``sums``, end to
+    end.
 
-    Of those that are still there, and the indexes of the others. None where that cannot be told for all at once: one is
-    damaged or has optional parts, they are too large to be copied, or nothing is there.
+    Returns those that are still there, and the indexes of the others. None if a batch cannot determine this: one is
+    damaged or has optional parts, they are too large to be copied, or none is there.
     """
     expected = np.frombuffer(sums, "<u4")
     stops = starts + sizes
-    # Places come from a file that may be damaged: they are proven to lie within the map before numpy reads at them.
+    # Offsets come from a file that may be damaged: they are checked against the map before numpy reads at them.
     if not len(keys) or int(starts.min()) < 0 or int(stops.max()) > len(data) or len(expected) != len(keys):
         return None
     if int(sizes.min()) < VALUE_OVERHEAD_BYTES or int(sizes.sum()) > STORE_LIMITS.max_run_bytes:
         return None
-    # Each line of each record is touched once by one numpy call: the processor fetches many of them side by side, where
+    # One numpy call accesses each cache line of each record once: the processor fetches many of them in parallel, while
     # the copies below would wait for one after the other.
     lines = np.arange(0, min(int(sizes.max()), PREFETCH_BYTES), CACHE_LINE_BYTES)
     np.frombuffer(data, np.uint8).take(starts[:, None] + lines, mode="clip")
 
     # A view of the file as overlapping 32-bit numbers that begin at every byte: one gather compares the last four bytes
-    # of all values with those expected.
+    # of all values with the expected ones.
     there = np.ndarray((len(data) - CRC_SIZE + 1,), "<u4", data, 0, (1,))[stops - CRC_SIZE] == expected
     missing: list[int] = []
     if not there.all():
@@ -102,14 +103,14 @@ def read_batch(
 def _join_sound_values(
     data: mmap.mmap, keys: Sequence[bytes], starts: Array, sizes: Array, stops: Array, expected: Array
 ) -> BatchValues | None:
-    """All values, if they are sound and without optional parts.
+    """Return all values, if they are valid and without optional parts.
 
-    Between two payloads stand the checksum that the one should have, what restarts the checksum, key and header of the
-    other: so the checksum of the whole tells whether every value is the one that is meant.
+    Between two payloads are the expected checksum of the first, the bytes that restart the checksum, and key and header
+    of the second: so the checksum of the whole run proves that every value is the expected one.
     """
     count = len(keys)
     heads = np.ndarray((len(data) - HEADER_SIZE + 1, HEADER_SIZE), np.uint8, data, 0, (1, 1))[starts]
-    # Flags or optional parts: then the payload does not stand right behind the header, and the plain way reads them.
+    # With flags or optional parts the payload does not follow the header directly; such values are read one by one.
     if heads[:, :4].any():
         return None
     between = np.empty((count + 1, _BEHIND_BYTES + _BEFORE_BYTES), np.uint8)
@@ -119,8 +120,8 @@ def _join_sound_values(
         count, KEY_SIZE
     )
     between[:-1, _BEHIND_BYTES + KEY_SIZE :] = heads
-    # What stands between two payloads, as one piece of bytes for each gap: the join below then has two parts per record
-    # instead of five.
+    # The bytes between two payloads, as one piece per gap: the join below then has two parts per record instead of
+    # five.
     pieces = unpack(f"{_BEHIND_BYTES + _BEFORE_BYTES}s" * (count + 1), between.data)
     slices = map(slice, (starts + HEADER_SIZE).tolist(), (stops - CRC_SIZE).tolist())
     payloads = list(map(data.__getitem__, slices))
@@ -128,8 +129,8 @@ def _join_sound_values(
     parts[0::2], parts[1::2] = pieces, payloads
     parts[0], parts[-1] = pieces[0][_BEHIND_BYTES:], pieces[-1][:_BEHIND_BYTES]
     run = b"".join(parts)
-    # 0 if and only if each value is sound under its key and has the checksum that was expected, for the reason that
-    # :func:`sowctl.store.integrity.build_sound_run` gives.
+    # 0 if and only if each value is valid under its key and has the expected checksum, for the reason given in
+    # :func:`sowctl.store.integrity.build_sound_run`.
     if crc32(run):
         return None
     ends = np.cumsum(sizes + (KEY_SIZE + len(CRC_RESTART))) - len(CRC_RESTART)

@@ -1,8 +1,8 @@
-"""All records of a state by their places in the file, without LMDB (``sow-memo(5)``, "Kind 5"). Loads numpy.
+"""All records of a state by their offsets in the file, without LMDB (``sow-memo(5)``, "Kind 5"). Imports numpy.
 
-What is read is proven as a scan proves it: keys ascend and are as many as the store counts, and every value has the
-right checksum under its key. Called by :meth:`sowctl.store.read.Reader.read_record_offsets`; LMDB is not asked after
-that, so a fork may go on reading while the first process holds the state.
+The records are verified like those of a scan: keys ascend and match the store's count, and every value has the right
+checksum under its key. Called by :meth:`sowctl.store.read.Reader.read_record_offsets`; LMDB is not used afterwards, so
+a fork may continue reading while the first process holds the state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RecordOffsets:
-    """The records of a state, by number in key order. Made by :func:`read_record_offsets`."""
+    """The records of a state, by row number in key order. Created by :func:`read_record_offsets`."""
 
     def __init__(self, file: DataFile, leaves: Leaves, page_size: int) -> None:
         self.keys = leaves.keys
@@ -46,15 +46,15 @@ class RecordOffsets:
         return self._offsets.starts.astype(np.uint64), self._offsets.sizes.astype(np.uint32), self._sums
 
     def read_stamps(self) -> tuple[Any, Any]:
-        """Txid and time of every record; they are those of values that were read."""
+        """Return txid and time of every record; valid for records whose values were read."""
         data = self._file.map_file()
-        # A stride of one byte: the number at index i is the one that begins at byte i.
+        # A stride of one byte: the number at index i begins at byte i.
         numbers = np.ndarray((len(data) - KEY_SIZE + 1,), "<u8", data, 0, (1,))
         starts = self._offsets.starts
         return numbers[starts + TXID_AT], numbers[starts + TIME_AT].view("<i8")
 
     def read_values(self, start: int, stop: int) -> Sequence[bytes] | None:
-        """The values of some records; None where one is not there, or not sound."""
+        """Return the values of some records; None if one is missing or invalid."""
         part = self.keys[KEY_SIZE * start : KEY_SIZE * stop]
         keys = unpack(f"{KEY_SIZE}s" * (stop - start), part)
         try:
@@ -64,9 +64,10 @@ class RecordOffsets:
         return None if wrong else values
 
     def iter_lines(self, start: int, stop: int) -> Iterator[tuple[int, int, PageLines | None]]:
-        """Records in parts of some pages: from which number to which; as lines, where the pages show them so."""
+        """Yield records in parts of some pages: first and last number, and the lines if the pages can be read
+        directly."""
         pages = self._leaves.starts[start:stop] // self._page_size
-        # Where a page begins; a value on pages of its own begins one, too.
+        # Starts of pages; a value in overflow pages also begins one.
         begun = np.flatnonzero(np.append(True, pages[1:] != pages[:-1])) + start
         bounds = (
             [*begun[:: max(STORE_LIMITS.page_batch_bytes // self._page_size, 1)].tolist(), stop] if len(pages) else []
@@ -79,7 +80,7 @@ class RecordOffsets:
 
 
 def read_record_offsets(file: DataFile | None, txnid: int, count: int) -> RecordOffsets | None:
-    """The ``count`` records of the state of a transaction; None where the file does not show just these."""
+    """Return the ``count`` records of a transaction's state; None if the file does not show exactly these."""
     try:
         if file is None:
             return None
@@ -90,7 +91,7 @@ def read_record_offsets(file: DataFile | None, txnid: int, count: int) -> Record
     if len(leaves.sums) != count:
         return None
     keys = np.frombuffer(leaves.keys, ">u8")
-    # Sizes are proven before stamps are read by them; a page out of its place breaks the order of keys.
+    # Sizes are checked before stamps are read; a page in a wrong position breaks the order of keys.
     if (keys[1:] <= keys[:-1]).any() or int(leaves.sizes.min(initial=VALUE_OVERHEAD_BYTES)) < VALUE_OVERHEAD_BYTES:
         return None
     return RecordOffsets(file, leaves, meta.page_size)
