@@ -1,6 +1,6 @@
 """Maintenance of a store's file: space, partial checks, compaction, salvage; for :mod:`sowctl.engine.maintenance`.
 
-In the order in which one module uses another:
+In the order of their dependencies:
 
 * ``pagefile``: LMDB's pages with plain reads, which wrong bytes in them cannot crash.
 * ``space``: pages in use, free pages, pages kept for readers, and these readers.

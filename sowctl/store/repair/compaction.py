@@ -1,8 +1,8 @@
-"""A copy of a store in key order, which takes its place while others use it (``sow-store(5)``, "Compacting").
+"""A copy of a store in key order, which replaces it while other processes use it (``sow-store(5)``, "Compacting").
 
-Every value is verified on its way, and at the end counts and digest are compared: a copy that was made is a check that
-passed. The copy is made without a lock. What writers have changed meanwhile is read from the change list, without a
-lock as long as it is much; only the last of it, and the exchange itself, keep writers waiting.
+Every value is verified while it is copied, and at the end counts and digest are compared: a completed copy is a passed
+check. The copy is made without a lock. Changes made by writers meanwhile are read from the change list, without a lock
+as long as there are many; writers wait only for the last ones and for the replacement itself.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
 
 COPY_BATCH_RECORDS = 1000
-"""Records read and appended at once, so that their bytes stay in the processor's cache; fewer where they are large."""
+"""Records read and appended at once, so that their bytes stay in the processor's cache; fewer if they are large."""
 MAX_CATCH_UP_ROUNDS = 8
-"""How often changes are brought over without the lock, each time those that came during the time before."""
+"""Number of rounds without the lock that copy the changes made during the previous round."""
 MAX_LOCKED_CHANGES = 200
-"""So few changes are left to the time under the lock."""
+"""Maximum number of changes left for the time under the lock."""
 MAX_COPY_ATTEMPTS = 2
-"""Copies begun without the lock. A third one keeps writers out: they change more than the change list can tell."""
+"""Copies begun without the lock. A third one blocks writers: they change more than the change list can record."""
 
 
 class CopyResult(Struct, frozen=True):
-    """The result of a copy; ``changes``: brought over from writers, ``copies``: how often it was begun.
+    """The result of a copy; ``changes``: number of changes copied from writers, ``copies``: number of attempts.
 
-    Sizes of the files in bytes. ``in_place`` is false where the copy would have been no smaller: then it is gone, and
-    the store is what it was.
+    Sizes of the files in bytes. ``in_place`` is false if the copy would not have been smaller: then it was removed, and
+    the store is unchanged.
     """
 
     in_place: bool
@@ -65,17 +65,16 @@ def compact_file(
     always: bool = False,
     on_read: Callable[[int, int], None] | None = None,
 ) -> CopyResult:
-    """Put a copy without free pages in the place of a store, which is open for reading; ``always``: also one that is
-    no smaller.
+    """Replace a store, which is open for reading, by a copy without free pages; ``always``: even if it is not smaller.
 
-    ``wait`` seconds for locks; ``on_read`` is told how many records and versions of how many are copied. Raises
-    DamageError where something is not sound, StorageError, LockedError; the store is as it was then.
+    ``wait``: seconds for locks; ``on_read`` receives the number of records and versions copied and their total. Raises
+    DamageError if a part is damaged, StorageError, LockedError, with the store unchanged.
     """
     before = store.read_file_size()
     for number in range(1, MAX_COPY_ATTEMPTS + 2):
         with ExitStack() as held:
             if number > MAX_COPY_ATTEMPTS:
-                # Nothing changes under the lock, so the last attempt ends whatever writers did before.
+                # Nothing changes under the lock, so the last attempt succeeds whatever writers did before.
                 held.enter_context(store.hold_writer_lock(wait))
             copy = held.enter_context(StoreCopy(store, seam, command, always=always))
             copy.on_read = on_read
@@ -90,16 +89,16 @@ def compact_file(
 
 
 def measure_copy(store: Store, place: Path, *, seam: Seam, command: str) -> int:
-    """The bytes that a copy without free pages has, as of now; it is made at ``place`` and removed.
+    """Return the current size of a copy without free pages in bytes; it is written at ``place`` and removed.
 
-    Raises DamageError where something is not sound, StorageError, LockedError.
+    Raises DamageError if a part is damaged, StorageError, LockedError.
     """
     with StoreCopy(store, seam, command, always=False, place=place) as copy:
         return copy.measure_size()
 
 
 class StoreCopy:
-    """A copy under construction, beside the store. Use as a context manager: what was not put in place goes away."""
+    """A copy under construction, beside the store. Use as a context manager: it is removed unless it was installed."""
 
     def __init__(self, store: Store, seam: Seam, command: str, *, always: bool, place: Path | None = None) -> None:
         self._always = always
@@ -109,7 +108,7 @@ class StoreCopy:
         self.in_place = False
         self._tables: list[str] = []
         self.on_read: Callable[[int, int], None] | None = None
-        # It is the same store, so it was made when it was made.
+        # It is the same store, so it keeps its creation time.
         self._held = ExitStack()
         self.builder: StoreBuilder = self._held.enter_context(
             build_store(place or store.path, self._seen.definition, seam=seam, now=self._seen.created, command=command)
@@ -122,12 +121,12 @@ class StoreCopy:
         self._held.close()
 
     def copy_and_install(self, wait: float) -> bool:
-        """Copy everything and put it in place, if it is worth it; False where what writers changed meanwhile could not
-        be told.
+        """Copy everything and install the copy, if it is worthwhile; return False if the changes of writers are
+        unknown.
 
         Raises StorageError, DamageError, LockedError.
         """
-        # The bulk without a lock; then what came meanwhile, round by round, as a rule less each time.
+        # The bulk without a lock; then the changes made meanwhile, round by round, usually fewer each time.
         self.copy_state()
         for _ in range(MAX_CATCH_UP_ROUNDS):
             brought = self.copy_changes()
@@ -135,15 +134,15 @@ class StoreCopy:
                 return False
             if brought <= MAX_LOCKED_CHANGES:
                 break
-        # Most of it goes to the disk now, not while writers wait.
+        # Most of it is synced now, not while writers wait.
         self.builder.sync()
         with self._store.hold_writer_lock(wait):
-            # Under the lock: what is brought over now is the last that there is, and the two are the same store.
+            # Under the lock: these are the last changes, after which both stores are equal.
             if self.copy_changes() is None:
                 return False
             self._take_changes()
-            # Each transaction leaves pages free that it has replaced, so a copy of a small and tight store may be the
-            # larger one.
+            # Each transaction leaves free pages that it has replaced, so a copy of a small and dense store may be
+            # larger.
             if self._always or self.builder.path.stat().st_size < self._store.read_file_size():
                 self.builder.install(lock=self._store.lock, wait=wait)
                 self.in_place = True
@@ -152,19 +151,19 @@ class StoreCopy:
     def _take_changes(self) -> None:
         with self._store.open_snapshot() as snapshot:
             entries = snapshot.read_changes()
-        # The digests are equal, so what leads to the one leads to the other: indexes can catch up as before.
+        # The digests are equal, so the change list applies to both: indexes can be updated as before.
         self.builder.run_transaction(
             lambda txn: txn.copy_changes(entries), pending=sum(len(value) for _, value in entries)
         )
 
     def measure_size(self) -> int:
-        """Copy everything without putting it in place; the bytes of the file. Raises as :meth:`copy_and_install`."""
+        """Copy everything without installing it; return the size of the file. Raises as :meth:`copy_and_install`."""
         self.copy_state()
         self._take_changes()
         return self.builder.path.stat().st_size
 
     def copy_state(self) -> None:
-        """Copy all of one state. Raises DamageError where a part of it is not sound."""
+        """Copy one whole state. Raises DamageError if a part of it is damaged."""
         with self._store.open_snapshot() as snapshot:
             self._seen = meta = snapshot.meta
             size = _choose_batch_size(meta.payload_bytes, meta.records)
@@ -202,18 +201,16 @@ class StoreCopy:
                 target.put(source.walk(), append=True)
 
     def copy_changes(self) -> int | None:
-        """Bring over what changed since; how many keys, None where that cannot be told. Raises as
-        :meth:`copy_state`.
-        """
+        """Copy later changes; return the number of keys, None if the changes are unknown. Raises as
+        :meth:`copy_state`."""
         with self._store.open_snapshot() as snapshot:
             meta, builder = snapshot.meta, self.builder
             if meta == self._seen:
                 return 0
-            # The change list names records alone: of tables, and of another definition, it says nothing.
+            # The change list has only records: it does not cover tables, or another definition.
             if self._tables or meta.definition != self._seen.definition:
                 return None
-            # The list leads from digest to digest; where it has forgotten the one that was copied, the copy is begun
-            # anew.
+            # The list leads from digest to digest; if it no longer has the copied one, the copy is begun again.
             known = snapshot.find_changed_keys(self._seen.digest)
             if known is None:
                 return None
@@ -222,7 +219,7 @@ class StoreCopy:
                 part = keys[start : start + COPY_BATCH_RECORDS]
                 builder.run_transaction(partial(_copy_changed, snapshot, part), pending=FLUSH_BYTES)
             builder.run_transaction(partial(_copy_meta, meta, snapshot.read_sequences()))
-            # The list names records; versions that went without their record it does not name.
+            # The list has records; it does not show versions that were removed without their record.
             if not _have_same_content(builder.meta, meta):
                 return None
             self._seen = meta
@@ -231,18 +228,18 @@ class StoreCopy:
 
 
 def _have_same_content(one: StoreMeta, other: StoreMeta) -> bool:
-    """Return whether two stores hold the same records and versions."""
+    """Return whether two stores have the same records and versions."""
     names = ("records", "versions", "payload_bytes", "version_bytes", "digest", "sequences")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _choose_batch_size(size: int, count: int) -> int:
-    """Choose how many entries are read at once, of ``count`` with ``size`` bytes together."""
+    """Return how many entries to read at once, of ``count`` entries with a total of ``size`` bytes."""
     return max(1, min(COPY_BATCH_RECORDS, FLUSH_BYTES * count // max(size, 1)))
 
 
 def _group_batches(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """Batches that are written in one transaction: of about FLUSH_BYTES."""
+    """Yield the batches to write in one transaction: of about FLUSH_BYTES."""
     part: list[Batch] = []
     size = 0
     for batch in batches:
@@ -256,7 +253,7 @@ def _group_batches(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
 
 
 def _count_pending_bytes(part: Sequence[Batch]) -> int:
-    # 64 bytes for each entry: its key, LMDB's node header and its part of a branch page.
+    # 64 bytes per entry: its key, LMDB's node header and its share of a branch page.
     return sum(sum(map(len, values)) + 64 * len(keys) for keys, values in part)
 
 
@@ -277,7 +274,7 @@ def _copy_meta(meta: StoreMeta, sequences: dict[int, int], txn: WriteTxn) -> Non
 
 
 def _copy_changed(snapshot: Snapshot, keys: Sequence[bytes], txn: WriteTxn) -> None:
-    """The records of ``keys`` and their versions as they are in ``snapshot``."""
+    """Copy the records of ``keys`` and their versions from ``snapshot``."""
     fresh = snapshot.read_values(keys)
     txn.delete_records(key for key in keys if key not in fresh)
     txn.put_records(list(fresh), list(fresh.values()))

@@ -1,7 +1,7 @@
-"""A damaged store under a second name, so that it is there when a repaired one has taken its place.
+"""A damaged store under a second name, so that it is kept after a repaired store has replaced it.
 
-A second name and no rename: at every moment there is a file under the store's own name, the old one or the new one.
-Ruled by ``sow-store(5)``, "Files".
+A second name instead of a rename: at every moment there is a file under the store's own name, the old one or the new
+one. Specified in ``sow-store(5)``, "Files".
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from sowctl.store.opening.access import DAMAGED_SUFFIX
 
 
 def keep_damaged(path: Path, seam: Seam) -> tuple[Path, bool]:
-    """The name ``X.damaged-N`` under which the present file stays; and whether it is new. Raises StorageError."""
+    """Give the current file the name ``X.damaged-N``; return the name and whether it is new. Raises StorageError."""
     number = 1
     with translate_errors(path, "keep the damaged file"):
         while (target := path.with_name(f"{path.name}{DAMAGED_SUFFIX}{number}")).exists():
-            # A repair that was killed had named it already.
+            # A killed repair had already named it.
             if target.samefile(path):
                 return target, False
             number += 1

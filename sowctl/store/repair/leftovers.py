@@ -1,8 +1,8 @@
-"""Files that builders which were killed left beside a store: names that end in ``.new-PID`` or ``.new-PID-N``.
+"""Files left beside a store by killed builders: names that end in ``.new-PID`` or ``.new-PID-N``.
 
-Builders of stores and of sorted runs hold a lock on such a file for as long as they live; those of memo indexes have a
-lock of their own. A file is a leftover if no process has its number, and no process holds its lock. Called by upkeep;
-a builder removes those of its own kind when it begins. Ruled by ``sow-store(5)``, "Files".
+Builders of stores and of sorted runs hold a lock on such a file while they live; those of memo indexes have a separate
+lock. A file is a leftover if no process has its number, and no process holds its lock. Called by maintenance; a builder
+removes leftovers of its own kind when it begins. Specified in ``sow-store(5)``, "Files".
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sowctl.store.opening.access import StoreFiles
 
 _LEFTOVER_NAME_PATTERN = re.compile(r".+\.new-(\d+)(?:-\d+)?")
 _SIDE_DIRECTORIES = ("-runs", "-memo", "-views")
-"""Directories beside a store in which files are built, too, by what they add to its name."""
+"""Suffixes of directories beside a store in which files are also built."""
 
 
 class Leftover(Struct, frozen=True):
-    """A file that nobody builds any more: the process that did, and its size in bytes."""
+    """A file whose builder is dead: the process, and the size in bytes."""
 
     path: Path
     pid: int
@@ -35,10 +35,10 @@ class Leftover(Struct, frozen=True):
 
 
 def list_leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
-    """List the files left beside the store at this path, in the order of names. Reads names only."""
+    """List the files left beside the store at this path, ordered by name. Reads only names."""
     files = StoreFiles.from_path(store)
     name = files.path.name
-    # In the directory that it shares with other stores, only what begins with its name is its own.
+    # In a directory shared with other stores, only files that begin with its name belong to it.
     found = list(_find_leftovers(files.directory, (f"{name}.new-", f"{name}-verified.new-")))
     for end in _SIDE_DIRECTORIES:
         found += _find_leftovers(files.directory / f"{name}{end}", ("",))
@@ -46,7 +46,7 @@ def list_leftovers(store: str | os.PathLike[str]) -> list[Leftover]:
 
 
 def _find_leftovers(directory: Path, beginnings: tuple[str, ...]) -> Iterator[Leftover]:
-    """Yield the files left in a directory whose names have one of some beginnings."""
+    """Yield the leftover files in a directory whose names have one of the prefixes."""
     paths: list[Path] = []
     with suppress(OSError):
         paths = sorted(directory.iterdir())
@@ -56,7 +56,7 @@ def _find_leftovers(directory: Path, beginnings: tuple[str, ...]) -> Iterator[Le
             continue
         pid = int(named[1])
         size: int | None = None
-        # Process and lock are both asked: builders of indexes hold no lock on the file itself.
+        # Process and lock are both checked: builders of indexes hold no lock on the file itself.
         with suppress(OSError):
             size = path.lstat().st_size if not is_running(pid) and _is_unlocked(path) else None
         if size is not None:
@@ -64,7 +64,7 @@ def _find_leftovers(directory: Path, beginnings: tuple[str, ...]) -> Iterator[Le
 
 
 def remove_leftovers(store: str | os.PathLike[str], seam: Seam = SEAM) -> list[Leftover]:
-    """Remove them; gives those that were removed. Raises StorageError."""
+    """Remove leftover files; return the removed ones. Raises StorageError."""
     gone = []
     for one in list_leftovers(store):
         with translate_errors(one.path, "remove what a killed process left"):
@@ -73,7 +73,7 @@ def remove_leftovers(store: str | os.PathLike[str], seam: Seam = SEAM) -> list[L
             except FileNotFoundError:
                 continue  # another process cleaned up, too
             try:
-                # Locked while it is removed: a builder that got the same number meanwhile begins again.
+                # Locked during removal: a builder that got the same number meanwhile begins again.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 seam.call("file.unlink", os.unlink, one.path)
                 gone.append(one)

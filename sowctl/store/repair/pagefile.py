@@ -1,7 +1,7 @@
-"""LMDB's pages with plain reads, for figures and for what can be saved of a damaged store (``sow-store(5)``).
+"""LMDB's pages with plain reads, for figures and for the salvage of a damaged store (``sow-store(5)``).
 
-LMDB maps a file and follows what stands in it, so a damaged page may end the process. Here pages are read one by one,
-and :mod:`sowctl.store.lmdbfile.walk` follows what stands in them.
+LMDB maps a file and trusts its content, so a damaged page may kill the process. Here pages are read one by one, and
+:mod:`sowctl.store.lmdbfile.walk` follows their references.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _ATTEMPTS = 2
 
 
 class PageFile:
-    """An LMDB file open for plain reads. Close it. ``unreadable`` counts pages that the disk did not give."""
+    """An LMDB file open for plain reads. Close it. ``unreadable`` counts pages that the disk could not read."""
 
     def __init__(self, path: Path, page_size: int, seam: Seam) -> None:
-        """Raises OSError."""
+        """Open the file. Raises OSError."""
         self.page_size = page_size
         self.unreadable = 0
         self._seam = seam
         self._fd: int = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
-        # The last piece of the file that was read: leaves are mostly neighbours, and a read for each would cost more
-        # than looking at it.
+        # The part of the file read last: leaves are mostly neighbours, and a read for each would cost more than
+        # processing it.
         self._at, self._piece = 0, b""
 
     def __enter__(self) -> PageFile:
@@ -43,9 +43,9 @@ class PageFile:
             os.close(fd)
 
     def read_page(self, number: int) -> bytes | None:
-        """One page; None where the file ends before, or the disk fails. Raises OSError for other reasons."""
+        """Return one page; None if the file ends before it, or the disk fails. Raises OSError for other reasons."""
         start = number * self.page_size
-        # Of a file that was cut, a map would end the process here (SIGBUS); a plain read is just not made.
+        # With a truncated file, a map would kill the process here (SIGBUS); a plain read is just not made.
         if start + self.page_size > self.size:
             return None
         if not self._at <= start < self._at + len(self._piece):
@@ -54,7 +54,7 @@ class PageFile:
         data = self._piece[start - self._at : start - self._at + self.page_size]
         if len(data) == self.page_size:
             return data
-        # The piece ends too early, or a sector within it cannot be read: this page by itself.
+        # The part ends too early, or a sector in it cannot be read: read this page separately.
         data = self._read_range(self.page_size, start) or b""
         if len(data) == self.page_size:
             return data
@@ -62,14 +62,14 @@ class PageFile:
         return None
 
     def read_page_run(self, first: int, count: int) -> bytes | None:
-        """Several pages in a row; None where the file ends before, or the disk fails."""
+        """Return several consecutive pages; None if the file ends before them, or the disk fails."""
         if (first + count) * self.page_size > self.size:
             return None
         data = self._read_range(count * self.page_size, first * self.page_size)
         return data if data is not None and len(data) == count * self.page_size else None
 
     def read_beginning(self, size: int) -> bytes:
-        """The first bytes of the file, fewer where it ends before."""
+        """Return the first bytes of the file, fewer if it is shorter."""
         return self._read_range(size, 0) or b""
 
     def _read_range(self, size: int, start: int) -> bytes | None:
@@ -77,7 +77,7 @@ class PageFile:
             try:
                 return self._seam.call("file.read", os.pread, self._fd, size, start)
             except OSError as problem:
-                # A sector that the disk has lost is damage, like any other; what passes is none.
+                # A lost disk sector is damage like any other; a transient error is not.
                 if problem.errno != errno.EIO:
                     raise
         return None

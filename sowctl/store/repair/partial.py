@@ -1,7 +1,7 @@
-"""A check of a part of a store: its structure always, of its data what was not read for longest (``sow-store(5)``).
+"""A partial check of a store: always its structure, and the data whose last check is oldest (``sow-store(5)``).
 
-Runs in the process of a check, started by :mod:`sowctl.store.check`. Keys are divided where branches divide them, so
-that each part has about as many pages; a part is records and versions of the same keys.
+Runs in the process of a check, started by :mod:`sowctl.store.check`. Keys are divided at the keys of branches, so that
+all parts have about the same number of pages; a part consists of records and versions of the same keys.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PartialExamination(StoreExamination):
         self._read: list[Unit] = []
 
     def iter_findings(self) -> Iterator[Finding]:
-        """Everything that is wrong with the structure, and with the part that is read."""
+        """Yield the problems of the structure, and of the part that is read."""
         yield from self._read_spare_page()
         yield from self._read_meta()
         yield from self._check_structure()
@@ -52,7 +52,7 @@ class PartialExamination(StoreExamination):
                 ("records", self.databases.records, self.meta.records),
                 ("versions", self.databases.history, self.meta.versions),
             ):
-                # LMDB counts entries itself, so this finds records that are missing without reading one.
+                # LMDB counts entries itself, so this detects missing records without reading any.
                 entries = self.txn.stat(database)["entries"]
                 if entries != stated:
                     message = f"LMDB has {entries} {what}, but the counter is {stated}"
@@ -70,8 +70,8 @@ class PartialExamination(StoreExamination):
             structure = StructureCheck(file, state)
             faults = structure.iter_faults()
             if self._handle.watch is not None:
-                # Pages of this state stay for as long as its transaction is open; without locks a writer may have given
-                # them to another state, which is known behind them.
+                # Pages of this state stay while its transaction is open; without locks a writer may have reused them
+                # for another state, which is known only afterwards.
                 faults = iter(list(faults))
                 self.require_one_state()
             for words, damage in faults:
@@ -86,12 +86,12 @@ class PartialExamination(StoreExamination):
         reading, started = self._reading, time.monotonic()
         total = sum(unit.pages for unit in self._units)
         chosen = self._choose_units()
-        # A share ends it before, and so may the time.
+        # A share ends it earlier, and so may the time.
         wanted = sum(unit.pages for unit in chosen)
         wanted = wanted if reading.share is None else min(wanted, math.ceil(reading.share * total))
         done = 0
         for unit in chosen:
-            # Asked before each part: at least the share is read, and at most one part more.
+            # Checked before each part: reads at least the share, and at most one part more.
             if reading.share is not None and done >= reading.share * total:
                 break
             if reading.seconds is not None and time.monotonic() - started >= reading.seconds:
@@ -103,21 +103,21 @@ class PartialExamination(StoreExamination):
             done += unit.pages
             self.progress(min(done, wanted), wanted)
             self._read.append(unit)
-            # What is damaged counts as never read: the next check looks at it first.
+            # Damaged parts count as never read: the next check reads them first.
             self._verified.mark_range(unit.low, unit.high, 0 if found else reading.now)
         if self.meta is not None and done == total and not self.skipped:
-            # All of one state was read: now counts and digest tell what no part by itself can.
+            # All data of one state was read: now counts and digest detect errors that no single part shows.
             for finding in self._check_totals(self.meta):
                 self._verified.mark_range(0, KEY_SPACE_END, 0)
                 yield finding
 
     def _choose_units(self) -> list[Unit]:
-        """The parts in the order in which they are read."""
+        """Return the parts in reading order."""
         reading = self._reading
         if reading.part is not None:
             number, parts = reading.part
             return self._units[number - 1 :: parts]
-        # Without a share or a time only the structure is looked at, and the coverage says so.
+        # Without a share or a time only the structure is checked, which the coverage reports.
         if reading.share is None and reading.seconds is None:
             return []
         return sorted(self._units, key=lambda unit: (self._verified.find_oldest_time(unit.low, unit.high), unit.low))
@@ -141,7 +141,7 @@ class PartialExamination(StoreExamination):
         try:
             cursor = self.txn.cursor(database)
             there = cursor.set_range(low)
-            # A wrong key in a branch leads a search past entries, which then stand before what it finds.
+            # A wrong key in a branch leads a search past entries, which are then before the entry found.
             if (cursor.prev() if there else cursor.last()) and cursor.key() >= low:
                 yield self._build_finding("SOW-STO-003", f"keys after {_format_range_key(low)} cannot be found", name)
             pairs = cursor.iternext() if cursor.set_range(low) else iter(())
@@ -157,7 +157,7 @@ class PartialExamination(StoreExamination):
                         "SOW-STO-003", f"keys out of order after {_format_range_key(last or low)}", name
                     )
                     return
-                # A cursor goes past a wrong key in a branch page; a search is led astray.
+                # A cursor passes a wrong key in a branch page; a search would go wrong.
                 self.txn.verify_places(keys, database)
                 self.bytes_read += sum(map(len, keys)) + sum(map(len, values))
                 yield from look(keys, values)
@@ -176,7 +176,7 @@ class PartialExamination(StoreExamination):
             yield self._build_finding("SOW-STO-052", "the expiry index misses an entry of these records", "expiry")
 
     def build_coverage(self) -> StoreCoverage:
-        """Build the coverage of what was read now and before."""
+        """Build the coverage of this and earlier checks."""
         total = sum(unit.pages for unit in self._units)
         times = [(self._verified.find_oldest_time(unit.low, unit.high), unit.pages) for unit in self._units]
         known = [when for when, _ in times if when]
@@ -203,8 +203,8 @@ def examine_part(
     reading: CheckScope,
     progress: ProgressCallback = ignore_progress,
 ) -> Iterator[Finding | StoreCoverage]:
-    """Findings of a part of the store at ``path``, at last the coverage. ``progress`` is told how many pages of data of
-    how many are read."""
+    """Yield the findings of a part of the store at ``path``, and finally the coverage. ``progress`` receives the number
+    of data pages read and their total."""
     return examine_store(
         path, no_lock, note, lambda handle, txn: PartialExamination(handle, txn, note, reading), progress
     )

@@ -1,9 +1,9 @@
-"""Salvage of a damaged store: what it held and can be read, nothing else (``sow-store(5)``, "Repairing").
+"""Salvage of a damaged store: the content that can still be read, nothing else (``sow-store(5)``, "Repairing").
 
-Pages are read without LMDB, from the state that was committed last. A record is taken if its checksum is right and its
-page belongs to that state: a branch leads to it, or no branch does where one is damaged, and it does not stand in the
-free list. Pages in the free list may hold records that were deleted; without a sound free list no page is taken to
-which no branch leads. Called by the engine's repair alone, under the writer lock.
+Pages are read without LMDB, from the state that was committed last. A record is used if its checksum is right and its
+page belongs to that state: a branch leads to it, or, if a branch is damaged, none does, and it is not in the free list.
+Pages in the free list may have deleted records; without a valid free list no page without a branch is used. Called only
+by the engine's repair, under the writer lock.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ SALVAGE_BATCH_RECORDS = 1000
 MAX_SOW_KEY = (1 << 64) - 1
 """The highest SOW key."""
 _DEFAULT_PAGE_BYTES = 4096
-"""Size of pages where no meta page tells it."""
+"""Page size if no meta page has it."""
 _Leaf: TypeAlias = tuple[bytes, bytes, int]
 """The first and the last key of a leaf, and its page."""
 Pairs: TypeAlias = tuple[list[bytes], list[bytes]]
 
 
 class Loss(Struct, frozen=True):
-    """Something of the store that cannot be read. It had one key or several, from ``low`` to ``high`` (inclusive).
+    """An unreadable part of the store. It had one or more keys, from ``low`` to ``high`` (inclusive).
 
-    ``key``: the key that stands there, where one record or version cannot be read; its own bits may be the wrong ones,
-    so bounds are those of its neighbours. ``versions``: it is of the history, else of the current records; ``txid`` of
-    a version, as its key has it.
+    ``key``: the stored key of a single unreadable record or version; its own bits may be wrong, so the bounds are those
+    of its neighbours. ``versions``: it is part of the history, otherwise of the current records; ``txid`` of a version,
+    from its key.
     """
 
     low: int
@@ -76,7 +76,7 @@ class Loss(Struct, frozen=True):
 
 
 class _Gap(Struct, frozen=True):
-    """A stretch of keys whose page is missing, from ``low`` up to ``high`` (exclusive)."""
+    """A range of keys whose page is missing, from ``low`` up to ``high`` (exclusive)."""
 
     low: bytes
     high: bytes
@@ -84,7 +84,7 @@ class _Gap(Struct, frozen=True):
 
 
 class _SavedTree:
-    """The leaves of one sub-database, and what is missing between them."""
+    """The leaves of one sub-database, and the gaps between them."""
 
     def __init__(self, size: int) -> None:
         self.key_size = size
@@ -94,16 +94,16 @@ class _SavedTree:
 
 
 class Salvage:
-    """A damaged store, looked through. Use as a context manager.
+    """The content of a damaged store. Use as a context manager.
 
-    ``meta`` is None where its record cannot be read, ``sequences`` None where one of them cannot. ``losses`` is whole
-    when :meth:`iter_records` and :meth:`iter_versions` have been read to their ends; ``is_exact`` then says that
-    nothing is missing: the digest of what was read is the one in the meta record. ``earlier``: only the state before
-    the last transaction was found. ``notes`` say in words what else is wrong.
+    ``meta`` is None if its record cannot be read, ``sequences`` None if one of them cannot. ``losses`` is complete
+    after :meth:`iter_records` and :meth:`iter_versions` were read to their ends; then ``is_exact`` shows whether
+    nothing is missing: the digest of the data read is the one in the meta record. ``earlier``: only the state before
+    the last transaction was found. ``notes`` describe other problems.
     """
 
     def __init__(self, path: Path, seam: Seam = SEAM) -> None:
-        """Raises VersionError for a newer format, StorageError."""
+        """Open and examine the store. Raises VersionError for a newer format, StorageError."""
         self.path = path
         self.meta: StoreMeta | None = None
         self.sequences: dict[int, int] | None = {}
@@ -138,33 +138,33 @@ class Salvage:
 
     @property
     def has_content(self) -> bool:
-        """True if there is anything at all."""
+        """True if there is any content."""
         return self.meta is not None or any(saved.leaves for saved in self._saved.values())
 
     @property
     def is_exact(self) -> bool:
-        """True if what was read is all that the store held; known when everything was read."""
+        """True if the data read is everything that the store had; valid after everything was read."""
         meta = self.meta
         if meta is None or self.earlier or self.sequences is None or len(self.sequences) != meta.sequences:
             return False
         return self._digest % DIGEST_MODULUS == meta.digest and self._counted == [meta.records, meta.versions]
 
     def iter_records(self) -> Iterator[Pairs]:
-        """Keys and values of the sound records, in key order. What is not sound goes to ``losses``."""
+        """Yield keys and values of the valid records, in key order. Damaged ones are added to ``losses``."""
         yield from self._read_saved(b"records", 0)
 
     def iter_versions(self) -> Iterator[Pairs]:
-        """History keys and values of the sound versions, in their order."""
+        """Yield history keys and values of the valid versions, in order."""
         yield from self._read_saved(b"history", 1)
 
     def iter_expiring_keys(self) -> Iterator[int]:
-        """The SOW keys of records with a lifetime, from the index of these; in no order, without what is damaged."""
+        """Yield the SOW keys of records with a lifetime, from their index, unordered, without damaged ones."""
         for node in self._read_small_tree(self._expiry):
             if len(node.key) == EXPIRY_KEY_SIZE and node.value == encode_expiry_value(node.key):
                 yield _decode_sow_key(extract_expiring_key(node.key))
 
     def restart(self) -> None:
-        """Forget what was counted and found missing while reading, to read once more."""
+        """Reset counts and losses, to read again."""
         self._digest, self._counted, self.losses = 0, [0, 0], []
 
     # Which state
@@ -178,10 +178,10 @@ class Salvage:
         if free is not None:
             self._free = free.own.union(*free.freed.values())
         trees = read_named_trees(self._file, state) or {}
-        # Where a tree is missing, its pages cannot be counted.
+        # If a tree is missing, its pages cannot be counted.
         counted = trees.keys() >= {*DATABASE_NAMES}
         self._large = sum(tree.overflow_pages for tree in trees.values()) if counted else state.last_page
-        # A page belongs to one place: what was seen once is not followed again, so that a ring of wrong branches ends.
+        # A page has one position: a page seen before is not followed again, so that a cycle of wrong branches ends.
         self._visited = {0, 1}
         if trees:
             self._visited.add(state.main.root)
@@ -192,12 +192,13 @@ class Salvage:
             elif saved.tree.depth:
                 self._walk_tree(saved, saved.tree.root)
         self._read_meta(trees.get(b"meta"))
-        # Read only when records are missing: it names keys and holds no record.
+        # Used only if records are missing: it has keys but no records.
         self._expiry = trees.get(b"expiry")
-        # A tree under another name may be one of these two, with a wrong bit in its name: its leaves fill gaps, then.
+        # A tree under another name may be one of these two, with a wrong bit in its name: then its leaves fill gaps.
         for name in trees.keys() & {*DATABASE_NAMES, CHANGES_DATABASE} - self._saved.keys():
             self._pass_over(trees[name])
-        # Where every branch was sound, a leaf without one is not of this state: it is asked for only to fill a gap.
+        # If all branches are valid, a leaf without one is not part of this state: such leaves are used only to fill
+        # gaps.
         if any(saved.gaps for saved in self._saved.values()) or self.meta is None:
             if free is None:
                 self.notes.append("the list of free pages is damaged: pages without a branch are not used")
@@ -205,15 +206,16 @@ class Salvage:
                 self._adopt_orphan_leaves(state)
 
     def _find_committed_state(self) -> MetaPage | None:
-        """The meta page of the last committed transaction, as far as that can be told."""
+        """Return the meta page of the last committed transaction, as far as it can be determined."""
         known = {page.number: page for page in self._metas}
         for page in self._metas:
             other = known.get(1 - page.number)
             led = self._leads_to(page)
-            # A write of this page failed: its roots are of a transaction that never was (sow-store(5), How to write).
+            # A write of this page failed: its roots are of a transaction that was never committed (sow-store(5), How to
+            # write).
             if other is not None and led is not None and led == page.txnid + 2 == other.txnid + 1:
                 del known[page.number]
-        # The meta record names its transaction. A page whose own number was altered is known by it.
+        # The meta record has the number of its transaction. It identifies a page whose own number was altered.
         order = sorted(known.values(), key=lambda page: (self._leads_to(page) or page.txnid, page.txnid), reverse=True)
         for page in order:
             if read_named_trees(self._file, page) or read_free_list(self._file, page) is not None:
@@ -223,9 +225,8 @@ class Salvage:
         return None
 
     def _leads_to(self, page: MetaPage) -> int | None:
-        """The LMDB transaction that wrote the meta record to which a meta page leads."""
-        # Each transaction writes the meta record anew, with its own number in it: the record dates the roots that lead
-        # to it.
+        """Return the LMDB transaction that wrote the meta record under a meta page's roots."""
+        # Each transaction rewrites the meta record with its own number: the record dates the roots that lead to it.
         tree = (read_named_trees(self._file, page) or {}).get(b"meta")
         for node in self._read_small_tree(tree):
             if node.key == META_KEY:
@@ -239,10 +240,10 @@ class Salvage:
         return None
 
     def _read_small_tree(self, tree: TreeInfo | None) -> Iterator[PageNode]:
-        """The entries of a small tree, in no order that counts."""
+        """Yield the entries of a small tree, in no particular order."""
         if tree is None:
             return
-        # A damaged page ends its branch and not the search: the other entries may be whole.
+        # A damaged page ends its branch but not the search: the other entries may be intact.
         walk = Walk(self._file)
         yield from (node for node in walk.iter_entries(tree.root) if node is not None)
         self._visited |= walk.seen
@@ -263,8 +264,7 @@ class Salvage:
                 self.sequences[publisher] = decode_sequence(publisher, data, str(self.path))
         except VersionError:
             raise
-        # One sequence that cannot be read makes the list useless: a publisher that is missing in it could repeat its
-        # messages.
+        # One unreadable sequence makes the list useless: a publisher missing in it could repeat its messages.
         except (SowError, OverflowError) as problem:
             if node.key != META_KEY:
                 self.sequences = None
@@ -274,12 +274,12 @@ class Salvage:
     # Which pages
 
     def _walk_tree(self, saved: _SavedTree, root: int) -> None:
-        """The leaves below a page, and the keys whose pages are missing."""
-        # A free page may hold sound records of an older state: whatever leads there is wrong, and its records must not
-        # come back.
+        """Collect the leaves below a page, and the keys whose pages are missing."""
+        # A free page may have valid records of an older state: any reference to it is wrong, and its records must not
+        # reappear.
         for page in Walk(self._file, seen=self._visited, closed=self._free).iter_pages(root):
             if page.is_branch:
-                # Where a child does not lie within its branch, any keys of the branch may be missing.
+                # If a child does not lie within its branch, any keys of the branch may be missing.
                 if None in page.children:
                     saved.gaps.append(_Gap(page.low, page.high, _describe_wrong_page(page.number)))
             elif page.is_leaf and page.data is not None:
@@ -291,29 +291,29 @@ class Salvage:
 
     def _take_leaf(self, saved: _SavedTree, page: TreePage, data: bytes) -> None:
         number = page.number
-        # A leaf is taken if at least one entry proves by its checksum that the page is of these records.
+        # A leaf is used if the checksum of at least one entry proves that the page belongs to these records.
         nodes = list(parse_leaf(data))
         sound = [node.key for node in nodes if node is not None and self._read_verified_value(saved, node) is not None]
-        # A page of another sub-database, or of other keys, to which a wrong bit leads; or the bounds are what is wrong.
+        # A page of another sub-database, or of other keys, to which a wrong bit leads; or the bounds are wrong.
         if not sound or not page.low <= sound[0] <= sound[-1] < page.high or sound != sorted(sound):
             bounds = page.above if sound else (page.low, page.high)
             saved.gaps.append(_Gap(*bounds, _describe_wrong_page(number)))
             return
         self._visited.add(number)
-        # Of an entry that is not sound, the size may be what is wrong: it must not claim the pages of others.
+        # The size of a damaged entry may be wrong: it must not claim the pages of other entries.
         for node in nodes:
             if node is not None and node.value is None and node.key in sound:
                 self._visited.update(
                     range(node.page, node.page + count_overflow_pages(node.size, self._file.page_size))
                 )
-        # In key order whatever leads here, so that reading goes through keys once and gaps lie between neighbours.
+        # In key order whatever leads here, so that reading passes keys once and gaps are between neighbours.
         insort(saved.leaves, (sound[0], number))
 
     def _read_verified_value(self, saved: _SavedTree, node: PageNode) -> bytes | None:
-        """The value of an entry, where key and checksum are right."""
+        """Return the value of an entry, if key and checksum are right."""
         if len(node.key) != saved.key_size:
             return None
-        # The checksum covers key and payload: a value that stands under another key does not pass.
+        # The checksum covers key and payload: a value under another key fails.
         value = read_value(self._file, node)
         if value is None or not is_sound(extract_sow_key(node.key), value):
             return None
@@ -322,24 +322,24 @@ class Salvage:
         return value
 
     def _pass_over(self, tree: TreeInfo) -> None:
-        """The pages of a sub-database that is made anew: they hold no records."""
+        """Mark the pages of a sub-database that is rebuilt: they have no records."""
         for node in self._read_small_tree(tree):
             if node.value is None:
-                # No checksum is asked here: of the size and of what the pages say themselves, either may be what is
-                # wrong. What both claim is of this value; a leaf behind it must not be passed over with it.
+                # Checksums are not verified here: the size in the entry or in the first page may be wrong. Pages
+                # claimed by both belong to this value; a leaf after it must not be skipped with it.
                 count = min(count_overflow_pages(node.size, self._file.page_size), self._count_claimed_pages(node.page))
                 self._visited.update(range(node.page, node.page + count))
 
     def _count_claimed_pages(self, number: int) -> int:
-        """Return the length of a large value's run by its first page; 0 where it cannot be so many pages."""
+        """Return the length of a large value's run according to its first page; 0 if it is not plausible."""
         data = self._file.read_page(number)
         count = 0 if data is None else count_run_pages(data, number)
-        # No value has more pages than all of them together, and none that is free or another's.
+        # No value has more pages than all large values together, or pages that are free or used elsewhere.
         run = range(number, number + count)
         return 0 if count > self._large or any(page in self._visited or page in self._free for page in run) else count
 
     def _adopt_orphan_leaves(self, state: MetaPage) -> None:
-        """Take the leaves to which no branch leads: in use, for they are not free, and their keys are missing."""
+        """Add the leaves without a branch: they are in use, because they are not free, and their keys are missing."""
         found: dict[bytes, list[_Leaf]] = {name: [] for name in self._saved}
         number = FIRST_TREE_PAGE
         while number <= min(state.last_page, self._file.size // state.page_size):
@@ -349,7 +349,7 @@ class Salvage:
                 continue
             if read_page_kind(data, number) == LEAF_FLAG:
                 self._offer_orphan(data, number, found)
-            # The inside of a large value may look like a page: the run is passed over as a whole.
+            # The inside of a large value may look like a page: the run is skipped as a whole.
             number += max(1, self._count_claimed_pages(number))
         for name, leaves in found.items():
             self._adopt_leaves(self._saved[name], sorted(leaves))
@@ -362,7 +362,7 @@ class Salvage:
             return
         for name, saved in self._saved.items():
             keys = [node.key for node in nodes if self._read_verified_value(saved, node) is not None]
-            # Only what lies wholly within a gap is taken: elsewhere a branch has already said which page holds these
+            # Only leaves completely within a gap are used: elsewhere a branch has already determined the page of these
             # keys.
             if keys and keys == sorted(keys) and any(gap.low <= keys[0] and keys[-1] < gap.high for gap in saved.gaps):
                 found[name].append((keys[0], keys[-1], number))
@@ -372,20 +372,20 @@ class Salvage:
             return
         tree = saved.tree
         apart = all(one[1] < other[0] for one, other in pairwise(leaves))
-        # The tree counts its leaves: more candidates than it lacks means that one of them is of another state.
+        # The tree counts its leaves: more candidates than missing leaves mean that one of them is of another state.
         missing = tree.leaf_pages - len(saved.leaves) if tree is not None else len(leaves)
         if not apart or len(leaves) > missing:
-            # One of them is of another state, and it cannot be told which.
+            # One of them is of another state, and it is unknown which.
             self.notes.append(f"{len(leaves)} pages without a branch are not used, because they contradict each other")
             return
         for first, _, number in leaves:
             insort(saved.leaves, (first, number))
         saved.gaps = [part for gap in saved.gaps for part in _subtract_leaves(gap, leaves)]
-        # All leaves that the tree counts are there, so no page is missing between them.
+        # All leaves counted by the tree were found, so no page is missing between them.
         if tree is not None and len(saved.leaves) == tree.leaf_pages:
             saved.gaps = []
 
-    # What they hold
+    # Records and versions
 
     def _read_saved(self, name: bytes, place: int) -> Iterator[Pairs]:
         saved = self._saved[name]
@@ -395,9 +395,9 @@ class Salvage:
         keys: list[bytes] = []
         values: list[bytes] = []
         last = b""
-        # Entries that cannot be read stand between the sound ones before and behind them.
+        # Unreadable entries are between the valid ones before and after them.
         pending: list[bytes | None] = []
-        # An entry that a split has left behind in a page is sound, and no longer this page's: its key lies in another.
+        # An entry that a split has left in a page is valid but no longer part of it: its key belongs to another page.
         ends = [first for first, _ in saved.leaves[1:]] + [KEY_END]
         for (_, number), end in zip(saved.leaves, ends, strict=False):
             data = self._file.read_page(number)
@@ -414,14 +414,14 @@ class Salvage:
                     self._count_sound(keys, values, place)
                     yield keys, values
                     keys, values = [], []
-        # What follows the last sound entry is bounded by nothing but the end of the key space.
+        # After the last valid entry, only the end of the key space is a bound.
         self._note_loss(pending, last, KEY_END, versions)
         if keys:
             self._count_sound(keys, values, place)
             yield keys, values
 
     def _note_loss(self, pending: list[bytes | None], before: bytes, behind: bytes, versions: bool) -> None:
-        """Note that entries between two keys cannot be read. Of versions both keys may be those that lost one."""
+        """Record unreadable entries between two keys. For versions, both keys may be the ones that lost a version."""
         for key in pending:
             low = _decode_sow_key(before) + (0 if versions or not before else 1)
             high = _find_last_key_before(behind) if not versions or behind == KEY_END else _decode_sow_key(behind)
@@ -440,7 +440,7 @@ def _describe_wrong_page(number: int) -> str:
 
 
 def _subtract_leaves(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
-    """Yield the parts of a gap between leaves that were found."""
+    """Yield the parts of a gap between found leaves."""
     low = gap.low
     for first, last, _ in leaves:
         if gap.low <= first and last < gap.high:
@@ -452,18 +452,18 @@ def _subtract_leaves(gap: _Gap, leaves: list[_Leaf]) -> Iterator[_Gap]:
 
 
 def _decode_sow_key(key: bytes) -> int:
-    """The SOW key with which a key of records or versions begins; shorter ones are the beginnings of such."""
+    """Return the SOW key at the beginning of a key of records or versions, or of a prefix of one."""
     return int.from_bytes(extract_sow_key(key).ljust(KEY_SIZE, b"\0"), "big")
 
 
 def _find_last_key_before(behind: bytes) -> int:
-    """The last SOW key that may stand before a key."""
+    """Return the last SOW key that may precede a key."""
     number = _decode_sow_key(behind)
     return MAX_SOW_KEY if behind == KEY_END else number if len(behind) > KEY_SIZE else max(0, number - 1)
 
 
 def _read_meta_pages(path: Path, seam: Seam) -> tuple[list[MetaPage], int]:
-    """Both meta pages, whatever is wrong with them, and the size of pages, which one of them tells."""
+    """Return both meta pages, valid or not, and the page size, which one of them has."""
     with PageFile(path, PAGE_SIZES[-1], seam) as file:
         data = file.read_beginning(2 * PAGE_SIZES[-1])
     first = parse_meta_page(data, 0)

@@ -1,7 +1,7 @@
-"""The use of a store's file: pages that hold records, free ones, and those kept for a reader.
+"""The use of a store's file: pages with records, free pages, and pages kept for a reader.
 
-LMDB reuses a page when no reader is left that may look at it. A reader that stays makes the file grow; who it is
-stands in LMDB's lock file. Called by ``info``, ``doctor`` and ``store compact``. Ruled by ``sow-store(5)``, "Space".
+LMDB reuses a page when no remaining reader may access it. A long-running reader makes the file grow; LMDB's lock file
+identifies it. Called by ``info``, ``doctor`` and ``store compact``. Specified in ``sow-store(5)``, "Space".
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ReaderProcess(Struct, frozen=True):
-    """A process that reads a store: ``transaction`` is the state that it looks at.
+    """A process that reads a store: ``transaction`` is the state that it reads.
 
-    ``seconds``: how long that process has been running, which is the most that its transaction can be old; None where
-    the process is gone, and its place in the lock file is only waiting to be cleared by the next writer.
+    ``seconds``: how long that process has been running, which is the maximum age of its transaction; None if the
+    process is dead, and its slot in the lock file will be cleared by the next writer.
     """
 
     pid: int
@@ -39,12 +39,11 @@ class ReaderProcess(Struct, frozen=True):
 
 
 class SpaceUsage(Struct, frozen=True):
-    """Sizes in pages of ``page_size`` bytes; ``file_bytes`` of the whole file, ``map_bytes`` of the map that its last
-    writer had: the file may grow so far before a writer raises it.
+    """Sizes in pages of ``page_size`` bytes; ``file_bytes`` is the size of the whole file, ``map_bytes`` that of its
+    last writer's map: the file may grow to this size before a writer enlarges the map.
 
-    ``free_pages`` hold nothing; of them, ``retained_pages`` cannot be used again until the oldest reader ends.
-    ``oldest`` is that reader, ``behind`` so many transactions behind the newest state. ``readers`` counts all but
-    those of this process.
+    ``free_pages`` are unused; of these, ``retained_pages`` cannot be reused until the oldest reader ends. ``oldest`` is
+    that reader, ``behind`` its distance from the newest state in transactions. ``readers`` excludes this process.
     """
 
     page_size: int
@@ -59,21 +58,21 @@ class SpaceUsage(Struct, frozen=True):
 
     @property
     def used_bytes(self) -> int:
-        """The size of the file if it had no free pages."""
+        """The size of the file without its free pages."""
         return (self.pages - self.free_pages) * self.page_size
 
 
 def measure_space(store: Store, seam: Seam = SEAM) -> SpaceUsage | None:
-    """Measure how the file of an open store is used; None if writers are too fast or its free list is damaged.
+    """Measure the use of an open store's file; None if writers are too fast or its free list is damaged.
 
     Raises StorageError, DamageError.
     """
     path = Path(store.path)
     readers = list_readers(store)
     for _ in range(_ATTEMPTS):
-        # The snapshot keeps the pages of its state, free list included, from being used again while they are read.
+        # The snapshot keeps the pages of its state, free list included, from being reused while they are read.
         with store.open_snapshot() as snapshot:
-            # The file is read beside LMDB: page and snapshot have to be of one transaction.
+            # The file is read without LMDB: meta page and snapshot must be of one transaction.
             meta = read_verified_meta(path, seam)
             if meta.txnid != snapshot.txnid:
                 continue
@@ -85,13 +84,13 @@ def measure_space(store: Store, seam: Seam = SEAM) -> SpaceUsage | None:
 
 def _build_space_usage(meta: MetaPage, free: FreeList, size: int, readers: list[ReaderProcess]) -> SpaceUsage:
     others = [reader for reader in readers if reader.pid != os.getpid()]
-    # The oldest state that is looked at bounds what may be used again, however many look at newer ones.
+    # The oldest state that is being read limits the reuse of pages, however many readers use newer ones.
     oldest = min(others, key=lambda reader: reader.transaction, default=None)
     retained = behind = 0
     if oldest is not None:
         behind = max(0, meta.txnid - oldest.transaction)
-        # What a transaction freed that came after the reader's state is part of that state. The newest two are kept in
-        # any case.
+        # Pages freed by a transaction after the reader's state are part of that state. The newest two states are kept
+        # in any case.
         retained = sum(len(pages) for txn, pages in free.freed.items() if txn > oldest.transaction)
     return SpaceUsage(
         meta.page_size, meta.last_page + 1, free.page_count, size, meta.map_size, len(others), oldest, behind, retained
@@ -99,13 +98,11 @@ def _build_space_usage(meta: MetaPage, free: FreeList, size: int, readers: list[
 
 
 def list_readers(store: Store) -> list[ReaderProcess]:
-    """List the readers of a store by LMDB's lock file, this process among them. None are known of a store read
-    without locks.
-    """
+    """List the readers of a store in LMDB's lock file, including this process. Readers without locks are unknown."""
     now = time.time()
     found = []
     for line in store.read_reader_table().splitlines()[1:]:
-        # "pid thread txnid", the last one "-" for a place that is taken and has no transaction.
+        # "pid thread txnid", the last one "-" for a slot without a transaction.
         pid, _, transaction = line.split()
         if transaction != "-":
             found.append(ReaderProcess(int(pid), int(transaction), read_process_age(int(pid), now)))
@@ -113,9 +110,9 @@ def list_readers(store: Store) -> list[ReaderProcess]:
 
 
 def read_process_age(pid: int, now: float) -> float | None:
-    """For how many seconds a process has been running at ``now`` (seconds since 1970); None where there is none."""
+    """Return for how many seconds a process has been running at ``now`` (seconds since 1970); None if it is dead."""
     with suppress(OSError, ValueError, IndexError):
-        # The name of the program, in parentheses, may hold blanks: fields are counted behind it.
+        # The program's name, in parentheses, may contain blanks: fields are counted after it.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         if fields[0] == "Z":
             return None
@@ -125,7 +122,7 @@ def read_process_age(pid: int, now: float) -> float | None:
 
 
 def measure_space_at(path: Path, seam: Seam = SEAM) -> SpaceUsage | None:
-    """:func:`measure_space` of the store at ``path``; None also where it cannot be opened."""
+    """Return :func:`measure_space` of the store at ``path``; None also if it cannot be opened."""
     try:
         with Store.open(path, write=False, seam=seam) as store:
             return measure_space(store, seam)

@@ -1,6 +1,6 @@
-"""The trees of a store without what is in their leaves: branches, counts, and every page used once or free.
+"""The trees of a store without the content of their leaves: branches, counts, and every page used once or free.
 
-Branch pages are a hundredth of a file, so all of them are read in every check. They also say where the keys are, so
+Branch pages are a hundredth of a file, so every check reads all of them. They also show the distribution of keys, so
 that a check can read a share of them. Called by :mod:`sowctl.store.repair.partial`, in the process of a check.
 """
 
@@ -18,11 +18,11 @@ from sowctl.store.repair.checked_ranges import KEY_SPACE_END
 from sowctl.values.display import format_count
 
 MAX_UNITS = 1000
-"""Parts into which the keys of a store are divided at most."""
+"""Maximum number of parts into which the keys of a store are divided."""
 
 
 class Unit(Struct, frozen=True):
-    """Keys from ``low`` up to ``high`` (exclusive, as numbers), and so many leaf pages."""
+    """Keys from ``low`` up to ``high`` (exclusive, as numbers), and the number of their leaf pages."""
 
     low: int
     high: int
@@ -30,8 +30,8 @@ class Unit(Struct, frozen=True):
 
 
 class StructureCheck:
-    """The branches of a store's trees, checked. Iterate over :meth:`iter_faults` first; then ``pages`` and
-    :meth:`list_units` are known.
+    """The branches of a store's trees, checked. Iterate over :meth:`iter_faults` first; afterwards ``pages`` and
+    :meth:`list_units` are available.
     """
 
     def __init__(self, file: PageSource, meta: MetaPage) -> None:
@@ -41,13 +41,13 @@ class StructureCheck:
         self._starts: list[int] = []
 
     def iter_faults(self) -> Iterator[tuple[str, bool]]:
-        """Words for everything that is wrong; and whether it is damage, or only room that is lost."""
+        """Yield a text for every problem, and whether it is damage or only lost space."""
         file, meta = self._file, self._meta
         trees = read_named_trees(file, meta)
         if trees is None:
             yield "the main tree cannot be read", True
             return
-        # Every page is either in use by one tree, in the free list, or of the list itself: the sum tells what got lost.
+        # Every page is in use by one tree, in the free list, or part of the list itself: the sum shows lost pages.
         used = 2 + (meta.main.root != NO_PAGE)
         for name, tree in sorted(trees.items()):
             used += tree.page_count
@@ -56,7 +56,7 @@ class StructureCheck:
         if free is None:
             yield "the list of free pages cannot be read", True
             return
-        # A page that is free twice, or free and in use, would be given away while it holds records.
+        # A page that is free twice, or free and in use, would be reused while it has records.
         listed = [page for pages in free.freed.values() for page in pages]
         if len(set(listed)) != len(listed):
             yield "a page is listed as free twice", True
@@ -72,10 +72,10 @@ class StructureCheck:
         if not tree.depth:
             return
         branches = leaves = 0
-        # Leaves are counted and not read: that is what keeps this a hundredth of the file.
+        # Leaves are counted but not read, so that only a hundredth of the file is read.
         for page in self._walk.iter_pages(tree.root, leaf_level=tree.depth - 1):
             if page.is_repeated:
-                # Two branches that lead to one page: a search would find its keys in the wrong place.
+                # Two branches that lead to one page: a search would find its keys in the wrong position.
                 yield f"page {page.number} has two branches, or an invalid one"
             elif page.is_leaf:
                 self._walk.seen.add(page.number)
@@ -96,7 +96,7 @@ class StructureCheck:
             )
 
     def list_units(self) -> list[Unit]:
-        """The keys in parts of about equally many leaf pages, at most :data:`MAX_UNITS`, in order."""
+        """Return the keys in parts with about the same number of leaf pages, at most :data:`MAX_UNITS`, in order."""
         starts = sorted(self._starts)
         step = max(1, -(-len(starts) // MAX_UNITS))
         # Several leaves of versions may begin with one key: a part begins at a key, never within one.
