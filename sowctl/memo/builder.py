@@ -1,4 +1,4 @@
-"""Making memo indexes of slot values that come batch by batch, in key order. Loads numpy."""
+"""Building memo indexes from slot values that are added batch by batch, in key order. Imports numpy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sowctl.values.column import Array, Column, Kind, build_column, concatenate_
 from sowctl.values.fields import SlotValue, ValueList
 
 MAX_DISTINCT_VALUES = 1 << 16
-"""Distinct values of several kinds above which a path is not indexed. A bound of memory, not measured: a reader makes
-a Python object of each."""
+"""Number of distinct values of several kinds above which a path is not indexed. A limit of memory, not measured: a
+reader creates a Python object for each."""
 
 FileParts: TypeAlias = "list[bytes | memoryview]"
 
 
 class _Form(Enum):
-    """The form that the file of a column may have, from the cheapest to the most general."""
+    """The forms of a column's file, from the cheapest to the most general."""
 
     NULLS = 0
     NUMBERS = 1
@@ -31,43 +31,43 @@ class _Form(Enum):
 
 
 class IndexBuilder:
-    """The values of one path. Feed it all records, then ask for :meth:`build_parts`."""
+    """The values of one path. Add all records, then call :meth:`build_parts`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._records = 0
         self._spoiled = False
         self._form = _Form.NULLS
-        # Columns of the one form, as long as that is not WORDS; then codes of distinct values.
+        # Columns of the same form, unless that is WORDS; then codes of distinct values.
         self._columns: list[Column] = []
         self._words: dict[tuple[type, SlotValue], int] = {}
         self._codes: list[Array] = []
 
     def mark_unreadable(self) -> None:
-        """Note that some record could not be read."""
+        """Record that some record could not be read."""
         self._spoiled = True
 
     def add_values(self, values: Sequence[SlotValue]) -> None:
-        """The values of the next records."""
+        """Add the values of the next records."""
         self._records += len(values)
         if self._form is not _Form.WORDS:
             column = build_column(values)
-            # A column takes bytes for the String of them; in a file they are a value of their own.
+            # Columns treat bytes and str as the same String; in a file they are different values.
             plain = column.kind is not Kind.STRING or bytes not in set(map(type, values))
             if plain and self._keep_column(column):
                 return
         self._add_words(values)
 
     def add_column(self, column: Column) -> None:
-        """The values of the next records, a place for each; Strings are UTF-8."""
+        """Add the values of the next records, one per record; Strings are UTF-8."""
         self._records += column.size
         if not self._keep_column(column):
             self._add_words(_list_values(column))
 
     def _keep_column(self, column: Column) -> bool:
-        """Keep a column that has the form of those so far; whether it has."""
+        """Keep a column if it has the form of the previous ones; return whether it has."""
         form = _find_form(column)
-        # NULLs go with every form.
+        # NULLs are compatible with every form.
         if form is not self._form and _Form.NULLS not in (form, self._form):
             form = _Form.WORDS
         if _Form.WORDS in (form, self._form):
@@ -77,14 +77,14 @@ class IndexBuilder:
         return True
 
     def extend(self, other: IndexBuilder) -> None:
-        """The values of the records behind these, which ``other`` was fed with."""
+        """Add the values of the records after these, which were added to ``other``."""
         self._spoiled |= other._spoiled or other._has_overflowed
         if self._spoiled:
             self._records += other._records
             return
         for column in other._columns:
             self.add_column(column)
-        # Code -1, NULL, is found at the end.
+        # Code -1, NULL, is at the end of the list.
         words = [*(_restore_value(key[1]) for key in other._words), None]
         for codes in other._codes:
             self.add_values(list(map(words.__getitem__, codes.tolist())))
@@ -94,12 +94,12 @@ class IndexBuilder:
         return len(self._words) > MAX_DISTINCT_VALUES
 
     def _add_words(self, values: Sequence[SlotValue]) -> None:
-        # A column goes over to words when a value does not fit, and never back. What came so far is carried over.
+        # A column switches to words when a value does not fit, and never back. The earlier values are converted.
         self._form = _Form.WORDS
         earlier, self._columns = self._columns, []
         for column in earlier:
             self._add_words(_list_values(column))
-        # Too many distinct values: nothing more is gathered, and parts() says that the path is not indexed.
+        # Too many distinct values: collecting stops, and build_parts() reports that the path is not indexed.
         if self._has_overflowed:
             return
         known = self._words
@@ -112,7 +112,7 @@ class IndexBuilder:
         self._codes.append(np.array(found, np.int32))
 
     def build_parts(self, digest: int) -> FileParts:
-        """The file for the state with ``digest``."""
+        """Return the file for the state with ``digest``."""
         if self._spoiled:
             return self._build_unsuited(digest)
         if self._form is not _Form.WORDS:
@@ -141,9 +141,9 @@ class IndexBuilder:
         data = np.zeros(size, np.int64) if column.kind is Kind.NULL else column.data
         flags = DOUBLES_FLAG if column.kind is Kind.DOUBLE else 0 if column.kind is Kind.NUMBER else INTEGERS_FLAG
         count = int(nulls.sum())
-        # Stable: equal values stay in key order, which is the order that a query without further keys must give.
+        # Stable: equal values stay in key order, which is the order of a query without further keys.
         order = np.argsort(np.where(nulls, -np.inf, data), kind="stable")
-        if count:  # infinities of the data must not mix with the NULLs
+        if count:  # infinities in the data must not be mixed with the NULLs
             order = np.concatenate([np.flatnonzero(nulls), order[~nulls[order]]])
         marks = np.empty(0, np.uint8)
         if count or not flags:
@@ -156,8 +156,8 @@ class IndexBuilder:
 
     def _build_string_parts(self, column: Column, digest: int) -> FileParts:
         texts, nothing = column.words, len(column.words)
-        # Codes are given anew in the order of bytes, so that a range of Strings is a range of codes. A text that no
-        # record has is none of the index.
+        # Codes are assigned in byte order, so that a range of Strings is a range of codes. Texts that no record has are
+        # not part of the index.
         counts = np.bincount(column.data, minlength=nothing + 1)[:nothing]
         ranking = sorted(np.flatnonzero(counts).tolist(), key=texts.__getitem__)
         rank = np.full(nothing + 1, len(ranking), np.int32)
@@ -173,7 +173,7 @@ class IndexBuilder:
     def _build_coded(
         self, kind: MemoKind, codes: Array, words: int, digest: int, more: Sequence[bytes | memoryview]
     ) -> FileParts:
-        # The narrowest width that holds all codes and NULL's, which is the number of words.
+        # The narrowest width for all codes and NULL's, which is the number of words.
         width, kept = next((w, t) for w, t in ((1, np.uint8), (2, np.uint16), (4, np.uint32)) if words < 1 << 8 * w)
         codes = codes.astype(kept)
         order = np.argsort(codes, kind="stable").astype(np.uint32)
@@ -193,8 +193,8 @@ def _find_form(column: Column) -> _Form:
         return _Form.NULLS
     if column.source is None and column.kind is Kind.STRING:
         return _Form.STRINGS
-    # Two different Integers beyond 2**53 would compare as equal Doubles, and NaN has no place in an order that a search
-    # by halves could use.
+    # Two different Integers beyond 2**53 would compare as equal Doubles, and NaN has no position in an order for binary
+    # search.
     if column.source is None and column.kind is Kind.I64 and column.is_exact:
         return _Form.NUMBERS
     if column.source is None and column.kind in (Kind.DOUBLE, Kind.NUMBER):
@@ -205,14 +205,14 @@ def _find_form(column: Column) -> _Form:
 
 
 def _list_values(column: Column) -> Sequence[SlotValue]:
-    """The values as readers of single messages give them: Strings are str."""
+    """Return the values in the form of readers of single messages: Strings are str."""
     return [value.decode() if type(value) is bytes else value for value in column.read_values()]
 
 
 def _make_hashable(value: SlotValue) -> Any:
-    """A key under which 1, 1.0 and TRUE differ, and 0.0 and -0.0, also inside of lists."""
-    # 1 == 1.0 == True and 0.0 == -0.0 in Python, so types belong to the key, also those of the items of a list, and the
-    # spelling of zeros.
+    """Return a key that distinguishes 1, 1.0 and TRUE, and 0.0 and -0.0, also within lists."""
+    # 1 == 1.0 == True and 0.0 == -0.0 in Python, so types are part of the key, also those of list items, and the text
+    # of zeros.
     if isinstance(value, ValueList):
         items = tuple((type(item), repr(item) if type(item) is float else item) for item in value.items)
         return items, value.dropped, value
@@ -225,7 +225,8 @@ def _restore_value(word: Any) -> SlotValue:
 
 
 def build_key_parts(keys: bytes, txids: Array, times: Array, digest: int) -> FileParts:
-    """The file of the state with ``digest``: keys of all records (8 bytes each, ascending), their txids and times.
+    """Return the file for the state with ``digest``: keys of all records (8 bytes each, ascending), their txids and
+    times.
 
     ``txids`` are u64, ``times`` i64.
     """
@@ -235,10 +236,10 @@ def build_key_parts(keys: bytes, txids: Array, times: Array, digest: int) -> Fil
 
 
 def build_type_parts(name: str, types: bytes, digest: int) -> FileParts:
-    """The file of the types that the fields of a state have, as ``types`` says them."""
+    """Return the file of the field types of a state, encoded as ``types``."""
     return encode_file(MemoHeader(MemoKind.TYPES, 0, digest), [name.encode(), types])
 
 
 def build_location_parts(locations: tuple[Array, Array, Array], digest: int) -> FileParts:
-    """The file of the state with ``digest``: where each record lies, its size, the number at its end."""
+    """Return the file for the state with ``digest``: offset, size and last number of each record."""
     return encode_file(MemoHeader(MemoKind.SPOTS, len(locations[0]), digest), [b"", *map(_to_bytes, locations)])

@@ -1,4 +1,4 @@
-"""Conditions on one path that a memo index answers. The engine makes these of conjuncts of a filter."""
+"""Conditions on one path that a memo index evaluates. The engine builds them from conjuncts of a filter."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from sowctl.values.column import Array, Column
 
 MatchFunction: TypeAlias = Callable[[Sequence[SlotValue]], Sequence[int]]
-"""The indexes of the values for which the condition is TRUE: the row evaluator over the one slot."""
+"""Returns the indexes of the values for which the condition is TRUE: the row evaluator over a single slot."""
 
 
 ColumnMatchFunction: TypeAlias = "Callable[[Column], Array]"
-"""The places of a column at which the condition is TRUE, ascending: the columnar evaluator over the one slot."""
+"""Returns the ascending row numbers of a column at which the condition is TRUE: the columnar evaluator over a single
+slot."""
 
 
 class Interval(Struct, frozen=True):
-    """Numbers between two bounds, None for no bound; an open bound is not included."""
+    """Numbers between two bounds, None for no bound; an open bound is excluded."""
 
     low: int | float | None = None
     high: int | float | None = None
@@ -31,9 +32,9 @@ class Interval(Struct, frozen=True):
 
 
 class Condition(DescribedStruct, frozen=True):
-    """``matches`` decides, and ``matches_column`` for many values at once. Where they are given: ``interval`` says
-    which numbers it holds for, NULL aside, and ``strings`` for which Strings, in a column of numbers or of Strings
-    alone."""
+    """``matches`` evaluates the condition, ``matches_column`` for many values at once. If given, ``interval`` has the
+    numbers for which it holds, except for NULL, and ``strings`` the Strings, in a column of only numbers or only
+    Strings."""
 
     text: str
     matches: MatchFunction

@@ -1,7 +1,7 @@
 """The files of a store's memo indexes: a directory beside it, with a file for the keys and one for each path.
 
-A builder holds a lock for which no other process waits: the others do without indexes meanwhile. Files are written
-under temporary names and renamed; nothing is synced, since checksums tell what is whole and all can be made anew.
+A builder holds a lock for which no other process waits: other processes use no indexes meanwhile. Files are written
+under temporary names and renamed; nothing is synced, since checksums detect incomplete files and all can be rebuilt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REQUEST_SUFFIX = ".asked"
 
 
 class MemoDirectory:
-    """The memo indexes of the store at ``store``. Columns are named by texts that say what they hold."""
+    """The memo indexes of the store at ``store``. Columns are named by texts that describe their content."""
 
     def __init__(self, store: Path, seam: Seam = SEAM) -> None:
         real = store.resolve()
@@ -33,7 +33,7 @@ class MemoDirectory:
         self._seam = seam
 
     def find_keys(self) -> tuple[MemoFile, memoryview] | None:
-        """The file of the keys, and the keys end to end; None where there is none of use."""
+        """Return the file of the keys, and the keys end to end; None without a usable file."""
         try:
             file = open_memo(self._file_path(_KEYS))
             if file.head.kind is not MemoKind.KEYS:
@@ -43,10 +43,10 @@ class MemoDirectory:
             return None
 
     def find_locations(self, digest: int) -> tuple[memoryview, memoryview, memoryview] | None:
-        """Return first bytes (u64), sizes and sums (u32) of each record; None where there is no file of use.
+        """Return offset (u64), size and checksum (u32) of each record; None without a usable file.
 
-        Sizes are verified, so that no read is larger than the record; offsets are not, because the record that is read
-        there has a checksum of its own.
+        Sizes are verified, so that no read is larger than the record; offsets are not, because each record has its own
+        checksum.
         """
         try:
             file = open_memo(self._file_path(_SPOTS))
@@ -57,14 +57,14 @@ class MemoDirectory:
                 file.read_section(2).cast("I"),
                 file.read_unverified_section(3).cast("I"),
             )
-            # All three have an entry for each record, or no row number may be used with them.
+            # All three must have an entry per record; otherwise no row number may be used with them.
             return found if {len(part) for part in found} == {file.head.records} else None
         except (OSError, BadMemo, TypeError):
             return None
 
     def find_types(self, name: str) -> tuple[int, bytes] | None:
-        """The digest of a state and the types of its fields, as they were put under ``name``; None where there are
-        none of use."""
+        """Return the digest of a state and the types of its fields, as stored under ``name``; None without a usable
+        file."""
         try:
             file = open_memo(self._file_path(_TYPES))
             if file.head.kind is not MemoKind.TYPES or bytes(file.read_section(0)) != name.encode():
@@ -74,12 +74,12 @@ class MemoDirectory:
             return None
 
     def find_column(self, name: str, digest: int) -> tuple[MemoIndex | None] | None:
-        """The column ``name`` for the state with ``digest``; None where there is none of use.
+        """Return the column ``name`` for the state with ``digest``; None without a usable file.
 
-        ``(None,)`` says that the values of this path cannot be indexed.
+        ``(None,)`` means that the values of this path cannot be indexed.
         """
         try:
-            # The name in the file is compared as well: the file's name is a hash, and two paths may share one.
+            # The name in the file is also compared: the file's name is a hash, and two paths may share one.
             file = open_memo(self._column_path(name))
             if file.head.digest != digest or bytes(file.read_section(0)) != name.encode():
                 return None
@@ -88,25 +88,26 @@ class MemoDirectory:
             return None
 
     def list_columns(self) -> list[str]:
-        """The names of all columns there are, whatever state they are of."""
+        """Return the names of all existing columns, of any state."""
         found = []
         for path in sorted(self.path.glob(f"*{_MEMO_SUFFIX}")):
             if path.name not in _RESERVED_FILE_NAMES:
                 with suppress(OSError, BadMemo, UnicodeDecodeError):
-                    # Opened by itself and not kept: a walk over all files must not push out those that queries use.
+                    # Opened separately and not cached: reading all files must not evict those that queries use.
                     found.append(bytes(MemoFile(path).read_section(0)).decode())
         return found
 
     def count_bytes(self) -> int:
-        """Bytes of all files."""
+        """Return the total size of all files in bytes."""
         return sum(path.stat().st_size for path in self.path.glob(f"*{_MEMO_SUFFIX}"))
 
     def note_request(self, names: Iterable[str]) -> bool:
-        """Note that columns ``names`` would have been of use; whether each of them had been noted before."""
+        """Record that columns ``names`` would have been useful; return whether each of them had been recorded
+        before."""
         notes = [self._file_path(xxh3_64_hexdigest(name.encode()), _REQUEST_SUFFIX) for name in names]
         new = [note for note in notes if not note.exists()]
-        # A note is an empty file, so two processes that make the same one do not disturb each other. Without leave to
-        # write here there is none, and no index will be built either.
+        # A request is an empty file, so two processes that create the same one do not interfere. Without write
+        # permission there is none, and no index can be built either.
         with suppress(OSError):
             if new:
                 self._make_directory()
@@ -115,7 +116,7 @@ class MemoDirectory:
         return not new
 
     def clear(self) -> None:
-        """Remove all indexes, and what was noted of questions."""
+        """Remove all indexes and requests."""
         for path in (*self.path.glob(f"*{_MEMO_SUFFIX}*"), *self.path.glob(f"*{_REQUEST_SUFFIX}")):
             path.unlink(missing_ok=True)
 
@@ -138,15 +139,14 @@ class MemoDirectory:
 
     @contextmanager
     def hold_build_lock(self) -> Iterator[bool]:
-        """Hold the lock of the builder; False where another process does. Raises OSError where that fails."""
+        """Hold the lock of the builder; yield False if another process holds it. Raises OSError if locking fails."""
         self._make_directory()
-        # The lock file stays when the lock is given up: a file that was removed could be locked by two builders at
-        # once.
+        # The lock file stays when the lock is released: a removed file could be locked by two builders at once.
         fd = self._seam.call("file.open", os.open, self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             try:
-                # Not waited for: the query that would build goes on without an index, which costs less than waiting for
-                # another builder.
+                # Does not wait: the query that would build continues without an index, which costs less than waiting
+                # for another builder.
                 self._seam.call("file.lock", fcntl.flock, fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield False
@@ -156,31 +156,31 @@ class MemoDirectory:
             os.close(fd)
 
     def write_keys(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Put a file of keys in place. Raises OSError."""
+        """Write the file of keys. Raises OSError."""
         self._write_file(self._file_path(_KEYS), parts)
 
     def write_locations(self, parts: Sequence[bytes | memoryview] | None) -> None:
-        """Put a file of spots in place, or none. Raises OSError."""
+        """Write or remove the file of locations. Raises OSError."""
         if parts is None:
             self._file_path(_SPOTS).unlink(missing_ok=True)
         else:
             self._write_file(self._file_path(_SPOTS), parts)
 
     def write_types(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Put the types of fields in place. Raises OSError."""
+        """Write the file of field types. Raises OSError."""
         self._make_directory()
         self._write_file(self._file_path(_TYPES), parts)
 
     def write_column(self, name: str, parts: Sequence[bytes | memoryview]) -> None:
-        """Put a column in place. Raises OSError."""
+        """Write a column. Raises OSError."""
         path = self._column_path(name)
         self._write_file(path, parts)
-        # What was asked before is answered. Where this column is out of date one day, it is asked for anew.
+        # The earlier request is served. When this column becomes outdated, it is requested again.
         path.with_suffix(_REQUEST_SUFFIX).unlink(missing_ok=True)
 
     def _write_file(self, path: Path, parts: Sequence[bytes | memoryview]) -> None:
-        # Renamed when complete: a reader that has the old file mapped keeps it, and none sees half a file. A crash may
-        # lose the content behind the new name, which the checksums tell.
+        # Renamed when complete: a reader that has the old file mapped keeps it, and no reader sees an incomplete file.
+        # A crash may lose the content after the rename, which the checksums detect.
         temporary = path.with_name(f"{path.name}.new-{os.getpid()}")
         try:
             fd = self._seam.call(

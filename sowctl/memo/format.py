@@ -1,4 +1,4 @@
-"""Bytes of memo files: a header, a table of sections with their checksums, the sections (``sow-memo(5)``)."""
+"""The format of memo files: a header, a table of sections with their checksums, the sections (``sow-memo(5)``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CRC_LAYOUT = struct.Struct("<I")
 # Sections begin at multiples of 8, so that numbers in them are read in place.
 _ALIGNMENT_BYTES = 8
 MAX_OPEN_MEMOS = 64
-"""Files that a process keeps open from one query to the next."""
+"""Maximum number of files that a process keeps open between queries."""
 _open_memos: dict[Path, MemoFile] = {}
 
 
@@ -42,11 +42,12 @@ class MemoKind(IntEnum):
 
 
 class BadMemo(Exception):
-    """A file that is of no use: damaged, cut, of another version or another machine's byte order."""
+    """An unusable file: damaged, truncated, of another version or another machine's byte order."""
 
 
 class MemoHeader(Struct, frozen=True):
-    """``digest`` is that of the store's state; ``count`` is the number of NULLs of NUMBERS, of distinct values else."""
+    """``digest`` is that of the store's state; ``count`` the number of NULLs for NUMBERS, otherwise of distinct
+    values."""
 
     kind: MemoKind
     records: int
@@ -57,7 +58,7 @@ class MemoHeader(Struct, frozen=True):
 
 
 def encode_file(head: MemoHeader, sections: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """The parts of a file, to be written one after the other."""
+    """Return the parts of a file, to be written in sequence."""
     raw = _HEADER_LAYOUT.pack(
         MAGIC,
         FORMAT_VERSION,
@@ -77,7 +78,7 @@ def encode_file(head: MemoHeader, sections: Sequence[bytes | memoryview]) -> lis
         raw += _SECTION_LAYOUT.pack(at, size, crc32(section))
         parts += [section, bytes(-size % _ALIGNMENT_BYTES)]
         at += size + -size % _ALIGNMENT_BYTES
-    # Covers header and table; each section has a checksum of its own in the table.
+    # Covers header and table; each section has its own checksum in the table.
     raw += _CRC_LAYOUT.pack(crc32(raw))
     return [raw, bytes(_align_size(len(raw)) - len(raw)), *parts]
 
@@ -87,7 +88,7 @@ def _align_size(size: int) -> int:
 
 
 FileStamp: TypeAlias = tuple[int, int, int, int]
-"""Device, inode, size and time of change: a file with the same ones is the same."""
+"""Device, inode, size and modification time: a file with the same values is unchanged."""
 
 
 def _file_stamp(status: os.stat_result) -> FileStamp:
@@ -95,15 +96,15 @@ def _file_stamp(status: os.stat_result) -> FileStamp:
 
 
 def open_memo(path: Path) -> MemoFile:
-    """The file at ``path``. One that this process keeps open and that has not changed is not verified again.
+    """Open the file at ``path``. A file that this process keeps open and that has not changed is not verified again.
 
-    Raises BadMemo, and OSError for a file that is not there.
+    Raises BadMemo, and OSError for a missing file.
     """
-    # Same device, inode, size and time of change: the file is the one that was verified, and is not read again.
+    # Same device, inode, size and modification time: the file is the verified one, and is not read again.
     known = _open_memos.pop(path, None)
     if known is None or known.stamp != _file_stamp(path.stat()):
         known = MemoFile(path)
-    # The file that was asked for longest ago goes first: each is put at the end when it is asked for.
+    # The least recently used file is dropped first: each is moved to the end on use.
     while len(_open_memos) >= MAX_OPEN_MEMOS:
         _open_memos.pop(next(iter(_open_memos)), None)
     _open_memos[path] = known
@@ -112,17 +113,17 @@ def open_memo(path: Path) -> MemoFile:
 
 @register_closer
 def close_open_memos() -> None:
-    """Close all files that are kept, each as soon as its last user lets it go."""
+    """Close all cached files, each as soon as its last user releases it."""
     _open_memos.clear()
 
 
 class MemoFile:
-    """A memo file, mapped. Sections are verified when they are first asked for."""
+    """A mapped memo file. Sections are verified on first access."""
 
     def __init__(self, path: Path) -> None:
-        """Raises BadMemo, and OSError for a file that is not there."""
-        # Sections are used as they lie in the file; on another machine there are no memo indexes, and answers stay the
-        # same.
+        """Open the file. Raises BadMemo, and OSError for a missing file."""
+        # Sections are used in place; on a machine with another byte order there are no memo indexes, and results are
+        # the same.
         if sys.byteorder != "little":
             raise BadMemo("memo files are little-endian")
         with path.open("rb") as stream:
@@ -130,8 +131,8 @@ class MemoFile:
             size = self.stamp[2]
             if size < _HEADER_LAYOUT.size:
                 raise BadMemo("too short")
-            # Mapped and not read: a query touches the pages that it needs. The file is never cut, only replaced, so no
-            # page goes away under the map.
+            # Mapped instead of read: a query accesses only the pages that it needs. The file is never truncated, only
+            # replaced, so the mapped pages stay valid.
             self._map = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
         self.size = size
         self._view = memoryview(self._map)
@@ -152,17 +153,16 @@ class MemoFile:
             _SECTION_LAYOUT.unpack_from(self._view, _HEADER_LAYOUT.size + _SECTION_LAYOUT.size * number)
             for number in range(sections)
         ]
-        # Proven here once, so that no section can lead behind the mapped file.
+        # Checked once here, so that no section extends past the end of the mapped file.
         if any(at + size > self.size for at, size, _ in table):
             raise BadMemo("the end is missing")
         return MemoHeader(MemoKind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
 
     def read_section(self, number: int) -> memoryview:
-        """The bytes of a section. Raises BadMemo where they are damaged."""
+        """Return a section. Raises BadMemo if it is damaged."""
         if number >= len(self._table):
             raise BadMemo(f"section {number} is missing")
-        # Each section is verified when it is first asked for: a query that needs the order alone does not read the
-        # values.
+        # Each section is verified on first access: a query that needs only the order does not read the values.
         if number not in self._known:
             at, size, checksum = self._table[number]
             view = self._view[at : at + size]
@@ -172,15 +172,15 @@ class MemoFile:
         return self._known[number]
 
     def read_unverified_section(self, number: int) -> memoryview:
-        """The bytes of a section whose entries lead to what has checksums of its own. Raises BadMemo."""
+        """Return a section whose entries refer to data with their own checksums. Raises BadMemo."""
         if number >= len(self._table):
             raise BadMemo(f"section {number} is missing")
-        # Without reading the section for its checksum: a query for ten records would pay for all of them.
+        # The section is not read for its checksum: a query for ten records would read all of it.
         at, size, _ = self._table[number]
         return self._view[at : at + size]
 
     def read_codes(self, number: int) -> memoryview:
-        """A section of codes of the file's width."""
+        """Return a section of codes of the file's width."""
         section = self.read_section(number)
         width = self.head.width
         return section.cast("B") if width == 1 else section.cast("H") if width == 2 else section.cast("I")

@@ -1,4 +1,4 @@
-"""Memo indexes of one path, opened for reading: which records satisfy a condition, and in which order values stand."""
+"""Memo indexes of one path, opened for reading: the records that satisfy a condition, and the order of values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 INTEGERS_FLAG = 1
 """Flag of NUMBERS: all of them are Integers."""
 DOUBLES_FLAG = 2
-"""Flag of NUMBERS: none of them is."""
+"""Flag of NUMBERS: none of them is an Integer."""
 NULL, INTEGER = 1, 2
 """Marks of one record in an index of numbers."""
 
@@ -31,11 +31,11 @@ class Hits(Protocol):
     count: int
 
     def read_row_numbers(self, *, arrays: bool) -> p.RowNumbers:
-        """All of them, in any order; ``arrays``: as an array where that spares time."""
+        """Return all of them, in any order; ``arrays``: as an array if that saves time."""
         ...
 
     def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
-        """Those of ``places`` that are among them, in the same order."""
+        """Return those of ``places`` that are among them, in the same order."""
         ...
 
 
@@ -48,26 +48,26 @@ class MemoIndex(Protocol):
     """Whether values compare as numbers."""
 
     def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
-        """The records that satisfy a condition; ``columns``: values of many records are asked as a column."""
+        """Return the records that satisfy a condition; ``columns``: many values are evaluated as a column."""
         ...
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
-        """The places of all records by value, NULL lowest, equal values together and by place."""
+        """Yield the row numbers of all records by value, NULL lowest, equal values together and by row number."""
         ...
 
     def read_values(self) -> list[SlotValue]:
-        """The slot value of every record, in key order."""
+        """Return the slot value of every record, in key order."""
         ...
 
     def read_column(self, places: Array | None = None) -> Column:
-        """The values at ``places`` (None: all) as a column. Loads numpy. Raises BadMemo."""
+        """Return the values at ``places`` (None: all) as a column. Imports numpy. Raises BadMemo."""
         ...
 
 
 def open_index(file: MemoFile) -> MemoIndex | None:
-    """The index in a file; None where the values of its path cannot be indexed. Raises BadMemo."""
+    """Return the index in a file; None if the values of its path cannot be indexed. Raises BadMemo."""
     kind = file.head.kind
-    # The file says that this path was tried: without it every query would try again.
+    # The file records that this path was tried: without it every query would try again.
     if kind is MemoKind.UNSUITED:
         return None
     if kind is MemoKind.NUMBERS:
@@ -89,7 +89,7 @@ class _FileIndex:
 
 
 class NumberIndex(_FileIndex):
-    """Sections: path, numbers (8 bytes each), marks or nothing, places by number with the NULLs first."""
+    """Sections: path, numbers (8 bytes each), optional marks, row numbers by number with the NULLs first."""
 
     numeric = True
 
@@ -101,15 +101,15 @@ class NumberIndex(_FileIndex):
 
     @property
     def marks(self) -> memoryview:
-        """A byte for each record, or none where they are all of a kind."""
+        """A byte for each record, empty if all have the same kind."""
         return self._file.read_section(2)
 
     def read_number_order(self) -> memoryview:
-        """The places, those of NULLs first."""
+        """Return the row numbers by number, those of NULLs first."""
         return self._file.read_section(3).cast("I")
 
     def find_span(self, interval: Interval) -> tuple[int, int]:
-        """First and one past the last of :meth:`read_number_order` within an interval."""
+        """Return the range of :meth:`read_number_order` within an interval."""
         # The rows are sorted by number, so an interval is one range of them, found by two binary searches.
         ranks, number = self.read_number_order(), self.data.__getitem__
         start, stop = self.nulls, self.records
@@ -124,11 +124,11 @@ class NumberIndex(_FileIndex):
     def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
         """See :class:`MemoIndex`."""
         if condition.interval is None:
-            # Without bounds the condition itself is asked of every value, still without reading a record.
+            # Without bounds the condition is evaluated for every value, still without reading a record.
             return _RowNumberHits(
                 condition.matches_column(self.read_column()) if columns else list(condition.matches(self.read_values()))
             )
-        # Whether NULL satisfies the condition is asked of the condition: a negated one may hold for it.
+        # The condition itself is evaluated for NULL: a negated one may hold for it.
         return _NumberHits(self, condition.interval, nulls=bool(condition.matches([None])))
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
@@ -157,7 +157,7 @@ class NumberIndex(_FileIndex):
     def read_values(self) -> list[SlotValue]:
         """See :class:`MemoIndex`."""
         found: list[Any] = self.data.tolist()
-        # Of one kind and without NULL the section is the answer; otherwise marks tell what each number stands for.
+        # For a single kind without NULLs the section is the result; otherwise marks give the kind of each number.
         if self.nulls or not self.kinds:
             for place, mark in enumerate(bytes(self.marks)):
                 if mark & NULL:
@@ -172,12 +172,12 @@ class NumberIndex(_FileIndex):
 
         from sowctl.values.column import Column, Kind
 
-        # As they lie in the file: NULL places hold what a column wants there.
+        # As in the file: NULL places have the value that a column requires there.
         data: Any = np.frombuffer(self.data, self.data.format)  # type: ignore[arg-type]  # numpy takes any format
         marks: Any = np.frombuffer(self.marks, np.uint8) if len(self.marks) else None
         if places is not None:
             data, marks = data[places], None if marks is None else marks[places]
-        # A column without NULLs has no mask: what computes on it takes the shorter way.
+        # A column without NULLs has no mask, so that computations use the faster path.
         nulls = None if marks is None or not self.nulls else marks == NULL
         if nulls is not None and not nulls.any():
             nulls = None
@@ -202,10 +202,10 @@ class _NumberHits:
 
     def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
         interval, index = self._interval, self._index
-        # NULLs lie outside of the interval: both parts are needed, and looking at each row is no shorter.
+        # NULLs are outside the interval: both parts are needed, and testing each row is no faster.
         if self._nulls:
             return p.intersect_rows(places, self.read_row_numbers(arrays=not isinstance(places, list)))
-        # The section has some number for a NULL as well; the marks take those rows out first.
+        # The section has some number for a NULL as well; the marks exclude those rows first.
         if index.nulls:
             places = p.select_flagged(places, index.marks, bytes(not code & NULL for code in range(256)))
         return p.select_within(places, index.data, interval)
@@ -224,7 +224,7 @@ class _RowNumberHits:
 
 
 class _CodedIndex(_FileIndex, ABC):
-    """Sections: path, codes, where the places of each code start, places by code. The last code is NULL."""
+    """Sections: path, codes, start of the row numbers of each code, row numbers by code. The last code is NULL."""
 
     def __init__(self, file: MemoFile) -> None:
         super().__init__(file)
@@ -232,11 +232,11 @@ class _CodedIndex(_FileIndex, ABC):
         self.codes = file.read_codes(1)
 
     def read_code_order(self) -> tuple[memoryview, memoryview]:
-        """Return the offset at which the row numbers of each code start, and the row numbers."""
+        """Return the start of the row numbers of each code, and the row numbers."""
         return self._file.read_section(2).cast("I"), self._file.read_section(3).cast("I")
 
     def find_hits(self, condition: Condition, *, columns: bool) -> Hits:
-        """See :class:`MemoIndex`. Each distinct value is asked, and these are seldom many."""
+        """See :class:`MemoIndex`. Evaluates the condition for each distinct value; there are seldom many."""
         return _CodeHits(self, self._choose_codes(condition))
 
     def _choose_codes(self, condition: Condition) -> Sequence[int]:
@@ -244,7 +244,7 @@ class _CodedIndex(_FileIndex, ABC):
 
     @abstractmethod
     def read_distinct_values(self) -> list[SlotValue]:
-        """The value of each code but NULL's."""
+        """Return the value of each code except NULL's."""
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
         """See :class:`MemoIndex`."""
@@ -263,7 +263,7 @@ class _CodedIndex(_FileIndex, ABC):
 class _CodeHits:
     def __init__(self, index: _CodedIndex, codes: Sequence[int]) -> None:
         self._index, self._codes = index, codes
-        # The count is known before any row is read: the planner chooses by it.
+        # The count is known before any row is read, because the planner uses it.
         starts, self._places = index.read_code_order()
         self._spans = [(starts[code], starts[code + 1]) for code in codes if starts[code] < starts[code + 1]]
         self.count = sum(stop - start for start, stop in self._spans)
@@ -272,7 +272,7 @@ class _CodeHits:
         return p.read_spans(self._places, self._spans, arrays=arrays)
 
     def select_among(self, places: p.RowNumbers) -> p.RowNumbers:
-        # One byte for each code: looking a row up is an index and no search, however many codes are chosen.
+        # One byte per code: testing a row is an index access without a search, however many codes are selected.
         flags = bytearray(self._index.words + 1)
         for code in self._codes:
             flags[code] = 1
@@ -280,7 +280,7 @@ class _CodeHits:
 
 
 class StringIndex(_CodedIndex):
-    """Strings and NULL alone. Codes ascend with the bytes; two more sections: where each String starts, the Strings."""
+    """Only Strings and NULL. Codes are in byte order; two more sections: start of each String, the Strings."""
 
     def read_distinct_values(self) -> list[SlotValue]:
         """See :class:`_CodedIndex`."""
@@ -297,7 +297,7 @@ class StringIndex(_CodedIndex):
         from sowctl.values.column import Column, Kind
         from sowctl.values.textspans import TextSpans
 
-        # Rows are compared and grouped by their codes, and the Strings are only named at the end.
+        # Rows are compared and grouped by their codes, and the Strings are only used at the end.
         codes: Any = np.frombuffer(self.codes, self.codes.format)
         codes = codes if places is None else codes[places]
         bounds: Any = np.frombuffer(self._file.read_section(4), "<u8")
@@ -309,9 +309,9 @@ class StringIndex(_CodedIndex):
             return super()._choose_codes(condition)
         starts, text = self._file.read_section(4).cast("Q"), self._file.read_section(5)
         found = []
-        # Equality with given Strings: only those are looked for, and no other value is decoded.
+        # Equality with given Strings: only those are searched, and no other value is decoded.
         for wanted in condition.strings:
-            # Codes ascend with the bytes of the Strings: a binary search in the section, without decoding all of it.
+            # Codes are in the byte order of the Strings: a binary search in the section, without decoding all of it.
             code = bisect_left(range(self.words), wanted, key=lambda at: bytes(text[starts[at] : starts[at + 1]]))
             if code < self.words and text[starts[code] : starts[code + 1]] == wanted:
                 found.append(code)
@@ -319,7 +319,7 @@ class StringIndex(_CodedIndex):
 
 
 class WordIndex(_CodedIndex):
-    """Values of any kind, few of them distinct; one more section: the values."""
+    """Values of any kind, with few distinct ones; one more section: the values."""
 
     def read_distinct_values(self) -> list[SlotValue]:
         """See :class:`_CodedIndex`."""
@@ -333,5 +333,5 @@ class WordIndex(_CodedIndex):
         return build_column(values if places is None else [values[place] for place in places.tolist()])
 
     def iterate_by_value(self, *, descending: bool) -> Iterator[Sequence[int]]:
-        """The order of several kinds depends on what else is in the result: not known here. Raises BadMemo."""
+        """Raise BadMemo: the order of several kinds depends on other values in the result, which are unknown here."""
         raise BadMemo("values of several kinds have no order of their own")

@@ -1,10 +1,10 @@
-"""Sets of row numbers. A row number is the place of a record in key order; a set is a list, or an array of numpy.
+"""Sets of row numbers. A row number is the position of a record in key order; a set is a list, or a numpy array.
 
-For few records loading numpy costs more than arrays save, so the caller decides by the number of records (``arrays``).
-Functions of row numbers return the form that they were given, unless they say otherwise.
+For few records importing numpy costs more than arrays save, so the caller decides by the number of records
+(``arrays``). Functions of row numbers return the form that they receive, unless documented otherwise.
 
-The two forms are plain types of others, which memo files give and queries use as they are: each function has both ways
-beside each other and asks which form it has. A class of its own for each would wrap and unwrap every set on its way.
+The two forms are existing types, which memo files provide and queries use directly: each function implements both and
+tests which form it has. A class for each would wrap and unwrap every set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RowNumbers: TypeAlias = Any
 
 
 def read_spans(places: memoryview, spans: Sequence[tuple[int, int]], *, arrays: bool) -> RowNumbers:
-    """The places in some spans of a section of u32 places."""
+    """Return the row numbers in some spans of a section of u32 row numbers."""
     if arrays:
         import numpy
 
@@ -35,7 +35,7 @@ def read_spans(places: memoryview, spans: Sequence[tuple[int, int]], *, arrays: 
 
 
 def select_flagged(places: RowNumbers, codes: memoryview, flags: bytes) -> RowNumbers:
-    """Those of ``places`` whose code is flagged; ``flags`` has a byte for each code."""
+    """Return those of ``places`` whose code is flagged; ``flags`` has a byte for each code."""
     if not len(places):
         return places
     if not isinstance(places, list):
@@ -46,12 +46,12 @@ def select_flagged(places: RowNumbers, codes: memoryview, flags: bytes) -> RowNu
         return places.compress(table.take(numpy.frombuffer(codes, codes.format).take(places)))
     if len(places) == 1:
         return places if flags[codes[places[0]]] else []
-    # itemgetter with many indexes gives a tuple in C; with one it would give the item itself, hence the case above.
+    # itemgetter with many indexes returns a tuple in C; with one it would return the item itself, hence the case above.
     return list(compress(places, itemgetter(*itemgetter(*places)(codes))(flags)))
 
 
 def select_within(places: RowNumbers, data: Any, interval: Interval) -> RowNumbers:
-    """Those of ``places`` whose number lies in an interval."""
+    """Return those of ``places`` whose number is in an interval."""
     low, high, open_low, open_high = interval.low, interval.high, interval.open_low, interval.open_high
     if not isinstance(places, list):
         import numpy
@@ -71,24 +71,24 @@ def select_within(places: RowNumbers, data: Any, interval: Interval) -> RowNumbe
 
 
 def exclude_rows(places: RowNumbers, removed: Iterable[int]) -> RowNumbers:
-    """``places`` but for some."""
+    """Return ``places`` without the ``removed`` ones."""
     gone = set(removed)
     return [place for place in list_rows(places) if place not in gone] if gone else places
 
 
 def intersect_rows(places: RowNumbers, others: RowNumbers) -> RowNumbers:
-    """Those of ``places`` that are among ``others``."""
+    """Return those of ``places`` that are among ``others``."""
     if not isinstance(places, list):
         import numpy
 
         return places[numpy.isin(places, others)]
-    # The set is made of the others, so that the order of the row numbers given stays.
+    # The set is built from the others, so that the order of ``places`` stays.
     known = set(list_rows(others))
     return [place for place in places if place in known]
 
 
 def unite_rows(parts: Sequence[RowNumbers]) -> RowNumbers:
-    """All places of several sets."""
+    """Return the union of several sets, in order."""
     if any(not isinstance(part, list) for part in parts):
         import numpy
 
@@ -97,7 +97,7 @@ def unite_rows(parts: Sequence[RowNumbers]) -> RowNumbers:
 
 
 def sort_rows(places: RowNumbers) -> RowNumbers:
-    """The places in order."""
+    """Return the row numbers in order."""
     if isinstance(places, list):
         return sorted(places)
     import numpy
@@ -106,12 +106,12 @@ def sort_rows(places: RowNumbers) -> RowNumbers:
 
 
 def take_rows(places: RowNumbers, indexes: Sequence[int]) -> RowNumbers:
-    """Some of the places, by their indexes."""
+    """Return some of the row numbers, by their indexes."""
     return [places[at] for at in indexes] if isinstance(places, (list, range)) else places[indexes]
 
 
 def take_numbers(numbers: memoryview, places: RowNumbers) -> Any:
-    """The numbers at some places, two or more; an array if the places are one."""
+    """Return the numbers at two or more row numbers; an array if ``places`` is one."""
     if isinstance(places, (list, range)):
         return itemgetter(*places)(numbers)
     import numpy
@@ -120,7 +120,7 @@ def take_numbers(numbers: memoryview, places: RowNumbers) -> Any:
 
 
 def pack_numbers(numbers: memoryview, places: RowNumbers) -> bytes:
-    """The bytes of the numbers at some places, two or more, end to end."""
+    """Return the numbers at two or more row numbers as bytes, end to end."""
     if isinstance(places, (list, range)):
         return pack(f"={len(places)}{numbers.format}", *itemgetter(*places)(numbers))
     import numpy
@@ -130,7 +130,7 @@ def pack_numbers(numbers: memoryview, places: RowNumbers) -> bytes:
 
 
 def list_ascending(places: RowNumbers) -> list[int]:
-    """The places in order, as a list."""
+    """Return the row numbers in order, as a list."""
     if isinstance(places, list):
         return sorted(places)
     import numpy
@@ -140,6 +140,6 @@ def list_ascending(places: RowNumbers) -> list[int]:
 
 
 def list_rows(places: RowNumbers) -> list[int]:
-    """The places as a list, as they are."""
+    """Return the row numbers as a list, in the same order."""
     found: list[int] = places if isinstance(places, list) else places.tolist()
     return found

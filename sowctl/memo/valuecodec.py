@@ -1,4 +1,4 @@
-"""Distinct slot values as bytes: MessagePack, with two types of its own (``sow-memo(5)``)."""
+"""Distinct slot values encoded as MessagePack, with extension types (``sow-memo(5)``)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _NUMBER, _VALUES, _UNTYPED_NUMBER = 1, 2, 3
 
 
 def encode_values(words: Sequence[SlotValue]) -> bytes:
-    """The bytes of some values. Raises OverflowError for an Integer of more than 64 bits."""
+    """Encode values. Raises OverflowError for an Integer of more than 64 bits."""
     import msgpack
 
-    # strict_types: a subclass must not pass for its base, or it would come back as another type.
+    # strict_types: a subclass must not be encoded as its base, or it would be decoded as another type.
     packed: bytes = msgpack.packb(list(words), default=_extend_value, strict_types=True)
     return packed
 
@@ -29,7 +29,7 @@ def _extend_value(value: object) -> Any:
 
 
 def decode_values(data: bytes | memoryview) -> list[SlotValue]:
-    """The values that :func:`encode_values` made these bytes of."""
+    """Decode the values encoded by :func:`encode_values`."""
     import msgpack
 
     words: list[SlotValue] = msgpack.unpackb(data, ext_hook=_restore_extended, strict_map_key=False)
@@ -39,7 +39,7 @@ def decode_values(data: bytes | memoryview) -> list[SlotValue]:
 def _restore_extended(code: int, data: bytes) -> SlotValue:
     import msgpack
 
-    # A list may hold numbers with a text, which are extensions inside its extension.
+    # A list may contain numbers with a text, which are extensions inside its extension.
     parts = msgpack.unpackb(data, ext_hook=_restore_extended)
     if code == _VALUES:
         return ValueList(tuple(parts[0]), parts[1])
