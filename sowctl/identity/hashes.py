@@ -25,7 +25,7 @@ def _make_crc_table(polynomial: int) -> tuple[int, ...]:
 def _run_crc(data: bytes, polynomial: int, state: int) -> int:
     table = _make_crc_table(polynomial)
     for byte in data:
-        # Reflected: the lowest bit comes first, so the state moves to the right.
+        # Reflected: the lowest bit comes first, so the state shifts to the right.
         state = table[(state ^ byte) & 0xFF] ^ (state >> 8)
     return state
 
@@ -41,5 +41,5 @@ def crc32c(data: bytes) -> int:
 
 
 def hash_client_name(name: str) -> int:
-    """The publisher id of a client name, the first part of its bookmarks."""
+    """Return the publisher id of a client name, the first part of its bookmarks."""
     return crc64(name.encode())
