@@ -1,7 +1,7 @@
-"""A batch of messages by columns: one column per slot, and what else is known of the messages. Imports numpy.
+"""A batch of messages by columns: one column per slot, and further data of the messages. Imports numpy.
 
-Scans, memo indexes, templates, the columnar evaluator, grouping and joins hand batches to each other. Rows are made of
-a batch only where the language needs them.
+Scans, memo indexes, templates, the columnar evaluator, grouping and joins pass batches to each other. A batch is
+converted to rows only where the language needs them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SlotValues: TypeAlias = "Column | Sequence[SlotValue]"
 class ColumnBatch:
     """``size`` messages: the values of each slot, in the order of the slots.
 
-    ``previous``: likewise of the stored records that the messages update, for OF PREVIOUS. ``txids``, ``times``: the
+    ``previous``: the same of the stored records that the messages update, for OF PREVIOUS. ``txids``, ``times``: the
     stamps of the messages; ``keys``: their SOW keys as numbers; ``texts``: a column for each key field, strings or
-    NULL. Arrays and columns have one place per message; a constant column has one place.
+    NULL. Arrays and columns have one item per message; a constant column has one item.
     """
 
     __slots__ = ("_given", "_keys", "_made", "_previous", "_times", "_txids", "size", "texts")
@@ -49,7 +49,7 @@ class ColumnBatch:
     def from_rows(
         cls, rows: Sequence[Row], slots: int, previous: Sequence[Row | None] = (), before: int = 0
     ) -> ColumnBatch:
-        """The batch of rows of ``slots`` values; ``previous`` are those of stored records, ``before`` values each."""
+        """Build a batch of rows of ``slots`` values; ``previous``: rows of stored records, ``before`` values each."""
         # Without a stored record every field of OF PREVIOUS is NULL.
         stored = [row if row is not None else (None,) * before for row in previous or [None] * len(rows)]
         return cls(
@@ -60,9 +60,9 @@ class ColumnBatch:
 
     @classmethod
     def concatenate(cls, batches: Sequence[ColumnBatch]) -> ColumnBatch:
-        """The messages of batches of the same slots, one behind the other.
+        """Concatenate the messages of batches with the same slots.
 
-        Stamps, keys and texts are known where all batches know them.
+        The result has stamps, keys or texts if all batches have them.
         """
         if len(batches) == 1:
             return batches[0]
@@ -78,25 +78,25 @@ class ColumnBatch:
 
     @property
     def txids(self) -> Array:
-        """The txid of each message, of a batch that was given them."""
+        """The txid of each message; only of a batch with txids."""
         assert self._txids is not None
         return self._txids
 
     @property
     def times(self) -> Array:
-        """The time of each message in microseconds, of a batch that was given them."""
+        """The time of each message in microseconds; only of a batch with times."""
         assert self._times is not None
         return self._times
 
     @property
     def keys(self) -> Array:
-        """The SOW key of each message as a number, of a batch that was given them."""
+        """The SOW key of each message as a number; only of a batch with keys."""
         assert self._keys is not None
         return self._keys
 
     @property
     def has_keys(self) -> bool:
-        """True where the SOW keys of the messages are known."""
+        """Whether the SOW keys of the messages are known."""
         return self._keys is not None
 
     @property
@@ -110,18 +110,18 @@ class ColumnBatch:
         return [self.read_column(slot, previous=True) for slot in range(len(self._previous))]
 
     def read_column(self, slot: int, *, previous: bool = False) -> Column:
-        """The column of a slot."""
+        """Return the column of a slot."""
         given = (self._previous if previous else self._given)[slot]
         if isinstance(given, Column):
             return given
-        # Made when it is asked for: a slot that only the row evaluator needs costs no array.
+        # Built on demand: a slot that only the row evaluator needs costs no array.
         made = self._made.get((previous, slot))
         if made is None:
             made = self._made[previous, slot] = build_column(given)
         return made
 
     def take(self, places: Any) -> ColumnBatch:
-        """Some messages: an array of places, in its order, or a slice."""
+        """Select messages: by an array of indexes, in its order, or by a slice."""
         return ColumnBatch(
             [column.take(places) for column in self.columns],
             len(range(self.size)[places]) if isinstance(places, slice) else len(places),
@@ -133,11 +133,11 @@ class ColumnBatch:
         )
 
     def read_rows(self) -> list[Row]:
-        """The messages as rows."""
+        """Return the messages as rows."""
         return _zip_rows(self._given, self.size) if self._given else [()] * self.size
 
     def read_previous_rows(self) -> list[Row | None]:
-        """The stored records as rows."""
+        """Return the stored records as rows."""
         return [*_zip_rows(self._previous, self.size)] if self._previous else [None] * self.size
 
 
@@ -148,7 +148,7 @@ def _zip_rows(given: Sequence[SlotValues], size: int) -> list[Row]:
 
 
 def _join_columns(batches: Sequence[ColumnBatch], columns: Sequence[Sequence[Column]]) -> list[Column]:
-    """The columns of each slot, one behind the other."""
+    """Concatenate the columns of each slot."""
     if not all(columns):
         return []
     sizes = [batch.size for batch in batches]

@@ -1,9 +1,9 @@
-"""Columns of slot values in Arrow's layout: an array of one kind, the places of NULL, texts as codes of a dictionary.
+"""Columns of slot values in Arrow's layout: an array of one kind, a mask of NULLs, texts as codes of a dictionary.
 
-Message types, memo indexes, the columnar evaluator, grouping and joins hand these to each other. Importing this module
+Message types, memo indexes, the columnar evaluator, grouping and joins pass these to each other. Importing this module
 imports numpy.
 
-Invariants: NULL places hold NaN in DOUBLE and NUMBER, 0 in the other numeric kinds, False in BOOL, and the code
+Invariants: for NULL the array has NaN in DOUBLE and NUMBER, 0 in the other numeric kinds, False in BOOL, and the code
 ``len(words)`` in STRING. A constant is a column of size 1, which numpy broadcasts.
 """
 
@@ -48,9 +48,9 @@ _TEXT_NUMBERS = _SCALAR_NUMBERS | {Kind.U64}
 class Column:
     """Values of one slot or sub-expression; ``size`` is 1 for a constant.
 
-    ``data``: the array, of STRING the codes into ``dictionary``, its distinct texts in any order. ``ints``: of NUMBER,
-    which places are Integers. ``source``: the slot values themselves, kept for ROWS, where ``texts``: some number has
-    an original text, and where ``listed``: they are value lists of one value at most.
+    ``data``: the array; of STRING the codes into ``dictionary``, its distinct texts in any order. ``ints``: of NUMBER,
+    a mask of the Integers. ``source``: the slot values themselves, kept for ROWS, if some number has an original text
+    (``texts``), and if they are value lists of at most one value (``listed``).
     """
 
     def __init__(
@@ -86,31 +86,32 @@ class Column:
 
     @cached_property
     def words(self) -> list[bytes]:
-        """The texts of the dictionary, each made once where they lie in a buffer."""
+        """The texts of the dictionary as a list; texts in a buffer are copied once."""
         return self.dictionary if isinstance(self.dictionary, list) else list(self.dictionary)
 
     @cached_property
     def nulls(self) -> Array | None:
-        """True where the value is NULL; None if no value is. ROWS columns do not know."""
+        """A mask of the NULLs; None if no value is NULL, and of ROWS columns, whose NULLs are not known."""
         if self.kind is Kind.NULL:
             return np.ones(self.size, np.bool_)
         if self.kind is Kind.STRING:
-            # The code behind the last word stands for NULL.
+            # The code after the last word represents NULL.
             found = self.data == len(self.dictionary)
             return found if found.any() else None
         return self._nulls
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest Integer of a whole kind, 0 among them where there are NULLs."""
+        """The smallest and the largest value of a column of Integers; with NULLs the range includes 0."""
         if self.kind is Kind.BOOL or not self.data.size:
             return 0, 1
-        # NULL places hold 0. That can only widen the range, and a range too wide only sends more to the row evaluator.
+        # NULLs are 0 in the array. That can only widen the range, and a range that is too wide only means more work for
+        # the row evaluator.
         return int(self.data.min()), int(self.data.max())
 
     @property
     def is_exact(self) -> bool:
-        """Return whether every Integer of a whole kind is a Double."""
+        """Whether a Double can represent every Integer of a column of Integers."""
         low, high = self.bounds
         return low >= -MAX_EXACT_INTEGER and high <= MAX_EXACT_INTEGER
 
@@ -128,7 +129,7 @@ class Column:
         return build_scalar_column(self.source, constant=self.constant)
 
     def strip_source(self) -> Column:
-        """The column without the slot values it was made of, so without original texts."""
+        """Return the column without the slot values it was made of, so without original texts."""
         if self.source is None:
             return self
         assert self.kind is not Kind.ROWS
@@ -143,7 +144,7 @@ class Column:
         )
 
     def read_values(self) -> Sequence[SlotValue]:
-        """The slot values, one per row; a single one of a constant."""
+        """Return the slot values, one per row; of a constant a single one."""
         if self.source is not None:
             return self.source
         if self.kind is Kind.NULL:
@@ -153,20 +154,20 @@ class Column:
         return list_numbers(self.data, self.nulls, self.ints)
 
     def expand_constant(self, size: int) -> Column:
-        """The column with one place per row: of a constant, its value ``size`` times."""
+        """Return the column with one item per row: of a constant, its value ``size`` times."""
         return build_column(self.repeat_values(size)) if self.constant else self
 
     def repeat_values(self, size: int) -> Sequence[SlotValue]:
-        """The slot values of ``size`` rows."""
+        """Return the slot values of ``size`` rows."""
         return list(repeat(self.read_values()[0], size)) if self.constant else self.read_values()
 
     def build_mask(self, size: int) -> Array:
-        """Of BOOL and NULL columns: where the value is TRUE, one place per row."""
+        """Return a mask of the TRUE values, one item per row; only of BOOL and NULL columns."""
         found = np.zeros(1, np.bool_) if self.kind is Kind.NULL else self.data
         return np.broadcast_to(found, (size,)) if len(found) != size else found
 
     def take_values(self, places: Array) -> list[SlotValue]:
-        """The slot values at some places."""
+        """Return the slot values at some indexes."""
         if self.constant:
             return list(repeat(self.read_values()[0], len(places)))
         if isinstance(self.source, LazyNumbers):
@@ -181,9 +182,9 @@ class Column:
         return list(some.read_values())
 
     def take(self, places: Any) -> Column:
-        """A column of some places; a constant stays one. The dictionary has no more texts than it needs.
+        """Select rows of the column; a constant remains one. The dictionary of the result has no more texts than rows.
 
-        ``places``: an array of them in their order, each as often as it stands there, or a slice.
+        ``places``: an array of indexes, in its order and with its repetitions, or a slice.
         """
         if self.constant:
             return self
@@ -197,7 +198,8 @@ class Column:
             return Column(self.kind, size, source=source, texts=self.texts, listed=self.listed)
         data, words = self.array[places], self.dictionary
         if self.kind is Kind.STRING and len(data) < len(words):
-            # The code behind the last word stands for NULL: the highest one here, and again behind the last word.
+            # The code after the last word represents NULL: the highest one here, and in the result also the one after
+            # the last word.
             used, codes = np.unique(data, return_inverse=True)
             words = [self.words[code] for code in used.tolist() if code < len(words)]
             data = codes.astype(choose_code_type(len(words)))
@@ -219,29 +221,29 @@ class Column:
 
 
 def choose_code_type(words: int) -> Any:
-    """The smallest type of numpy for the codes of so many words and the one of NULL behind them."""
+    """Return the smallest numpy type for the codes of ``words`` texts and the code of NULL after them."""
     return np.uint8 if words < 255 else np.uint16 if words < 65_535 else np.int32
 
 
 def build_column(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
-    """The column of slot values. One value may be a ``constant``."""
+    """Build the column of slot values. A single value may be a ``constant``."""
     kinds = set(map(type, values))
     if ValueList not in kinds:
         return _build_from_scalars(values, kinds, values, constant)  # type: ignore[arg-type]  # there is no list
     lists = [value for value in values if type(value) is ValueList]
     if any(value.dropped or len(value.items) > 1 for value in lists):
-        # A comparison sees all values of a list, and an array of numpy has room for one.
+        # A comparison uses all values of a list, and a numpy array has room for one.
         return Column(Kind.ROWS, len(values), source=values, constant=constant)
     firsts = [to_scalar(value) for value in values]
     column = _build_from_scalars(firsts, set(map(type, firsts)), values, constant)
-    # Lists of one value at most compare like their values. The slot values stay, because functions of whole lists tell
-    # an empty list from a NULL.
+    # Lists of at most one value compare like their values. The slot values are kept because functions of whole lists
+    # distinguish an empty list from a NULL.
     column.source, column.listed = values, True
     return column
 
 
 def build_scalar_column(values: Sequence[SlotValue], *, constant: bool = False) -> Column:
-    """The column of the first values of slot values."""
+    """Build the column of the first values of slot values."""
     firsts = [to_scalar(value) for value in values]
     return _build_from_scalars(firsts, set(map(type, firsts)), firsts, constant)
 
@@ -250,21 +252,21 @@ def _build_from_scalars(
     values: Sequence[Scalar], kinds: set[type], source: Sequence[SlotValue], constant: bool
 ) -> Column:
     size = len(values)
-    # NULL goes with every kind.
+    # NULL can be in a column of every kind.
     kinds = kinds - {_NONE_TYPE}
-    # NULL alone: there is nothing to make an array of.
+    # Only NULLs: no array is needed.
     if not kinds:
         return Column(Kind.NULL, size, constant=constant)
     column: Column | None = None
     if kinds <= {str, bytes}:
         column = _build_from_strings(values, str in kinds)
-    # Booleans among numbers are no column of numbers: TRUE and 1 are equal but have different texts.
+    # Booleans and numbers together are not a column of numbers: TRUE and 1 are equal but have different texts.
     elif kinds == {bool}:
         column = _build_plain(Kind.BOOL, values, np.bool_, False)
     elif kinds <= {int, float, Number}:
         column = _build_from_numbers(values, kinds, source)
     if column is None:
-        # What fits no array stays as it is and is evaluated row by row.
+        # Values that fit no array remain as they are and are evaluated row by row.
         column = Column(Kind.ROWS, size, source=source)
     column.constant = constant
     return column
@@ -274,7 +276,7 @@ def _build_from_strings(values: Sequence[Any], decoded: bool) -> Column:
     index = dict.fromkeys(values)
     index.pop(None, None)
     if decoded:
-        # The same text may have come as str and as bytes; the empty one is NULL.
+        # The same text may occur as str and as bytes; the empty one is NULL.
         codes: dict[bytes, int] = {}
         for value in index:
             word = value.encode() if type(value) is str else value
@@ -301,14 +303,14 @@ def _find_nulls(values: Sequence[Any]) -> Array | None:
 
 def _build_plain(kind: Kind, values: Sequence[Any], dtype: Any, blank: Any) -> Column:
     nulls = _find_nulls(values)
-    # The array has a number in NULL places, too: see the invariants at the top of the module.
+    # NULL has a number in the array, too: see the invariants at the top of the module.
     filled = values if nulls is None else [blank if value is None else value for value in values]
     return Column(kind, len(values), np.array(filled, dtype), nulls)
 
 
 def _build_from_numbers(values: Sequence[Any], kinds: set[type], source: Sequence[SlotValue]) -> Column | None:
     texts = Number in kinds
-    # Numbers are compared and computed by their values; their texts stay in ``source`` for what asks for them.
+    # Numbers are compared and computed by their values; their texts remain in ``source`` for callers that need them.
     if texts:
         values = [value.value if type(value) is Number else value for value in values]
         kinds = set(map(type, values)) - {_NONE_TYPE}
@@ -321,10 +323,11 @@ def _build_from_numbers(values: Sequence[Any], kinds: set[type], source: Sequenc
 def _build_by_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
     if kinds == {float}:
         return _build_plain(Kind.DOUBLE, values, np.float64, np.nan)
-    # Integers keep 64 bits; together with Doubles they stay Integers only where every one is exact as a Double.
+    # Integers keep 64 bits; together with Doubles they remain Integers only if a Double represents each of them
+    # exactly.
     whole = [value for value in values if type(value) is int]
     low, high = min(whole), max(whole)
-    # One range decides for the whole column, so that the kernels never ask each value.
+    # One range decides for the whole column, so that the kernels need not check each value.
     if kinds == {int}:
         if high < 1 << 63:
             return _build_plain(Kind.I64, values, np.int64, 0)
@@ -337,11 +340,11 @@ def _build_by_kinds(values: Sequence[Any], kinds: set[type]) -> Column | None:
 
 
 def concatenate_columns(columns: Sequence[Column]) -> Column:
-    """Columns of one slot, none of them a constant, one behind the other."""
+    """Concatenate columns of one slot, none of them a constant."""
     if len(columns) == 1:
         return columns[0]
-    # NULLs go with every kind. Values without an array, those with texts outside a buffer, and numbers of two kinds of
-    # which no Double holds all are put together value by value, by the rules for a column of all of them.
+    # NULLs can be in a column of every kind. A column of all values is built anew if some have no array, if there are
+    # texts outside a buffer, or if the numbers are of two kinds and a Double cannot represent all of them.
     if any(isinstance(column.source, LazyNumbers) for column in columns):
         columns = list(map(pack_numbers, columns))
     typed = {column.source.typed for column in columns if isinstance(column.source, LazyNumbers)}
@@ -380,7 +383,7 @@ def concatenate_columns(columns: Sequence[Column]) -> Column:
 
 
 def _read_texts(column: Column) -> TextSpans:
-    """The original texts of numbers, empty ones where they have none."""
+    """Return the original texts of numbers, empty for numbers without one."""
     if isinstance(column.source, LazyNumbers):
         return column.source.texts
     nowhere = np.zeros(column.size, np.int64)
@@ -388,7 +391,7 @@ def _read_texts(column: Column) -> TextSpans:
 
 
 def pack_numbers(column: Column) -> Column:
-    """The same column; of numbers with original texts, these in one buffer, if that can hold all that they tell."""
+    """Return the same column, original texts of numbers in one buffer if that loses nothing."""
     source = column.source
     if source is None or column.listed or column.kind not in _TEXT_NUMBERS or isinstance(source, LazyNumbers):
         return column
@@ -406,7 +409,7 @@ def pack_numbers(column: Column) -> Column:
 
 
 def _unify_numbers(columns: Sequence[Column]) -> Sequence[Column]:
-    """Columns of one kind, where a Double holds each Integer; else the same columns."""
+    """Return the columns converted to one kind if a Double represents each Integer; otherwise the same columns."""
     if not all(column.is_exact for column in columns if column.kind is Kind.I64):
         return columns
     return [_convert_to_number(column) for column in columns]
@@ -428,11 +431,11 @@ def _concatenate_texts(columns: Sequence[Column], size: int) -> Column:
     codes: dict[bytes, int] = {}
     tables: dict[int, Array] = {}
     for column in columns:
-        # Parts of one column share its dictionary.
+        # Slices of one column share its dictionary.
         if (identity := id(column.dictionary)) not in tables:
             numbers = [codes.setdefault(word, len(codes)) for word in column.words]
             tables[identity] = np.array([*numbers, -1], np.int64)
-    # The code behind the last word stands for NULL, in each of the columns and in that of all of them.
+    # The code after the last word represents NULL, in each of the columns and in the result.
     nothing, kind = len(codes), choose_code_type(len(codes))
     for table in tables.values():
         table[-1] = nothing

@@ -1,15 +1,16 @@
-"""Differences between two messages, field by field: the one place where messages are compared.
+"""Differences between two messages, field by field: the only module that compares messages.
 
-``diff`` asks here about two records of one key, ``history --diff`` about a version and its forerunner, ``blame`` about
-each entry and the one before it. Messages come as their JSON views (``MessageType.members_view``). The rules:
+``diff`` compares two records of one key, ``history --diff`` a version and its predecessor, ``blame`` each entry and the
+previous one. Messages are passed as their JSON views (``MessageType.members_view``). The rules:
 
-* Objects are compared member by member, whatever the order of the members.
-* Arrays are compared item by item where all items of both are objects; what one has more than the other, at its end,
-  was added or removed. Any other array is one value.
-* Scalars are the same where their texts are: 1 and 1.0 differ, and so do 1 and ``"1"``, null and a missing field.
-  ``loose`` takes numbers of one value for the same, however they are written.
+* Objects are compared member by member, in any order of the members.
+* Arrays are compared item by item if all items of both are objects; additional items at the end of one were added or
+  removed. Any other array is one value.
+* Scalars are equal if their texts are: 1 and 1.0 differ, and so do 1 and ``"1"``, null and a missing field. With
+  ``loose``, numbers of one value are equal in any notation.
 
-For messages a and b, ``applied(differences(a, b), a)`` has the fields of b, and ``differences(a, a)`` is empty.
+For messages a and b, ``apply_changes(compare_trees(a, b), a)`` has the fields of b, and ``compare_trees(a, a)`` is
+empty.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sowctl.values.rawmembers import read_raw_members
 from sowctl.values.scalars import parse_number
 
 FieldPath: TypeAlias = tuple[str | int, ...]
-"""Names of members and positions of items, from the outermost object on; empty for the message itself."""
+"""Names of members and positions of items, starting at the outermost object; empty for the message itself."""
 
 
 class _MissingType(Enum):
@@ -37,11 +38,11 @@ class _MissingType(Enum):
 
 
 MISSING: Final = _MissingType.MISSING
-"""Stands for the value of a field that a message does not have."""
+"""Represents the value of a field that a message does not have."""
 
 
 class FieldChange(Struct, frozen=True):
-    """One field that differs: its values (of :mod:`sowctl.values.jsontree`), :data:`MISSING` where there is none."""
+    """One field that differs: its values (of :mod:`sowctl.values.jsontree`), :data:`MISSING` if there is none."""
 
     path: FieldPath
     before: Any
@@ -54,7 +55,8 @@ class FieldChange(Struct, frozen=True):
 
 
 def parse_view(view: bytes) -> Any:
-    """The value of a message's JSON view; of a view that is no JSON, its text, so that it compares with any other."""
+    """Return the value of a message's JSON view; if the view is not JSON, its text, which compares with any other
+    value."""
     text = view.decode("utf-8", "surrogateescape")
     try:
         return parse_json(text)
@@ -63,7 +65,7 @@ def parse_view(view: bytes) -> Any:
 
 
 def compare_views(before: bytes, after: bytes, *, loose: bool = False) -> list[FieldChange]:
-    """List the changes between two JSON views, without reading members whose bytes are the same."""
+    """List the changes between two JSON views, without parsing members whose bytes are equal."""
     if before == after:
         return []
     old, new = read_raw_members(before), read_raw_members(after)
@@ -79,21 +81,21 @@ def compare_views(before: bytes, after: bytes, *, loose: bool = False) -> list[F
                 found += _compare_values((name,), parse_member(raw), parse_member(other), loose)
         found += [FieldChange((name,), MISSING, parse_member(raw)) for name, raw in new.items() if name not in old]
     except (ValueError, RecursionError):
-        # A value that is not UTF-8, or too deep: the messages are texts then, as for every other reader.
+        # A value is not UTF-8, or too deep: the messages are compared as texts, as every other reader treats them.
         return compare_trees(parse_view(before), parse_view(after), loose=loose)
     return found
 
 
 def compare_trees(before: Any, after: Any, *, loose: bool = False) -> list[FieldChange]:
-    """List the changes between two JSON trees, in the order of ``before``; then what is new.
+    """List the changes between two JSON trees, in the order of ``before``, followed by new fields.
 
-    ``loose``: numbers of one value are the same.
+    ``loose``: numbers of one value are equal.
     """
     return list(_compare_values((), before, after, loose))
 
 
 def apply_changes(changes: Sequence[FieldChange], tree: Any) -> Any:
-    """``tree`` with the values that the changes have after them; it is copied, not changed."""
+    """Return a copy of ``tree`` in which the changes are applied."""
     from copy import deepcopy
 
     result = deepcopy(tree)
@@ -102,7 +104,7 @@ def apply_changes(changes: Sequence[FieldChange], tree: Any) -> Any:
             if not change.path:
                 return deepcopy(change.after)
             _put_field(_find_holder(result, change.path), change.path[-1], deepcopy(change.after))
-    # Items go from the end of an array: the last one first, so that the positions of the others stay.
+    # Items are removed from the end of an array: the last one first, so that the positions of the others do not change.
     for change in reversed(changes):
         if change.after is MISSING:
             del _find_holder(result, change.path)[change.path[-1]]
@@ -110,10 +112,10 @@ def apply_changes(changes: Sequence[FieldChange], tree: Any) -> Any:
 
 
 def iterate_leaves(tree: Any, front: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
-    """The fields of a value that hold no further fields, with their paths: what a change can change by itself."""
+    """Yield the fields of a value without fields of their own, with their paths: what a single change can modify."""
     if isinstance(tree, dict) and tree:
         for name, value in tree.items():
-            # Most members are scalars, which cost no generator of their own.
+            # Most members are scalars, which need no generator of their own.
             if isinstance(value, (dict, list)):
                 yield from iterate_leaves(value, (*front, name))
             else:
@@ -127,7 +129,7 @@ def iterate_leaves(tree: Any, front: FieldPath = ()) -> Iterator[tuple[FieldPath
 
 @lru_cache(4096)
 def format_path(path: FieldPath) -> str:
-    """A path as the expression language writes it, such as ``/legs[0]/qty``; names that it cannot write, in quotes."""
+    """Format a path in the expression language, such as ``/legs[0]/qty``; names that it cannot express are quoted."""
     text, steps = "", list[Step]()
     for part in path:
         if isinstance(part, str):
@@ -166,16 +168,16 @@ def is_same(before: Any, after: Any, *, loose: bool = False) -> bool:
             and len(before) == len(after)
             and all(is_same(old, new, loose=loose) for old, new in zip(before, after, strict=True))
         )
-    # A number is a text of its own class here, and True is 1 to Python: the classes tell them apart.
+    # A number is a str of its own class here, and True equals 1 in Python: the classes distinguish them.
     if type(before) is not type(after):
         return False
     return bool(before == after) or (loose and isinstance(before, NumberText) and _is_equal(before, after))
 
 
 def has_same_reading(before: Any, after: Any) -> bool:
-    """Return whether two values differ only in how numbers are written, numeric texts included.
+    """Return whether two values differ only in the notation of numbers, including numeric texts.
 
-    For message types that do not tell numbers from texts: ``1.50`` and 1.5 have one reading.
+    For message types that do not distinguish numbers from texts: ``1.50`` and 1.5 have one reading.
     """
     if isinstance(before, list) and isinstance(after, list):
         return len(before) == len(after) and all(map(has_same_reading, before, after))
@@ -208,7 +210,7 @@ def _compare_values(path: FieldPath, before: Any, after: Any, loose: bool) -> It
 
 
 def _are_objects(items: list[Any]) -> bool:
-    """Return whether an array is a list of objects, whose fields differ one by one."""
+    """Return whether an array is a list of objects, whose fields are compared one by one."""
     return bool(items) and all(isinstance(item, dict) for item in items)
 
 

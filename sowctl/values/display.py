@@ -1,6 +1,6 @@
-"""Durations, ages, byte sizes, rates and numbers as people read them: one spelling of each, wherever a person reads.
+"""Durations, ages, byte sizes, rates and numbers for people: one spelling of each, wherever a person reads them.
 
-What a configuration or an option writes, and a program reads back, is exact: :mod:`sowctl.values.units`.
+Configurations and options, which the program reads back, use the exact texts of :mod:`sowctl.values.units`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ _RATE_UNITS = (("a second", 1), ("a minute", MINUTE_SECONDS), ("an hour", HOUR_S
 
 
 def format_duration(seconds: float, *, whole: bool = False) -> str:
-    """A length of time in one or two units: ``6.1 s``, ``3 min 05 s``, ``2 h 07 min``, ``3 d 04 h``.
+    """Format a duration in one or two units: ``6.1 s``, ``3 min 05 s``, ``2 h 07 min``, ``3 d 04 h``.
 
-    Tenths of a second are kept below a minute, unless ``whole``; below a tenth, thousandths: ``20 ms``.
+    Below a minute it has tenths of a second, unless ``whole``; below a tenth, milliseconds: ``20 ms``.
     """
     if not whole and 0 < seconds < 0.0995:
         return f"{1000 * seconds:.0f} ms" if seconds >= 0.0005 else "0.0 s"
@@ -29,7 +29,7 @@ def format_duration(seconds: float, *, whole: bool = False) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """An age in one unit, the largest of which there are two: ``90s``, ``5h``, ``327d``."""
+    """Format an age in one unit, the largest with a number of at least two: ``90s``, ``5h``, ``327d``."""
     for unit, length in _AGE_UNITS:
         if seconds >= 2 * length:
             return f"{int(seconds // length):,}{unit}"
@@ -37,14 +37,14 @@ def format_age(seconds: float) -> str:
 
 
 def format_ago(seconds: float) -> str:
-    """Format the time since an event: ``5h ago``; ``in 5h`` where it lies ahead, ``now`` within a second."""
+    """Format the time since an event: ``5h ago``; ``in 5h`` if it is in the future, ``now`` within a second."""
     if abs(seconds) < 1:
         return "now"
     return f"{format_age(seconds)} ago" if seconds > 0 else f"in {format_age(-seconds)}"
 
 
 def format_bytes(count: int) -> str:
-    """Bytes in units of 1024: ``123 B``, ``4.0 KiB``, ``214.3 MiB``."""
+    """Format bytes in units of 1024: ``123 B``, ``4.0 KiB``, ``214.3 MiB``."""
     value, unit = float(count), 0
     # 1023.95 would be shown as 1024.0 of its unit.
     while value >= 1023.95 and unit < len(_SIZE_UNITS) - 1:
@@ -53,12 +53,12 @@ def format_bytes(count: int) -> str:
 
 
 def format_count(count: int, one: str, many: str | None = None) -> str:
-    """A number of things: ``1 file``, ``1,200 files``; ``many`` where the plural is not formed with an s."""
+    """Format a count of things: ``1 file``, ``1,200 files``; ``many`` if the plural is not formed with an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def format_rate(per_second: float) -> str:
-    """A rate in whole numbers, by the shortest unit of time with one or more: ``49,296 a second``, ``33 a minute``."""
+    """Format a rate as an integer, per the shortest unit with at least one: ``49,296 a second``, ``33 a minute``."""
     if per_second <= 0:
         return "0"
     for words, length in _RATE_UNITS:
@@ -68,8 +68,8 @@ def format_rate(per_second: float) -> str:
 
 
 def format_number(value: float) -> str:
-    """A number: integers with separators, others with at most six digits."""
+    """Format a number: integers with separators, others with at most six digits."""
     if isinstance(value, int):
         return f"{value:,}"
-    # Six digits would make an exponent of these; behind 15 digits a double has no more to tell.
+    # Six digits would need an exponent for these; a double has no more than 15 significant digits.
     return f"{value:,.0f}" if 999_999.5 <= abs(value) < 1e15 else f"{value:,.6g}"

@@ -1,18 +1,18 @@
-"""The contract between message types and expressions: which fields are asked for, and what is handed over.
+"""The contract between message types and expressions: which fields are requested, and which values are returned.
 
-A :class:`Slot` asks for one path. A message type answers a batch of payloads with one tuple per payload, a value per
-slot. The cheap answer is a plain Python value; only what a plain value cannot say comes in a class of its own:
+A :class:`Slot` requests one path. A message type answers a batch of payloads with one tuple per payload, a value per
+slot. The cheap answer is a plain Python value; only what a plain value cannot express has a class of its own:
 
 ===================================  =================================================================================
 slot value                           meaning
 ===================================  =================================================================================
-``None``                             NULL or absent; no container was dropped (only where ``listed`` is false)
+``None``                             NULL or absent; no container was dropped (only if ``listed`` is false)
 ``bool``, ``int``, ``float``         that value; ``int`` within -2**63 .. 2**64-1
 ``str`` or ``bytes``                 a String: the same bytes either way; ``str`` is always encodable as UTF-8.
                                      The empty string is NULL everywhere (``values/scalars.py``)
-:class:`Number`                      a number with its original text, where the slot asked for text; ``typed`` says
-                                     whether the format tells numbers from texts
-:class:`ValueList`                      a value list of several values, or any list where ``listed`` is true, or a
+:class:`Number`                      a number with its original text, if the slot requested text; ``typed``: whether
+                                     the format distinguishes numbers from texts
+:class:`ValueList`                   a value list of several values, or any list if ``listed`` is true, or a
                                      list from which non-empty objects were dropped
 ===================================  =================================================================================
 """
@@ -27,7 +27,8 @@ from sowctl.values.paths import Path
 
 
 class Slot(Struct, frozen=True):
-    """One wanted field. ``text``: numbers keep their original text. ``listed``: answer always :class:`ValueList`."""
+    """One requested field. ``text``: numbers keep their original text. ``listed``: the value is always a
+    :class:`ValueList`."""
 
     path: Path
     text: bool = False
@@ -36,11 +37,10 @@ class Slot(Struct, frozen=True):
 
 @final
 class Number:
-    """A message number and its original text (ASCII, surrounding space included).
+    """A number in a message and its original text (ASCII, including surrounding space).
 
-    ``typed`` is false where the message type says nothing of kinds (fix, nvfix, xml): the text may be an identifier
-    that only looks like a number, and :func:`sowctl.values.scalars.choose_written_scalar` decides what is written of
-    it.
+    ``typed`` is false for message types without kinds of values (fix, nvfix, xml): the text may be an identifier that
+    only looks like a number, and :func:`sowctl.values.scalars.choose_written_scalar` decides how it is written.
     """
 
     __slots__ = ("text", "typed", "value")
@@ -69,7 +69,7 @@ Scalar: TypeAlias = bool | int | float | str | bytes | Number | None
 
 @final
 class ValueList:
-    """A value list. ``dropped`` is true where a non-empty object stood among the values and was dropped."""
+    """A value list. ``dropped`` is true if a non-empty object among the values was dropped."""
 
     __slots__ = ("dropped", "items")
 
@@ -92,7 +92,8 @@ Row: TypeAlias = tuple[SlotValue, ...]
 
 
 class Refusal(Struct, frozen=True):
-    """Why one payload of a batch could not be read: its index there, a code, words, and the byte offset in it."""
+    """Why one payload of a batch could not be read: its index in the batch, an error code, a message, and the byte
+    offset in the payload."""
 
     index: int
     code: str
@@ -101,7 +102,7 @@ class Refusal(Struct, frozen=True):
 
 
 class FieldWrite(Struct, frozen=True):
-    """One change of one message: ``value`` is written at a destination, or the field there is removed."""
+    """One change of one message: ``value`` is written to ``destination``, or that field is removed."""
 
     destination: Path
     value: SlotValue

@@ -1,4 +1,4 @@
-"""Rows of this program's own - errors, reports, rejects, progress - as lines of JSON that every reader accepts."""
+"""Rows of this program - errors, reports, rejects, progress - as lines of JSON that every reader accepts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _SURROGATES_PATTERN = "[\ud800-\udfff]"
 
 
 def format_json_line(row: Mapping[str, Any]) -> str:
-    """One line of JSON in ASCII, without a line feed; what JSON has no kind for is its text.
+    """Format one line of JSON in ASCII, without a line feed; values of kinds that JSON does not have become their text.
 
-    Names of files and arguments may hold bytes that are no UTF-8, which Python has as halves of surrogate pairs. Alone
-    these are no characters, and strict readers refuse them: such a byte is written as ``\\xbf``, as in messages.
+    File names and arguments may contain bytes that are not UTF-8, which Python represents as lone surrogates. These are
+    not characters, and strict readers refuse them: such a byte is written as ``\\xbf``, as in messages.
     """
     text = json.dumps(row, default=str)
     if "\\ud" in text:
         text = json.dumps(_replace_surrogates(row), default=str)
-    # Of the control characters json leaves DEL alone as it is.
+    # DEL is the only control character that json does not escape.
     return text.replace("\x7f", "\\u007f")
 
 

@@ -1,6 +1,6 @@
-"""JSON text as plain values that keep what the text says: a number its digits, of repeated members the first.
+"""JSON text as plain values without loss: numbers keep their digits, and the first of duplicate members counts.
 
-Read where payloads are shown (:mod:`sowctl.output.members`) and where two of them are compared field by field
+Used to display payloads (:mod:`sowctl.output.members`) and to compare two of them field by field
 (:mod:`sowctl.values.differences`). A number is a :class:`NumberText`, so that none is rounded or too long to read.
 """
 
@@ -18,16 +18,16 @@ _WORD_VALUES = {"true": True, "false": False, "null": None}
 
 
 class NumberText(str):
-    """A number as it was written."""
+    """A number as written in the text."""
 
     __slots__ = ()
 
 
 def keep_first_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these members, for the standard library's decoder, which takes the last of several of one name."""
+    """Build an object of members, for the standard library's decoder, which takes the last of duplicate members."""
     row = dict(pairs)
     if len(row) != len(pairs):
-        # The first of several members counts (behaviour C136): put in last, it stays.
+        # The first of duplicate members counts (behaviour C136): assigned last, it remains.
         for name, value in reversed(pairs):
             row[name] = value
     return row
@@ -37,12 +37,12 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-# Made once: json.loads makes a decoder anew for each call with such arguments. Numbers stay texts, so that none is too
-# long to be converted; NaN, which Python would take, is no JSON.
+# Created once: json.loads creates a decoder for each call with such arguments. Numbers remain texts, so that none is
+# too long to be converted; NaN, which Python would accept, is not JSON.
 parse_json = json.JSONDecoder(
     parse_int=NumberText, parse_float=NumberText, parse_constant=_refuse_constant, object_pairs_hook=keep_first_members
 ).decode
-"""The value of a JSON text. Raises ValueError for what is none, RecursionError for what is nested too deeply."""
+"""Parse a JSON text. Raises ValueError if it is not JSON, RecursionError if it is nested too deeply."""
 
 
 _parse_plain = json.JSONDecoder(object_pairs_hook=keep_first_members).decode
@@ -50,16 +50,16 @@ _decode_plain = msgspec.json.Decoder().decode
 
 
 def parse_plain(text: bytes) -> Any:
-    """The value of a JSON text with int and float for its numbers; NaN, Infinity and -Infinity are floats, too.
+    """Parse a JSON text, numbers as int and float; NaN, Infinity and -Infinity are accepted as floats.
 
-    Raises ValueError for what is no JSON, RecursionError for what is nested too deeply.
+    Raises ValueError if the text is not JSON, RecursionError if it is nested too deeply.
     """
     try:
         found = _decode_plain(text)
         if has_all_members(text, (found,)):
             return found
     except ValueError:
-        # Words, half a surrogate pair, a number that is beyond all doubles.
+        # NaN or Infinity, half a surrogate pair, a number outside the range of doubles.
         pass
     return _parse_plain(text.decode())
 
@@ -67,11 +67,11 @@ def parse_plain(text: bytes) -> Any:
 parse_json_exact = json.JSONDecoder(
     parse_int=NumberText, parse_float=NumberText, object_pairs_hook=keep_first_members
 ).decode
-"""As :data:`parse_json`, of an exact view: the words NaN, Infinity and -Infinity are floats."""
+"""Parse an exact view: as :data:`parse_json`, but NaN, Infinity and -Infinity are accepted as floats."""
 
 
 def convert_numbers(tree: Any) -> Any:
-    """A value with int and float for its numbers, as :func:`json.loads` has them."""
+    """Return a value with int and float for its numbers, as :func:`json.loads` returns it."""
     if isinstance(tree, NumberText):
         return float(tree) if tree.strip("-0123456789") else int(tree)
     if isinstance(tree, dict):
@@ -80,11 +80,11 @@ def convert_numbers(tree: Any) -> Any:
 
 
 def parse_member(raw: Raw) -> Any:
-    """Parse the bytes of one value that a reader has accepted; scalars without a decoder."""
+    """Parse the bytes of one value that a reader has accepted; a scalar without a decoder."""
     text = str(raw, "utf-8")
     head = text[0]
     if head == '"':
-        # Without an escape a text is what stands between the quotes.
+        # Without an escape a text is what is between the quotes.
         return text[1:-1] if "\\" not in text else parse_json(text)
     if head in "-0123456789":
         return NumberText(text)

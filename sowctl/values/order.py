@@ -1,7 +1,7 @@
 """Order of records: the common reading of a set, and sort keys (``sowctl-expressions(7)``, ordering).
 
-A sort key is a tuple of plain tuples of integers, floats and bytes: it compares with ``<``, pickles, and serves a heap
-as well as a merge of sorted runs. Ties are left to the caller, who adds the SOW key.
+A sort key is a tuple of plain tuples of integers, floats and bytes: it supports ``<``, pickling, heaps and merges of
+sorted runs. The caller breaks ties by adding the SOW key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sowctl.values.fields import Number, SlotValue
 from sowctl.values.scalars import parse_number, to_scalar, to_text
 
 SortComponent: TypeAlias = tuple[Any, ...]
-"""``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative where the order is descending."""
+"""``(0,)`` NULL, ``(1,)`` NaN, ``(2, number)``, ``(3, bytes)``; negative if the order is descending."""
 # The order of the kinds: NULL, NaN, numbers, then texts without a numeric reading.
 _NULL, _NAN, _NUMBER, _TEXT = 0, 1, 2, 3
 _NUMBER_TYPES = frozenset((int, float, Number))
@@ -26,15 +26,16 @@ def is_numeric(value: SlotValue) -> bool:
 
 
 def has_numbers(column: Iterable[SlotValue]) -> bool:
-    """Return whether a set of values is read as one that holds numbers."""
+    """Return whether a set of values contains numbers, so that its numeric texts count as numbers."""
     values = list(column)
-    # Most columns are Strings and NULLs alone, which their types tell without a look at each value.
+    # Most columns have only Strings and NULLs, which their types show without a check of each value.
     return not set(map(type, values)) <= {str, type(None)} and any(map(is_numeric, values))
 
 
 def build_component(value: SlotValue, mixed: bool, text: bool = False) -> SortComponent:
-    """The ascending key of one value: NULL, then NaN, numbers, texts. ``mixed``: the set holds a number or Boolean."""
-    # The two commonest kinds are answered before first() is called.
+    """Build the ascending key of one value: NULL, then NaN, numbers, texts. ``mixed``: the set contains a number or
+    Boolean."""
+    # The two most frequent kinds are handled before to_scalar() is called.
     if type(value) is str and (text or not mixed):
         return (_TEXT, value.encode()) if value else (_NULL,)
     if type(value) is int and not text:
@@ -54,7 +55,7 @@ def build_component(value: SlotValue, mixed: bool, text: bool = False) -> SortCo
 
 
 def build_components(column: Sequence[SlotValue], mixed: bool, text: bool = False) -> list[SortComponent]:
-    """:func:`build_component` of every value of a column, faster where they are of one kind."""
+    """Apply :func:`build_component` to every value of a column, faster if they are of one kind."""
     kinds = set(map(type, column))
     if kinds == {str} and (text or not mixed):
         texts = cast("Sequence[str]", column)
@@ -66,8 +67,8 @@ def build_components(column: Sequence[SlotValue], mixed: bool, text: bool = Fals
 
 
 def reverse_component(key: SortComponent) -> SortComponent:
-    """The component that sorts the other way round."""
-    # NULL and NaN have no value to turn round, only their place: NULL comes last when descending.
+    """Return the component that sorts in the opposite order."""
+    # NULL and NaN have no value to invert, only their rank: NULL is last in descending order.
     if len(key) == 1:
         return (-key[0],)
     value = key[1]
@@ -78,19 +79,20 @@ def reverse_component(key: SortComponent) -> SortComponent:
 
 
 def reverse_components(keys: Iterable[SortComponent]) -> list[SortComponent]:
-    """:func:`reverse_component` of every component of a column, faster for numbers."""
+    """Apply :func:`reverse_component` to every component of a column, faster for numbers."""
     return [(-_NUMBER, -key[1]) if key[0] == _NUMBER else reverse_component(key) for key in keys]
 
 
 def find_at_or_before(column: Sequence[SlotValue], limit: SortComponent, text: bool) -> Sequence[int]:
-    """The places in a column whose component, reversed where ``limit`` is, may be at or before ``limit``.
+    """Return the indexes in a column whose component, reversed if ``limit`` is, may be at or before ``limit``.
 
-    Plain numbers are compared as they are: of many records only few are worth a component. Other columns stay whole.
+    Plain numbers are compared without components, which few of many records need. Of other columns all indexes are
+    returned.
     """
     if text or len(limit) < 2 or abs(limit[0]) != _NUMBER or not set(map(type, column)) <= {int, float}:
         return range(len(column))
     numbers = cast("Sequence[float]", column)
-    # NaN is neither above nor below, so it stays, and its component tells.
+    # NaN is neither above nor below, so it remains, and its component decides.
     if limit[0] < 0:
         lowest = -limit[1]
         return [place for place, number in enumerate(numbers) if not number < lowest]

@@ -8,24 +8,24 @@ from msgspec import Struct
 
 from sowctl.errors import UsageError
 
-# The classes name what no step holds: letters, digits, _ and all beyond ASCII start one, - . : go on. Naming all of
-# Unicode instead would cost milliseconds at every start.
+# The classes name the excluded characters: letters, digits, _ and everything beyond ASCII may start a step, - . : may
+# follow. Naming all of Unicode instead would cost milliseconds at every start.
 _STEP_PATTERN = re.compile(r"/(@?[^\x00-/:-@\[-\^`{-\x7f][^\x00-,/;-@\[-\^`{-\x7f]*)(?:\[([0-9]+)\])?")
 _BRACKET_PATTERN = re.compile(r"\[(/[^\]]+)\](?:\[([0-9]+)\])?$")
-# What stands in brackets is part of a name. Possessive: a long text is passed over once.
+# Text in brackets is part of a name. Possessive: a long text is scanned once.
 _LIST_PART = r"(?:\[[^\]]*+\]?|[^,\[]++)*+"
-"""Compiled when it is first used: most starts read no list."""
+"""Compiled on first use: most commands parse no list."""
 _BLANKS = " \t\r\n\f\v"
-"""No step of a path has these outside brackets; it may have the blanks of Unicode."""
+"""Not allowed in a step of a path outside brackets; Unicode's other blanks are."""
 
 MAX_PATH_STEPS = 256
-"""Steps that a path may have: no message of any type has more containers inside one another (``messages.base``)."""
+"""Maximum number of steps of a path: no message of any type nests more containers (``messages.base``)."""
 _MAX_INDEX_DIGITS = 18
-"""Digits of a position; no list has so many items."""
+"""Maximum number of digits of a position; no list has so many items."""
 
 
 class Step(Struct, frozen=True):
-    """One step: a member name and the zero-based position touching it, if any."""
+    """One step: a member name and the zero-based position directly after it, if any."""
 
     name: str
     index: int | None = None
@@ -38,11 +38,11 @@ class Path(Struct, frozen=True):
 
     def __str__(self) -> str:
         plain = "".join(f"/{s.name}" + (f"[{s.index}]" if s.index is not None else "") for s in self.steps)
-        # Brackets only where a name needs them, so that equal paths have one text, whichever way they were written.
+        # Brackets only if a name needs them, so that equal paths have one text, whichever way they were written.
         if _is_plain(plain):
             return plain
         names = "".join("/" + s.name for s in self.steps)
-        # In brackets the last step alone can have a subscript, as in what was parsed.
+        # In brackets only the last step can have a subscript, as in parsed paths.
         last = self.steps[-1].index
         return f"[{names}]" + (f"[{last}]" if last is not None else "")
 
@@ -85,7 +85,7 @@ def parse_path(text: str) -> Path:
 
 
 def split_list(text: str) -> list[str]:
-    """The parts of a list of identifiers or other names, which commas outside brackets separate, without blanks."""
+    """Split a list of identifiers or other names at commas outside brackets; blanks around the parts are stripped."""
     parts, end = [], -1
     match_part = re.compile(_LIST_PART).match
     while end < len(text):
@@ -97,12 +97,12 @@ def split_list(text: str) -> list[str]:
 
 
 def parse_position(digits: str) -> int:
-    """The position that digits name. Python refuses to read very long integers, and no list is that long."""
+    """Return the position that digits denote. Python refuses very long integers, and no list is that long."""
     return int(digits) if len(digits) <= _MAX_INDEX_DIGITS else 10**_MAX_INDEX_DIGITS
 
 
 def _read_path(text: str) -> Path | None:
-    """The path; None where the text is none."""
+    """Parse a path; None if the text is not one."""
     bracket = _BRACKET_PATTERN.match(text)
     if bracket is not None:
         names = bracket.group(1)[1:].split("/")
@@ -120,5 +120,5 @@ _CAPITALS_TABLE = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopq
 
 
 def fold_case(name: str) -> str:
-    """A name as DuckDB and SQLite compare names: the capitals of ASCII are not told apart."""
+    """Return a name as DuckDB and SQLite compare names: without case in ASCII."""
     return name.translate(_CAPITALS_TABLE)

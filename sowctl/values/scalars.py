@@ -1,7 +1,7 @@
 """Scalars: NULL, numeric reading, text, truth, the comparison rule (``sowctl-expressions(7)``, types and comparison).
 
-All rooms above may call it. Functions take slot values as ``values/fields.py`` describes them: a value list stands for
-its first value, the empty string for NULL.
+All packages above may call it. Functions accept slot values as ``values/fields.py`` describes them: a value list counts
+as its first value, the empty string as NULL.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ NAN = float("nan")
 I64_MIN = -(1 << 63)
 U64_MAX = (1 << 64) - 1
 MAX_EXACT_INTEGER = 1 << 53
-"""Up to here a double holds every Integer."""
+"""Up to here a double can represent every Integer."""
 SPACE_BYTES = b" \t\r\n"
-# A sign, digits, point and exponent as in a number of the language, white space at both ends allowed. Groups 2 to 4 are
-# what makes it a Double.
+# A sign, digits, point and exponent as in a number of the language, white space at both ends allowed. Groups 2 to 4
+# make it a Double.
 _READING_PATTERN = re.compile(rb"[ \t\r\n]*([+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?)[ \t\r\n]*")
-# int() refuses longer texts than about this many digits (sys.set_int_max_str_digits), and none of them is in range.
+# int() refuses texts with more digits than about this (sys.set_int_max_str_digits), and none of them is in range.
 _MAX_INTEGER_DIGITS = 4000
-# Digits without a leading zero, and a fraction without a zero at its end: no other text can be a number's shortest. The
-# text of -0 is that of 0, and below 0.0001 a Double has an exponent.
+# Digits without a leading zero, and a fraction without a trailing zero: no other text can be the shortest of a number.
+# The text of -0 is that of 0, and below 0.0001 a Double has an exponent.
 _match_shortest_number = re.compile(rb"(?!-0\Z|-?0\.0000)-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?").fullmatch
-# Texts of so many bytes have at most 15 digits, all of which a double keeps.
+# Texts of this length have at most 15 digits, all of which a double keeps.
 _SHORT_TEXT_BYTES = 15
-# Most texts begin with none of these, and are told from numbers without the expression above.
+# Most texts start with none of these, and need no match of the expression above.
 _READING_START_CHARACTERS = frozenset("0123456789+-. \t\r\n")
 _READING_START_BYTES = frozenset(b"0123456789+-. \t\r\n")
 
@@ -38,7 +38,7 @@ LESS, EQUAL, GREATER, UNORDERED = -1, 0, 1, 2
 
 
 def parse_decimal(digits: str | bytes) -> int | float:
-    """The number of an optional sign and decimal digits: Integer if it is in range, else the nearest Double."""
+    """Parse an optional sign and decimal digits: an Integer if it is in range, otherwise the nearest Double."""
     if len(digits) < _MAX_INTEGER_DIGITS:
         value = int(digits)
         if I64_MIN <= value <= U64_MAX:
@@ -47,7 +47,7 @@ def parse_decimal(digits: str | bytes) -> int | float:
 
 
 def parse_number(text: str | bytes) -> int | float | None:
-    """The number that a whole text stands for, white space at its ends aside, or None. ``nan`` and ``0x5`` are none."""
+    """Parse a whole text as a number, ignoring white space around it; None if it is not one (``nan``, ``0x5``)."""
     if isinstance(text, str):
         if not text or text[0] not in _READING_START_CHARACTERS:
             return None
@@ -64,7 +64,7 @@ def parse_number(text: str | bytes) -> int | float | None:
 
 
 def to_scalar(value: SlotValue) -> Scalar:
-    """The scalar of a slot value: the first of a list, NULL for none and for the empty string."""
+    """Return the scalar of a slot value: the first of a list; NULL for an empty list and the empty string."""
     if type(value) is ValueList:
         value = value.items[0] if value.items else None
     if (type(value) is str or type(value) is bytes) and not value:
@@ -73,15 +73,15 @@ def to_scalar(value: SlotValue) -> Scalar:
 
 
 def to_plain_scalar(value: SlotValue) -> PlainScalar:
-    """The scalar of a slot value without a number's original text."""
+    """Return the scalar of a slot value without a number's original text."""
     scalar = to_scalar(value)
     return scalar.value if type(scalar) is Number else scalar
 
 
 def to_untyped_scalar(value: Scalar) -> Scalar:
-    """A scalar as a format without kinds writes it: a whole number without a fraction, also where it comes as a Double.
+    """Return a scalar as a format without kinds writes it: a whole number without a fraction, even if it is a Double.
 
-    ``1.0`` would not be read as a number again (:func:`is_shortest_text`), and would make another key than ``1``.
+    ``1.0`` would not be read as a number again (:func:`is_shortest_text`), and would result in another key than ``1``.
     """
     is_whole = type(value) is float and value.is_integer() and abs(value) <= MAX_EXACT_INTEGER
     # An Integer has no negative zero.
@@ -89,8 +89,8 @@ def to_untyped_scalar(value: Scalar) -> Scalar:
 
 
 def to_number(value: SlotValue) -> int | float | None:
-    """The scalar converted to a number: NULL stays None, text without a numeric reading is NaN."""
-    # The commonest kinds first; type() keeps bool, which is an int to isinstance(), out of this way.
+    """Convert the scalar to a number: NULL becomes None, text without a numeric reading NaN."""
+    # The most frequent kinds first; type() excludes bool, which is an int to isinstance().
     if type(value) is float or type(value) is int:
         return value
     scalar = to_plain_scalar(value)
@@ -105,16 +105,16 @@ def to_number(value: SlotValue) -> int | float | None:
 
 
 def format_double(value: float) -> str:
-    """The canonical text of a Double: the shortest that reads back, ``NaN``, ``inf``, ``-inf``."""
+    """Return the canonical text of a Double: the shortest that parses back to it, ``NaN``, ``inf``, ``-inf``."""
     return "NaN" if value != value else repr(value)
 
 
 def is_shortest_text(text: bytes) -> bool:
-    """Return whether a text is the shortest spelling of its number, so that the number says all that it says.
+    """Return whether a text is the shortest spelling of its number, so that the number loses no information.
 
-    An Integer within 2**53 in plain digits, or a fraction that :func:`format_double` writes with this very text:
-    whoever reads such a number as a double gets the text back. ``007``, ``+5``, ``.5``, ``1.50``, ``1.0``, ``1e3``,
-    ``-0`` and ``9007199254740993`` are none.
+    An Integer within 2**53 in plain digits, or a fraction that :func:`format_double` writes with exactly this text: a
+    program that reads such a number as a double can restore the text. ``007``, ``+5``, ``.5``, ``1.50``, ``1.0``,
+    ``1e3``, ``-0`` and ``9007199254740993`` are not.
     """
     if _match_shortest_number(text) is None:
         return False
@@ -128,9 +128,9 @@ def is_shortest_text(text: bytes) -> bool:
 def choose_written_scalar(value: SlotValue) -> Scalar:
     """Return the scalar that a format with numbers and texts writes for the first value.
 
-    A number of a message type that says nothing of kinds is a number there if its text is the shortest one, else the
-    text itself: leading zeros, signs, exponents and digits beyond a double's are lost in a number, and an identifier
-    with them.
+    A number of a message type without kinds of values is written as a number if its text is the shortest one, otherwise
+    as that text: a number would lose leading zeros, signs, exponents and digits beyond a double's, and an identifier
+    would be lost with them.
     """
     scalar = to_scalar(value)
     if type(scalar) is not Number or scalar.typed:
@@ -139,16 +139,14 @@ def choose_written_scalar(value: SlotValue) -> Scalar:
 
 
 def make_untyped_number(value: int | float, text: bytes) -> int | Number:
-    """A number of a message type that says nothing of kinds: plain where :func:`choose_written_scalar` would give
-    the Integer.
-    """
+    """Return a number of a message type without kinds: an int if :func:`choose_written_scalar` would return that."""
     if type(value) is int and -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER and b"%d" % value == text:
         return value
     return Number(value, text, False)
 
 
 def to_text(value: SlotValue) -> bytes | None:
-    """The scalar's text as bytes, None for NULL."""
+    """Return the scalar's text as bytes, None for NULL."""
     if type(value) is str:
         return value.encode() or None
     scalar = to_scalar(value)
@@ -166,7 +164,7 @@ def to_text(value: SlotValue) -> bytes | None:
 
 
 def to_truth(value: SlotValue) -> bool | None:
-    """The scalar as a truth: Booleans themselves, numbers by zero, NULL and NaN (text too) NULL."""
+    """Return the scalar's truth value: a Boolean itself, a number by zero; NULL for NULL and NaN (also of texts)."""
     if type(value) is bool:
         return value
     number = to_number(value)
@@ -183,17 +181,17 @@ def compare_scalars(a: PlainScalar, b: PlainScalar) -> int | None:
     """
     if a is None or b is None:
         return None
-    # Kinds are asked by type(), not isinstance(), which takes twice as long where the answer is no: hence the ignores.
+    # type() instead of isinstance(), which takes twice as long if the answer is no: hence the ignores.
     left, right = type(a), type(b)
     a_text, b_text = left is str or left is bytes, right is str or right is bytes
     if a_text and b_text:
         if left is not right:
-            # Strings of one type are compared as they are: UTF-8 sorts as the code points that it encodes do.
+            # Strings of one type are compared directly: UTF-8 sorts like the code points that it encodes.
             a, b = _as_bytes(a), _as_bytes(b)  # type: ignore[arg-type]  # both are texts
     elif a_text:
         if b != b:
             return UNORDERED
-        # A text without a numeric reading stands above all numbers.
+        # A text without a numeric reading is greater than all numbers.
         reading = parse_number(a)  # type: ignore[arg-type]  # a text
         if reading is None:
             return GREATER
@@ -216,7 +214,7 @@ def _as_bytes(value: str | bytes) -> bytes:
 
 
 def is_null(value: SlotValue) -> bool:
-    """Return the truth of ``IS NULL``: empty or NULL first, and no non-empty object was dropped."""
+    """Return the result of ``IS NULL``: the first value is empty or NULL, and no non-empty object was dropped."""
     if value is None:
         return True
     if type(value) is ValueList and value.dropped:

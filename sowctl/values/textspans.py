@@ -1,4 +1,4 @@
-"""Texts that lie in one buffer, and numbers with such texts; each is made when it is asked for."""
+"""Texts in one buffer, and numbers with such texts; each is created on demand."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
 _MIN_TEXT_SHARE = 512
-"""Bytes of a buffer for each text above which some of its texts are copied out: that takes as long as copying these."""
+"""Bytes of a buffer per selected text above which the texts are copied out of it: both take as long."""
 
 
 _PACKED_TEXTS = 1 << 14
-"""Texts that are copied at a time. 140,000 of 3 to 6 bytes: 2.6 ms of processor time, all at once 7.1."""
+"""Number of texts copied at a time. 140,000 of 3 to 6 bytes: 2.6 ms of processor time, all at once 7.1."""
 
 
 class TextSpans(Sequence[bytes]):
-    """Texts that lie from ``begins`` to ``ends`` in ``raw``."""
+    """Texts from offsets ``begins`` to ``ends`` of ``raw``."""
 
     __slots__ = ("begins", "ends", "raw")
 
@@ -45,13 +45,13 @@ class TextSpans(Sequence[bytes]):
         return texts if isinstance(self.raw, bytes) else map(bytes, texts)  # type: ignore[return-value]  # bytes
 
     def take(self, places: Array | slice) -> TextSpans:
-        """Some of them: an array of places in their order, or a slice."""
+        """Select texts by an array of indexes, in its order, or by a slice."""
         found = TextSpans(self.raw, self.begins[places], self.ends[places])
-        # The buffer is copied wherever texts are put together.
+        # A concatenation copies the buffer.
         return found.pack() if len(found) * _MIN_TEXT_SHARE < len(self.raw) else found
 
     def pack(self) -> TextSpans:
-        """The same texts, end to end in a buffer of their own."""
+        """Return the same texts in a buffer of their own, without gaps."""
         begins, ends = self.begins, self.ends
         if len(self) and begins[0] == 0 and ends[-1] == len(self.raw) and (begins[1:] == ends[:-1]).all():
             return self
@@ -60,7 +60,7 @@ class TextSpans(Sequence[bytes]):
         starts = stops - sizes
         moved = begins - starts
         source, packed = np.frombuffer(self.raw, np.uint8), np.empty(int(stops[-1]) if len(stops) else 0, np.uint8)
-        # The place of each byte takes eight: those of all texts would leave the processor's cache.
+        # The offset of each byte takes eight: those of all texts would exceed the processor's cache.
         for start in range(0, len(sizes), _PACKED_TEXTS):
             part = slice(start, start + _PACKED_TEXTS)
             low, high = int(starts[start]), int(stops[part][-1])
@@ -70,13 +70,13 @@ class TextSpans(Sequence[bytes]):
         return TextSpans(packed.tobytes(), starts, stops)
 
     def __reduce__(self) -> tuple[type[TextSpans], tuple[bytes | memoryview, Array, Array]]:
-        # A few texts out of a long buffer go to files: they take their own bytes along, and no others.
+        # A few texts of a long buffer are written to files with their own bytes, without the others.
         packed = self.pack()
         return TextSpans, (bytes(packed.raw), packed.begins, packed.ends)
 
     @classmethod
     def concatenate(cls, several: Sequence[TextSpans]) -> TextSpans:
-        """The texts of several, one behind the other; what they lie in is brought together."""
+        """Concatenate texts and their buffers."""
         raws = [one.raw for one in several]
         starts = np.cumsum([0, *map(len, raws[:-1])])
         return cls(
@@ -87,10 +87,10 @@ class TextSpans(Sequence[bytes]):
 
 
 def list_numbers(data: Array, nulls: Array | None, ints: Array | None) -> list[Any]:
-    """The numbers of an array as values: None where ``nulls``, of Doubles Integers where ``ints``."""
+    """Return the numbers of an array as values: None for ``nulls``, Integers for ``ints`` of an array of Doubles."""
     found: list[Any] = data.tolist()
     if ints is not None:
-        # ``ints`` is False in NULL places, whose NaN has no Integer.
+        # ``ints`` is False for NULL, whose NaN cannot be an Integer.
         found = [int(value) if whole else value for value, whole in zip(found, ints.tolist(), strict=True)]
     if nulls is not None:
         found = [None if null else value for value, null in zip(found, nulls.tolist(), strict=True)]
@@ -98,9 +98,9 @@ def list_numbers(data: Array, nulls: Array | None, ints: Array | None) -> list[A
 
 
 class LazyNumbers(Sequence["Number | int | float | None"]):
-    """The numbers of ``data`` with their ``texts``; with an empty text, a number alone, or NULL.
+    """The numbers of ``data`` with their ``texts``; if the text is empty, a plain number or NULL.
 
-    ``nulls`` and ``ints`` as of :class:`~sowctl.values.column.Column`; ``typed`` as of each :class:`Number`.
+    ``nulls`` and ``ints`` as in :class:`~sowctl.values.column.Column`; ``typed`` as in each :class:`Number`.
     """
 
     __slots__ = ("data", "ints", "nulls", "texts", "typed")
@@ -132,7 +132,7 @@ class LazyNumbers(Sequence["Number | int | float | None"]):
         return (Number(value, text, typed) if text else value for value, text in zip(values, self.texts, strict=True))
 
     def take(self, places: Array | slice) -> LazyNumbers:
-        """Some of them: an array of places in their order, or a slice."""
+        """Select numbers by an array of indexes, in its order, or by a slice."""
         nulls, ints = (None if some is None else some[places] for some in (self.nulls, self.ints))
         return LazyNumbers(self.data[places], self.texts.take(places), nulls, ints, self.typed)
 

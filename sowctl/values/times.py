@@ -1,6 +1,6 @@
-"""Instants: texts to microseconds since 1970 UTC and back, and the clock that everything takes as an argument.
+"""Instants: texts to microseconds since 1970 UTC and back, and the clock that is passed to everything as an argument.
 
-Every command imports this module, few read a time: ``datetime``, which takes 1 ms, is imported where it is needed.
+Every command imports this module, few parse a time: ``datetime``, which takes 1 ms, is imported on demand.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _UNIT_MICROS = {
 }
 _UNIT_MICROS["w"] = 7 * _UNIT_MICROS["d"]
 EPOCH_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-"""Units of numbers since 1970, and what they are called."""
+"""Units of numbers since 1970, and their names."""
 _MAX_PLAIN_DIGITS = 19
-"""Digits of an integer that is an instant in any unit."""
+"""Maximum number of digits of an integer that is an instant in any unit."""
 _UNIT_DECIMAL_SHIFTS = {"s": 6, "ms": 3, "us": 0, "ns": -3}
-"""The power of ten that makes microseconds of a unit."""
+"""The power of ten that converts a unit to microseconds."""
 _FRACTION_PATTERN = r"[.,](\d{1,12})"
-"""Digits behind the second, up to picoseconds."""
+"""Digits after the second, up to picoseconds."""
 _ZONE_PATTERN = r"(Z|z|[+-]\d\d(?::?\d\d)?)"
 _MAX_EPOCH_DIGITS = 400
 _MAX_EPOCH_EXPONENT = 30
-"""A number with more digits before its point lies beyond the year 9999 in every unit."""
+"""A number with more digits before its point is after the year 9999 in every unit."""
 MAX_MICROS: Micros = 253402300799_999999
-"""The last microsecond of year 9999: later stamps cannot be written as text."""
+"""The last microsecond of year 9999: later times cannot be formatted."""
 MIN_MICROS: Micros = -62135596800_000000
 """The first microsecond of year 1."""
 
 
 def __getattr__(name: str) -> datetime:
-    """``EPOCH``, made when a module imports it: only modules that calculate with days do."""
+    """Return ``EPOCH``, created when a module imports it: only modules that calculate with days do."""
     if name != "EPOCH":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from datetime import UTC, datetime
@@ -63,21 +63,21 @@ def __getattr__(name: str) -> datetime:
 
 
 class EntryInstant(int):
-    """The instant of an entry of the journal that names a state: the one after it, whatever the times of others.
+    """The instant of a state named by a journal entry: the state after that entry, whatever the times of others.
 
-    As a number it is the entry's time, at which lifetimes are judged. ``txid``: entries up to it belong to the state.
+    As a number it is the entry's time, which decides about lifetimes. ``txid``: entries up to it belong to the state.
     """
 
     txid: int
 
     def __new__(cls, time: Micros, txid: int = 0) -> EntryInstant:
-        """The instant ``time`` of the entry ``txid``."""
+        """Create the instant ``time`` of the entry ``txid``."""
         made = super().__new__(cls, time)
         made.txid = txid
         return made
 
     def __eq__(self, other: object) -> bool:
-        # A time alone means another state, even where it is the same number.
+        # A plain time is another state, even if it is the same number.
         return isinstance(other, EntryInstant) and self.txid == other.txid and int(self) == int(other)
 
     def __ne__(self, other: object) -> bool:
@@ -87,30 +87,30 @@ class EntryInstant(int):
         return hash((int(self), self.txid))
 
     def __format__(self, form: str) -> str:
-        # Names of files and of copies have what tells states apart.
+        # Names of files and copies include what distinguishes states.
         return format(int(self), form) if form else f"{int(self)}-txid-{self.txid}"
 
 
 def find_last_txid(at: Micros | None) -> int | None:
-    """The txid of the last entry that belongs to the state at an instant; None where its time decides."""
+    """Return the txid of the last entry that belongs to the state at an instant; None if its time decides."""
     return at.txid if isinstance(at, EntryInstant) else None
 
 
 def system_clock() -> Micros:
-    """The wall clock. The only call of it in this program outside tests."""
+    """Return the time of the wall clock. Outside tests the program reads it only here."""
     return time.time_ns() // 1000
 
 
 def build_fixed_clock(at: Micros) -> Clock:
-    """A clock that stands still, for --now and SOWCTL_NOW."""
+    """Return a clock with a constant time, for --now and SOWCTL_NOW."""
     return lambda: at
 
 
 def format_time(at: Micros) -> str:
-    """ISO-8601 with microseconds and Z, as all output uses: ``2026-01-02T03:04:05.678901Z``.
+    """Format ISO-8601 with microseconds and Z, as in all output: ``2026-01-02T03:04:05.678901Z``.
 
-    A time outside the years 1 to 9999 is refused today, but journals and stores may hold some from before.
-    They show as the nearest time that can be written, so that what holds them can be read.
+    A time outside the years 1 to 9999 is refused today, but old journals and stores may contain some. They are shown as
+    the nearest time that can be formatted, so that their records can be read.
     """
     # Rounded down also before 1970, so that the microseconds are never negative.
     seconds, micros = divmod(min(max(at, MIN_MICROS), MAX_MICROS), MICROS_PER_SECOND)
@@ -119,13 +119,13 @@ def format_time(at: Micros) -> str:
 
 @lru_cache(256)
 def _format_whole_second(seconds: int) -> str:
-    # Kept: records that were published together have their second in common.
+    # Cached: records that were published together share their second.
     year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
     return f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
 
 
 def to_micros(at: datetime) -> Micros:
-    """The instant of a datetime; one that names no zone is UTC, as a text without one is (behaviour 11.22)."""
+    """Return the instant of a datetime; one without a zone is UTC, like a text without one (behaviour 11.22)."""
     from datetime import UTC, datetime, timedelta
 
     since = datetime(1970, 1, 1, tzinfo=UTC)
@@ -133,48 +133,48 @@ def to_micros(at: datetime) -> Micros:
 
 
 def to_datetime(at: Micros) -> datetime:
-    """The instant as a datetime in UTC; one outside the years 1 to 9999 as the nearest that can be written."""
+    """Return the instant as a datetime in UTC; outside the years 1 to 9999 the nearest that can be represented."""
     from datetime import UTC, datetime, timedelta
 
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=min(max(at, MIN_MICROS), MAX_MICROS))
 
 
 def to_expiry_datetime(at: Micros) -> datetime | None:
-    """When a record expires, as a datetime in UTC; None for never, as :func:`format_expiry` has it."""
+    """Return when a record expires, as a datetime in UTC; None if never, as in :func:`format_expiry`."""
     return to_datetime(at) if at and at <= MAX_MICROS else None
 
 
 def format_expiry(at: Micros) -> str | None:
-    """When a record expires; None for never: 0, and what lies beyond the year 9999, see :func:`compute_expiry`."""
+    """Return when a record expires; None if never: 0, and times after the year 9999, see :func:`compute_expiry`."""
     return format_time(at) if at and at <= MAX_MICROS else None
 
 
 def compute_expiry(at: Micros, lifetime: Micros) -> Micros:
-    """When a record ends that was published ``at``; 0 is never, and so is an end beyond the year 9999.
+    """Return when a record expires that was published ``at``; 0 means never, also if that is after the year 9999.
 
-    No clock gets there, and no text could say when it was. :func:`format_expiry` says the same of ends that are stored.
+    No clock reaches such a time, and no text can express it. :func:`format_expiry` treats stored times in the same way.
     """
     end = at + lifetime
     return end if end <= MAX_MICROS else 0
 
 
 def format_milliseconds(at: int) -> str:
-    """The instant that formats of messages hold as milliseconds since 1970; outside years 1-9999 their number."""
+    """Format an instant stored as milliseconds since 1970; outside years 1-9999 the number itself."""
     micros = at * 1000
     return format_time(micros) if MIN_MICROS <= micros <= MAX_MICROS else str(at)
 
 
 def parse_time(text: str, now: Clock) -> Micros:
-    """Read an instant: ISO-8601, extended or basic, FIX's UTCTimestamp and TZTimestamp, epoch with unit, relative,
+    """Parse an instant: ISO-8601, extended or basic, FIX's UTCTimestamp and TZTimestamp, epoch with unit, relative,
     ``EPOCH``, ``NOW`` (``sowctl-messages(7)``, INSTANTS).
 
-    A number with a sign counts from now and one without from 1970, so instants before 1970 are given as dates. A text
-    without a zone is UTC in every form, as all output is. Digits behind the microsecond, up to picoseconds, are cut and
-    not rounded, so that no instant moves into the next second. Raises :class:`~sowctl.errors.UsageError`
+    A number with a sign is relative to now and one without to 1970, so instants before 1970 are written as dates. A
+    text without a zone is UTC in every form, like all output. Digits after the microsecond, up to picoseconds, are
+    truncated and not rounded, so that no instant moves to the next second. Raises :class:`~sowctl.errors.UsageError`
     ``SOW-VAL-010`` (no instant) or ``SOW-VAL-020`` (not within the years 1 to 9999).
     """
     try:
-        # The bounds are asked of the result alone: whatever the form, no instant outside them is taken.
+        # The bounds are checked for the result: no form of an instant can exceed them.
         at = _read_time(text, now)
     except (OverflowError, ValueError):  # a number of more digits than a float, or than Python reads
         at = MAX_MICROS + 1
@@ -182,15 +182,15 @@ def parse_time(text: str, now: Clock) -> Micros:
 
 
 _WORD_DAYS = {"today": 0, "midnight": 0, "yesterday": -1, "tomorrow": 1}
-"""Words for the beginning of a day, as days from today."""
+"""Words for the start of a day, as days from today."""
 
 
 def parse_instant(text: str, now: Clock) -> Micros:
-    """Read an instant that a person gives: what :func:`parse_time` reads, ``today``, ``midnight``, ``yesterday``,
+    """Parse an instant that a person enters: what :func:`parse_time` accepts, ``today``, ``midnight``, ``yesterday``,
     ``tomorrow``, ``noon``, a time of today such as ``10:00``, or a day and a time: ``yesterday 10:00``.
 
-    Days are those of UTC. Messages do not have such words: they would mean another instant every day. Raises as
-    :func:`parse_time`.
+    Days are in UTC. Messages do not allow such words: they would mean another instant every day. Raises the same errors
+    as :func:`parse_time`.
     """
     found = _compile_day_pattern().fullmatch(text.strip())
     if found is None or not any(found.groups()):
@@ -213,8 +213,10 @@ def _compile_day_pattern() -> re.Pattern[str]:
 
 
 def require_time_in_range(at: Micros, text: str) -> Micros:
-    """An instant within the years 1 to 9999; any other raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-020``,
-    which shows ``text``."""
+    """Return an instant within the years 1 to 9999.
+
+    Any other raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-020``, which shows ``text``.
+    """
     if MIN_MICROS <= at <= MAX_MICROS:
         return at
     raise UsageError(
@@ -226,9 +228,9 @@ def require_time_in_range(at: Micros, text: str) -> Micros:
 
 @cache
 def _instant_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """The forms of an instant: relative, stamp, basic and FIX, ISO 8601. Compiled late: 1.4 ms of a start.
+    """The forms of an instant: relative, stamp, basic and FIX, ISO 8601. Compiled on demand: takes 1.4 ms at the start.
 
-    Digits are those of ASCII, and so are letters: without the flag U+017F is an s where case does not matter.
+    Only ASCII digits and letters match: without the flag U+017F is an s if case is ignored.
     """
     return (
         re.compile(r"(?:now)?\s*([+-])\s*(\d+(?:\.\d+)?)(ns|us|ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII),
@@ -247,7 +249,7 @@ def _instant_patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[st
 
 
 def _read_time(text: str, now: Clock) -> Micros:
-    """An instant of any year, in microseconds. Raises OverflowError and ValueError for numbers beyond all bounds."""
+    """Parse an instant of any year, in microseconds. Raises OverflowError and ValueError for huge numbers."""
     word = text.strip()
     if word.upper() == "EPOCH":
         return 0
@@ -276,17 +278,17 @@ def _read_time(text: str, now: Clock) -> Micros:
 
 
 def parse_epoch(text: str, unit: str) -> Micros:
-    """The instant that a decimal number since 1970 says, of any sign; ``unit`` is one of :data:`EPOCH_UNITS`.
+    """Return the instant of a decimal number since 1970, of any sign; ``unit`` is one of :data:`EPOCH_UNITS`.
 
-    What is less than a microsecond is cut. Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-010`` for what is no
-    number, ``SOW-VAL-020`` outside the years 1 to 9999.
+    Fractions of a microsecond are truncated. Raises :class:`~sowctl.errors.UsageError` ``SOW-VAL-010`` if the text is
+    not a number, ``SOW-VAL-020`` outside the years 1 to 9999.
     """
     # Most are integers, which need no decimals: this takes a fifth of the time.
     if len(text) <= _MAX_PLAIN_DIGITS and text.isascii() and text.isdecimal():
         shift = _UNIT_DECIMAL_SHIFTS[unit]
         number_us = int(text) * 10**shift if shift >= 0 else int(text) // 10**-shift
         return require_time_in_range(number_us, text)
-    # Decimals and not doubles: as a double an instant of today in nanoseconds loses its last digits.
+    # Decimals, not doubles: as a double a current instant in nanoseconds loses its last digits.
     from decimal import Context, Decimal, InvalidOperation
 
     try:
@@ -300,7 +302,7 @@ def parse_epoch(text: str, unit: str) -> Micros:
     if number is None or not number.is_finite():
         words = f"{text[:60]!r} is not a number of {EPOCH_UNITS[unit]} since 1970"
         raise UsageError("SOW-VAL-010", words, hint="for example 1767323045.678901 with s, 1767323045678 with ms")
-    # The exponent is asked first: a number of a million digits would not fit into the memory.
+    # The exponent is checked first: a number of a million digits would not fit into memory.
     if number.adjusted() > _MAX_EPOCH_EXPONENT:
         return require_time_in_range(MAX_MICROS + 1, text)
     at = number.scaleb(_UNIT_DECIMAL_SHIFTS[unit], Context(prec=_MAX_EPOCH_DIGITS))

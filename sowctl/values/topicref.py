@@ -1,4 +1,4 @@
-"""The name and the message type of a topic, by which journals, stores and configurations tell topics apart."""
+"""The name and the message type of a topic, which identify it in journals, stores and configurations."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class TopicRef(NamedTuple):
-    """The identity of a topic: several topics of one name are told apart by their message types (behaviour 1.9).
+    """The identity of a topic: topics of the same name differ in their message types (behaviour 1.9).
 
     Equal to the tuple of both, with the same hash, order and representation, so digests of stored state that are
-    computed from ``repr`` hold for either.
+    computed from ``repr`` are the same for either.
     """
 
     name: str

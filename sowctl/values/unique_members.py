@@ -1,19 +1,18 @@
-"""The proof that no object of some JSON messages has a member twice, by counting.
+"""The proof, by counting, that no object in JSON messages has a duplicate member.
 
-Of members with one name the first counts (``behaviour`` C136), and msgspec's decoders take the last and say nothing of
-it. So what a decoder made is taken only where this module proves that there was no choice; the exact reader answers
-otherwise.
+The first of duplicate members counts (``behaviour`` C136), while msgspec's decoders silently take the last. So the
+result of a decoder is used only if this module proves that there are no duplicates; otherwise the exact reader answers.
 
-The law: a member's name is a string with a colon behind it, so the marks ``":`` of a text, without the white space in
-it, are at least as many as its members, and different members have different marks. A decoder finds each name of an
-object once, so it finds no more members than there are. As many marks as members found leave no room for a member that
-was not found, however its name is spelled, in any object that was decoded or passed over.
+The law: a member's name is a string followed by a colon, so a text without its white space has at least as many marks
+``":`` as members, and different members have different marks. A decoder finds each name of an object once, so it finds
+no more members than there are. If there are as many marks as members found, there is no room for a member that was not
+found, however its name is spelled, in any object that was decoded or skipped.
 
-Where a decoder passes over most of a message, the same holds for each name by itself: ``"N"`` in quotes occurs at least
-once for each member N, unless an escape spells the name (:class:`CountedNames`). Decoders of whole struct types have a
-pattern instead (:mod:`sowctl.arrow.unique_fields`).
+If a decoder skips most of a message, the same holds for each single name: ``"N"`` in quotes occurs at least once for
+each member N, unless an escape spells the name (:class:`CountedNames`). Decoders of whole struct types use a pattern
+instead (:mod:`sowctl.arrow.unique_fields`).
 
-msgspec has decoded what is counted here, so it is JSON; a text that is none proves nothing.
+msgspec has decoded the texts that are counted here, so they are JSON; for any other text the counts prove nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _UNCOUNTABLE_PATTERN = re.compile(r'["\\/\x00-\x1f\x7f]|^[ :,\[\]{}]')
 
 
 def has_unique_members(message: bytes) -> bool:
-    """Return True if a JSON message surely has no member twice; False also for what msgspec does not read."""
+    """Return True if a JSON message certainly has no duplicate member; False also if msgspec refuses it."""
     try:
         found = _decode(message)
     except (ValueError, RecursionError):
@@ -39,18 +38,18 @@ def has_unique_members(message: bytes) -> bool:
 
 
 def has_all_members(text: bytes, trees: Sequence[Any]) -> bool:
-    """Return True if what msgspec decoded of one or more messages surely has every member of them.
+    """Return True if the result of msgspec's decoder certainly has every member of one or more messages.
 
-    ``text`` are the messages, with or without line breaks between them.
+    ``text``: the messages, with or without line breaks between them.
     """
     return count_marks(text) == count_members(trees)
 
 
 def count_members(trees: Sequence[Any]) -> int:
-    """Count the members that all objects in the trees have together."""
+    """Count the members of all objects in the trees."""
     count = 0
     waiting: list[Any] = [tree for tree in trees if type(tree) is dict or type(tree) is list]
-    # The list grows while it is gone through: no tree is too deep for it.
+    # The list grows during the iteration: no tree is too deep for it.
     for node in waiting:
         if type(node) is dict:
             count += len(node)
@@ -61,11 +60,11 @@ def count_members(trees: Sequence[Any]) -> int:
 
 
 def count_marks(text: bytes) -> int:
-    """The most members that JSON messages can have; mostly as many as they have."""
-    # Of strings this may bring a quote and a colon together, which is one mark too many and proves nothing.
+    """Return the maximum number of members that JSON messages can have; usually their actual number."""
+    # Within strings this may join a quote and a colon, which is one mark too many and proves nothing.
     text = text.translate(None, _SPACE)
     count = text.count(b'":')
-    # Text with JSON in it: an escaped quote ends no name, unless the backslash is itself what was escaped.
+    # JSON within a string: an escaped quote ends no name, unless the backslash itself was escaped.
     if b"\\" in text and b'\\\\":' not in text:
         count -= text.count(b'\\":')
     return count
@@ -75,7 +74,7 @@ def is_countable(name: str) -> bool:
     """Return True if members of this name can be counted by their bytes.
 
     Only ``\\u`` escapes can spell such a name differently, and no other text of a valid message can overlap one of its
-    occurrences: such text would have to be what stands between two strings.
+    occurrences: it would have to be text between two strings.
     """
     return _UNCOUNTABLE_PATTERN.search(name) is None
 
@@ -95,13 +94,13 @@ class CountedNames:
 
 
 def count_occurrences(text: bytes, needle: bytes) -> int:
-    """Count the places of a name in quotes."""
+    """Count the occurrences of a name in quotes."""
     # Searching from the right is twice as fast as counting, which searches from the left.
     return len(text.rsplit(needle)) - 1
 
 
 def _compile_name_escapes(names: Sequence[str]) -> re.Pattern[bytes]:
-    """Finds every ``\\u`` escape that could be part of one of ``names``."""
+    """Compile a pattern of every ``\\u`` escape that could be part of one of ``names``."""
     units: set[str] = set()
     # A name beyond the Basic Multilingual Plane is escaped as two units: each of them makes a payload suspect.
     for character in "".join(names):
