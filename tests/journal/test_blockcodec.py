@@ -1,4 +1,4 @@
-"""Blocks: what goes in comes out, and a header or a map that is wrong is told."""
+"""Blocks: decoding returns what was encoded, and an invalid header or map is reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.journals import group
 
 
 def at(column, index: int) -> object:
-    """Entry ``index`` of a column that may be one value for all, or absent."""
+    """Return entry ``index`` of a column that may be one value for all entries, or absent."""
     return column if column is None or isinstance(column, int) else column[index]
 
 
@@ -156,7 +156,7 @@ def test_a_header_that_makes_no_sense_is_none(change: dict) -> None:
 
 
 def forge(encoded, **parts: object) -> Block:
-    """A block with a part or header field put in the place of the right one."""
+    """Return a block in which a part or header field is replaced."""
     block = decode(encoded)
     columns = parts.pop("columns", encoded.body[1])
     payloads = parts.pop("payloads", encoded.body[2])

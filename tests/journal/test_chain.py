@@ -1,4 +1,4 @@
-"""Blocks and files name the block before them: parts of two copies do not pass for one journal (sow-journal(5))."""
+"""Blocks and files name their previous block: parts of two copies are not accepted as one journal (sow-journal(5))."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fill(directory: Path, payloads: list[bytes]) -> None:
 
 @pytest.fixture
 def copies(tmp_path: Path) -> tuple[Path, Path]:
-    """Two copies of a journal of several files; each went on with entries of the same length."""
+    """Two copies of a journal of several files; each was continued with entries of the same length."""
     here, there = tmp_path / "here", tmp_path / "there"
     fill(here, [b"common %02d" % number * 10 for number in range(12)])
     shutil.copytree(here, there)
@@ -96,7 +96,7 @@ def test_a_file_of_another_copy_in_between_is_refused(copies: tuple[Path, Path])
 
 
 def test_a_block_behind_another_block_than_its_own_is_refused(tmp_path: Path) -> None:
-    """The last block keeps its place and its txid, and names another one before it."""
+    """The last block keeps its offset and its txid, and names another previous block."""
     fill(tmp_path, [b"one" * 9, b"two" * 9])
     path = files(tmp_path)[0]
     raw = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The check: clean journals are clean, what is wrong has an id, a place and a level, and everything was looked at."""
+"""The check: intact journals are clean, a finding has an id, a location and a level, and everything was checked."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_topics_files(directory: Path) -> None:
 
 
 def forge(directory: Path, *blocks: EncodedBlock, checkpoint: bytes | None = None) -> None:
-    """A journal file with these blocks, every CRC right."""
+    """Write a journal file with these blocks, with every CRC correct."""
     directory.mkdir(exist_ok=True)
     empty = JournalState(Position(0, 0, 0)).encode_checkpoint()
     content = fmt.pack_file_header(LINEAGE, 1, 0, 5, empty if checkpoint is None else checkpoint)

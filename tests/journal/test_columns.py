@@ -1,4 +1,4 @@
-"""Columns of a block: bytes and arrays, on machines of either byte order; what does not fit is refused, not guessed."""
+"""Columns of a block: bytes and arrays, on machines of either byte order; invalid lengths are refused, not guessed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ALL = USER_KEYS_FLAG | CORRELATION_IDS_FLAG | LOGICAL_TOPICS_FLAG
 
 
 def packed(**changed: array[int]) -> bytes:
-    """The columns of three entries, with all texts; some columns may be others."""
+    """Return the columns of three entries, with all texts; ``changed`` replaces columns."""
     parts = {
         "times": array("q", [5, -6, 7]),
         "expirations": array("q", [0, 1 << 62, 0]),
@@ -82,7 +82,7 @@ def test_columns_come_back_as_they_went_in() -> None:
 
 
 def test_a_machine_of_the_other_byte_order_turns_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code for big-endian machines turns on a little-endian one what it would leave there: twice is as before."""
+    """On a little-endian machine the code for big-endian ones swaps the bytes: applied twice it changes nothing."""
     straight = packed()
     monkeypatch.setattr(codec, "_IS_LITTLE_ENDIAN", False)
     turned = packed()
@@ -152,7 +152,7 @@ def test_numpy_sees_the_same_numbers() -> None:
 
 
 def _raw_of(keys: list[bytes], operations: bytes) -> memoryview:
-    """Columns of which only the keys and the operations are set."""
+    """Return columns in which only the keys and the operations are set."""
     raw = bytearray(codec.ENTRY_SIZE * len(keys))
     raw[: 8 * len(keys)] = b"".join(keys)
     start = (codec.ENTRY_SIZE - 1) * len(keys)  # operations are the last of the fixed columns
@@ -167,7 +167,7 @@ def test_whether_columns_may_hold_a_key_and_an_operation_is_told_without_unpacki
     assert codec.may_match_entries(raw, 3, [b"abcdefgh"], b"\x02")
     assert not codec.may_match_entries(raw, 3, [b"abcdefgh"], b"\x03")
     assert not codec.may_match_entries(raw, 3, [b"hgfedcba"], None)
-    # These bytes stand across the first two keys, and are neither.
+    # These bytes span the first two keys, and match neither.
     assert not codec.may_match_entries(raw, 3, [b"\x00\x01\x01" + bytes(5)], None)
     many = [bytes((n,)) * 8 for n in range(200)]
     for form in (list, frozenset):

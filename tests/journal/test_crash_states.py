@@ -1,4 +1,4 @@
-"""A power cut at any moment: what was acknowledged is there, nothing is invented, the next writer goes on."""
+"""A power cut at any moment: acknowledged entries survive, none are invented, the next writer can continue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writ
 
 
 class Workload:
-    """Writes through a recorder and remembers, per acknowledgement, what has to be there from then on."""
+    """Writes through a recorder and records, per acknowledgement, which entries must survive from then on."""
 
     def __init__(self, root: Path, codec: int, forget_syncs: bool = False) -> None:
         root.mkdir()
@@ -39,7 +39,7 @@ class Workload:
         return open_writer(self.directory, seam or self.recorder, journal_size=size, codec=self.codec)
 
     def batch(self, writer, *sizes: int, width: int = 60) -> None:
-        """Some groups, one sync, one acknowledgement."""
+        """Write some groups with one sync and one acknowledgement."""
         with writer.hold_lock():
             for size in sizes:
                 payloads = texts(size, size=width)
@@ -101,7 +101,7 @@ def reopened(work: Workload) -> None:
 
 
 def die(writer: JournalWriter, held: AbstractContextManager[JournalWriter]) -> None:
-    """Let go of everything as a killed process does: nothing is written, nothing is synced."""
+    """Release everything as a killed process does: nothing is written, nothing is synced."""
     writer._ending.failed = StorageError("SOW-JRN-021", "dead")
     writer._release_lock()
     with suppress(ValueError, OSError):
@@ -109,7 +109,7 @@ def die(writer: JournalWriter, held: AbstractContextManager[JournalWriter]) -> N
 
 
 def adopted(work: Workload) -> None:
-    """A writer dies between write and sync; what the next one finds and builds on has to stay."""
+    """A writer dies between write and sync; the entries that the next one finds and builds on must survive."""
     with work.writer() as writer:
         work.batch(writer, 2)
     for size in (3, 9):
@@ -129,7 +129,7 @@ def adopted(work: Workload) -> None:
 
 
 def repaired(work: Workload) -> None:
-    """An unfinished group and a torn block, put right by the next writer."""
+    """An unfinished group and a torn block, repaired by the next writer."""
     with work.writer() as writer:
         work.batch(writer, 3)
     victim = work.writer()
@@ -146,7 +146,8 @@ def repaired(work: Workload) -> None:
 
 
 def drawn(work: Workload, chance: random.Random) -> None:
-    """Writers that come, go and die, files that end, groups that are given up: in an order that a seed decides."""
+    """Writers that start, end and die, files that are finished, groups that are aborted, in an order given by a
+    seed."""
     size = chance.choice([900, 1500, 4000, 1 << 20])
     with ExitStack() as stack:
         writers = [stack.enter_context(work.writer(size))]
@@ -202,11 +203,11 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 STRIDE = 5
-"""In the short form every so many-th state is read, from a random one on."""
+"""In the short form every ``STRIDE``-th state is read, starting at a random one."""
 
 
 def verdict(work: Workload, state: CrashState, target: Path) -> str | None:
-    """What is wrong with a state after reading it, or None."""
+    """Return the fault found when reading a state, or None."""
     state.materialise(target)
     directory = target / "log"
     try:
@@ -223,7 +224,7 @@ def verdict(work: Workload, state: CrashState, target: Path) -> str | None:
 
 
 def recovery(work: Workload, state: CrashState, target: Path) -> str | None:
-    """What is wrong after the next writer has gone on from a state, or None."""
+    """Return the fault found after the next writer has continued from a state, or None."""
     directory = target / "log"
     before = contents(directory) if (directory / f"{INSTANCE}.0000000000.journal").exists() else []
     with open_writer(directory, NO_SYNC, lineage=b"n" * 16) as writer:
@@ -237,7 +238,7 @@ def recovery(work: Workload, state: CrashState, target: Path) -> str | None:
 def survey(
     workload, codec: int, root: Path, deep: bool, seed: int = 0, forget_syncs: bool = False
 ) -> tuple[int, list[str]]:
-    """How many states there are, and what is wrong with which; without syncs the first fault is enough."""
+    """Return the number of states and the faults by state; without syncs only the first fault."""
     work = Workload(root / workload.__name__, codec, forget_syncs)
     workload(work)
     target = root / "state"
@@ -260,7 +261,7 @@ COUNTS: dict[tuple[str, int], int] = {}
 
 @pytest.fixture
 def scratch() -> Iterator[Path]:
-    """A directory in memory where the system has one: states are made and thrown away by the thousand."""
+    """A directory in memory if the system has one: states are created and discarded by the thousand."""
     memory = Path("/dev/shm")
     base = memory if os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=base) as name:
@@ -278,7 +279,7 @@ def test_every_state_holds_what_was_acknowledged(workload, codec: int, scratch: 
 
 PARTS = 8
 STATES = 62_500
-"""States of each part in the long form: 500,000 together."""
+"""States of each part in the long form: 500,000 in total."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -1,4 +1,4 @@
-"""Damage on purpose: cuts at every byte, flips, blocks moved about, zeroed sectors. Never silently wrong."""
+"""Deliberate damage: cuts at every byte, bit flips, moved blocks, zeroed sectors. Never silently wrong."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.examples import examples
 from tests.support.journals import INSTANCE, NO_SYNC, contents, group, open_writer, publish, sequences, texts
 
 SHARED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""In memory where the system has it."""
+"""In memory if the system has such a file system."""
 
 
 @dataclass
 class Sample:
-    """A journal that is whole: what it holds, and where its blocks are, per file."""
+    """An intact journal: its entries, and the offsets of its blocks, per file."""
 
     directory: Path
     entries: list[tuple[int, bytes]]
@@ -71,7 +71,7 @@ def build(directory: Path, sizes: list[int], width: int, file_size: int = 1 << 2
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A directory in memory where the system has one: thousands of variants are written to it."""
+    """A directory in memory if the system has one: thousands of variants are written to it."""
     with tempfile.TemporaryDirectory(dir=SHARED) as name:
         yield Path(name) / "log"
 
@@ -82,7 +82,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def salvage(directory: Path, acknowledged: int) -> tuple[dict[int, bytes], list[Damage], int | None]:
-    """What a resyncing reader gets: entries, damages, and the offset of a torn tail."""
+    """Return what a resyncing reader finds: entries, damages, and the offset of a torn tail."""
     found: dict[int, bytes] = {}
     damages: list[Damage] = []
     with Journal.open(directory, INSTANCE, acknowledged=acknowledged) as journal:
@@ -128,11 +128,12 @@ def test_a_cut_at_every_byte_leaves_the_exact_prefix(memory: Path, deep: bool) -
 
 
 STRIDE = 3
-"""In the short form every so many-th byte is flipped, from a random one on, in turn at each of its bits."""
+"""In the short form a bit of every ``STRIDE``-th byte is flipped, starting at a random one, each of its bits in
+turn."""
 
 
 def examine_flip(sample: Sample, path: Path, position: int, thorough: bool) -> None:
-    """All that has to hold for a journal with one wrong bit at ``position`` of ``path``."""
+    """Check all requirements for a journal with one wrong bit at ``position`` of ``path``."""
     last = sample.entries[-1][0]
     in_checkpoint = 80 <= position < sample.blocks[path][0][0]
     try:

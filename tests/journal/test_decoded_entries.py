@@ -1,4 +1,4 @@
-"""Entries of a decoded block: a batch as any other. Rows say what columns say, and one entry what many say."""
+"""Entries of a decoded block as a batch: rows equal columns, and one entry equals that entry of a batch of many."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_blocks_joined_are_the_rows_of_each(parts: list[tuple[EntryBatch, int]])
 @settings(max_examples=examples(100), deadline=None)
 @given(groups())
 def test_columns_of_one_are_the_columns_of_many(one: EntryBatch) -> None:
-    """The bytes of each fixed column are those of its entries, packed one by one."""
+    """The bytes of each fixed column are the concatenated bytes of its entries, packed one by one."""
     count = len(one)
     whole, _ = pack_columns(one)
     single = [pack_columns(one.slice(place, place + 1))[0] for place in range(count)]

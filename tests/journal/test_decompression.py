@@ -1,4 +1,4 @@
-"""Journal files in the archive and compressed ones: part of the log wherever they lie, each read once."""
+"""Journal files in the archive and compressed ones: part of the log wherever they are stored, each read once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.journals import INSTANCE, LINEAGE, NO_SYNC, group, open_write
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Six files or so, of 190 entries."""
+    """About six files, of 190 entries in total."""
     place = tmp_path / "log"
     with open_writer(place, NO_SYNC, journal_size=1600) as writer:
         for number in range(19):
@@ -38,7 +38,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def pack(path: Path, kind: str) -> Path:
-    """Compress a file in its place; ``+``: as two streams, one behind the other; ``frames``: as sowctl does."""
+    """Compress a file in place; ``+``: as two concatenated streams; ``frames``: as sowctl does."""
     if kind == "frames":
         return file_compression.compress_file(path, ".zst", NO_SYNC)
     content = path.read_bytes()
@@ -100,7 +100,7 @@ def test_compressed_files_hold_what_they_held(directory: Path, monkeypatch: pyte
         places = [list(journal.iter_group_positions(after)) for after in range(0, 190, 10)]
     assert again == [payload for _, payload in whole]
     assert all(found[0].txid == 10 * number for number, found in enumerate(places))
-    # A compressed file is not cut, but where a table of its frames says how.
+    # A compressed file is only split according to its frame table.
     numbers = [one.number for one in stretches]
     assert sorted(set(numbers)) == list(range(len(files)))
     assert (len(numbers) > 2 * len(files)) == (kind == "frames")
@@ -113,7 +113,7 @@ def test_of_a_file_with_a_table_of_frames_only_what_is_asked_for_is_unpacked(
     path = sorted(directory.glob("*.journal"))[1]
     content = path.read_bytes()
     packed = file_compression.compress_file(path, ".zst", NO_SYNC)
-    # Whatever reads zstd reads it from its beginning, too.
+    # Any zstd reader reads it from the start, too.
     streamed = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes(), read_across_frames=True).read()
     assert streamed == content
     raw, asked = packed.read_bytes(), list[tuple[int, int]]()
@@ -144,7 +144,7 @@ def test_a_table_of_frames_that_does_not_fit_is_not_followed(directory: Path, mo
     frames = decode_frame_table(lambda size, at: raw[at : at + size], len(raw))
     assert frames is not None and len(frames) > 3
     body = raw[: sum(size for size, _ in frames)]
-    # Without a table, or with one that tells of another file, it is read from its beginning.
+    # Without a frame table, or with the table of another file, it is read from the start.
     for table in (b"", encode_frame_table([(size + 1, content) for size, content in frames])):
         packed.write_bytes(body + table)
         assert read(directory, None) == whole
@@ -188,7 +188,7 @@ def test_a_file_that_is_there_twice_is_read_once(directory: Path, tmp_path: Path
     for copied in (first, second):
         shutil.copy(copied, archive)
     pack(archive / first.name, "gz")
-    # a copy that is being made: cut anywhere, and not looked at
+    # an unfinished copy: cut anywhere, and ignored
     truncate(archive / second.name, 40)
     (directory / f"{second.name}.gz").write_bytes(b"\x1f\x8b half")
     assert read(directory, archive) == whole

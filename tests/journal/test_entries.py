@@ -1,4 +1,4 @@
-"""Batches of entries: what is done with a whole batch says of each entry what it says of a batch of that one."""
+"""Batches of entries: an operation on a whole batch has the same result for each entry as on a batch of that entry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = [(7, "me"), (8, "you")]
 
 @st.composite
 def batches(draw: st.DrawFn, least: int = 1) -> EntryBatch:
-    """A batch whose columns are of every form: one value for all, lists, words end to end, texts that none has."""
+    """A batch with columns of every form: one value for all, lists, concatenated bytes, texts that no entry has."""
     count = draw(st.integers(least, 6))
 
     def many(strategy: st.SearchStrategy) -> list:
@@ -55,7 +55,7 @@ def batches(draw: st.DrawFn, least: int = 1) -> EntryBatch:
 
 
 def rows(batch: EntryBatch) -> list[dict[str, object]]:
-    """Entry after entry, without indexes into lists, in plain Python."""
+    """Return the entries one by one, without indexes into lists, in plain Python."""
     batch.check_lengths()
     found = []
     for place in range(len(batch)):

@@ -1,4 +1,4 @@
-"""The n-th call to the system fails, is cut short, or is the last one: the journal stays valid, the error says why."""
+"""The n-th system call fails, is cut short, or is the last one: the journal remains valid, and the error says why."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SUBMITTED = [b"entry %d " % number + b"x" * 40 for number in range(sum(map(sum, 
 
 
 def write_all(directory: Path, seam: Seam, told: Told) -> None:
-    """Several batches with rolls; ``told`` hears how many entries have been acknowledged."""
+    """Write several batches with rolls; ``told`` receives the number of acknowledged entries."""
     done = 0
     with open_writer(directory, seam, journal_size=1400) as writer:
         for number, batch in enumerate(BATCHES):
@@ -54,7 +54,7 @@ def write_all(directory: Path, seam: Seam, told: Told) -> None:
 
 
 def torn_start(directory: Path) -> None:
-    """A journal that ends in an unfinished group and a torn block; its topics file was written before them."""
+    """A journal that ends in an unfinished group and a torn block; its topics file was written before these."""
     with open_writer(directory, NO_SYNC) as writer:
         publish(writer, group([b"first"]))
     topics_file = build_topics_path(directory, INSTANCE).read_bytes()
@@ -69,7 +69,8 @@ def torn_start(directory: Path) -> None:
 
 
 def examine(directory: Path, acknowledged: int, before: list[bytes], problem: str) -> None:
-    """Readable, a prefix with everything acknowledged, clean, and open for the next writer."""
+    """Check that the journal is readable, a prefix with everything acknowledged, clean, and usable by the next
+    writer."""
     found = [payload for _, payload in contents(directory)] if Journal.exists(directory, INSTANCE) else []
     assert found[: len(before)] == before[: len(found)], problem
     fresh = found[len(before) :]
@@ -82,7 +83,7 @@ def examine(directory: Path, acknowledged: int, before: list[bytes], problem: st
 
 
 def attempt(directory: Path, seam: Seam, start: Callable[[Path], None] | None) -> tuple[int, StorageError | None]:
-    """Run the workload; how many entries were acknowledged, and the error."""
+    """Run the workload; return the number of acknowledged entries, and the error."""
     acknowledged = [0]
     try:
         write_all(directory, seam, lambda count: acknowledged.append(count))
@@ -111,7 +112,7 @@ FAILURES = [
 
 
 SHORT_STEP = 3
-"""In the short form every third call fails or kills, from a random one on."""
+"""In the short form every third call fails or kills, starting at a random one."""
 
 
 @pytest.mark.parametrize("start", [None, torn_start], ids=["new", "torn"])
@@ -141,7 +142,7 @@ def test_the_nth_call_fails(
             if (safe := error.facts.get("acknowledged_txid")) is not None and not start:
                 assert safe >= acknowledged, problem
         examine(directory, acknowledged, before, problem)
-    # A third of the calls says nothing of the share.
+    # A third of the calls is no measure of the share.
     assert raised > (total // 2 if deep else 0)
 
 
@@ -198,7 +199,7 @@ def test_killed_at_the_nth_call(memory: Path, start: Callable[[Path], None] | No
 
 
 def test_a_torn_tail_is_repaired_once_whatever_happened_before(memory: Path) -> None:
-    """A kill between the copy and the cut leaves the copy; the next writer makes another one."""
+    """A kill between the copy and the truncation leaves the copy; the next writer makes another one."""
     torn_start(memory / "log")
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Files of a journal: headers tell magic, version and checksum apart; names; fields of records."""
+"""Files of a journal: header errors distinguish magic, version and checksum; names; fields of records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORD_FIELDS = {
     "logical_topic": "logical_topics",
     "payload": "payloads",
 }
-"""Field of a store's record -> where a journal keeps it: in a column, among the payloads, or counted (the txid)."""
+"""Where a journal keeps each field of a store's record: in a column, among the payloads, or counted (the txid)."""
 
 
 def test_every_field_of_a_record_has_a_column() -> None:
@@ -44,7 +44,7 @@ def test_an_entry_has_the_parts_of_the_table() -> None:
 
 
 def resigned(raw: bytes, position: int, value: bytes, crc_at: int) -> bytes:
-    """A file header with bytes changed and the CRC made right again."""
+    """Return a file header with changed bytes and a recomputed CRC."""
     changed = bytearray(raw)
     changed[position : position + len(value)] = value
     changed[crc_at : crc_at + 4] = zlib.crc32(changed[:crc_at]).to_bytes(4, "little")

@@ -1,8 +1,8 @@
-"""Journals of every released format version are read for ever, and today's writer still makes these bytes.
+"""Journals of every released format version remain readable, and the current writer still produces the same bytes.
 
-``tests/formats/v1/chained.*`` was written by :func:`write_golden`; ``golden.*``, and ``packed.*`` with compression,
-by the release before blocks and files named the block before them; ``mended.*`` has gaps. To make the files of a
-new format version: ``python -m tests.journal.test_golden DIRECTORY``.
+``tests/formats/v1/chained.*`` was written by :func:`write_golden`; ``golden.*``, and ``packed.*`` with compression, by
+the release before blocks and files named their previous block; ``mended.*`` has gaps. To create the files of a new
+format version: ``python -m tests.journal.test_golden DIRECTORY``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def number_key(number: int) -> bytes:
 
 
 def full_group() -> EntryBatch:
-    """Every column in use, some texts absent, one empty."""
+    """Return a group that uses every column, with some texts absent and one empty."""
     return EntryBatch(
         topic_refs=[ORDERS, TRADES],
         publishers=[(7094790850998930143, "pubber"), (13948331409633568391, "bkmrk")],
@@ -98,7 +98,7 @@ GROUPS.append((152, plain_group(1, 90)))
 
 @pytest.mark.parametrize("instance", ["golden", "packed", "chained"])
 def test_version_1_is_read(instance: str) -> None:
-    """``golden`` and ``packed`` are of before blocks named the one before them, ``chained`` is of after."""
+    """``golden`` and ``packed`` were written before blocks named their previous block, ``chained`` after that."""
     with Journal.open(V1, instance, acknowledged=152) as journal:
         assert journal.lineage == LINEAGE
         assert [info.number for info in journal.list_files()] == [0, 1]
@@ -133,8 +133,8 @@ def test_the_writer_still_makes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def write_mended(directory: Path) -> None:
-    """``mended``: as ``chained``, with one block cut out whose map was sound (txids 105 to 107), and one of which
-    nothing can be read (110 to 121)."""
+    """Write ``mended``: as ``chained``, with one block with an intact map cut out (txids 105 to 107), and an unreadable
+    one (110 to 121)."""
     write_golden(directory, "mended", CODEC_NONE, 4200)
     (directory / "mended.topics").unlink()
     with Journal.open(directory, "mended") as log:

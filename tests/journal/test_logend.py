@@ -1,4 +1,4 @@
-"""The end of a journal: torn and unfinished tails, rolls, the topics file, and what a failed write leaves behind."""
+"""The end of a journal: torn and unfinished tails, rolls, the topics file, and the state after a failed write."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_group_that_a_living_process_appends_is_no_tail(tmp_path: Path, monkey
             assert problems(tmp_path) == []
 
             def finished(directory: Path, instance: str) -> bool:
-                # Between the end of reading and the question.
+                # Between the end of reading and the check.
                 writer.append_group(group([b"c"]), 1)
                 return False
 

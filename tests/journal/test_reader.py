@@ -1,4 +1,4 @@
-"""Reading: ranges, topics, positions, files, the topics file that may be lost, and what is never imported."""
+"""Reading: ranges, topics, positions, files, a missing topics file, and modules that reading never imports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.support.journals import (
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A journal of several files: orders and trades by turns, groups of 1 to 9 entries, blocks of at most 4."""
+    """A journal of several files: orders and trades alternate, groups of 1 to 9 entries, blocks of at most 4."""
     monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", 4)
     monkeypatch.setattr(JOURNAL_LIMITS, "mark_interval_bytes", 700)
     directory = tmp_path / "log"

@@ -1,4 +1,4 @@
-"""Stretches cover what a reader reads, each by itself, wherever a file is cut."""
+"""Stretches together return what a reader returns, each by itself, wherever a file is cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Parts = list[tuple[Stretch, ...]]
 
 
 def stock(directory: Path, seed: int, monkeypatch: pytest.MonkeyPatch, entries: int = 3) -> None:
-    """A journal of several files: groups of one block and of many, some of them aborted, payloads like blocks."""
+    """Write a journal of several files: groups of one or many blocks, some aborted, some payloads that look like
+    blocks."""
     monkeypatch.setattr(JOURNAL_LIMITS, "max_block_entries", entries)
     rng = random.Random(seed)
     with open_writer(directory, NO_SYNC, journal_size=20_000) as writer:
@@ -32,7 +33,7 @@ def stock(directory: Path, seed: int, monkeypatch: pytest.MonkeyPatch, entries: 
             count = rng.choice((1, 2, 3, 20, 60))
             payloads = texts(count, size=rng.choice((20, 300)))
             if step and step % 7 == 0:
-                # Bytes of blocks that were written elsewhere are nobody's beginning.
+                # Copied bytes of other blocks are not the start of a block.
                 raw = sorted(directory.glob("*.journal"))[0].read_bytes()
                 payloads[0] = raw[100 : 100 + rng.randrange(200, 4000)]
             if step % 10 == 9:
@@ -50,7 +51,7 @@ def parts_of(log: Journal, size: int, after: int = 0, until: int | None = None) 
 
 
 def read(directory: Path, parts: Parts, after: int = 0, until: int | None = None) -> list[Block]:
-    """What other processes read."""
+    """Return the blocks that other processes read."""
     found = []
     for part in pickle.loads(pickle.dumps(parts)):
         with Journal.open(directory, INSTANCE) as log:
@@ -92,7 +93,7 @@ def test_places_are_the_same_wherever_the_walk_begins(
     stock(tmp_path, 5, monkeypatch, entries)
     with Journal.open(tmp_path, INSTANCE) as log:
         assert len(log.list_files()) > 3
-        # No file is as large as the first figure, so with it each walk begins where its file does.
+        # No file is as large as the first figure, so with it each walk starts where its file does.
         for after in range(0, log.read_last_txid() + 1, 7):
             found = []
             for exact in (1 << 30, 500, 1):
@@ -127,7 +128,7 @@ def test_a_group_as_large_as_a_load_is_cut_within(tmp_path: Path, monkeypatch: p
         assert len(some) < len(whole) / 2
         found += some
     assert found == whole
-    # No stretch looks for the end of a group that reaches to the end of its file.
+    # No stretch searches for the end of a group that extends to the end of its file.
     assert len(asked) < 2 * len(whole)
 
 
@@ -162,12 +163,12 @@ def test_a_file_that_changed_since_is_damage(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_only_looks_like_the_next_block_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stretch checks where the one behind it will begin: none is read twice, none is left out."""
+    """A stretch checks where the next one will start: no block is read twice or omitted."""
     stock(tmp_path, 2, monkeypatch)
     with Journal.open(tmp_path, INSTANCE) as log:
         segment = log.list_segments()[0]
         starts = [block.start.offset for block in log.iter_blocks() if block.start.number == 0]
-        # The end of the first stretch lies in the middle of a block.
+        # The end of the first stretch is in the middle of a block.
         first = Stretch(0, 0, (starts[4] + starts[5]) // 2, segment.last_txid, segment.last_block)
         assert [block.start.offset for block in log.iter_stretch_blocks(first)] == starts[:5]
         plain = JournalFile.find_next_block
@@ -186,7 +187,7 @@ def test_what_only_looks_like_the_next_block_is_an_error(tmp_path: Path, monkeyp
 def test_a_block_that_is_missing_where_a_plan_begins_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    """No stretch stands before it that would look, and the index of a manifest is believed without a look."""
+    """No previous stretch would check it, and the index of a manifest is used without a check."""
     stock(tmp_path, 2, monkeypatch)
     with Journal.open(tmp_path, INSTANCE) as log:
         blocks = [block for block in log.iter_blocks() if block.start.number == 0]
@@ -263,7 +264,7 @@ def test_a_plan_needs_no_more_than_segments() -> None:
     assert shares(segments(giga, giga, giga, packed=(1,)), 256 << 20).count(giga) == 1
     assert shares(segments(giga, giga, packed=(0, 1)), 1 << 20) == [giga, giga]
     assert len(shares(segments(*[1 << 20] * 100, packed=tuple(range(100))), 10 << 20)) == 10
-    # Only files that hold wanted txids are read.
+    # Only files with requested txids are read.
     assert shares(segments(giga, giga, giga), giga, after=giga, until=2 * giga) == [giga]
     assert cut_stretches([], 1) == []
 

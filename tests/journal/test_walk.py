@@ -1,4 +1,4 @@
-"""The judgement of what is broken, case by case, and what a salvage saves of a group."""
+"""The classification of damage, case by case, and what a salvage keeps of a group."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def forget_topics(directory: Path) -> None:
 
 
 def spans(directory: Path) -> list[tuple[int, int]]:
-    """(start, end) of every block of the first file, aborted ones too."""
+    """Return (start, end) of every block of the first file, including aborted ones."""
     file = JournalFile(journal_path(directory), 0, SEAM)
     walker = Walker(file, file.header.blocks_offset, file.header.first_txid - 1, is_last=False)
     found = [(ref.offset, ref.end_offset) for item in walker.iter_groups() if isinstance(item, list) for ref in item]
@@ -160,7 +160,7 @@ def test_a_broken_block_of_a_group_that_never_ended_is_a_tear(tmp_path: Path) ->
 
 
 def test_the_synced_txid_of_a_later_block_makes_it_damage(tmp_path: Path) -> None:
-    """Two groups with one sync: the first may be a hole. With a sync between them it may not."""
+    """Two groups with one sync: the first may be missing. With a sync between them it may not."""
     for name, together in (("one", True), ("two", False)):
         directory = tmp_path / name
         with open_writer(directory, NO_SYNC) as writer:
@@ -209,7 +209,7 @@ def test_a_reader_that_meets_a_moving_end_looks_again(tmp_path: Path) -> None:
 
 
 def test_blocks_behind_the_size_that_a_walk_knows_prove_nothing(tmp_path: Path) -> None:
-    """A writer appends all the time: the last look ended within a block, and whole ones stand behind it now."""
+    """A writer keeps appending: the last read ended within a block, and now intact blocks follow it."""
     with open_writer(tmp_path, NO_SYNC) as writer:
         for size in (2, 4, 4):
             publish(writer, group(texts(size, size=200)))

@@ -296,7 +296,7 @@ def test_short_holds_let_others_go_first_now_and_then(tmp_path: Path, monkeypatc
     for number in range(60):
         lock.acquire(0)
         lock.release()
-        # Somebody asks in vain each time.
+        # Another process requests the lock in vain each time.
         os.utime(lock.path, ns=(number, number))
     lock.close()
     assert 2 <= len(pauses) <= 3, "once for every 20 ms, and not every time"
@@ -304,7 +304,7 @@ def test_short_holds_let_others_go_first_now_and_then(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("hold", [0.03, 0.001])
 def test_one_that_takes_the_lock_again_and_again_lets_others_in(tmp_path: Path, hold: float) -> None:
-    """It lets go for an instant only, between two batches; one that waits asks every 20 ms."""
+    """It releases the lock only briefly, between two batches; a waiting process tries every 20 ms."""
     going, held = threading.Event(), list[float]()
 
     def bulk() -> None:
@@ -333,5 +333,5 @@ def test_one_that_takes_the_lock_again_and_again_lets_others_in(tmp_path: Path, 
         going.set()
         thread.join()
         other.close()
-    # Without a turn of its own it would have waited until the other ends.
+    # Without a guaranteed turn it would have waited until the other one ends.
     assert max(waits) < 3.0

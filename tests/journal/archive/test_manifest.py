@@ -1,7 +1,7 @@
-"""Manifests of archives are read for ever, and today's writer still makes these bytes.
+"""Manifests of archives remain readable for ever, and the current writer still produces the same bytes.
 
-``tests/formats/v1/archive`` tells of the finished files of some journals of ``tests/formats/v1``. To make them
-anew for a later version: ``python -m tests.journal.archive.test_manifest DIRECTORY``.
+``tests/formats/v1/archive`` describes the finished files of some journals of ``tests/formats/v1``. To recreate them for
+a later version: ``python -m tests.journal.archive.test_manifest DIRECTORY``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = ("chained", "mended", "restored")
 
 
 def written(instance: str, directory: Path) -> bytes:
-    """The manifest of a journal's finished files, sent to ``directory``."""
+    """Upload a journal's finished files to ``directory`` and return the manifest."""
     files = [file for file in survey_files(V1, instance, NO_SYNC) if file.is_finished]
     list(ArchiveUpload(parse_url(str(directory)), instance, NO_SYNC, MADE).upload_files(files))
     return (directory / f"{instance}.manifest").read_bytes()

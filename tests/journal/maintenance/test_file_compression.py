@@ -1,4 +1,4 @@
-"""A journal file compressed: at each call, whatever ends it, every reader finds every entry."""
+"""Compression of a journal file: interrupted at any call, in any way, every reader still finds every entry."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def go(log: Path, kind: str, seam: Seam) -> None:
 
 
 def judge(log: Path, kind: str, whole: list[tuple[int, bytes]], content: bytes, problem: str) -> None:
-    """Every entry is there; compressing, done again, completes, and leaves nothing behind."""
+    """Check that every entry is readable, and that compression, when repeated, completes and leaves no other files."""
     assert read(log) == whole, problem
     assert list(check_journal(log, INSTANCE)) == [], problem
     go(log, kind, SEAM)
@@ -101,7 +101,7 @@ def test_every_call_fails(kept: Path, tmp_path: Path, kind: str, code: int, fore
     for n in range(1, counting.count + 1):
         log = fresh(kept, tmp_path)
         problem = f"call {n} ({counting.points[n - 1]})"
-        # The second call finds out that there is no compressed file yet: it fails before it can fail late.
+        # The second call checks whether a compressed file exists: if that fails, it cannot fail afterwards.
         if after and n == 2:
             continue
         with pytest.raises(StorageError) as caught:
@@ -158,7 +158,7 @@ def test_what_reads_differently_is_not_taken(kept: Path, tmp_path: Path, kind: s
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_part_of_a_compressed_file_is_replaced(kept: Path, tmp_path: Path, kind: str) -> None:
-    """As of another program that was interrupted; and one of more than this file holds."""
+    """It was left by another program that was interrupted, or holds more than this file."""
     for wrong in (b"", b"\x1f\x8b half", b"nothing at all"):
         log = fresh(kept, tmp_path)
         whole, content = read(log), (log / NAME).read_bytes()

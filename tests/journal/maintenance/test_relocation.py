@@ -1,4 +1,4 @@
-"""A journal file on its way into the archive: at each call, whatever ends it, every reader finds every entry."""
+"""Moving a journal file to the archive: interrupted at any call, in any way, every reader still finds every entry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Across(Seam):
-    """Two directories as on two file systems: there is no second name. Passes the rest on to another seam."""
+    """Two directories on different file systems: hard links fail. Other calls go to another seam."""
 
     def __init__(self, other: Seam = SEAM) -> None:
         self.other = other
@@ -82,7 +82,7 @@ def go(log: Path, seam: Seam) -> Path | None:
 
 
 def judge(log: Path, whole: list[tuple[int, bytes]], problem: str) -> None:
-    """Every entry is there; the move, done again, completes, and leaves nothing behind."""
+    """Check that every entry is readable, and that the move, when repeated, completes and leaves no other files."""
     assert read(log) == whole, problem
     archive = log.parent / "archive"
     assert list(check_journal(log, INSTANCE, archive=archive)) == [], problem
@@ -155,7 +155,7 @@ def test_a_power_cut_at_every_call(log: Path, way: Way, tmp_path: Path) -> None:
 
 
 def test_power_cuts_are_seen(log: Path, tmp_path: Path) -> None:
-    """A move that never syncs loses the file in some state: the test above can see it."""
+    """A move that never syncs loses the file in some state: the test above can detect it."""
     whole = read(log)
     recorder = Recorder(tmp_path, forget_syncs=True)
     go(log, Across(recorder))
@@ -172,7 +172,7 @@ def test_power_cuts_are_seen(log: Path, tmp_path: Path) -> None:
 
 
 def test_a_copy_that_reads_differently_is_not_taken(log: Path) -> None:
-    """A disk that keeps other bytes than it was given."""
+    """A disk that stores other bytes than were written."""
 
     class Forgetful(Seam):
         def call(self, point: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:  # type: ignore[override]
@@ -220,7 +220,7 @@ def test_a_link_is_never_followed(log: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_readers_in_the_middle_of_a_file_go_on(log: Path, way: Way) -> None:
-    """Behind each block that a reader has got, all finished files are moved: it misses nothing, repeats nothing."""
+    """After each block that a reader got, all finished files are moved: the reader misses and repeats nothing."""
     whole = read(log)
     archive = log.parent / "archive"
     found = []

@@ -1,4 +1,4 @@
-"""The oldest files go: what is left never has a gap, whatever ends it, and readers name the first txid there is."""
+"""Removal of the oldest files: the rest never has a gap, however it ends, and readers report the first txid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.journals import INSTANCE, NO_SYNC, ORDERS, TRADES, group, ope
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """A journal of some files: two in the archive, one of them there twice, one compressed."""
+    """A journal of some files: two in the archive, one of them in both places, one compressed."""
     place = tmp_path / "kept"
     place.mkdir()
     with open_writer(place / "log", NO_SYNC, journal_size=1600) as writer:
@@ -62,7 +62,7 @@ def go(place: Path, seam: Seam, last: int = 3) -> int:
 
 
 def judge(place: Path, whole: list[tuple[int, bytes]], problem: str) -> None:
-    """What is left is a sound journal that begins with a file, and the removal completes."""
+    """Check that the rest is a valid journal starting with a whole file, and that the removal completes."""
     left = read(place)
     assert left and whole[-len(left) :] == left, problem
     assert list(check_journal(place / "log", INSTANCE, archive=place / "archive")) == [], problem
@@ -151,7 +151,7 @@ def test_a_reader_names_the_first_txid_that_is_left(kept: Path) -> None:
         assert caught.value.code == "SOW-JRN-063"
         assert caught.value.facts["first_txid"] == first
         assert f"{first}" in caught.value.message
-        # Asked again, the same reader begins with what there is.
+        # When used again, the same reader starts with the first remaining block.
         assert next(journal.iter_blocks()).first_txid == first
         assert journal.first_txid == first
 
@@ -166,7 +166,7 @@ def test_a_reader_that_knew_the_end_of_a_file_that_is_gone_goes_on(tmp_path: Pat
         files = survey_files(tmp_path, INSTANCE, SEAM)
         journal.list_files()
         remove_files(files[:-1], SEAM)
-        # Seen before it went, and asked for by its place, as a queue does.
+        # Seen before its removal, and requested by position, as a queue does.
         assert journal.find_block_at(Position(0, FILE_HEADER_SIZE, 0)) is None
         first = files[-1].first_txid
         for after in (end.txid, 0, first):
@@ -177,7 +177,7 @@ def test_a_reader_that_knew_the_end_of_a_file_that_is_gone_goes_on(tmp_path: Pat
 
 
 def test_a_look_while_files_go_finds_no_gap(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory is read while its oldest files are removed: an older one was seen, a younger one not."""
+    """A directory is listed while its oldest files are removed: an older one was seen, a younger one was not."""
     from sowctl.journal import listing
 
     place = fresh(kept)

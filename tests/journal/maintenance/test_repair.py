@@ -1,4 +1,4 @@
-"""Damage cut out of a journal: what is sound stays, what is missing is named, whatever was damaged or fails."""
+"""Repair of a journal: valid entries are kept, gaps are reported, whatever was damaged or fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def small_blocks() -> Iterator[None]:
 
 
 def build(directory: Path, rng: random.Random, groups: int = 14) -> Entries:
-    """Groups of one to ten entries in blocks of three, some of them aborted, in several files; what a reader sees."""
+    """Write groups of one to ten entries in blocks of three, some aborted, to several files; return the visible
+    entries."""
     with open_writer(directory, NO_SYNC, journal_size=rng.choice([1500, 4000])) as writer:
         for number in range(groups):
             size = rng.randrange(1, 11)
@@ -59,7 +60,7 @@ def build(directory: Path, rng: random.Random, groups: int = 14) -> Entries:
 
 
 def read(directory: Path, acknowledged: int = 0) -> tuple[Entries, list[Gap]]:
-    """What a reader sees, and the gaps that it is told of."""
+    """Return the entries that a reader sees, and the gaps that are reported to it."""
     gaps: list[Gap] = []
     with Journal.open(directory, INSTANCE, acknowledged=acknowledged) as journal:
         journal.on_gap = gaps.append
@@ -69,7 +70,7 @@ def read(directory: Path, acknowledged: int = 0) -> tuple[Entries, list[Gap]]:
 
 
 def blocks(directory: Path) -> list[tuple[Path, int, int, int]]:
-    """File, offset, end and last txid of every block of a sound journal, markers too."""
+    """Return file, offset, end and last txid of every block of a valid journal, including markers."""
     found = []
     for path in sorted(directory.glob("*.journal")):
         with closing(JournalFile(path, int(path.name[-18:-8]), SEAM)) as file:
@@ -81,7 +82,7 @@ def blocks(directory: Path) -> list[tuple[Path, int, int, int]]:
 
 
 def receipts_named(directory: Path) -> list[str]:
-    """The receipts that gaps name, in files as they are; also those of groups that have not happened."""
+    """Return the receipts named by gaps in the files, including those of aborted groups."""
     found = []
     for path in sorted(directory.glob("*.journal")):
         with closing(JournalFile(path, int(path.name[-18:-8]), SEAM)) as file:
@@ -100,7 +101,8 @@ def repaired(directory: Path, acknowledged: int, seam: Seam = SEAM) -> RepairPla
 
 
 def hurt(directory: Path, rng: random.Random, places: list[tuple[Path, int, int, int]]) -> set[int]:
-    """Damage some blocks: a bit, a header, several in a row, the end of a file; the indexes of those not intact."""
+    """Damage some blocks: a bit, a header, several in a row, the end of a file; return the indexes of damaged
+    blocks."""
     gone: set[int] = set()
     for _ in range(rng.randrange(1, 4)):
         index = rng.randrange(len(places))
@@ -147,8 +149,8 @@ def test_what_is_sound_stays_and_what_is_missing_is_named(tmp_path: Path, seed: 
     problem = f"seed {seed}, {number}: {found}"
     assert found.left == [] and found.tail is None, problem
     after, gaps = read(log, last)
-    # Whether a group has happened is told by its last block. Where that is lost together with entries, it counts as
-    # having happened, as for every reader that passes over damage.
+    # The last block of a group decides whether it was committed. If it is lost together with entries, the group counts
+    # as committed, as for every reader that skips damage.
     unsure = {txid for group, marker in aborted(kept, places) if marker in gone for txid in group}
     assert {txid for txid in after if txid not in whole} <= unsure, problem
     after_known = {txid: payload for txid, payload in after.items() if txid in whole}
@@ -156,10 +158,10 @@ def test_what_is_sound_stays_and_what_is_missing_is_named(tmp_path: Path, seed: 
     missing = whole.keys() - after.keys()
     named = {txid for gap in gaps for txid in range(gap.first_txid, gap.last_txid + 1)}
     assert missing <= named and not named & after.keys(), problem
-    # Every byte of an intact block is where it was.
+    # Every byte of an intact block is still at its offset.
     for path, start, end, _ in intact.values():
         assert path.read_bytes()[start:end] == kept[path][start:end], problem
-    # An entry of an intact block is there, if it was there before.
+    # The entries of intact blocks are still readable if they were readable before.
     there = {txid for path, start, end, txid in intact.values() for txid in _txids(kept, path, start)}
     assert there & whole.keys() <= after.keys(), problem
     findings = [one for one in check_journal(log, INSTANCE, acknowledged=last) if one.level > Level.INFO]
@@ -170,7 +172,7 @@ def test_what_is_sound_stays_and_what_is_missing_is_named(tmp_path: Path, seed: 
         line, _, cut = receipt.read_bytes().partition(b"\n")
         facts = json.loads(line)
         assert (len(cut), crc32(cut)) == (facts["size"], facts["crc"])
-    # No txid is given twice.
+    # No txid is assigned twice.
     with open_writer(log, NO_SYNC, acknowledged=last) as writer:
         ((first, _),) = publish(writer, group([b"next"], time=5000))
     assert first == last + 1, problem
@@ -178,7 +180,7 @@ def test_what_is_sound_stays_and_what_is_missing_is_named(tmp_path: Path, seed: 
 
 
 def aborted(kept: dict[Path, bytes], places: list[tuple[Path, int, int, int]]) -> list[tuple[range, int]]:
-    """The txids of every group that has not happened, and which block says so."""
+    """Return the txids of every aborted group, with the index of the block that marks it."""
     found = []
     for index, (path, start, _, last) in enumerate(places):
         raw = kept[path][start : start + 104]
@@ -188,7 +190,7 @@ def aborted(kept: dict[Path, bytes], places: list[tuple[Path, int, int, int]]) -
 
 
 def _txids(kept: dict[Path, bytes], path: Path, start: int) -> range:
-    """The txids of the block at an offset of a file as it was."""
+    """Return the txids of the block at an offset of a file before the damage."""
     raw = kept[path][start : start + 104]
     count, first = int.from_bytes(raw[12:16], "little"), int.from_bytes(raw[24:32], "little")
     return range(first, first + count)
@@ -246,14 +248,14 @@ def test_the_receipt_knows_what_a_sound_map_told(tmp_path: Path) -> None:
     assert facts["publishers"] == [["me", 1]] and facts["lineage"] == bytes(range(16)).hex()
     (gap,) = read(log, 3)[1]
     assert (gap.topic_refs, gap.receipt) == ((("trades", "fix"),), receipt.name)
-    # Who reads a topic that is not concerned is told nothing, who reads the other one is.
+    # The gap is reported to readers of the affected topic, and not to readers of another one.
     for topic, told in ((("orders", "json"), 0), (("trades", "fix"), 1)):
         with Journal.open(log, INSTANCE) as journal:
             gaps: list[Gap] = []
             journal.on_gap = gaps.append
             list(journal.iter_blocks(topic=topic))
             assert len(gaps) == told
-            # What publishers have sent is still known.
+            # The sequence numbers of publishers are still known.
             assert journal.find_highest_sequence(5) == 2
             assert journal.has_block((0, gap.offset, 12345), 2)
             assert not journal.has_block((0, gap.offset, 12345), 3)
@@ -299,7 +301,7 @@ def fresh(kept: Path, place: Path) -> Path:
 
 
 def judge(log: Path, expected: Entries, last: int, problem: str) -> None:
-    """Sound as it was or mended; the repair, done again, completes, and has one receipt for each gap."""
+    """Check that the journal is unchanged or repaired; a repeated repair completes, with one receipt per gap."""
     findings = {one.id for one in check_journal(log, INSTANCE, acknowledged=last) if one.level > Level.INFO}
     assert findings <= {"SOW-JRN-010", "SOW-JRN-071", "SOW-JRN-014"}, (problem, findings)
     repaired(log, last)
@@ -311,7 +313,7 @@ def judge(log: Path, expected: Entries, last: int, problem: str) -> None:
 def test_killed_at_every_call(broken: tuple[Path, Entries, int], tmp_path: Path, deep: bool) -> None:
     kept, expected, last = broken
     for after in (False, True):
-        # Every third one in the short form: before the first, fourth, ... call, and behind the second, fifth, ...
+        # In the short form every third call: before the first, fourth, ... call, and after the second, fifth, ...
         n = 0 if deep else after - 2
         while True:
             n += 1 if deep else 3

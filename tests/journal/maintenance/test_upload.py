@@ -1,4 +1,5 @@
-"""Sealed files to a URL: the manifest tells what the files hold, and a run that dies leaves an archive whole."""
+"""Upload of finished files to a URL: the manifest describes their contents; an interrupted run leaves a valid
+archive."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ R = TypeVar("R")
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A journal of nine files and one that grows; every file has a group of some blocks."""
+    """A journal of nine finished files and one open file; every file has a group of some blocks."""
     place = tmp_path / "log"
     with open_writer(place, NO_SYNC, journal_size=1600) as writer:
         for number in range(10):
@@ -40,13 +41,13 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def target(lake: ObjectStore) -> RemotePath:
-    """A place in an object store."""
+    """A directory in an object store."""
     return parse_url(lake.url("trading/journal"))
 
 
 @pytest.fixture
 def near(tmp_path: Path) -> RemotePath:
-    """A directory of this machine, through the same door: for what does not depend on the store."""
+    """A directory of this machine, accessed in the same way: for tests that do not depend on the store."""
     pytest.importorskip("pyarrow")
     return parse_url(str(tmp_path / "far"))
 
@@ -67,7 +68,7 @@ def entries(directory: Place, **more: Any) -> list[tuple[int, bytes]]:
 
 
 def in_parts(directory: Place, size: int, **more: Any) -> list[tuple[int, bytes]]:
-    """As tasks read them: each opens the journal by itself."""
+    """Read as tasks do: each opens the journal by itself."""
     with Journal.open(directory, INSTANCE, **more) as journal:
         segments = journal.list_segments()
         parts = cut_stretches(
@@ -114,7 +115,7 @@ def test_what_was_pruned_here_is_read_there(log: Path, near: RemotePath) -> None
     assert entries(log, archive=near) == whole == in_parts(log, 1 << 20, archive=near)
     with Journal.open(log, INSTANCE, archive=near) as journal:
         assert [isinstance(file.path, RemotePath) for file in journal.list_files()] == [True] * 5 + [False] * 5
-        # within and behind the archive
+        # within and after the archive
         for after, until in ((0, 20), (30, 75), (59, None), (100, None)):
             wanted = [row for row in whole if row[0] > after and (until is None or row[0] <= until)]
             found = [
@@ -153,7 +154,7 @@ def test_again_sends_what_is_new(log: Path, target: RemotePath, lake: ObjectStor
 
 
 class DieAfter(Seam):
-    """Ends the run at a write to the store, before it or after it."""
+    """Interrupts the run at a write to the store, before or after it."""
 
     def __init__(self, count: int, *, done: bool) -> None:
         self.count, self.done = count, done
@@ -174,7 +175,7 @@ class DieAfter(Seam):
 def test_a_run_that_dies_at_any_write(
     log: Path, near: RemotePath, monkeypatch: pytest.MonkeyPatch, writes: int, done: bool
 ) -> None:
-    """The archive is what the last manifest said; the next run makes it whole."""
+    """The archive is as described by the last manifest; the next run completes it."""
     monkeypatch.setattr(JOURNAL_LIMITS, "manifest_interval_files", 3)
     with pytest.raises(KeyboardInterrupt):
         send(log, near, seam=DieAfter(writes, done=done))
@@ -236,7 +237,7 @@ def test_segments_that_are_missing_or_others(log: Path, target: RemotePath, lake
 
 
 class FailingDisk(Seam):
-    """Has a file that cannot be read where it is sent: in large pieces, and not as a journal is read."""
+    """One file fails to be read for the upload, that is, in large pieces; reading it as a journal works."""
 
     def call(self, name: str, function: Callable[..., R], *args: Any) -> R:
         if name == "file.read" and upload._SEND_CHUNK_BYTES in args:
@@ -283,7 +284,7 @@ def test_a_directory_of_this_machine(log: Path, tmp_path: Path) -> None:
     target = parse_url(f"file://{tmp_path}/far/away")
     send(log, target)
     assert not list((tmp_path / "far").rglob("*.new"))
-    # read through the door, and as any directory of journal files
+    # read as an archive at a URL, and as a directory of journal files
     assert entries(target) == entries(tmp_path / "far" / "away")
 
 
@@ -301,7 +302,7 @@ def test_a_segment_of_this_machine_that_is_cut_or_missing_is_no_shorter_journal(
         with pytest.raises(DamageError) as caught:
             entries(far)
         assert (caught.value.code, caught.value.place) == (code, str(segment))
-        # beside the journal's own files, which are read first
+        # next to the journal's own files, which are read first
         assert entries(log, archive=far) == contents(log)
         segment.unlink(missing_ok=True)
     segment.write_bytes(sound)
@@ -323,7 +324,7 @@ def test_groups_that_did_not_happen(tmp_path: Path, near: RemotePath) -> None:
 
 
 def aborted(tmp_path: Path) -> Path:
-    """A journal with an aborted group between two others, and a file behind it."""
+    """A journal with an aborted group between two others, and a further file."""
     log = tmp_path / "torn"
     with open_writer(log, NO_SYNC) as writer:
         publish(writer, group(texts(8)))
@@ -333,7 +334,7 @@ def aborted(tmp_path: Path) -> Path:
     with Journal.open(log, INSTANCE) as journal:
         ends = [ref.offset for ref in journal.iter_block_refs() if ref.offset > whole]
     assert ends
-    # without its last block the group has not happened
+    # without its last block the group is not committed
     os.truncate(path, ends[-1])
     (log / "inst.topics").unlink(missing_ok=True)
     for size in (1 << 30, 100):
@@ -362,7 +363,7 @@ def test_a_manifest_that_was_changed_or_cut(log: Path, target: RemotePath, lake:
 
 
 def test_a_journal_that_was_lost_here_goes_on_from_a_copy(log: Path, near: RemotePath, tmp_path: Path) -> None:
-    """A process reads a manifest again where it must, and only there."""
+    """A process rereads a manifest only when necessary."""
     send(log, near, 4)
     with Journal.open(near, INSTANCE, reaching=10) as journal:
         assert journal.read_last_txid() == 48
