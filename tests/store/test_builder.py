@@ -1,4 +1,4 @@
-"""Building stores and putting them in place of live ones: nobody reads nonsense, no acknowledged write is lost."""
+"""Building stores and replacing live ones: readers never see invalid data, no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def answer(worker: subprocess.Popen[str]) -> int:
 
 
 def test_replacing_under_a_living_reader_and_a_waiting_writer(tmp_path: Path) -> None:
-    """Two processes keep the store open through compactions; one is waiting for the lock while the file changes."""
+    """Two processes keep the store open during compactions; one is waiting for the lock while the file is replaced."""
     path = new_store(tmp_path / "x.sow")
     workers = [start_worker(path, name) for name in range(2)]
     written = 0
@@ -221,7 +221,7 @@ def test_replacing_under_a_living_reader_and_a_waiting_writer(tmp_path: Path) ->
 
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_at_every_step_of_replacing_while_others_have_it_open(tmp_path: Path, after: bool) -> None:
-    """The old or the new file, complete; processes that had the old one open go on and lose nothing."""
+    """The old or the new file, complete; processes with the old one open continue without loss."""
     counting = CountingSeam(["file.", "dir.", "lmdb.sync"])
     rebuild(new_store(tmp_path / "count.sow", 3), 9, 5, seam=counting)
     outcomes = set()
@@ -316,7 +316,7 @@ def test_one_builder_goes_on_with_what_another_has_left(tmp_path: Path, elsewher
         other.append_records(*batch(range(4000), 1, size=3000))
         other.hand_over_file(left)
     assert [one.name for one in tmp_path.glob("*left*")] == ["left"] and not list(tmp_path.glob("staged*"))
-    # A rename between two file systems fails, and the bytes are copied.
+    # A rename across file systems fails, and the bytes are copied.
     seam = FailAt(1, errno.EXDEV, points=["file.rename"]) if elsewhere else SEAM
     with build_store(path, DEFINITION, seam=seam, now=START, lineage=b"L" * 16, applied=9) as builder:
         builder.take_over_file(left)

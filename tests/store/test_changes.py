@@ -1,4 +1,4 @@
-"""The change list: every difference between two states is listed, or the list says that it does not know."""
+"""The change list: every difference between two states is listed, or the list reports that it is incomplete."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_every_difference_is_listed(
 
 
 def test_an_entry_is_not_a_record() -> None:
-    """Pages of a damaged file may stand in each other's place, and the keys of both are as long."""
+    """Pages of a damaged file may be swapped, and the keys of both have the same length."""
     for keys in (b"", key_of(0), key_of(0) + key_of(1)):
         key, value = changes.encode_change(1, 2, 3, keys)
         assert changes.decode_change(key, value) == (2, 3, keys)
@@ -187,7 +187,7 @@ def test_a_page_of_something_else_is_no_list(tmp_path: Path) -> None:
 
 
 def test_an_entry_belongs_to_its_number() -> None:
-    """A page of another state may hold sound entries under numbers that are others' now."""
+    """A page of another state may hold valid entries under numbers that belong to other entries now."""
     key, value = changes.encode_change(7, 1, 2, b"k" * 8)
     assert changes.decode_change(key, value) == (1, 2, b"k" * 8)
     other, _ = changes.encode_change(8, 1, 2, b"k" * 8)

@@ -1,4 +1,4 @@
-"""A check reads everything, in a process of its own, and never passes when it did not come to its end."""
+"""A check reads everything, in a process of its own, and never passes if it did not complete."""
 
 from __future__ import annotations
 
@@ -243,14 +243,14 @@ def test_a_program_that_may_not_be_run_is_the_place_of_the_error(
 
 
 def test_one_damaged_page_is_one_finding(tmp_path: Path) -> None:
-    """LMDB refuses all else in a transaction that has met a damaged page: that is not told again for each part."""
+    """LMDB refuses everything in a transaction that has met a damaged page: this is not reported for each part."""
     path = new_store(tmp_path / "x.sow", 2000)
     raw = path.read_bytes()
     damaged = 0
     for number, page in enumerate(range(2, len(raw) // 4096, 7)):
         other = tmp_path / f"{number}.sow"
         content = bytearray(raw)
-        # The flags of a page say what it is.
+        # The flags of a page specify its kind.
         content[page * 4096 + 10 : page * 4096 + 12] = b"\x77\x77"
         other.write_bytes(content)
         found = list(check_store(other))

@@ -1,4 +1,4 @@
-"""Record bytes: what goes in comes out, nothing altered passes, the layout is the one of sow-store(5)."""
+"""Record bytes: decoding returns what was encoded, no altered record passes, the layout is that of sow-store(5)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_history_keys_sort_by_time_then_txid(key: bytes, time: int, txid: int, t
 
 
 class Given(codec.LazyValues):
-    """Values that have not been cut out: only their payloads are at hand."""
+    """Values that are not copied: only their payloads are available."""
 
     def __getitem__(self, place: object) -> bytes:  # type: ignore[override]
         raise AssertionError("nobody asked for a whole value")

@@ -1,4 +1,4 @@
-"""Wrong bits and missing ends: reported or without effect, never silently wrong, never a signal to who asked.
+"""Bit flips and truncations: reported or without effect, never silently wrong, never a signal to the reader.
 
 A child process reads every damaged copy: once through a snapshot, once as a check does.
 """
@@ -33,7 +33,7 @@ State = tuple[object, ...]
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with everything in it: small and large records, versions, tombstones, expirations, sequences."""
+    """A store with all kinds of data: small and large records, versions, tombstones, expirations, sequences."""
     path = new_store(tmp_path_factory.mktemp("damage") / "x.sow", 300)
 
     def fill(txn: WriteTxn) -> None:
@@ -51,7 +51,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_all(path: Path) -> State:
-    """Everything that a reader can ask for."""
+    """Return everything that a reader can request."""
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         records = [pair for keys, values in snapshot.scan_records() for pair in zip(keys, values, strict=True)]
         versions = [pair for keys, values in snapshot.scan_history() for pair in zip(keys, values, strict=True)]
@@ -75,8 +75,9 @@ def checked(path: Path) -> list[Finding]:
 
 
 def verdicts(path: Path, truth: State, makers: Sequence[Callable[[], bytes]]) -> Iterator[tuple[int, int]]:
-    """How a reader and a check fare with what each of ``makers`` returns: EQUAL, REPORTED, WRONG, BROKEN, or a
-    negative signal.
+    """Yield the results of a reader and of a check for the bytes of each of ``makers``.
+
+    A result is EQUAL, REPORTED, WRONG, BROKEN, or a negative signal.
     """
 
     def read(make: Callable[[], bytes]) -> int:
@@ -109,7 +110,7 @@ def test_no_flipped_bit_is_silent(sample: Path, tmp_path: Path, deep: bool) -> N
 
 @pytest.mark.parametrize("page", [0, 1])
 def test_every_bit_of_the_meta_pages(sample: Path, tmp_path: Path, page: int, deep: bool) -> None:
-    """LMDB picks its state by these; a wrong transaction number would show an older one."""
+    """LMDB chooses its state by these; a wrong transaction number would show an older one."""
     truth, raw = read_all(sample), sample.read_bytes()
     path = tmp_path / "x.sow"
 
@@ -123,12 +124,12 @@ def test_every_bit_of_the_meta_pages(sample: Path, tmp_path: Path, page: int, de
 
 
 def test_a_sequence_that_is_not_found_is_not_taken_for_none(tmp_path: Path) -> None:
-    """A flipped bit in the place of the node that holds it: the search passes by, and no checksum is looked at."""
+    """A bit flip in the offset of the node that holds it: the search misses it, and no checksum is verified."""
     path = new_store(tmp_path / "x.sow", 3)
     with Store.open(path, write=True) as store:
         store.write(lambda txn: txn.set_sequence(5, 6))
     raw = path.read_bytes()
-    # The page's second node: the meta record is the first one, and the places of both begin at byte 16.
+    # The page's second node: the meta record is the first one, and the offsets of both start at byte 16.
     pages = [at for at in pages_of_kind(raw, 2) if SEQUENCE_PREFIX in raw[at : at + 4096]]
 
     def asked(bit: int, publisher: int) -> int:
@@ -158,7 +159,7 @@ def test_no_cut_end_ends_a_process(sample: Path, tmp_path: Path, deep: bool) -> 
 
 
 def test_garbled_pages(sample: Path, tmp_path: Path) -> None:
-    """Whole pages of zeros, of noise, or swapped: what a bad disk or a wrong copy leaves."""
+    """Whole pages of zeros, of noise, or swapped: the result of a bad disk or a wrong copy."""
     truth, raw = read_all(sample), sample.read_bytes()
     chance = random.Random(8)
     pages = len(raw) // 4096
@@ -175,13 +176,13 @@ def test_garbled_pages(sample: Path, tmp_path: Path) -> None:
     all_verdicts = verdicts(tmp_path / "x.sow", truth, [partial(garbled, number) for number in range(60)])
     for number, (reader, checker) in enumerate(all_verdicts):
         assert reader != BROKEN
-        # an older copy of the same page is sound in itself; only digest and transaction number tell
+        # an older copy of the same page is valid in itself; only digest and transaction number reveal it
         assert reader != WRONG or number % 3 == 2
         assert reader == EQUAL or checker not in (EQUAL, BROKEN)
 
 
 def ways_to_read(path: Path) -> dict[str, Callable[[], object]]:
-    """Each reads by itself: what another one would find first is not its luck."""
+    """Each reads by itself, so that it does not profit from what another one would find first."""
 
     def shown(read: Callable[[Snapshot], object]) -> Callable[[], object]:
         def run() -> object:
@@ -209,7 +210,7 @@ def ways_to_read(path: Path) -> dict[str, Callable[[], object]]:
 
 
 def plain_store(path: Path) -> Path:
-    """A store written at once, whose records fill several leaf pages, the first as many as the expiry index has."""
+    """A store written in one transaction; the first of several leaf pages has as many entries as the expiry index."""
     create_store(path, DEFINITION, now=START)
 
     def fill(txn: WriteTxn) -> None:
@@ -225,16 +226,16 @@ def plain_store(path: Path) -> Path:
 
 
 def exchanged(raw: bytes, one: int, two: int) -> bytes:
-    """``raw`` with the pages at two offsets in each other's place."""
+    """Return ``raw`` with the pages at two offsets swapped."""
     data = bytearray(raw)
     data[one : one + 4096], data[two : two + 4096] = raw[two : two + 4096], raw[one : one + 4096]
     return bytes(data)
 
 
 def test_no_two_pages_exchanged_are_silent(tmp_path: Path) -> None:
-    """Entries of another sub-database may have right checksums; every way to read tells them from its own.
+    """Entries of another sub-database may have valid checksums; every kind of read distinguishes them from its own.
 
-    The store is written at once, so that no page of it is an older copy of another one.
+    The store is written in one transaction, so that no page of it is an older copy of another one.
     """
     path = plain_store(tmp_path / "x.sow")
     raw = path.read_bytes()
@@ -258,7 +259,7 @@ def test_no_two_pages_exchanged_are_silent(tmp_path: Path) -> None:
 
 
 def searched(path: Path, key: bytes, write: bool) -> int:
-    """The status of looking one key up, in a transaction of either kind."""
+    """Return the result of looking one key up, in a transaction of either kind."""
 
     def read() -> int:
         with Store.open(path, write=write) as store:
@@ -277,7 +278,7 @@ def test_a_wrong_key_in_a_branch_page_hides_no_record(tmp_path: Path, write: boo
     [branch] = pages_of_kind(raw, 1)
     second = key_of(33)
     at = raw.index(second, branch, branch + 4096)
-    # The page whose keys are not those of its place is named, whichever of them is asked for; the other one serves.
+    # The page with keys of another position is reported, whichever of them is requested; the other page still works.
     for other, hidden, sound in ((40, (33, 34, 39, 40), 19), (20, (19, 20, 21, 32), 40)):
         path.write_bytes(raw[:at] + key_of(other) + raw[at + 8 :])
         found = [searched(path, key_of(number), write) for number in hidden]
@@ -317,7 +318,7 @@ def test_a_page_of_another_sub_database_does_not_say_that_a_key_is_not_there(tmp
     raw = path.read_bytes()
     leaf = raw.index(key_of(50)) // 4096 * 4096
     for size, value in ((16, bytes(4)), (8, bytes(40))):
-        # One entry in the middle of the page's keys, as of the index of lifetimes or of the change list.
+        # One entry in the middle of the page's keys, as of the expiry index or the change list.
         node = struct.pack("=HHHH", len(value), 0, 0, size) + key_of(50).ljust(size, b"\0") + value
         head = struct.pack("=QHHHHH", leaf // 4096, 0, 2, 18, 4096 - len(node), 4096 - len(node))
         page = head.ljust(4096 - len(node), b"\0") + node
@@ -326,7 +327,7 @@ def test_a_page_of_another_sub_database_does_not_say_that_a_key_is_not_there(tmp
 
 
 def pages_of_kind(raw: bytes, flag: int) -> list[int]:
-    """Offsets of the pages that say they are branch (1) or leaf (2) pages."""
+    """Return the offsets of pages whose flags declare them branch (1) or leaf (2) pages."""
     return [at for at in range(8192, len(raw), 4096) if int.from_bytes(raw[at + 10 : at + 12], "little") == flag]
 
 

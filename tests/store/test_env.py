@@ -1,4 +1,4 @@
-"""Creating and opening a store; what it refuses, and in which words."""
+"""Creating and opening a store; which requests are refused, and with which messages."""
 
 from __future__ import annotations
 

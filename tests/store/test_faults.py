@@ -1,4 +1,4 @@
-"""Every call to the outside fails, once or for ever, or ends the process: the store is the old or the new one."""
+"""Every system call fails, once or permanently, or kills the process: the store is the old or the new one."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_failing_call_is_exit_6_and_leaves_the_old_or_the_new(
     action(prepared(action, tmp_path / "count.sow"), counting)
     new = state(tmp_path / "count.sow")
     reported = 0
-    # In the short form every other call fails, once with one of the codes and for ever with the other.
+    # In the short form every other call fails, once with one of the codes and permanently with the other.
     first, step = (1, 1) if deep else (1 + 2 * (seed % 2) + (forever ^ (number == errno.EIO)), 4)
     calls = range(first, counting.count + 1, step)
     for n in calls:
@@ -214,7 +214,7 @@ def test_a_failed_commit_under_an_open_snapshot(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LMDB reports a full disk as an input/output error; the file system knows better."""
+    """LMDB reports a full disk as an input/output error; the file system shows the cause."""
     path = new_store(tmp_path / "x.sow", 20)
     stat = os.statvfs(tmp_path)
     full = os.statvfs_result((*stat[:3], 0, 0, *stat[5:]))
@@ -230,7 +230,7 @@ def test_a_disk_that_is_full_is_called_so(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("limit", [40_960, 50_000, 65_536, 100_001])
 @pytest.mark.parametrize("durable", [True, False])
 def test_the_limit_on_the_size_of_files_has_one_text(tmp_path: Path, limit: int, durable: bool) -> None:
-    """A write that crosses the limit is cut, which LMDB calls an I/O error; one behind it fails as too large."""
+    """A write that crosses the limit is cut, which LMDB reports as an I/O error; one after it fails as too large."""
     path = new_store(tmp_path / "x.sow", 10)
     said = as_limited(limit, lambda: _fill(path, durable))
     assert said.startswith("SOW-STO-040 6 file size limit ")

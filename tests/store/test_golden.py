@@ -1,8 +1,8 @@
-"""The files of released format versions are read byte-exact for ever.
+"""Files of released format versions remain readable with exactly the same result.
 
 ``tests/formats/v1/store.sow`` was written by :func:`write_sample` of version 1 and never changes; ``store.json`` holds
-every byte that a reader of it must give. ``block.sow`` is the same with the block of the journal in its meta record,
-which older programs pass over.
+every byte that a reader of it must return. ``block.sow`` is the same with the block of the journal in its meta record,
+which older programs ignore.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def key_of(number: int) -> bytes:
 
 
 def write_sample(path: Path, block: tuple[int, int, int] | None = None) -> None:
-    """Everything that format version 1 can hold, from fixed inputs."""
+    """Write everything that format version 1 can hold, from fixed inputs."""
     rows = []
     for number in range(40):
         key = key_of(number)
@@ -78,7 +78,7 @@ def write_sample(path: Path, block: tuple[int, int, int] | None = None) -> None:
 
 
 def describe(path: Path) -> dict[str, object]:
-    """Everything that a reader gives, as plain text."""
+    """Return everything that a reader returns, as plain text."""
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         return {
             "meta": encode_meta(snapshot.meta).hex(),
@@ -99,7 +99,7 @@ def describe(path: Path) -> dict[str, object]:
 
 @pytest.fixture
 def golden(tmp_path: Path) -> Path:
-    """A copy, for locks and gates are made beside the file."""
+    """A copy, as locks and gates are created next to the file."""
     return Path(shutil.copy(GOLDEN, tmp_path / "store.sow"))
 
 

@@ -1,4 +1,4 @@
-"""Values in numbers: the damaged ones are named, alone and in runs, and digests are sums."""
+"""Checks of values in bulk: damaged ones are identified, alone and in runs, and digests are sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the errors of LMDB and of the operating system become: which code, which kind, and what they say to do."""
+"""Conversion of errors of LMDB and of the operating system: their codes, kinds and hints."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_error_of_a_deeper_layer_keeps_its_words(tmp_path: Path) -> None:
 
 
 def test_a_write_that_was_cut_is_a_full_disk_or_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LMDB says EIO for both; the free space and the limit on the size of files say which."""
+    """LMDB reports EIO for both; the free space and the file size limit show which."""
     store = tmp_path / "x.sow"
     limits = [(resource.RLIM_INFINITY, resource.RLIM_INFINITY)]
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])

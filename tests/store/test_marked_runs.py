@@ -1,4 +1,4 @@
-"""Marks in a run: what is found in it is found in the right value, whatever the values hold."""
+"""Marks in a run: matches are assigned to the right value, whatever bytes the values have."""
 
 from __future__ import annotations
 

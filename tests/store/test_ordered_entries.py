@@ -1,4 +1,4 @@
-"""What is absent, and what a range has: by the pages in which it would be."""
+"""Absent keys and the contents of ranges, proven by the pages in which the keys would be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORED = 20
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the keys that :func:`key_of` makes of the numbers below :data:`STORED`."""
+    """A store with the keys :func:`key_of` of the numbers below :data:`STORED`."""
     return new_store(tmp_path_factory.mktemp("ordered") / "x.sow", STORED)
 
 

@@ -1,6 +1,6 @@
-"""Damaged pages of LMDB: a right answer or an error with a code, never a wrong answer, never the end of the process.
+"""Damaged LMDB pages: a right answer or an error with a code, never a wrong answer, never a crash of the process.
 
-Headers, branch pointers, page numbers, places and sizes of nodes, flags, free lists, meta pages; pages zeroed, swapped
+Headers, branch pointers, page numbers, offsets and sizes of nodes, flags, free lists, meta pages; pages zeroed, swapped
 and copied. Every damaged copy is read and written through the store's own interface, in a child.
 """
 
@@ -92,16 +92,16 @@ MAKERS = (small, large_values, deep_tree, with_tables)
 
 
 class Copy(bytearray):
-    """The bytes of a store to be damaged. Pages that are ``free`` are left alone: what stands in them may be an older
-    and sound state of a page in use, and nothing but the digest tells the two apart."""
+    """The bytes of a store to be damaged. Pages in ``free`` are not changed: they may contain an older and valid state
+    of a page in use, and only the digest distinguishes the two."""
 
     free: frozenset[int] = frozenset()
     has_tables = False
-    """Whether it has tables. Nothing but its number tells a page of a table from one of records with equal keys."""
+    """Whether it has tables. Only its number distinguishes a page of a table from one of records with equal keys."""
 
 
 def free_pages(path: Path) -> frozenset[int]:
-    """The pages of a sound store that are in no state in use."""
+    """Return the pages of an intact store that belong to no state in use."""
     newest = read_verified_meta(path, SEAM)
     with PageFile(path, newest.page_size, SEAM) as file:
         found = read_free_list(file, newest)
@@ -120,13 +120,13 @@ def kinds_of(data: Copy) -> dict[int, list[int]]:
 
 
 def some_page(data: Copy, chance: random.Random, kinds: tuple[int, ...] = (1, 2, 4)) -> int:
-    """A page; branches and the first pages of large values as often as leaves."""
+    """Choose a page; branches and the first pages of large values as often as leaves."""
     there = {kind: pages for kind, pages in kinds_of(data).items() if kind in kinds}
     return chance.choice(there[chance.choice(sorted(there))]) if there else chance.randrange(2, len(data) // PAGE)
 
 
 def number(limit: int, chance: random.Random) -> int:
-    """A number as damage leaves it."""
+    """Return a number as it may result from damage."""
     return chance.choice((0, 1, limit - 1, limit, limit + 1, chance.randrange(2 * limit + 1), chance.getrandbits(48)))
 
 
@@ -158,7 +158,7 @@ def pointer(data: Copy, chance: random.Random) -> None:
 
 
 def node(data: Copy, chance: random.Random) -> None:
-    """A field of a node: the page below a branch, the size of a value, flags, the size of a key; or its key."""
+    """Change a field of a node: the page below a branch, the size of a value, flags, the size of a key; or its key."""
     if (at := node_place(data, chance)) is None:
         return
     begin = at // PAGE * PAGE + unpack_from("=H", data, at)[0]
@@ -195,13 +195,13 @@ def copied(data: Copy, chance: random.Random) -> None:
 
 
 def numbered(data: Copy, chance: random.Random) -> None:
-    """The number of one page copied onto another one."""
+    """Copy the number of one page to another one."""
     one, other = (some_page(data, chance) * PAGE for _ in range(2))
     data[other : other + 8] = data[one : one + 8]
 
 
 def meta(data: Copy, chance: random.Random) -> None:
-    """A number in a meta page: magic, version, roots, depths, flags, counts, last page, transaction."""
+    """Change a number in a meta page: magic, version, roots, depths, flags, counts, last page, transaction."""
     at = chance.randrange(2) * PAGE + HEAD + 4 * chance.randrange(34)
     pack_into("=I", data, at, number(chance.choice((3, len(data) // PAGE)), chance) & 0xFFFFFFFF)
 
@@ -214,14 +214,14 @@ def bit(data: Copy, chance: random.Random) -> None:
 
 
 def words(data: Copy, chance: random.Random) -> None:
-    """Eight bytes anywhere in a page that is in use, as a number of pages: entries of the free list, roots."""
+    """Set eight bytes anywhere in a page in use to a number of pages: entries of the free list, roots."""
     page = some_page(data, chance, (2, 4))
     at = page * PAGE + chance.randrange(PAGE // 8) * 8
     pack_into("=Q", data, at, number(len(data) // PAGE, chance))
 
 
 def small_trees(data: Copy, chance: random.Random) -> None:
-    """Some bytes of a page of the free list or of the main tree, which the newer meta page leads to."""
+    """Change some bytes of a page of the free list or of the main tree, as referred to by the newer meta page."""
     newer = max((0, PAGE), key=lambda start: unpack_from("=Q", data, start + 144)[0])
     root = unpack_from("=Q", data, newer + HEAD + 24 + 48 * chance.randrange(2) + 40)[0]
     if 2 <= root < len(data) // PAGE:
@@ -239,7 +239,7 @@ DAMAGES: tuple[Damage, ...] = (
 
 
 def damaged(content: Copy, seed: int) -> bytes:
-    """``content`` with a damage that follows from ``seed``."""
+    """Return ``content`` with a damage derived from ``seed``."""
     chance, data = random.Random(seed), Copy(content)
     data.free, data.has_tables = content.free, content.has_tables
     DAMAGES[seed % len(DAMAGES)](data, chance)
@@ -247,7 +247,7 @@ def damaged(content: Copy, seed: int) -> bytes:
 
 
 def answers(records: Records) -> Iterator[tuple[Callable[[Reader], object], object]]:
-    """Questions to a reader, and their right answers."""
+    """Yield queries to a reader, and their right answers."""
     order = sorted(records)
     chance = random.Random(5)
     keys = chance.sample(order, min(60, len(order))) + [key_of(number) for number in range(20_000, 20_010)]
@@ -271,7 +271,7 @@ def answers(records: Records) -> Iterator[tuple[Callable[[Reader], object], obje
 
 
 def row_answers(rows: Records) -> Iterator[tuple[Callable[[Table], object], object]]:
-    """Questions to a table, and their right answers."""
+    """Yield queries to a table, and their right answers."""
     order = sorted(rows)
     chance = random.Random(6)
     keys = [*chance.sample(order, 12), *(key + b"y" for key in chance.sample(order, 6)), b"", b"9"]
@@ -285,14 +285,14 @@ def row_answers(rows: Records) -> Iterator[tuple[Callable[[Table], object], obje
 
 
 def judge_rows(store: Store, rows: Records) -> int:
-    """The worst of all answers about a table."""
+    """Return the worst result of all queries to a table."""
     worst = EQUAL
     for question, right in row_answers(rows):
 
         def ask(question: Callable[[Table], object] = question) -> object:
             with store.open_snapshot() as snapshot:
                 table = snapshot.open_table(ROWS)
-                # What is derived is made anew where one of its tables is missing.
+                # Derived data is rebuilt if one of its tables is missing.
                 if table is None:
                     raise DamageError("SOW-STO-003", "a table is missing")
                 return question(table)
@@ -302,7 +302,7 @@ def judge_rows(store: Store, rows: Records) -> int:
 
 
 class Truth:
-    """What a sound store answers."""
+    """The answers of an intact store."""
 
     def __init__(self, path: Path) -> None:
         with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
@@ -331,7 +331,7 @@ def judge(question: Callable[[], object], right: object) -> int:
 
 
 def read(path: Path, truth: Truth) -> int:
-    """The worst of all answers, each in a snapshot of its own."""
+    """Return the worst result of all queries, each in its own snapshot."""
     worst = EQUAL
     with Store.open(path, write=False) as store:
         for question, right in [*answers(truth.records), *zip(OTHERS, truth.others, strict=True)]:
@@ -347,7 +347,7 @@ def read(path: Path, truth: Truth) -> int:
 
 
 def write(path: Path, truth: Truth, seed: int) -> int:
-    """Changes at random; then what the store says must be what it said before, and the changes that succeeded."""
+    """Make random changes; then the answers must be the previous ones with the successful changes."""
     chance, records = random.Random(seed), dict(truth.records)
     rows = None if truth.rows is None else dict(truth.rows)
     worst = EQUAL
@@ -391,7 +391,7 @@ def write(path: Path, truth: Truth, seed: int) -> int:
             records = after
             if rows is not None:
                 rows = {key: value for key, value in rows.items() if key not in old} | dict(fresh)
-    # A transaction that failed is not in the file, or the store says that it may be: other answers are the old ones.
+    # A failed transaction is not in the file, or the store reports that it may be: other answers are unchanged.
     for question, right in answers(records):
 
         def ask(question: Callable[[Reader], object] = question) -> object:
@@ -455,14 +455,14 @@ def test_damage_ends_no_process_and_gives_no_wrong_answer(
 
 
 def children(data: bytes, page: int) -> list[int]:
-    """The pages to which a branch page leads."""
+    """Return the children of a branch page."""
     count = (unpack_from("=H", data, page * PAGE + 12)[0] - HEAD) // 2
     places = unpack_from(f"={count}H", data, page * PAGE + HEAD)
     return [unpack_from("=Q", data, page * PAGE + place)[0] & (1 << 48) - 1 for place in places]
 
 
 def first_key(data: bytes, page: int) -> bytes:
-    """The first key of a leaf."""
+    """Return the first key of a leaf."""
     place = page * PAGE + unpack_from("=H", data, page * PAGE + HEAD)[0]
     return bytes(data[place + 8 : place + 8 + unpack_from("=H", data, place + 6)[0]])
 
@@ -472,7 +472,7 @@ def test_a_fault_is_met_again_by_the_next_search(tmp_path: Path) -> None:
     truth = Truth(tmp_path / "sound.sow")
     branches = kinds_of(content)[1]
     root = next(page for page in branches if set(children(content, page)) <= set(branches))
-    # A leaf in the place of the branch above it: who remembers the root alone would take it for the end of a search.
+    # A leaf replaces the branch above it: a reader that remembers only the root would consider it the end of a search.
     branch = children(content, root)[1]
     leaf = children(content, branch)[3]
     content[branch * PAGE + 8 : branch * PAGE + PAGE] = content[leaf * PAGE + 8 : leaf * PAGE + PAGE]
@@ -496,7 +496,7 @@ def test_no_entry_in_the_middle_of_a_range_is_left_out(tmp_path: Path) -> None:
     records = Truth(tmp_path / "sound.sow").records
     leaves = {first_key(content, page): page for page in kinds_of(content)[2]}
     order = sorted(leaves.keys() & records.keys())
-    # One entry less, by the bounds of the page: the last one of it.
+    # One entry less, by the bounds of the page: its last one.
     page = leaves[order[len(order) // 2]]
     pack_into("=H", content, page * PAGE + 12, unpack_from("=H", content, page * PAGE + 12)[0] - 2)
     (tmp_path / "x.sow").write_bytes(content)
@@ -518,10 +518,10 @@ def test_a_leaf_of_another_place_does_not_end_a_range(tmp_path: Path, step: int)
     below = children(content, branch)
     index = len(below) // 2
     place = unpack_from("=H", content, branch * PAGE + HEAD + 2 * index)[0]
-    # The page number is the lower part of the head; the size of the key follows.
+    # The page number is the lower part of the node header; the size of the key follows.
     pack_into("=IH", content, branch * PAGE + place, below[index + step], 0)
     assert children(content, branch)[index] == below[index + step]
-    # Up to a key of the leaf that is not led to any more, or of the next one.
+    # Up to a key of the leaf that is no longer referred to, or of the next one.
     ends = [first_key(content, below[index]), first_key(content, below[index + 1])]
     (tmp_path / "x.sow").write_bytes(content)
     with Store.open(tmp_path / "x.sow", write=False) as store, store.open_snapshot() as snapshot:
@@ -536,7 +536,7 @@ def test_nothing_is_written_to_a_leaf_of_another_tree(tmp_path: Path) -> None:
     truth = Truth(tmp_path / "sound.sow")
     first_keys = {page: first_key(content, page) for page in kinds_of(content)[2]}
     last = max((page for page, key in first_keys.items() if key in truth.records), key=first_keys.__getitem__)
-    # Keys of versions are longer. They are made to lie in the bounds of the leaf, in the same order.
+    # Keys of versions are longer. They are moved into the bounds of the leaf, in the same order.
     versions = max((page for page, key in first_keys.items() if len(key) == 24), key=first_keys.__getitem__)
     content[last * PAGE + 8 : last * PAGE + PAGE] = content[versions * PAGE + 8 : versions * PAGE + PAGE]
     (count,) = unpack_from("=H", content, last * PAGE + 12)

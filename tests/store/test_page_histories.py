@@ -1,7 +1,7 @@
-"""Sound stores are never called damaged, whatever was written to them before and is written meanwhile.
+"""Intact stores are never reported as damaged, whatever was written before and is written meanwhile.
 
-Processes that write, read, compact and reopen one store at the same time, each with its own part of the keys. A page
-that was proven and is another one since, or a page that is too strictly judged, would show here.
+Processes write, read, compact and reopen one store at the same time, each with its own part of the keys. A page that
+was checked and replaced since, or a check that is too strict, would show here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def scanned(reader: Reader) -> dict[bytes, bytes]:
 
 
 def write(path: Path, number: int, steps: int) -> None:
-    """Changes at random to one writer's keys, each of them seen by reading afterwards."""
+    """Make random changes to one writer's keys, and check each of them by reading."""
     chance, mine = random.Random(number), dict[bytes, bytes]()
     numbers = range(number * KEYS, (number + 1) * KEYS)
     store = Store.open(path, write=True, lock_wait=WAIT, durable=False)
@@ -111,7 +111,7 @@ def copy(path: Path, number: int, steps: int) -> None:
 
 
 def in_processes(jobs: list[Callable[[], None]]) -> list[int]:
-    """The exit statuses of ``jobs``, which run at the same time, each in a process of its own."""
+    """Run ``jobs`` at the same time, each in its own process, and return their exit statuses."""
     children = []
     for job in jobs:
         pid = os.fork()

@@ -37,7 +37,7 @@ def test_reading(tmp_path: Path) -> None:
 
 
 def test_a_scan_refuses_values_that_are_too_short(tmp_path: Path) -> None:
-    """A value with a sound checksum that has not even a header."""
+    """A value with a valid checksum that is shorter than a header."""
     path, key, rest = new_store(tmp_path / "x.sow", 30), key_of(7), b"short"
     tamper(path, b"records", key, rest + crc32(rest, crc32(key)).to_bytes(4, "little"))
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:

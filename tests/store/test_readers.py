@@ -1,4 +1,4 @@
-"""Who reads side by side: threads and handles of one process, beside a writer and while a file is replaced."""
+"""Concurrent readers: threads and handles of one process, alongside a writer and while a file is replaced."""
 
 from __future__ import annotations
 

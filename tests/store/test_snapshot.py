@@ -61,7 +61,7 @@ def test_who_reads_a_copy_may_give_up(tmp_path: Path) -> None:
 
 
 def test_what_is_read_in_parts_ends_with_its_snapshot(tmp_path: Path) -> None:
-    # Behind its end the pages of a state may be written again: nothing more may come of them.
+    # After its end the pages of a state may be reused: no more data may be returned from them.
     new_store(tmp_path / "x.sow", 3000)
     with Store.open(tmp_path / "x.sow", write=False) as store:
         snapshot = store.open_snapshot()

@@ -1,4 +1,4 @@
-"""Sorted runs: what was written is read, by key and in order; damage anywhere is noticed before it is believed."""
+"""Sorted runs: written changes are read by key and in order; any damage is noticed before the data is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGES = st.dictionaries(st.sampled_from(KEYS[:40]), st.none() | st.binary(max_
 
 
 def written(store: Path, changes: dict[bytes, bytes | None], base: int = 10, state: StoreMeta = STATE) -> SortedRun:
-    """A run of ``changes``, payloads or None for deletions, as values of txid 50."""
+    """Write a run of ``changes``, payloads or None for deletions, as values of txid 50."""
     store.touch()
     keys = sorted(changes)
     values = [stored(key, changes[key]) for key in keys]
@@ -109,7 +109,7 @@ def test_a_run_has_the_permissions_of_its_store(tmp_path: Path) -> None:
     link.symlink_to(store)
     path = write_run(link, STATE, 10, 0, [], SEAM)
     assert path.stat().st_mode & 0o777 == 0o600
-    # beside the file itself, as its locks are
+    # next to the file itself, as its locks are
     assert path.parent == build_runs_directory(store) == tmp_path / "s.sow-runs"
     assert list(path.parent.iterdir()) == [path]
 
@@ -127,7 +127,7 @@ GOLDEN = Path(__file__).parent.parent / "formats" / "v1" / "changes.run"
 
 
 def test_the_file_of_a_released_version_is_read_for_ever(tmp_path: Path) -> None:
-    """``changes.run`` was written by version 1 from these changes and never changes; the writer still makes it."""
+    """``changes.run`` was written by version 1 from these changes and never changes; the writer still produces it."""
     changes: dict[bytes, bytes | None] = {
         key: None if number % 4 == 1 else (b'{"id":%d}' % number).ljust(number * 9)
         for number, key in enumerate(KEYS[:12])

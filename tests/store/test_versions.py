@@ -1,4 +1,4 @@
-"""Versions and the expiry index, as they are read."""
+"""Reading versions and the expiry index."""
 
 from __future__ import annotations
 

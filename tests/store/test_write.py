@@ -1,4 +1,4 @@
-"""Writing a store: one transaction or nothing, keys in order, and every count and index follows the records."""
+"""Writing a store: a whole transaction or nothing, keys in order, and every count and index matches the records."""
 
 from __future__ import annotations
 

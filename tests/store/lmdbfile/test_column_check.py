@@ -1,4 +1,4 @@
-"""The proof of leaves in columns and that of one page by itself: the same verdict on damaged pages."""
+"""The check of leaves in columns and the check of a single page: the same result on damaged pages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def leaves_of(path: Path) -> list[bytes]:
 
 
 def leaf_pages(data: bytes) -> list[bytes]:
-    """All leaf pages of a file, also those that are free."""
+    """Return all leaf pages of a file, including free ones."""
     pages = [data[at : at + PAGE] for at in range(2 * PAGE, len(data), PAGE)]
     return [page for at, page in enumerate(pages, 2) if unpack_from("=QHH", page) == (at, 0, 2)]
 
@@ -63,7 +63,7 @@ def damaged_page(page: bytes, chance: random.Random) -> bytes:
 
 
 def row_verdicts(page: bytes, number: int) -> tuple[int | None, tuple[bytes, bytes] | None]:
-    """How many entries reading finds; first and last key where the whole page is sound and plain."""
+    """Return the number of entries found; also the first and the last key if the whole page is intact and plain."""
     try:
         count = probe_leaf(page, number)
     except PageFault:
@@ -86,7 +86,7 @@ def test_both_forms_judge_damaged_pages_alike(key_size: int, tmp_path: Path, dee
         if len(read_leaf(page, unpack_from("=Q", page)[0]).keys[0]) == key_size
     ]
     pages = [damaged_page(chance.choice(sound), chance) for _ in range(20_000 if deep else 1500)]
-    # Each has the number of the place at which it is, unless that was what was damaged.
+    # Each page has the number of its position, unless that number is what was damaged.
     content = b"".join(
         number.to_bytes(8, "little") + page[8:] if chance.random() < 0.99 else page for number, page in enumerate(pages)
     )
@@ -96,9 +96,9 @@ def test_both_forms_judge_damaged_pages_alike(key_size: int, tmp_path: Path, dee
         rows = [row_verdicts(page, number) for number, page in enumerate(pages)]
         counts = probe_leaves(data, PAGE, range(len(pages)))
         for number, (count, _) in enumerate(rows):
-            # What has no short form by itself may have one in columns: there keys need not be equally long.
+            # A page refused by itself may be accepted in columns, which do not require keys of equal length.
             assert count is None or counts.get(number, 0) == count
-        # Pages one by one, as the keys of the first one say which form all of them have.
+        # Pages one by one, as the keys of the first one determine the form of all of them.
         for number, (_, ends) in enumerate(rows):
             found = read_leaves(data, PAGE, [number])
             assert (ends is not None) == bool(found and found.numbers), number
@@ -128,7 +128,7 @@ def test_both_forms_read_the_same_entries(key_size: int, tmp_path: Path, deep: b
         data[:] = content
         for number in range(len(pages)):
             rows, found = read_entries(data, PAGE, [number]), columns.read_entries(data, PAGE, [number])
-            # Which keys are not equally long may be told by one of the two alone; the caller asks for their length.
+            # Keys of different lengths may be noticed by only one of the two; the caller checks their length.
             assert rows == found or None in (rows, found)
             try:
                 page = read_leaf(content[number * PAGE : (number + 1) * PAGE], number)

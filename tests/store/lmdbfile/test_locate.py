@@ -1,4 +1,4 @@
-"""Where records lie in the file, and reading them there: the same as looking them up, whatever happened since."""
+"""Locations of records in the file, and reads at them: the same result as a lookup, whatever was written since."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _located(snapshot: Snapshot) -> Offsets:
 
 
 def _misses(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many keys are looked up by the snapshot from now on, call by call."""
+    """Record the number of keys that the snapshot looks up from now on, per call."""
     counts: list[int] = []
     look_up = snapshot.read_values
 
@@ -67,7 +67,7 @@ _STEPS = st.lists(STEPS, max_size=12)
 @given(_STEPS, _STEPS)
 @settings(max_examples=examples(40), deadline=None)
 def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
-    """Whatever was written since: what did not move is read there, what did is found, what is gone is not."""
+    """After any writes: unmoved records are read at their locations, moved ones looked up, deleted ones missing."""
     with TemporaryDirectory() as place:
         path = new_store(Path(place) / "t.sow", 600)
         apply_steps(path, before, 2)
@@ -77,13 +77,13 @@ def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
         apply_steps(path, after, 2 + len(before))
         with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
             found = snapshot.read_values(keys)
-            # only records that did not change may be asked for by their old locations
+            # only unchanged records may be read by their old locations
             same = [at for at, key in enumerate(keys) if found.get(key) == old[key]]
             starts, sizes = ([part[at] for at in same] for part in (locations.starts, locations.sizes))
             asked = Offsets(starts, sizes, b"".join(locations.sums[4 * at : 4 * at + 4] for at in same))
             chosen = [keys[at] for at in same]
             assert snapshot.read_values_at(chosen, asked) == (chosen, [old[key] for key in chosen])
-            # and of those that did, neither an old value nor a deleted one comes back once its page is written again
+            # and of changed records, neither an old value nor a deleted one is returned once its page is written again
             wrong = Offsets(locations.starts, locations.sizes, bytes(byte ^ 1 for byte in locations.sums))
             present = [key for key in keys if key in found]
             assert snapshot.read_values_at(keys, wrong) == (present, [found[key] for key in present])
@@ -92,7 +92,7 @@ def test_reading_at_old_spots_is_looking_up(before: Any, after: Any) -> None:
 @given(st.integers(0, 900), _STEPS, st.sets(st.integers(0, 1100), max_size=80))
 @settings(max_examples=examples(40), deadline=None)
 def test_many_keys_read_by_their_pages_are_looked_up(records: int, steps: Any, numbers: set[int]) -> None:
-    """Large values, keys that are gone, and keys outside of the tree are among them."""
+    """They include large values, deleted keys, and keys outside the tree."""
     with TemporaryDirectory() as place:
         path = new_store(Path(place) / "t.sow", records)
         apply_steps(path, steps, 2)
@@ -103,7 +103,7 @@ def test_many_keys_read_by_their_pages_are_looked_up(records: int, steps: Any, n
                 missed = _misses(snapshot, patch)
                 present, values = snapshot.read_many_values(keys)
             assert list(zip(present, values, strict=True)) == sorted(wanted.items())
-            # Absence alone is left to the search that proves it.
+            # Only absent keys are left to the search, which proves their absence.
             assert sum(missed) == len(keys) - len(wanted)
             assert snapshot.read_many_values([]) == ([], [])
 
@@ -160,7 +160,7 @@ def test_a_damaged_record_is_an_error_there_too(tmp_path: Path) -> None:
 
 
 def test_a_store_in_the_place_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The map is of the file that the snapshot reads, before and after the path shows another one."""
+    """The map is of the file that the snapshot reads, before and after the path refers to another one."""
     path = new_store(tmp_path / "t.sow", 300)
     other = new_store(tmp_path / "other.sow", 300, size=200)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
@@ -197,7 +197,7 @@ def test_another_state_than_the_one_asked_for(tmp_path: Path) -> None:
 
 
 def test_any_wrong_byte_in_the_pages_leads_nowhere_or_to_the_same(tmp_path: Path) -> None:
-    """Finding the locations must neither fail in another way nor be believed: what they lead to is verified."""
+    """A search for locations must not raise other errors, and its result is not trusted: the records are verified."""
     path = new_store(tmp_path / "t.sow", 400)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         keys, txnid = _keys(snapshot), snapshot._txn.id()

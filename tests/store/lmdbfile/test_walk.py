@@ -1,4 +1,4 @@
-"""Walks over a file's trees: every page once, in key order, to an end whatever a branch leads to."""
+"""Walks over a file's trees: every page once, in key order; they terminate whatever a branch refers to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A branch page that was replaced by an older copy of itself: writes report damage, and no signal ends the process.
 
-Everything in such a page is sound but for what it leads to: pages that are free by now.
+Such a page is valid except for its children, which are free pages by now.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECORDS = 3000
 
 
 def free_pages_of(path: Path) -> bytearray:
-    """A byte for each page of a store, 1 where it is free."""
+    """Return a byte for each page of a store, 1 if the page is free."""
     newest = read_verified_meta(path, SEAM)
     file, free = PageFile(path, newest.page_size, SEAM), FreePages()
     assert file.find_meta_page(newest.txnid) is not None
@@ -43,7 +43,7 @@ def states_of(path: Path, seed: int) -> list[bytes]:
     chance = random.Random(seed)
     new_store(path, RECORDS, size=130)
     states = []
-    # Pages are not taken from the free list while a reader may need them, so they stay as they were.
+    # While a reader may need them, pages are not taken from the free list, so they keep their content.
     with Store.open(path, write=True) as store, store.open_snapshot():
         for txid in range(2, 14):
             numbers = sorted(chance.sample(range(RECORDS), chance.choice((1, 1, 2, 6))))
@@ -68,7 +68,7 @@ def branches_of(data: bytes) -> dict[int, frozenset[int]]:
 
 
 def older_branches(states: list[bytes], free: bytearray) -> list[tuple[int, bytes]]:
-    """Branch pages in use in the last state, each with older copies of itself, which have its number."""
+    """Return branch pages in use in the last state, each with older copies of itself, which have its number."""
     older: dict[tuple[int, bytes], None] = {}
     for page, children in branches_of(states[-1]).items():
         if free[page]:
@@ -85,7 +85,7 @@ def replace_page(data: bytes, page: int, content: bytes) -> bytes:
 
 
 def write_over(path: Path, data: bytes, page: int) -> int:
-    """Write over a damaged store what is below branch ``page``, some records a transaction; how that ended."""
+    """Write to a damaged store below branch ``page``, some records per transaction; return the outcome."""
     for old in path.parent.glob(path.name + "*"):
         old.unlink()
     path.write_bytes(data)
@@ -109,7 +109,7 @@ def test_an_older_branch_page_ends_no_writer(tmp_path: Path, seed: int) -> None:
         for page, content in damages[:40]
     ]
     statuses = in_children([partial(write_over, tmp_path / "t.sow", states[-1], damages[0][0]), *jobs])
-    # Each of the copies leads to free pages, and each write begins with the branches.
+    # Each of the copies refers to free pages, and each write starts with the branches.
     assert statuses == [EQUAL, *[REPORTED] * len(jobs)]
 
 

@@ -1,4 +1,4 @@
-"""One open environment: its map grows with the store, in little address space too, and never survives a fork."""
+"""One open environment: its map grows with the store, even with little address space, and never survives a fork."""
 
 from __future__ import annotations
 

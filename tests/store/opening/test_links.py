@@ -1,4 +1,4 @@
-"""A data file with several names: each has locks of its own, so no one writes; everybody may read."""
+"""A data file with several names: each has its own locks, so writing is refused; reading is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer lock: who waits, for how long, and what they are told. The gate: whose lock file it is."""
+"""The writer lock: who waits, for how long, and with which message. The gate: to which file the lock file belongs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ with Store.open(sys.argv[1], write=True, command="sowctl publish orders") as sto
 
 @contextmanager
 def held_by_another(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the writer lock until it is told to write and end."""
+    """A process that holds the writer lock until it is instructed to write and end."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""LMDB's meta pages after a failed write: the state that LMDB would show, never another one, and healed by the next."""
+"""LMDB's meta pages after a failed write: readers see the state that LMDB would show; the next write repairs them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def put(path: Path, start: int, txid: int, size: int = 60) -> None:
 
 
 def two_states(path: Path, *, odd: bool, grows: bool) -> tuple[bytes, bytes]:
-    """A store's file before and after a transaction, which writes one of the meta pages, and makes the file grow."""
+    """Return a store's file before and after a transaction, which writes one of the meta pages and grows the file."""
     new_store(path, 100)
     put(path, 200, 2, 3000)
     if odd:
@@ -76,7 +76,7 @@ def test_the_page_that_lmdb_leaves(tmp_path: Path, odd: bool, grows: bool) -> No
 
 @pytest.mark.parametrize("odd", [False, True])
 def test_a_page_that_was_written_in_part(tmp_path: Path, odd: bool) -> None:
-    """Neither write came to its end: the first bytes are those of the second, the following those of the first."""
+    """Both writes were incomplete: the first bytes are of the second write, the following ones of the first."""
     before, after = two_states(tmp_path / "x.sow", odd=odd, grows=True)
     old, new = state(tmp_path / "b.sow", before), state(tmp_path / "a.sow", after)
     page = newest(after)
@@ -96,7 +96,7 @@ def test_a_page_that_was_written_in_part(tmp_path: Path, odd: bool) -> None:
 
 
 def test_any_other_number_is_damage(tmp_path: Path) -> None:
-    """A page that is not the neighbour of the other one may have been the newest: its loss is not passed over."""
+    """A page whose number is not adjacent to the other page's may have been the newest: its loss is reported."""
     before, after = two_states(tmp_path / "x.sow", odd=False, grows=True)
     page, damaged = newest(after), tmp_path / "y.sow"
     number = int.from_bytes(meta_page(after, page)[-8:], "little")
@@ -114,7 +114,7 @@ def test_any_other_number_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_damaged_number_that_looks_like_a_failed_write(tmp_path: Path) -> None:
-    """The page in use with a number that is 2 less: the state before it, and the check names the transaction."""
+    """The number of the page in use is 2 too small: the previous state is shown; the check names the transaction."""
     path = new_store(tmp_path / "x.sow", 100)
     states = []
     for txid in range(2, 9):
@@ -147,7 +147,7 @@ def test_the_other_page_of_a_new_store_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_does_not_follow_the_roots_of_a_failed_transaction(tmp_path: Path) -> None:
-    """The page keeps the number of an older state with them, which somebody may still be reading."""
+    """The page keeps the number of an older state with these roots, and a reader may still use that state."""
     path = new_store(tmp_path / "x.sow", 100)
     with Store.open(path, write=True) as store:
         store.write(lambda txn: txn.put_records(*batch(range(100), 2)))
@@ -193,7 +193,7 @@ def contents_of(store: Store) -> object:
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 def test_lmdb_itself(tmp_path: Path, faults: tuple[Fault, ...], durable: bool) -> None:
-    """Every write of a meta page fails once. What is said of the file is so, and the next process goes on."""
+    """Every write of a meta page fails once. The error is right about the file, and the next process can continue."""
     path = new_store(tmp_path / "x.sow", 50)
     with LmdbWrites().in_place() as writes:
         put(path, 100, 2)

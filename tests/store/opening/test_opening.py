@@ -1,4 +1,4 @@
-"""Opening a store: what is none, what is damaged, what may not be read, and without locks."""
+"""Opening a store: files that are not stores, damaged or unreadable ones, and opening without locks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_store_that_fails_behind_its_opening_is_not_left_open(
                 raise problem
 
             patch.setattr(f"sowctl.store.opening.{place}", failed)
-            # As long as the error is kept, so is what its frames hold.
+            # While the error exists, so do the objects in its frames.
             with pytest.raises((StorageError, KeyboardInterrupt)) as raised:
                 Store.open(path, write=False, no_lock=True)
         with Store.open(path, write=False, no_lock=True) as store:
@@ -85,8 +85,8 @@ def test_a_store_that_fails_behind_its_opening_is_not_left_open(
 
 @pytest.fixture
 def unfinished(tmp_path: Path) -> Iterator[tuple[Path, Child]]:
-    """A store whose lock file a process that was killed has left as LMDB begins it, which another one then took over,
-    and that one."""
+    """A store whose lock file was left by a killed process in LMDB's initial state and then used by another process;
+    yields that process, too."""
     path = new_store(tmp_path / "x.sow", 4)
     with Store.open(path, write=True) as store:
         for txid in range(2, 302):
@@ -103,7 +103,7 @@ def unfinished(tmp_path: Path) -> Iterator[tuple[Path, Child]]:
             newest = txn.id()
         lock = path.with_name("x.sow-lock")
         raw = bytearray(lock.read_bytes())
-        # In front of it stand 8 bytes of marks and a mutex.
+        # It is preceded by 8 bytes of marks and a mutex.
         at = raw.index(newest.to_bytes(8, "little"))
         assert at < 128 and newest > 300
         raw[at : at + 8] = bytes(8)
@@ -193,6 +193,6 @@ def test_a_file_whose_unwritten_end_is_free_is_sound(tmp_path: Path) -> None:
 
 
 def lmdb_pages(store: Store) -> int:
-    """The file size that LMDB's last page would need."""
+    """Return the file size required by LMDB's last page."""
     env = store._current.open().env
     return (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])

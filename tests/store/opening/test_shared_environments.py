@@ -1,4 +1,4 @@
-"""Environments that stay open for the next reader, where a program says that more questions follow."""
+"""Environments that stay open for the next reader, if a program announces further queries."""
 
 from __future__ import annotations
 

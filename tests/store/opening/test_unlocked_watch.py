@@ -1,4 +1,4 @@
-"""Reading without locks: where the lock files may not be written, and never two states in one result."""
+"""Reading without locks, if the lock files are not writable: a result never mixes two states."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_store_whose_lock_files_may_not_be_written(place: Path) -> None:
 
 
 def test_without_any_lock_file(place: Path) -> None:
-    """A copy of the data file alone, in a directory where no other file can be made."""
+    """A copy of the data file alone, in a directory in which no other file can be created."""
     path = new_store(place / "x.sow", 300)
     shutil.copy(path, place / "y.sow")
     forbid_writing(place)
@@ -60,7 +60,7 @@ def test_without_any_lock_file(place: Path) -> None:
 
 @pytest.mark.parametrize("writable", [("-lock",), ("-lock", "-gate"), ("-gate",), ()])
 def test_a_restored_store_is_not_the_one_of_its_gate(place: Path, writable: tuple[str, ...]) -> None:
-    """The lock file may belong to the file that was there before; only who may write the gate can part them."""
+    """The lock file may belong to the previous file; only a process that can write the gate can separate them."""
     path = new_store(place / "x.sow", 300)
     shutil.copy(path, place / "copy")
     (place / "copy").replace(path)
@@ -104,7 +104,7 @@ def test_a_writer_may_not_go_without(place: Path) -> None:
 
 
 def overlapping(path: Path, read: Callable[[Callable[[], None]], str], commits: int) -> str:
-    """What a child says that reads ``path`` without locks, while it calls back in the middle of it."""
+    """Return the output of a child that reads ``path`` without locks, with ``commits`` in the middle of its read."""
 
     def work(child: Child) -> None:
         def pause() -> None:
@@ -140,7 +140,7 @@ def scanned(path: Path) -> Callable[[Callable[[], None]], str]:
 
 @pytest.mark.parametrize("commits", [0, 1, 2, 3, 9])
 def test_states_are_not_mixed(tmp_path: Path, commits: int) -> None:
-    """One transaction touches no page of the state before it; from the second on its pages may be written again."""
+    """One transaction changes no page of the previous state; from the second on its pages may be reused."""
     path = new_store(tmp_path / "x.sow", 2000)
     put(path, 5)
     said = overlapping(path, scanned(path), commits)

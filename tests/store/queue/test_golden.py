@@ -1,8 +1,8 @@
-"""The state file of format version 1 is read for ever: ``tests/formats/v1/state.queue`` was written once.
+"""The state file of format version 1 remains readable: ``tests/formats/v1/state.queue`` was written once.
 
-``dead.queue`` has what was added to the rows of dead messages later.
+``dead.queue`` has the fields that were added to the rows of dead messages later.
 
-It belongs to no journal: what it holds is read row by row.
+It belongs to no journal: it is read row by row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START = 1_767_225_600_000_000
 
 
 def write_sample(path: Path) -> None:
-    """Everything that format version 1 can hold, from fixed inputs."""
+    """Write everything that format version 1 can hold, from fixed inputs."""
     file = QueueFile(path, SEAM, boot=None, lock_wait=1)
     with file.begin_change() as rows:
         state = QueueState("orders/é", "json", b"0123456789abcdef", "epoch", START, b"L" * 16, 7, 400, (1, 4096, 9))
@@ -63,7 +63,7 @@ def write_sample(path: Path) -> None:
 
 
 def write_dead_sample(path: Path) -> None:
-    """A dead message as a worker leaves it, one whose lease expired, and one of which nothing more is known."""
+    """Write a dead message of a worker, one whose lease expired, and one without further facts."""
     file = QueueFile(path, SEAM, boot=None, lock_wait=1)
     with file.begin_change() as rows:
         rows.reset_state(QueueState("orders", "json", b"0123456789abcdef", "epoch", START, b"L" * 16, 7, 400))
@@ -75,12 +75,12 @@ def write_dead_sample(path: Path) -> None:
 
 
 def _cut_defaults(row: list[object]) -> list[object]:
-    """A row of a dead message without what was added later, where it has no value there."""
+    """Return a row of a dead message without the fields that were added later, if these are empty."""
     return row[:9] if row[9:] == ["", None, ""] else row
 
 
 def everything(rows: StateRows) -> dict[str, object]:
-    """What a reader of the rows gets, as JSON has it."""
+    """Return everything a reader of the rows gets, as JSON values."""
     found: dict[str, object] = {
         "state": {name: getattr(rows.state, name) for name in rows.state.__struct_fields__},
         "holders": {str(number): to_builtins(row) for number, row in rows.list_holders().items()},

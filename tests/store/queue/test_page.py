@@ -1,4 +1,4 @@
-"""Pages and rows of a state file: what is written is read back, and a wrong bit is found (``sow-queue(5)``)."""
+"""Pages and rows of a state file: encoded values are decoded again, and a bit flip is found (``sow-queue(5)``)."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_messages_of_several_blocks() -> None:
 
 @given(st.binary(min_size=16, max_size=80))
 def test_a_row_of_another_database_is_no_page(body: bytes) -> None:
-    """The checksum is right: it is made in the same way."""
-    # The number of blocks, in the fifth and sixth byte, is more than there is room for.
+    """The checksum is correct, as it is computed in the same way."""
+    # The number of blocks, in the fifth and sixth byte, exceeds the space.
     body = body[:4] + b"\4\0" + body[6:]
     with pytest.raises(ValueError, match="not as long"):
         Page.decode(crc32(body).to_bytes(4, "little") + body)

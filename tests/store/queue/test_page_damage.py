@@ -1,4 +1,4 @@
-"""A state file with damaged pages: an error of queues, never another one, never the end of the process."""
+"""A state file with damaged pages: always a queue error, never a crash of the process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def filled(path: Path) -> bytes:
 
 
 def used(path: Path) -> int:
-    """How a look at every row, and a change, fare."""
+    """Return the outcome of reading every row, and of a change."""
     file = opened(path)
     try:
         with file.open_rows() as rows:

@@ -1,4 +1,4 @@
-"""Many records of a mapped file at once: the same as looking them up one by one."""
+"""Batch reads from a mapped file: the same result as looking the records up one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.stores import STEPS, apply_steps, batch, key_of, new_store
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Few reads are enough to map a file."""
+    """Map a file even for a few reads."""
     monkeypatch.setattr(STORE_LIMITS, "plain_read_bytes", 1 << 40)
     yield
     store_offsets.close_open_files()
@@ -137,7 +137,7 @@ def test_another_key_at_a_place_is_not_taken_for_the_one(tmp_path: Path) -> None
 
 
 def test_any_wrong_byte_is_noticed(tmp_path: Path) -> None:
-    """A byte of a value: nothing is given, or the right value (its checksum is known from elsewhere)."""
+    """A byte of a value: the result is nothing or the right value (its checksum is known from elsewhere)."""
     path = new_store(tmp_path / "t.sow", 60)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         known, locations = contents(snapshot), spots_of(snapshot)

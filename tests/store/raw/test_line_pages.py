@@ -1,4 +1,4 @@
-"""All records as lines of text: the same as a scan, in whatever parts, and its errors."""
+"""All records as lines of text: the same as a scan, in any parts, with the same errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Found = tuple[list[bytes], list[bytes], list[tuple[int, int]]]
 
 
 def _read(snapshot: Snapshot) -> tuple[Found, int]:
-    """Keys, payloads and stamps; how many records came as lines."""
+    """Return keys, payloads and stamps, and the number of records returned as lines."""
     keys, payloads, stamps, count = [], [], [], 0
     parts = snapshot.scan_lines(7)
     assert parts is not None
@@ -46,7 +46,7 @@ def _read(snapshot: Snapshot) -> tuple[Found, int]:
 
 
 def _is_the_scan(path: Path) -> tuple[int, int]:
-    """How many records there are, and how many of them came as lines."""
+    """Compare with a scan; return the number of records, and how many of them were returned as lines."""
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         keys: list[bytes] = []
         values: list[bytes] = []
@@ -90,7 +90,7 @@ def test_odd_payloads_among_plain_ones(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
     _changed(path, key_of(700), value_of(key_of(700), 2, payload))
     records, count = _is_the_scan(path)
-    # A value on pages of its own sends the pages beside it to LMDB, and no others.
+    # A value on overflow pages leaves only the adjacent pages to LMDB.
     assert records == 2000
     assert count == 2000 if len(payload) < 2000 else 1500 < count < 2000
 
@@ -105,7 +105,7 @@ def test_records_with_optional_parts_are_left_to_the_scan(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("behind", [-10, -3, 3, codec.HEADER_SIZE + 3])
 def test_damage_is_named_as_by_a_scan(tmp_path: Path, behind: int) -> None:
-    """A wrong bit in the size of the key, in the key, in the header and in the payload of a record."""
+    """A bit flip in the size of the key, in the key, in the header and in the payload of a record."""
     path = new_store(tmp_path / "t.sow", 300)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         (place,) = snapshot.locate_values(b"".join(sorted(map(key_of, range(300)))))[0][150:151].tolist()  # type: ignore[index]
@@ -127,7 +127,7 @@ def test_damage_at_the_ends_of_parts_is_named_as_by_a_scan(tmp_path: Path, monke
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         places = snapshot.locate_values(b"".join(sorted(map(key_of, range(300)))))[0].tolist()  # type: ignore[index]
     sound = path.read_bytes()
-    # The records of a page lie close together, and the next one stands in another page.
+    # The records of a page are close together, and the next one is in another page.
     ends = [one for one, two in enumerate(pairwise(places)) if abs(two[1] - two[0]) > 1000][:2]
     assert len(ends) == 2
     for number in [place for end in ends for place in (end, end + 1)]:
@@ -148,7 +148,7 @@ def test_a_page_that_no_file_has_is_damage(tmp_path: Path) -> None:
     path, key = new_store(tmp_path / "t.sow", 300), key_of(150)
     _changed(path, key, value_of(key, 2, b"x" * 9000))
     data = path.read_bytes()
-    # Behind the key stands the number of the page on which the value begins, which is a small one.
+    # The key is followed by the number of the page on which the value starts, which is small.
     path.write_bytes(re.sub(re.escape(key) + rb"[^\0].{2}\0{5}", key + b"\xff" * 8, data, flags=re.DOTALL))
     assert path.read_bytes() != data
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:

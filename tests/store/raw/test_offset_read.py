@@ -1,4 +1,4 @@
-"""Records at known offsets: what lies there counts only if it is the record that is meant; the rest is looked up."""
+"""Records at known offsets: bytes count only if they are the requested record; the others are looked up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nothing_kept() -> Iterator[None]:
 
 
 def where(values: Sequence[bytes], sums: Sequence[bytes] | None = None) -> Offsets:
-    """Where ``values`` lie if they stand end to end."""
+    """Return the offsets of ``values`` if they are stored without gaps."""
     sizes = list(map(len, values))
     return Offsets([sum(sizes[:index]) for index in range(len(sizes))], sizes, b"".join(v[-4:] for v in sums or values))
 
@@ -49,7 +49,7 @@ def test_what_lies_where_it_should_is_not_looked_up(tmp_path: Path) -> None:
 
 
 def test_another_version_and_wrong_bytes_are_looked_up(tmp_path: Path) -> None:
-    """An older version that is sound stands at one place, bytes of no record at another."""
+    """A valid older version is stored at one offset, bytes of no record at another."""
     content = OLD[0] + bytes(len(VALUES[1])) + VALUES[2] + VALUES[3]
     file = opened(tmp_path / "file", content)
     asked: list[bytes] = []

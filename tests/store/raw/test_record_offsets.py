@@ -1,4 +1,4 @@
-"""All records by their places in the file: the same as a scan, or nothing."""
+"""All records by their offsets in the file: the same as a scan, or nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_damaged_record_is_not_given(tmp_path: Path) -> None:
         assert whole is not None
         assert whole.read_values(0, 150) is not None
         assert whole.read_values(100, 200) is None
-        # One checksum is over all of a part: its records are read one by one then, which tells the bad one.
+        # A part has one checksum: its records are then read one by one, which identifies the damaged one.
         assert [lines is None for _, _, lines in whole.iter_lines(0, 300)] == [True]
 
 

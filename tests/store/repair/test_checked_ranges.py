@@ -1,4 +1,4 @@
-"""The record of what was read when: it never says more than was read."""
+"""The record of checked ranges: it never covers more than was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compacted store holds what the store held, whatever writers and readers do meanwhile; damage stops it."""
+"""A compacted store holds the same data, whatever writers and readers do during the compaction; damage stops it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def findings(path: Path) -> list[str]:
 
 
 def emptied(path: Path, records: int = 3000, left: int = 900) -> Path:
-    """A store most of whose pages are free, with versions, lifetimes, sequences and a position."""
+    """A store with mostly free pages, versions, lifetimes, sequences and a position."""
     new_store(path, records, size=100)
     with Store.open(path, write=True) as store:
         store.write(lambda txn: txn.delete_records(key_of(number) for number in range(left, records)))
@@ -79,7 +79,7 @@ def test_what_it_holds_stays_and_its_free_pages_go(tmp_path: Path) -> None:
 
 
 def test_indexes_can_catch_up_across_it(tmp_path: Path) -> None:
-    """The change list leads from states before the exchange to those after it."""
+    """The change list connects states before the exchange with those after it."""
     path = emptied(tmp_path / "x.sow")
     with Store.open(path, write=True) as store:
         earlier = store.read_meta().digest
@@ -106,7 +106,7 @@ def test_tables_of_derived_stores_come_along(tmp_path: Path) -> None:
 
 
 class Other:
-    """Another process, begun before this one opens the store; it works when it is told to."""
+    """Another process, started before this one opens the store; it works on request."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         go, self._go = os.pipe()
@@ -131,7 +131,7 @@ class Other:
         return True
 
     def __call__(self) -> bool:
-        """Have it done; whether it was."""
+        """Have the work done; return whether that succeeded."""
         os.write(self._go, b"1")
         return os.read(self._answer, 1) == b"1"
 
@@ -142,7 +142,7 @@ class Other:
 
 
 class Meanwhile(CountingSeam):
-    """Other processes work at the given calls of one kind; ``undone`` are those that did not, or could not."""
+    """Other processes work at the given calls of one kind; ``undone`` are those that failed or did not run."""
 
     def __init__(self, point: str, works: dict[int, Callable[[], object]]) -> None:
         super().__init__((point,))
@@ -207,7 +207,7 @@ def test_more_changes_than_the_list_tells_begin_it_again(tmp_path: Path) -> None
 
 
 def test_versions_that_go_alone_begin_it_again(tmp_path: Path) -> None:
-    """The change list names records: that versions went, as ``expire`` takes them, it does not tell."""
+    """The change list contains records: it does not show removed versions, as by ``expire``."""
     path = emptied(tmp_path / "x.sow")
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         gone = [key for keys, _ in snapshot.scan_history() for key in keys][:50]

@@ -1,4 +1,4 @@
-"""A check of a part: its structure, then what was not read for longest; several of them read all."""
+"""A check of a part: its structure, then the ranges not checked for longest; several checks cover everything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def run(path: Path, now: int = 1, **how: object) -> tuple[list[Finding], StoreCoverage]:
-    """In this process, and the record kept."""
+    """Run in this process, and store the record of checked ranges."""
     found: list[Finding] = []
     for item in examine_part(str(path), False, lambda _: None, CheckScope(now, **how)):  # type: ignore[arg-type]
         if isinstance(item, StoreCoverage):
@@ -97,7 +97,7 @@ def test_an_entry_of_the_expiry_index_that_is_missing(path: Path) -> None:
 
 
 def test_every_branch_and_root_destroyed(path: Path) -> None:
-    """The structure alone notices it."""
+    """The check of the structure alone notices it."""
     content = path.read_bytes()
     branches = [
         n for n in range(2, len(content) // 4096) if content[n * 4096 + 10] == 1 and content[n * 4096] == n % 256
@@ -113,7 +113,7 @@ def test_every_branch_and_root_destroyed(path: Path) -> None:
 
 
 def test_flips_are_noticed_when_all_is_read(path: Path, seed: int, deep: bool) -> None:
-    """What a check of all parts lets pass has changed nothing that readers see."""
+    """If a check of all parts finds no damage, readers see no change."""
     chance = random.Random(seed)
     content, expected = path.read_bytes(), contents(path)
     silent, tries = 0, 1000 if deep else 12

@@ -1,4 +1,4 @@
-"""What is saved of a damaged store: all that is sound, each record as it was, nothing that was not there."""
+"""Salvage of a damaged store: everything intact is kept unchanged, and nothing is added."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def pages_of(path: Path) -> int:
 
 
 def judge(path: Path, sample: Path, problem: str) -> tuple[int, Salvage]:
-    """How many records and versions are missing: none is another than it was, and each that is missing is in a loss."""
+    """Check that no entry is changed and each missing one is in a loss; return the number of missing ones."""
     (records, versions), salvage = saved(path)
     if salvage.earlier:
         return 1, salvage  # the state before the last transaction, and it says so
@@ -94,7 +94,7 @@ def judge(path: Path, sample: Path, problem: str) -> tuple[int, Salvage]:
 
 
 def test_every_page_destroyed(sample: Path, tmp_path: Path) -> None:
-    """With one page gone, only what stood in it is missing: pages below a lost branch are found again."""
+    """If one page is lost, only its own entries are missing: pages below a lost branch are found again."""
     most = whole = 0
     for page in range(2, pages_of(sample)):
         path = copied(sample, tmp_path)
@@ -122,26 +122,26 @@ def test_flipped_bits(sample: Path, tmp_path: Path, kind: str, seed: int, deep: 
 def test_one_bit_in_the_size_of_a_large_value_costs_that_record_alone(sample: Path, tmp_path: Path) -> None:
     path = copied(sample, tmp_path)
     content = path.read_bytes()
-    # The head of a node is the size of its value (4 bytes), flags (1: on pages of its own) and the size of the key.
+    # The header of a node: the size of its value (4 bytes), flags (1: on overflow pages) and the size of the key.
     heads = [at for at in range(8192, len(content), 2) if content[at + 1 : at + 8] == b"\x13\0\0\1\0\x08\0"]
     lost = []
     for at in heads[::8]:
         path.write_bytes(content)
         flip_bit(path, 8 * (at + 3) + 4)
         lost.append(judge(path, sample, f"node at {at}")[0])
-    # Pages of states before hold some of these heads, too, and nothing depends on them.
+    # Pages of earlier states contain some of these headers, too, and nothing depends on them.
     assert set(lost) <= {0, 1} and sum(lost) > 2
 
 
 def _pages(content: bytes, kind: int) -> list[int]:
-    """The pages of a kind: 1 branches, 2 leaves, 4 the first ones of large values."""
+    """Return the pages of a kind: 1 branches, 2 leaves, 4 the first ones of large values."""
     heads = [(page, *struct.unpack_from("=QHH", content, 4096 * page)) for page in range(2, len(content) // 4096)]
     return [page for page, number, _, flags in heads if (number, flags) == (page, kind)]
 
 
 @pytest.mark.parametrize("bit", [4, 6, 8])
 def test_a_large_value_that_claims_too_many_pages_hides_no_leaves(sample: Path, tmp_path: Path, bit: int) -> None:
-    """Without the branch that leads to them, leaves are looked for page by page, and large values are passed over."""
+    """Without their branch, leaves are searched page by page, and large values are skipped."""
     path = copied(sample, tmp_path)
     content = path.read_bytes()
     for branch in _pages(content, 1):
@@ -154,10 +154,10 @@ def test_a_large_value_that_claims_too_many_pages_hides_no_leaves(sample: Path, 
 
 
 def test_an_index_entry_that_claims_too_many_pages_hides_no_leaves(sample: Path, tmp_path: Path) -> None:
-    """The list of changes has large values as well, and no checksum is asked for their sizes."""
+    """The change list has large values as well, and their sizes have no checksum."""
     path = copied(sample, tmp_path)
     content = path.read_bytes()
-    # Of records all large values have one size; these have another one.
+    # All large values of records have one size; these have another one.
     heads = [
         (page, struct.pack("=IHH", node.size, 1, len(node.key)))
         for page in _pages(content, 2)
@@ -223,7 +223,7 @@ def test_nothing_of_what_is_no_store(tmp_path: Path) -> None:
 
 
 def test_a_leaf_whose_list_of_entries_was_cut(sample: Path, tmp_path: Path) -> None:
-    """The entries that the list lacks are sound and not to be seen: that they are missing has to be said."""
+    """The entries that the list lacks are intact but invisible: their absence must be reported."""
     path = copied(sample, tmp_path)
     content = path.read_bytes()
     missing = 0
@@ -240,7 +240,7 @@ def test_lists_of_entries_that_reach_into_what_a_split_left_behind(sample: Path,
     path = copied(sample, tmp_path)
     content = path.read_bytes()
     for page in range(2, pages_of(sample)):
-        # The end of a page's list stands in byte 12: four bytes more or less are two entries.
+        # The end of a page's list is in byte 12: four bytes more or less are two entries.
         path.write_bytes(content)
         flip_bit(path, 8 * (4096 * page + 12) + 2)
         judge(path, sample, f"page {page}")

@@ -1,4 +1,4 @@
-"""What is free in a store, who reads it, what killed builders left."""
+"""Free space of a store, its readers, and files left by killed builders."""
 
 from __future__ import annotations
 
