@@ -1,4 +1,4 @@
-"""Crash suites work in memory where there is room: what they test is order and contents, not the disk's speed."""
+"""Crash suites work in memory if there is space: they test order and contents, not the speed of the disk."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SHARED = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 @pytest.fixture(autouse=True)
 def no_child_outlives() -> Iterator[None]:
-    """Whichever way a test ends, the processes that it forked end with it."""
+    """However a test ends, the processes that it forked end with it."""
     yield
     Child.end_all()
 
 
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory in memory, for temporary files too."""
+    """A directory in memory, also used for temporary files."""
     with tempfile.TemporaryDirectory(dir=SHARED, prefix="sowctl-test-") as name:
         place = Path(name) / "temporary"
         place.mkdir()

@@ -1,7 +1,7 @@
-"""Many processes at once: writers on the same topics, readers among them, a rebuild under both, somebody stopped.
+"""Concurrent processes: writers on the same topics, readers, a rebuild during both, a stopped process.
 
-Every writer publishes transfers between the accounts of its topic's groups, so that each group of messages leaves the
-sum as it was. A reader that ever sees another sum has seen half a group.
+Every writer publishes transfers between the accounts of its topic's groups, so that no group of messages changes the
+sum. A reader that ever sees another sum has seen a part of a group.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _transfer(balances: list[int], chance: random.Random) -> None:
 
 
 def _write(plot: Plot, owner: int, topic_names: str, seconds: float, seed: int) -> Child:
-    """A writer: groups of transfers to one topic after the other, each group one batch; says the last step."""
+    """A writer: groups of transfers to one topic after the other, each group one batch; reports the last step."""
 
     def work(child: Child) -> None:
         chance = random.Random(seed + owner)
@@ -97,7 +97,7 @@ def _sums_are_right(rows: list[dict[str, int]]) -> str | None:
 
 
 def _read(plot: Plot, topic_names: str, seconds: float) -> Child:
-    """A reader: says what is inconsistent, and at last how often it looked."""
+    """A reader: reports inconsistencies, and finally the number of its reads."""
 
     def work(child: Child) -> None:
         instance = _instance(plot)
@@ -121,7 +121,7 @@ def _read(plot: Plot, topic_names: str, seconds: float) -> Child:
 
 
 def _opened(plot: Plot, topic_names: str, owners: int) -> None:
-    """Every owner's accounts, once."""
+    """Publish every owner's accounts once."""
     for topic in topic_names:
         for owner in range(owners):
             plot.lab.open().topic(topic).publish(_accounts([1000] * ACCOUNTS, owner, 0))
@@ -132,7 +132,7 @@ def _txids(lab: Lab) -> list[int]:
 
 
 def _final(plot: Plot, children: list[Child], topic_names: str) -> int:
-    """What the writers said last is what is there; how many groups that were."""
+    """Check that the last state reported by each writer is stored; return the number of groups."""
     said: dict[tuple[str, int], tuple[int, list[int]]] = {}
     count = 0
     for owner, child in enumerate(children):
@@ -173,7 +173,7 @@ def test_four_writers_and_readers(memory: Path, seed: int, deep: bool) -> None:
 
 
 def test_two_publishers_meet_topics_in_different_orders(memory: Path, seed: int) -> None:
-    """Envelopes over journalled topics and others, one publisher from the front, one from the back: no deadlock."""
+    """Envelopes over topics with and without a journal, one publisher in order, one in reverse order: no deadlock."""
     plot = Plot(memory / "lab")
 
     def work(names: str, owner: int):  # type: ignore[no-untyped-def]
@@ -200,13 +200,13 @@ def test_two_publishers_meet_topics_in_different_orders(memory: Path, seed: int)
 def test_stores_replaced_under_readers_and_writers(
     memory: Path, how: str, topic_names: str, seed: int, deep: bool
 ) -> None:
-    """They are, again and again, while others write, look, and hold a snapshot half read."""
+    """They are replaced repeatedly while others write, read, and hold a half-read snapshot."""
     plot = Plot(memory / "lab", journal_size=50_000)
     _opened(plot, topic_names, 2)
     seconds = 60.0 if deep else 2.0
 
     def hold(child: Child) -> None:
-        """A slow reader: its snapshot stays what it was while the file below it is replaced."""
+        """A slow reader: its snapshot does not change while the file is replaced."""
         instance = _instance(plot)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -267,7 +267,7 @@ def test_a_publisher_stopped_while_it_waits_holds_nothing(memory: Path, topic: s
     with Child(work) as child:
         child.write(b'{"id":1,"v":1}\n')
         child.wait_for(b"told")
-        # Told under the locks; who gets them next knows that the publisher waits for input.
+        # Reported under the locks; the next owner of the locks knows that the publisher waits for input.
         assert replace(plot.open(), lock_wait=10.0).topic(topic).publish([b'{"id":2,"v":1}']).inserted == 1
         _stopped(child)
         other = replace(plot.open(), lock_wait=0.0)
@@ -286,7 +286,7 @@ def test_a_publisher_stopped_while_it_waits_holds_nothing(memory: Path, topic: s
 
 @pytest.mark.parametrize("topic", ["j", "a"])
 def test_a_publisher_stopped_with_the_lock_is_named(memory: Path, topic: str) -> None:
-    """Others give up after their --lock-wait and say who holds it; readers do not care; killing it frees the lock."""
+    """Others give up after their --lock-wait and name the owner; readers are not affected; a kill frees the lock."""
     plot = Plot(memory / "lab")
     plot.publish(topic, [1])
 
@@ -325,7 +325,7 @@ def test_a_publisher_stopped_with_the_lock_is_named(memory: Path, topic: str) ->
 
 
 def test_writers_of_two_processes_alternate(memory: Path) -> None:
-    """Each sees at once what the other acknowledged: counts of inserted and updated say so."""
+    """Each immediately sees what the other acknowledged, as the counts of inserted and updated show."""
     plot = Plot(memory / "lab")
 
     def work(child: Child) -> None:

@@ -1,8 +1,8 @@
-"""The power goes at any moment of a verb: what was acknowledged is there, everything is sound, all goes on.
+"""A power cut at any moment of a verb: acknowledged messages survive, files are valid, the next writer continues.
 
-Every state that a disk may be left in (see ``tests.support.crashstates``) by verbs over journal and stores. A store's
-commit is safe at once where it is synced; a journalled topic's may be one commit behind, as LMDB is without its meta
-page synced. The control group: without syncs the same judgement must find losses.
+Covers every state in which a disk may be left (see ``tests.support.crashstates``) by verbs over journal and stores. A
+store's commit is durable immediately if it is synced; a journalled topic's store may be one commit behind, as LMDB's
+meta page is not synced. The control group: without syncs the same checks must find losses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORKLOADS = [case for case in CASES if case[0] != "snapshot"]
 
 
 class Watcher(Recorder):
-    """A recorder that sees how each store is opened: without metasync or sync, a commit is only safe with the next."""
+    """A recorder that sees how stores are opened: without metasync or sync, the next commit makes one durable."""
 
     def __init__(self, root: Path, *, forget_syncs: bool = False, skip: str = "") -> None:
         self._lazy: dict[str, bool] = {}
@@ -58,7 +58,7 @@ class Watcher(Recorder):
 
 
 class Recorded:
-    """A verb carried out under a recorder, with the book's acknowledgements as of every one given."""
+    """A verb run under a recorder, with the book's acknowledgements at each of them."""
 
     def __init__(self, plot: Plot, verb: Verb, *, forget_syncs: bool = False, skip: str = "") -> None:
         plot.restore()
@@ -88,7 +88,7 @@ SILENT = ("expiring", "expiring_in_parts", "catching_up", "rebuilding")
 
 
 def verdict(plot: Plot, work: Recorded, state: CrashState) -> str | None:
-    """What is wrong with a state, None for nothing; leaves it on the disk."""
+    """Return the fault in a state, None if it has none; leaves the state on the disk."""
     put_files(plot.root, {name: content for name, content in state.files.items() if content is not None})
     book = work.book.copy()
     book.acknowledged = dict(work.promised[state.acknowledged])
@@ -107,7 +107,7 @@ def verdict(plot: Plot, work: Recorded, state: CrashState) -> str | None:
 
 
 def recover(plot: Plot, work: Recorded, verb: Verb) -> str | None:
-    """The next writer goes on, and everything is sound then; what is wrong, or None."""
+    """Let the next writer continue, and check that all files are valid; return the fault, or None."""
     errors = [finding for finding in problems(plot.lab, Level.ERROR) if ".damaged" not in str(finding.place)]
     if errors and all(not path.read_bytes().startswith(b"not a store") for path in map(plot.lab.store, LOGGED)):
         return f"check: {errors[0].message}"
@@ -121,7 +121,7 @@ def recover(plot: Plot, work: Recorded, verb: Verb) -> str | None:
 
 
 def examine(plot: Plot, work: Recorded, verb: Verb, limit: int, seed: int) -> tuple[int, list[str]]:
-    """Judge ``limit`` states of a run, and recover one in 25. How many states there are, and what is wrong."""
+    """Judge ``limit`` states of a run, and recover one in 25. Return the number of states and the faults."""
     chance = random.Random(seed)
     states = list(work.states())
     chosen = states if len(states) <= limit else chance.sample(states, limit)
@@ -153,7 +153,7 @@ def test_nothing_acknowledged_is_lost(memory: Path, name: str, seed: int, deep: 
     "name", ["publish", "publish-new", "publish-envelopes", "publish-alone", "delete", "publish-torn"]
 )
 def test_without_syncs_losses_are_seen(memory: Path, name: str, seed: int, deep: bool) -> None:
-    """The control group: the judgement above can fail, and does when nothing is synced."""
+    """The control group: the checks above can fail, and do if nothing is synced."""
     _, template, verb = next(case for case in CASES if case[0] == name)
     plot = prepared(memory, template)
     work = Recorded(plot, verb, forget_syncs=True)
@@ -165,7 +165,7 @@ def test_without_syncs_losses_are_seen(memory: Path, name: str, seed: int, deep:
 
 @pytest.mark.parametrize("point", ["file.sync", "dir.sync"])
 def test_without_one_kind_of_sync_losses_are_seen(memory: Path, point: str, seed: int) -> None:
-    """A single kind of sync left out is noticed: data of journals, or names of new files."""
+    """A single missing kind of sync is noticed: data of journals, or names of new files."""
 
     plot = prepared(memory, new)
     work = Recorded(plot, publishing, skip=point)
@@ -175,7 +175,7 @@ def test_without_one_kind_of_sync_losses_are_seen(memory: Path, point: str, seed
 
 
 def test_a_store_of_an_earlier_commit_beside_any_journal_of_later(memory: Path, deep: bool) -> None:
-    """A store may be any number of commits behind its journal (a copy put back): the memtable makes up for it."""
+    """A store may be any number of commits behind its journal (a restored copy): the memtable compensates for it."""
     plot = Plot(memory / "lab")
     stores: list[dict[str, bytes]] = []
     for step in range(6):

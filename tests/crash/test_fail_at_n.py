@@ -1,4 +1,4 @@
-"""The n-th call of a verb fails, once or for ever: exit 6, what was acknowledged is there, a repetition completes."""
+"""The n-th call of a verb fails, once or permanently: exit 6, acknowledged messages survive, a repetition completes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ FAILURES = [
 ]
 
 STRIDE = 131
-"""In the short form every so many-th call fails, from a random one on, with one of the failures in turn."""
+"""In the short form every ``STRIDE``-th call fails, starting at a random one, with one of the failures in turn."""
 STRIDE_WRITES = 6
-"""The same of writes, of writes of meta pages and of commits."""
+"""The same for writes, for writes of meta pages and for commits."""
 LEAST = 3
-"""So many calls are tried at least, however few a verb makes."""
+"""The minimum number of calls tried, even for a verb with few calls."""
 
 
 def chosen(count: int, seed: int, stride: int) -> range:
-    """The calls to be tried of ``count``, from 1 on: every ``stride``-th, or more where these are fewer than LEAST."""
+    """Return the calls to try of ``count``, starting at 1: every ``stride``-th, or more if that is less than LEAST."""
     step = min(stride, max(1, count // LEAST))
     return range(1 + seed % step, count + 1, step)
 
 
 _STARTS: dict[Template, Start] = {}
-"""The results of templates in this process: making one again would take up to half of a test's time."""
+"""The results of templates in this process: building one again would take up to half of a test's time."""
 
 
 def prepared(memory: Path, template: Template) -> Plot:
@@ -54,7 +54,7 @@ def prepared(memory: Path, template: Template) -> Plot:
 
 
 def calls(plot: Plot, verb: Verb, seam: CountingSeam) -> list[str]:
-    """The calls that the verb makes when nothing goes wrong."""
+    """Return the calls that the verb makes if nothing fails."""
     plot.restore()
     verb(plot, seam)
     assert plot.book.judge(plot.contents(), plot.lab.clock.at) is None
@@ -62,7 +62,7 @@ def calls(plot: Plot, verb: Verb, seam: CountingSeam) -> list[str]:
 
 
 def attempt(plot: Plot, verb: Verb, seam: Seam) -> SowError | None:
-    """Carry the verb out from the start; its error. Anything but a reported error is a fault of its own."""
+    """Run the verb from the start and return its error. Anything except a reported error is a fault."""
     plot.restore()
     try:
         verb(plot, seam)
@@ -72,7 +72,7 @@ def attempt(plot: Plot, verb: Verb, seam: Seam) -> SowError | None:
 
 
 def judge(plot: Plot, verb: Verb, problem: str, *, thorough: bool = False) -> None:
-    """What is there is what the book allows; everything is sound; the verb, done again, completes."""
+    """Check that the contents are as the book allows and valid, and that the verb, when repeated, completes."""
     now = plot.lab.clock.at
     try:
         found = plot.contents()
@@ -93,13 +93,13 @@ def judge(plot: Plot, verb: Verb, problem: str, *, thorough: bool = False) -> No
 
 
 def again(plot: Plot, verb: Verb, seam: Seam) -> None:
-    """The same messages at the same clock once more, behind what is there."""
+    """Publish the same messages with the same clock again, after the existing ones."""
     _, plot.values, plot.lab.clock.at = plot.saved
     verb(plot, seam)
 
 
 def check_report(plot: Plot, error: SowError, problem: str) -> None:
-    """The error has the exit status of a failing disk and says how much is durable."""
+    """Check that the error has the exit status of a failing disk and reports how much is durable."""
     assert error.exit_status == 6, f"{problem}: {error.code} exit {error.exit_status} {error.message}"
     assert error.message, problem
     report = error.facts.get("report")
@@ -131,7 +131,7 @@ def test_the_nth_call_fails(memory: Path, template: Template, verb: Verb, seed: 
                 reported += 1
                 check_report(plot, error, problem)
             judge(plot, verb, problem, thorough=deep or (tried + seed) % 3 == 0)
-    # A few calls say nothing of the share.
+    # A few calls are no measure of the share.
     assert reported > (tried // 4 if deep else 0)
 
 
@@ -155,7 +155,7 @@ def test_the_nth_write_is_short(memory: Path, template: Template, verb: Verb, se
 def test_the_nth_write_of_a_meta_page_fails(
     memory: Path, template: Template, verb: Verb, seed: int, deep: bool
 ) -> None:
-    """In LMDB itself, in topics with a journal and without; every write and all ways to fail with ``--deep``."""
+    """In LMDB itself, in topics with and without a journal; every write and all kinds of failure with ``--deep``."""
     plot = prepared(memory, template)
     plot.restore()
     with LmdbWrites().in_place() as counted:
@@ -177,7 +177,7 @@ def test_the_nth_write_of_a_meta_page_fails(
 def test_the_meta_page_of_the_nth_commit_is_left_mixed(
     memory: Path, template: Template, verb: Verb, seed: int, deep: bool
 ) -> None:
-    """The same by hand: the page as LMDB leaves it, after every commit in turn; after some in the short form."""
+    """The same, simulated: the page as LMDB leaves it, after every commit in turn; in the short form after some."""
     plot = prepared(memory, template)
     commits = len(calls(plot, verb, CountingSeam(("lmdb.commit",))))
     for n in chosen(commits, seed, 1 if deep else STRIDE_WRITES):
@@ -192,7 +192,7 @@ TWICE = ["publish-behind", "publish-torn", "publish-missing", "catch-up", "catch
 
 @pytest.mark.parametrize("name", TWICE)
 def test_recovery_fails_too(memory: Path, name: str, deep: bool) -> None:
-    """Two faults in a row: the verb fails at some call, and so does the repetition, at another one."""
+    """Two faults in a row: the verb fails at some call, and its repetition at another one."""
     _, template, verb = next(case for case in CASES if case[0] == name)
     plot = prepared(memory, template)
     points = calls(plot, verb, CountingSeam())

@@ -1,7 +1,7 @@
-"""Subscribers while publishers are killed, stopped and started, journals roll, and stores are replaced under them.
+"""Subscribers while publishers are killed, stopped and started, journals roll, and stores are replaced.
 
 At every quiet point the folded events of a subscriber equal the store, and every recorded stream is ordered, unique,
-atomic, complete and can be taken up at any bookmark (:mod:`tests.support.following`, one function each).
+atomic, complete and resumable at any bookmark (:mod:`tests.support.following`, one function each).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def _publisher(lab: Lab, seed: int) -> Callable[[Child], None]:
-    """Publishes and deletes until it is killed, or the parent closes its input."""
+    """Publish and delete until killed, or until the parent closes the input."""
 
     def work(child: Child) -> None:
         chance = random.Random(seed)
@@ -82,7 +82,7 @@ def _publisher(lab: Lab, seed: int) -> Callable[[Child], None]:
 
 
 def _put_away(lab: Lab, chance: random.Random, *deeds: str) -> None:
-    """Move files that are full to the archive, or compress them where they are, while they may be read."""
+    """Move finished files to the archive, or compress them in place, while they may be read."""
     for path in lab.journals()[:-1]:
         deed = chance.choice(deeds or ("stay", "move", "compress", "both"))
         place = path.parent if deed == "compress" else lab.directory / "archive"
@@ -91,13 +91,13 @@ def _put_away(lab: Lab, chance: random.Random, *deeds: str) -> None:
         elif deed != "stay":
             part = place / (path.name + ".part")
             part.write_bytes(gzip.compress(path.read_bytes(), 1))
-            # For a moment there are two of it.
+            # For a moment both files exist.
             part.rename(place / (path.name + ".gz"))
             path.unlink()
 
 
 class Watched:
-    """A subscription, what it has told, and what its subscriber holds."""
+    """A subscription, its events, and the state of its subscriber."""
 
     def __init__(self, lab: Lab, topic: str, filter: str | None, **options: object) -> None:
         self.topic, self.filter, self.options = topic, filter, options
@@ -146,7 +146,7 @@ def test_subscribers_are_exact_at_every_quiet_point(lab: Lab, seed: int, deep: b
                     child.signal(signal.SIGCONT)
                     stopped.discard(child)
                 elif deed < 0.33:
-                    # dead at any moment, also while it holds the lock or writes; another takes its place
+                    # killed at any moment, even while it holds the lock or writes; another one replaces it
                     child.kill()
                     child.forget()
                     stopped.discard(child)
@@ -156,20 +156,20 @@ def test_subscribers_are_exact_at_every_quiet_point(lab: Lab, seed: int, deep: b
                 if chance.random() < 0.7:
                     look()
                 time.sleep(0.01)
-            # On a slow machine chance has not archived a file yet.
+            # On a slow machine no file may have been archived by chance.
             _put_away(lab, chance, "move", "both")
             look()
             for child in publishers:
                 child.kill()
                 child.forget()
             stopped.clear()
-            # a quiet point: what the dead have left half done is put right by the next writer
+            # a quiet point: the next writer repairs what the killed processes left incomplete
             for topic in TOPICS:
                 lab.publish(topic, message(id=0, v=number))
             look()
             for one in watched:
                 assert one.is_exact(lab), (one.topic, one.filter, one.options)
-            # a store is built anew under its subscribers, and another one is lost
+            # a store is rebuilt during its subscriptions, and another one is lost
             replay_topics(lab.open(), [lab.open().topic("a").config], ReplayOptions(rebuild=True))
             lab.forget("b")
             look()
@@ -197,7 +197,7 @@ def test_subscribers_are_exact_at_every_quiet_point(lab: Lab, seed: int, deep: b
 
 
 def _is_resumable(lab: Lab, topic: str, events: list[Event], chance: random.Random) -> None:
-    """A subscription that is taken up at any bookmark tells what came behind it."""
+    """A subscription resumed at any bookmark returns the messages after it."""
     messages = [event for event in events if event.command == "publish"]
     for _ in range(5):
         at = chance.randrange(len(messages))

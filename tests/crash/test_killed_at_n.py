@@ -1,7 +1,7 @@
-"""A verb is killed, or interrupted, at its n-th call: nothing acknowledged is lost, nothing is invented, it can go on.
+"""A verb is killed, or interrupted, at its n-th call: nothing acknowledged is lost, nothing invented, it can continue.
 
-The windows that matter have names of their own below: between journal and store, within a replay, a creation, an
-expire, a delete, a snapshot. Killed means SIGKILL in a process of its own; what the page cache held stays.
+The important windows have their own names below: between journal and store, within a replay, a creation, an expire, a
+delete, a snapshot. Killed means SIGKILL in a separate process; the page cache survives.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tests.support.faults import CountingSeam, KillAt
 from tests.support.verbs import CASES, IDS, JOURNAL, LOGGED, Plot, Template, Verb, grown, problems, rebuilt_is_live
 
 STRIDE = 149
-"""In the short form a verb is killed, or interrupted, at every so many-th call, from a random one on."""
+"""In the short form a verb is killed, or interrupted, at every ``STRIDE``-th call, starting at a random one."""
 
 
 class InterruptAt(CountingSeam):
-    """Ctrl-C at the n-th call that the main thread makes, before it or right after."""
+    """Ctrl-C at the n-th call of the main thread, before it or directly after it."""
 
     def __init__(self, n: int, *, after: bool = False) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class InterruptAt(CountingSeam):
 
 
 def killed(plot: Plot, verb: Verb, seam: Seam) -> bool:
-    """Carry the verb out in a child; whether it was killed. The book learns what the child acknowledged."""
+    """Run the verb in a child; return whether it was killed. The book records what the child acknowledged."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -80,7 +80,7 @@ def killed(plot: Plot, verb: Verb, seam: Seam) -> bool:
 
 
 def hand_in_all(plot: Plot, verb: Verb) -> None:
-    """Note in the book what the child handed in: the verb without its effects."""
+    """Record in the book what the child submitted: the verb without its effects."""
     book, acknowledged = plot.book, dict(plot.book.acknowledged)
     ghost = Ghost(plot)
     verb(ghost, SEAM)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def test_interrupted_at_the_nth_call(memory: Path, template: Template, verb: Ver
 
 
 def at_each(plot: Plot, verb: Verb, point: str, *, after: bool) -> list[int]:
-    """Kill at every call of one kind; how many events of the journal's log were acknowledged each time."""
+    """Kill at every call of one kind; return how many events of the journal's log were acknowledged each time."""
     plot.restore()
     counting = CountingSeam((point,))
     verb(plot, counting)
@@ -182,7 +182,7 @@ def one_run(plot: Plot, seam: Seam) -> None:
 
 
 def test_between_the_journals_sync_and_the_store(memory: Path) -> None:
-    """Acknowledged, not applied: readers see it at once, through the journal."""
+    """Acknowledged, not applied: readers see it immediately, through the journal."""
     plot = prepared(memory, grown)
     plot.restore()
     before = plot.lab.store("j").read_bytes()
@@ -214,7 +214,7 @@ def test_around_every_sync_and_commit_of_a_publish(memory: Path, point: str, aft
 )
 @pytest.mark.parametrize("point", ["file.rename", "file.unlink", "lmdb.sync", "dir.sync"])
 def test_around_every_name_that_changes(memory: Path, name: str, point: str, seed: int, deep: bool) -> None:
-    """Replacement and creation: a killed process leaves the old file or the new one under the path."""
+    """Replacement and creation: after a kill the path has the old file or the new one."""
     _, template, verb = next(case for case in CASES if case[0] == name)
     plot = prepared(memory, template)
     for after in (False, True) if deep else (seed % 2 == 0,):
@@ -222,7 +222,7 @@ def test_around_every_name_that_changes(memory: Path, name: str, point: str, see
 
 
 def test_killed_again_and_again_until_it_completes(memory: Path, seed: int, deep: bool) -> None:
-    """Every attempt to recover dies a little later than the one before."""
+    """Every attempt to recover is killed a little later than the previous one."""
     for name in ("publish-torn", "rebuild-damaged", "publish-missing"):
         _, template, verb = next(case for case in CASES if case[0] == name)
         plot = prepared(memory, template)

@@ -1,7 +1,7 @@
-"""Malformed files of every kind under every reading verb: reported errors only, no surprise, no wrong data.
+"""Malformed files of every kind under every reading verb: reported errors only, no crash, no wrong data.
 
-Each variant is read in a process of its own, which says how far it got. LMDB believes its own pages: some damaged ones
-end the process that reads them. That is rare here (see DEATHS), and the check, which reads in a process of its own,
+Each variant is read in a separate process, which reports its progress. LMDB trusts its own pages: some damaged ones
+crash the process that reads them. That is rare here (see DEATHS), and the check, which reads in a separate process,
 reports every one of them.
 """
 
@@ -37,9 +37,9 @@ from tests.support.processes import Child
 from tests.support.verbs import LOGGED, TOPICS, Plot, behind, grown, put_files
 
 ALLOWED = {3, 4, 5, 7, 8, 9, 10}
-"""Exit statuses for files that somebody harmed; 8 is a store of another definition."""
+"""Exit statuses allowed for damaged files; 8 is a store of another definition."""
 DEATHS = 0.04
-"""At most this share of heavily damaged stores may end the process of a verb by a signal; about 0.005 did."""
+"""Maximum share of heavily damaged stores that may crash the process of a verb; about 0.005 did."""
 Harm = Callable[[random.Random, bytes, dict[str, bytes]], bytes]
 
 
@@ -77,7 +77,7 @@ def flipped_in_front(chance: random.Random, good: bytes, _: dict[str, bytes]) ->
 
 
 def flipped_in_page_headers(chance: random.Random, good: bytes, _: dict[str, bytes]) -> bytes:
-    """Where LMDB believes what it reads: page numbers, flags, bounds, node offsets."""
+    """Change what LMDB reads without a check: page numbers, flags, bounds, node offsets."""
     data = bytearray(good)
     page = chance.randrange(max(1, len(data) // 4096)) * 4096
     data[min(page + chance.randrange(64), len(data) - 1)] ^= 1 << chance.randrange(8)
@@ -122,7 +122,7 @@ def _rows(instance: Instance, target: Target, **options: object) -> list[str]:
 
 
 def verbs(plot: Plot, topic_names: str) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Every reading verb on some topics, then the writing ones: names and what to do."""
+    """Yield every reading verb on some topics, then the writing ones: names and functions."""
     try:
         instance = plot.lab.open(lock_wait=0.5)
     except SowError as error:
@@ -165,7 +165,7 @@ def verbs(plot: Plot, topic_names: str) -> Iterator[tuple[str, Callable[[], obje
 
 
 def read_all(plot: Plot, topic_names: str = "jhqab", with_check: bool = False) -> Child:
-    """A child that tries every verb and says what came of it."""
+    """Start a child that tries every verb and reports the results."""
 
     def work(child: Child) -> None:
         for name, act in verbs(plot, topic_names):
@@ -193,7 +193,7 @@ def read_all(plot: Plot, topic_names: str = "jhqab", with_check: bool = False) -
 def outcome(
     plot: Plot, topic_names: str = "jhqab", with_check: bool = False
 ) -> tuple[dict[str, tuple[int, object]], str | None]:
-    """Per verb its exit status and rows; and what went wrong, None for nothing."""
+    """Return each verb's exit status and rows; and the fault, None if there is none."""
     with read_all(plot, topic_names, with_check) as child:
         status = child.join(timeout=60)
         lines = [line.decode() for line in child.lines]
@@ -205,16 +205,16 @@ def outcome(
     if status:
         return results, f"{last}: the child failed with {status}"
     for name, (code, rest) in results.items():
-        # A page that says it is longer than it is makes LMDB's own write fall short, which it calls an I/O error.
+        # A page with a length beyond its end makes LMDB's own write incomplete, which LMDB reports as an I/O error.
         if code and code not in ALLOWED and not (code == 6 and name.startswith("publish")):
             return results, f"{name}: exit {code}, {rest}"
     return results, None
 
 
 def wrong_rows(results: dict[str, tuple[int, object]], good: dict[str, tuple[int, object]]) -> str | None:
-    """A read that said all was well and gave other rows than the sound instance does.
+    """Return a read that succeeded with other rows than the intact instance returns.
 
-    One record alone may be an older one: an older copy of its page is sound in itself, and only a scan counts.
+    A single record may be an older one: an older copy of its page is valid in itself, and only a scan counts.
     """
     for name, (code, rows) in results.items():
         if code == 0 and name.startswith("get "):
@@ -229,7 +229,7 @@ def wrong_rows(results: dict[str, tuple[int, object]], good: dict[str, tuple[int
 def trial(
     plot: Plot, files: dict[str, bytes], name: str, content: bytes, topic_names: str = "jhqab", with_check: bool = False
 ) -> tuple[dict[str, tuple[int, object]], str | None]:
-    """The outcome with one file changed."""
+    """Return the outcome with one file changed."""
     put_files(plot.root, files | {name: content})
     return outcome(plot, topic_names, with_check)
 
@@ -266,7 +266,7 @@ def test_stores(plot: Plot, seed: int, deep: bool) -> None:
             assert worst == Level.ERROR or problem.startswith("publish"), f"{story}: {problem}, and no finding"
             problem = None
         assert problem is None, f"{story}: {problem}"
-        # A leaf in the place of a branch page hides keys from a search for one; scans and the check tell.
+        # A leaf that replaces a branch page hides keys from a search for one; scans and the check report it.
         passed_over = ("publish", "replay", "get") if harm is pages_exchanged else ("publish", "replay")
         before_writing = {verb: result for verb, result in results.items() if verb.split()[0] not in passed_over}
         wrong = wrong_rows(before_writing, good)
@@ -298,7 +298,7 @@ def test_journals(plot: Plot, seed: int, deep: bool) -> None:
 
 
 def test_journals_with_stores_behind(memory: Path, seed: int, deep: bool) -> None:
-    """Here the journal's bytes are what readers show: the state is one that there was, or an error."""
+    """Here readers show the bytes of the journal: the result is a state that existed, or an error."""
     plot = Plot(memory / "lab")
     grown(plot)
     stood = plot.book.copy()
@@ -340,7 +340,7 @@ def test_configurations(plot: Plot, seed: int, deep: bool) -> None:
 
 
 def test_lock_and_gate_files(plot: Plot, seed: int, deep: bool) -> None:
-    """Files that only coordinate may hold anything: nothing is lost, nothing fails."""
+    """Files used only for coordination may have any content: nothing is lost, nothing fails."""
     chance = random.Random(seed)
     plot.restore()
     files = dict(plot.files)

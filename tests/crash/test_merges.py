@@ -1,4 +1,4 @@
-"""Merges of runs into a store, killed, failing and several at once: nothing is lost, and leftover files are removed."""
+"""Merges of runs into a store, killed, failing and concurrent: nothing is lost, and leftover files are removed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ every = pytest.mark.parametrize(("verb", "points"), CASES, ids=[verb.__name__ fo
 
 
 def moments(plot: Plot, verb: Verb, points: set[str]) -> list[tuple[int, str]]:
-    """The numbers of calls at which each moment is reached first and last."""
+    """Return the numbers of the first and the last call at each moment."""
     plot.restore()
     counting = CountingSeam(POINTS)
     verb(plot, counting)
@@ -74,11 +74,11 @@ def test_killed_at_each_moment_of_a_merge(memory: Path, verb: Verb, points: set[
     for n, name in moments(plot, verb, points)[0 if deep else seed % 2 :: 1 if deep else 2]:
         plot.restore()
         assert killed(plot, verb, KillAt(n, points=POINTS)), (n, name)
-        # The file that was being filled is left, and nobody builds it: readers do not look at it.
+        # The unfinished file is left without a builder: readers ignore it.
         assert bool(leftovers(plot)) == (name in ("merge.begun", "merge.filled")), (n, name, leftovers(plot))
         assert not any(is_being_built(plot.lab.store(topic)) for topic in "jh")
         judge(plot, verb, f"killed at {name}, call {n}", thorough=True)
-        # The next merge has removed it, with all runs that the store has in itself.
+        # The next merge has removed it, with all runs that are already in the store.
         assert not leftovers(plot), (n, name)
 
 
@@ -98,7 +98,7 @@ IN_BULK = pytest.mark.parametrize("verb", [loading_in_bulk, loading_history_in_b
 
 @IN_BULK
 def test_a_bulk_load_is_durable_before_it_merges(memory: Path, verb: Verb) -> None:
-    """Killed, or failing, at each moment of its merge: all of its one group is there."""
+    """Killed, or failing, at each moment of its merge: its single group is complete."""
     plot = prepared(memory, grown)
     for n, name in moments(plot, verb, INSTANTS):
         plot.restore()
@@ -128,7 +128,7 @@ class PauseAt(Seam):
 
 
 def load(plot: Plot, topic: str, ids: range, pause: str | None = None) -> Child:
-    """A process that publishes so many messages that it merges; it pauses at a moment of its first merge."""
+    """Start a process that publishes enough messages for a merge; it pauses at a moment of its first merge."""
 
     def work(child: Child) -> None:
         seam = SEAM if pause is None else PauseAt(pause, child)
@@ -147,11 +147,11 @@ def load(plot: Plot, topic: str, ids: range, pause: str | None = None) -> Child:
 @pytest.mark.parametrize("second", ["load", "delete", "kill"])
 @pytest.mark.parametrize("point", sorted(INSTANTS))
 def test_two_processes_merge_at_once(memory: Path, point: str, second: str, topic: str) -> None:
-    """The first one is held up, or killed, at a moment of its merge, while the other one merges, too."""
+    """The first one is paused, or killed, at a moment of its merge, while the other one merges, too."""
     plot = prepared(memory, flushed)
     plot.restore()
     there = set(plot.contents()[topic])
-    # At its end a merge holds the lock: whoever is stopped then stops the others, as a publisher does.
+    # At its end a merge holds the lock: a process that is stopped then blocks the others, as a publisher does.
     is_locked = point == "merge.installed"
     with load(plot, topic, range(100, 130), point) as one:
         one.wait_for(b"paused")
@@ -180,7 +180,7 @@ def test_two_processes_merge_at_once(memory: Path, point: str, second: str, topi
 
 @pytest.mark.parametrize("topic", ["j", "h"])
 def test_readers_while_a_merge_is_held_up(memory: Path, topic: str) -> None:
-    """Query, snapshot of a past state and subscription answer, and a publisher is acknowledged, all without a wait."""
+    """Query, snapshot of a past state and subscription return, and a publisher is acknowledged, all without waiting."""
     plot = prepared(memory, flushed)
     plot.restore()
     expected = plot.contents()[topic]
@@ -206,7 +206,7 @@ def test_readers_while_a_merge_is_held_up(memory: Path, topic: str) -> None:
 
 
 def test_writers_that_merge_all_the_time(memory: Path, seed: int, deep: bool) -> None:
-    """Groups are never seen in half, whoever merges what."""
+    """Groups are never partly visible, whichever process merges."""
     plot = Plot(memory / "lab", journal_size=200_000)
     _opened(plot, "jh", 3)
     seconds = 60.0 if deep else 2.0

@@ -1,6 +1,6 @@
-"""Subscribers killed at random moments, over and over, while others publish: everything arrives at least once.
+"""Subscribers killed repeatedly at random moments, while others publish: everything is delivered at least once.
 
-And the place in the store is never ahead: of what was printed, or with --ack of what was acknowledged.
+The stored position is never ahead of what was printed, or with --ack of what was acknowledged.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PUBLISHERS = 2
 
 
 class Shop:
-    """An instance in a directory, two publishers, and a subscriber that is killed again and again."""
+    """An instance in a directory, two publishers, and a subscriber that is killed repeatedly."""
 
     def __init__(self, directory: Path, store: str) -> None:
         directory.mkdir()
@@ -55,7 +55,7 @@ class Shop:
         return InstanceHandle.open(self.config, environment={}, lock_wait=30.0)
 
     def publish(self, who: int, count: int) -> Child:
-        """A process that publishes to both topics, batch by batch."""
+        """Start a process that publishes to both topics, batch by batch."""
         first = self.published[who] + 1
         self.published[who] += count
 
@@ -75,7 +75,7 @@ class Shop:
         return open_bookmark_store(self.open(), self.store, RowVerbs())
 
     def stored_txid(self) -> int:
-        """The txid behind which the subscription would go on."""
+        """Return the txid after which the subscription would resume."""
         instance = self.open()
         row = self.places().read_place(WHO)
         if row is None:
@@ -84,7 +84,7 @@ class Shop:
             return resolve_bookmark_range(instance, log, parse_bookmark_range(row.bookmark, instance.clock)).after
 
     def logged(self) -> dict[tuple[int, int], int]:
-        """Publisher and number of every message of the journal, with its txid."""
+        """Return publisher and number of every message of the journal, with its txid."""
         instance = self.open()
         if not has_log(instance):
             return {}
@@ -94,11 +94,11 @@ class Shop:
 
 
 def messages(lines: bytes) -> list[tuple[int, int]]:
-    """Publisher and number of the messages in whole lines; the last line may be torn by a kill."""
+    """Return publisher and number of the messages in complete lines; the last line may be torn by a kill."""
     whole = lines[: lines.rfind(b"\n") + 1].splitlines()
     events = []
     for line in whole:
-        # A torn line of an earlier run may have the first one of the next behind it.
+        # A torn line of an earlier run may be followed directly by the first one of the next.
         try:
             event = json.loads(line)
         except ValueError:
@@ -112,7 +112,7 @@ def messages(lines: bytes) -> list[tuple[int, int]]:
 def test_what_the_store_takes_as_done_was_printed(memory: Path, store: str, seed: int, deep: bool) -> None:
     chance = random.Random(seed)
     shop = Shop(memory / "shop", store)
-    # The first subscribers may begin before the journal does.
+    # The first subscribers may start before the journal exists.
     publish = [shop.publish(who, 5) for who in range(PUBLISHERS)]
     kills = 0
     for _ in range(80 if deep else 7):
@@ -122,7 +122,7 @@ def test_what_the_store_takes_as_done_was_printed(memory: Path, store: str, seed
 
         def work(child: Child, more: tuple[str, ...] = more, ends: bool = ends) -> None:
             with shop.printed.open("ab") as out:
-                # A buffer of a few events: kills fall between what was written and what has left the process.
+                # A buffer of a few events: kills happen between a write to it and the output of the process.
                 buffered = io.BufferedWriter(out.raw, chance.choice([300, 8192]))  # type: ignore[arg-type]
                 words = shop.command(*more, *(["--until-now"] if ends else []))
                 os._exit(main(words, environ={}, stdin=io.BytesIO(), stdout=buffered, stderr=io.BytesIO()))
@@ -153,7 +153,7 @@ def test_what_the_store_takes_as_done_was_printed(memory: Path, store: str, seed
 
 
 def read_some(stream: BinaryIO, seconds: float) -> bytes:
-    """What comes within this time; nothing at the end."""
+    """Return what arrives within this time; nothing at the end."""
     ready, _, _ = select.select([stream], [], [], seconds)
     return os.read(stream.fileno(), 1 << 16) if ready else b""
 
@@ -177,7 +177,7 @@ def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, dee
         assert run.stdout is not None
         end = time.monotonic() + (20 if last else 0.6 + chance.random())
         rest, open_ones = b"", list[str]()
-        # What was known to be acknowledged when it began is not delivered again.
+        # Messages known to be acknowledged at its start are not delivered again.
         known = shop.places().read_acknowledged(WHO)
         while time.monotonic() < end:
             rest += read_some(run.stdout, 0.05)
@@ -191,7 +191,7 @@ def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, dee
                     open_ones.append(event["bookmark"])
             chance.shuffle(open_ones)
             some, open_ones = open_ones[::2], open_ones[1::2]
-            # Noted before it is said: what a subscriber that is killed has heard cannot be told.
+            # Recorded before it is sent: it is unknown what a killed subscriber has received.
             acknowledged.update(some)
             run.stdin.write("".join(f"{text}\n" for text in some).encode())
             if last and len(received) == sum(shop.published) and not open_ones:
@@ -206,7 +206,7 @@ def test_what_a_file_takes_as_done_was_acknowledged(memory: Path, seed: int, dee
         status = run.wait(timeout=30)
         run.stdout.close()
         run.stdin.close()
-        # One that is terminated before it has begun ends by the signal itself.
+        # One that is terminated before it has started ends by the signal itself.
         assert status in (-signal.SIGKILL, -signal.SIGTERM, 143)
         known = shop.places().read_acknowledged(WHO)
         logged = {f"{hash_client_name(f'p{who}')}|{n}|": txid for (who, n), txid in shop.logged().items()}
@@ -240,8 +240,8 @@ def test_a_signal_flushes_and_stores_the_place(memory: Path, store: str, number:
         assert shop.places().read_place(WHO) is None
         run.send_signal(number)
         assert run.wait(timeout=30) == status
-    # The signal may fall between the last message and the note of it, and before it is known to be the last one with
-    # its bookmark. But for the signal, all that was before them would have waited an hour to be stored.
+    # The signal may come between the last message and its record, and before it is known to be the last one with its
+    # bookmark. Without the signal, all earlier messages would have been stored only after an hour.
     upto = shop.stored_txid()
     assert 18 <= upto <= 20
     out = io.BytesIO()

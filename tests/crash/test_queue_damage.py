@@ -1,5 +1,5 @@
-"""Damaged files of a queue: an error that names damage or the right answer, never a signal, an endless run or another
-answer that a check does not find.
+"""Damaged files of a queue: an error that reports damage or the right answer; never a signal, an endless run or a wrong
+answer that a check does not detect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.verbs import put_files, read_files
 
 PAGE = 4096
 SECONDS = 30
-"""A job that takes longer is ended by SIGALRM, and so counts as one that a signal ended."""
+"""A job that takes longer is ended by SIGALRM, and so counts as killed by a signal."""
 PARTS = (
     "<LeasePeriod>10s</LeasePeriod>",
     "<MaxDeliveries>2</MaxDeliveries>",
@@ -37,9 +37,9 @@ Answer = tuple[object, ...]
 
 
 class Sample(NamedTuple):
-    """A lab with queues in use: its files, the used pages of the state file, and what it answers at an instant.
+    """A lab with queues in use: its files, the used pages of the state file, and its answers at an instant.
 
-    ``rebuilt``: what it answers where the state is made of the journal.
+    ``rebuilt``: its answers after the state was rebuilt from the journal.
     """
 
     lab: QueueLab
@@ -57,12 +57,12 @@ class Sample(NamedTuple):
 
 
 Damage: TypeAlias = Callable[[Sample, random.Random], dict[str, bytes]]
-"""Makes the contents of files that are put in the place of others."""
+"""Returns the contents of files that replace others."""
 
 
 @pytest.fixture
 def sample(memory: Path) -> Sample:
-    """Messages in every state, bookmarks of clients, acknowledgements that wait, holders, and a second queue."""
+    """Messages in every state, bookmarks of clients, pending acknowledgements, owners, and a second queue."""
     lab = QueueLab(memory / "lab", lab_xml(queue_xml(*PARTS), queue_xml(name="other")))
     lab.put(1, 2)
     for _ in range(2):
@@ -90,7 +90,7 @@ def sample(memory: Path) -> Sample:
 
 
 def ask(lab: QueueLab) -> Answer:
-    """What a queue answers to looks and to changes, tokens left out."""
+    """Return a queue's answers to reads and changes, without tokens."""
     found: list[object] = [[(id_of(one), one.state, one.priority) for one in lab.peek()], lab.depth()]
     info = lab.info()
     found.append((info.oldest_txid, info.entered, info.delivered, info.acknowledged, info.expired, info.blocked_by))
@@ -106,7 +106,7 @@ def ask(lab: QueueLab) -> Answer:
 
 
 def is_found(lab: QueueLab) -> bool:
-    """Whether a check finds anything."""
+    """Return whether a check finds anything."""
     instance = lab.open()
     try:
         return bool(verify_queue_state(instance, find_queue(instance, "work"))[0])
@@ -115,14 +115,14 @@ def is_found(lab: QueueLab) -> bool:
 
 
 def judge(sample: Sample, damage: Damage, seed: int) -> int:
-    """How a queue fares with some of its files replaced: EQUAL, REPORTED, or WRONG where a check finds nothing."""
+    """Return the result of a queue with some files replaced: EQUAL, REPORTED, or WRONG if a check finds nothing."""
     signal.alarm(SECONDS)
     try:
         sample.lab.clock.at = sample.at
         put_files(sample.lab.directory, sample.files | damage(sample, random.Random(seed)))
         seen = is_found(sample.lab)
         answer = ask(sample.lab)
-        # The mark of another start of the machine: leases are lost, as after a crash of the machine.
+        # The mark of another boot of the machine: leases are lost, as after a crash of the machine.
         if damage is mark and answer == sample.rebuilt:
             return EQUAL
         return EQUAL if answer == sample.truth else REPORTED if seen else WRONG
@@ -131,20 +131,20 @@ def judge(sample: Sample, damage: Damage, seed: int) -> int:
 
 
 def flip(sample: Sample, chance: random.Random) -> dict[str, bytes]:
-    """One bit where a page has anything but zeros."""
+    """Flip one bit of a byte that is not zero in a page."""
     start = PAGE * chance.choice(sample.pages)
     used = [at for at in range(start, start + PAGE) if sample.state[at]]
     return {sample.name: flipped(sample.state, 8 * chance.choice(used) + chance.randrange(8))}
 
 
 def cut(sample: Sample, chance: random.Random) -> dict[str, bytes]:
-    """A missing end."""
+    """Truncate the file."""
     size = chance.choice((0, 1, PAGE, 2 * PAGE, len(sample.state) - PAGE, chance.randrange(len(sample.state))))
     return {sample.name: sample.state[:size]}
 
 
 def swap(sample: Sample, chance: random.Random) -> dict[str, bytes]:
-    """Two pages in each other's place, with their numbers or without; or zeros in the place of one."""
+    """Swap two pages, with their numbers or without; or overwrite one with zeros."""
     data = bytearray(sample.state)
     one, other = (PAGE * page for page in chance.sample(sample.pages, 2))
     data[one : one + PAGE], data[other : other + PAGE] = data[other : other + PAGE], data[one : one + PAGE]
@@ -156,13 +156,13 @@ def swap(sample: Sample, chance: random.Random) -> dict[str, bytes]:
 
 
 def scribble(sample: Sample, chance: random.Random) -> dict[str, bytes]:
-    """Random bytes, of any length, anywhere."""
+    """Write random bytes, of any length, anywhere."""
     at, size = PAGE * chance.choice(sample.pages) + chance.randrange(PAGE), chance.choice((1, 8, 64, 4096))
     return {sample.name: (sample.state[:at] + chance.randbytes(size) + sample.state[at + size :])[: len(sample.state)]}
 
 
 def mark(sample: Sample, chance: random.Random) -> dict[str, bytes]:
-    """Another mark in the lock file."""
+    """Write another mark to the lock file."""
     name = f"{sample.name}-lock"
     raw = sample.files[name]
     return {name: chance.choice([flipped(raw, chance.randrange(8 * len(raw))), raw[: chance.randrange(1, len(raw))]])}

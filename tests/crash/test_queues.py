@@ -1,7 +1,7 @@
-"""Queues whose processes are killed, and whose calls fail: no message is lost, none is with two holders at once.
+"""Queues whose processes are killed, and whose calls fail: no message is lost, none has two owners at a time.
 
-Killed means SIGKILL at the n-th call to the outside, before it or right after it. Workers are killed while four of them
-work on one queue, and begin again. The state is compared with itself and with the journal after every kill.
+Killed means SIGKILL at the n-th system call, before it or directly after it. Workers are killed while four of them work
+on one queue, and start again. The state is compared with itself and with the journal after every kill.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.support.queues import QueueLab, id_of, lab_xml, queue_xml
 PERIOD = "<LeasePeriod>1h</LeasePeriod>"
 ONCE = "<Semantics>at-most-once</Semantics>"
 STRIDE = 11
-"""In the short form a process is killed at every so many-th call, from a random one on."""
+"""In the short form a process is killed at every ``STRIDE``-th call, starting at a random one."""
 WORKERS = 4
 
 
 class Plot:
-    """A lab that is put back to its beginning before each try. ``told``: lines that a child said before it ended."""
+    """A lab that is reset before each try. ``told``: lines that a child reported before it ended."""
 
     def __init__(self, root: Path, *parts: str, ranked: bool = False) -> None:
         self.root = root
@@ -51,7 +51,7 @@ class Plot:
         self.told: list[str] = []
 
     def before(self) -> None:
-        """What is there before the verb: ten messages leased, five of them acknowledged, one cancelled."""
+        """Create the state before the verb: ten messages leased, five of them acknowledged, one cancelled."""
         leased = self.lab.lease(10)
         if leased and self.lab.peek()[0].state == "leased":
             self.lab.ack(*leased[:5])
@@ -68,7 +68,7 @@ class Plot:
             verb(queue, self.leased, self.told.append)
 
     def judge(self, problem: str) -> list[QueueMessage]:
-        """The messages by now, after all that must hold was found to hold."""
+        """Return the current messages after checking all invariants."""
         instance = self.lab.open()
         findings, _ = verify_queue_state(instance, find_queue(instance, "work"))
         assert not findings, (problem, findings)
@@ -77,7 +77,7 @@ class Plot:
         gone = set(range(30)) - present
         for line in self.told:
             word, number = line.split()
-            # What was told to be finished is; and a message that leaves the queue was acknowledged by somebody.
+            # Messages reported as finished are; and a message that left the queue was acknowledged by a worker.
             assert (int(number) in gone) == (word == "gone"), (problem, line)
         with self.lab.queue() as queue:
             assert {id_of(one) for one in queue.peek()} == present, problem
@@ -126,7 +126,7 @@ CASES: dict[str, tuple[tuple[str, ...], Verb]] = {
 
 
 def in_child(plot: Plot, verb: Verb, seam: Seam) -> int:
-    """Carry the verb out in a child; its status. What it said is in ``plot.told``."""
+    """Run the verb in a child and return its status. Its output is in ``plot.told``."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -182,10 +182,10 @@ def test_the_nth_call_fails(memory: Path, name: str, seed: int, deep: bool) -> N
 
 
 class Crew:
-    """Workers in processes of their own that are killed at random calls and begin again.
+    """Workers in separate processes that are killed at random calls and start again.
 
-    A worker says ``L id`` of each message that it has leased and ``E id`` before it lets it go. All say so into one
-    pipe, whose lines are in the order in which they were written.
+    A worker reports ``L id`` for each message that it has leased and ``E id`` before it releases it. All write to one
+    pipe, whose lines are in the order of the writes.
     """
 
     def __init__(self, lab: QueueLab, seed: int) -> None:
@@ -238,7 +238,7 @@ class Crew:
                     assert set(queue.cancel(bad)) == {"done"}
 
     def drive(self, kills: int) -> list[tuple[int, str, int]]:
-        """Work until the queue is empty, with so many kills on the way; what was said."""
+        """Work until the queue is empty, with ``kills`` kills meanwhile; return the reports."""
         os.set_blocking(self.pipe[0], False)
         said = b""
         for _ in range(WORKERS):
@@ -294,7 +294,7 @@ def test_four_workers_that_are_killed(memory: Path, parts: tuple[str, ...], seed
     assert verify_queue_state(instance, find_queue(instance, "work"))[0] == []
     if ONCE in parts:
         assert max(map(len, delivered.values())) == 1, "delivered twice"
-        # Removed before it is handed out: what a killed worker had got is all that may be missing.
+        # Removed before delivery: only messages of killed workers may be missing.
         assert count - len(delivered) <= 5 * crew.kills
     else:
         assert set(delivered) == set(range(count)), "lost"
@@ -303,7 +303,7 @@ def test_four_workers_that_are_killed(memory: Path, parts: tuple[str, ...], seed
 
 
 def test_workers_with_commands_that_are_killed(memory: Path, seed: int, deep: bool) -> None:
-    """Each message is written down by a command at least once, and acknowledged ones are not delivered again."""
+    """Each message is recorded by a command at least once, and acknowledged ones are not delivered again."""
     lab = QueueLab(memory / "lab", lab_xml(queue_xml()), clock=system_clock)  # type: ignore[arg-type]
     count = 1000 if deep else 40
     lab.put(*range(count))

@@ -1,7 +1,7 @@
-"""Files moved, compressed and removed under publishers, readers and a subscription, by processes that are killed.
+"""Files moved, compressed and removed during publishers, readers and a subscription, by processes that are killed.
 
-Every publisher moves amounts between accounts, so that the sum of its accounts is always the same; and it counts its
-messages, so that the subscription sees whether one is missing. What looks after the files is killed again and again.
+Every publisher moves amounts between accounts, so that the sum of its accounts is constant; and it numbers its
+messages, so that the subscription notices a missing one. The process that maintains the files is killed repeatedly.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _publisher(lab: Lab, owner: int, seed: int) -> Work:
 
 
 def _reader(lab: Lab, topic: str) -> Work:
-    """States and logs, by one that opens everything each time."""
+    """Read states and logs, opening everything each time."""
 
     def work(child: Child) -> None:
         looks, gone, goes_on = 0, 0, _until_told(child)
@@ -97,7 +97,7 @@ def _reader(lab: Lab, topic: str) -> Work:
 
 
 def _follower(lab: Lab) -> Work:
-    """Every message of every publisher, in order, whatever becomes of the files; runs end and begin again."""
+    """Receive every message of every publisher, in order, whatever happens to the files; runs end and start again."""
 
     def work(child: Child) -> None:
         seen: dict[tuple[int, int], int] = {}
@@ -148,12 +148,12 @@ def test_files_go_under_everybody(tmp_path: Path, seed: int, deep: bool) -> None
     while not (lab.store("t").exists() and lab.store("u").exists()):
         time.sleep(0.01)
     others = [Child(_reader(lab, "t")), Child(_reader(lab, "u")), Child(_follower(lab))]
-    # What is removed before the subscriber has a place is not kept for it.
+    # Files removed before the subscriber has a stored position are not kept for it.
     while not (lab.directory / "a.bookmarks").exists():
         time.sleep(0.01)
     chance, removed, killed = random.Random(seed), 0, 0
     least, round_, end = 60 if deep else 8, 0, time.monotonic() + (1000 if deep else 120)
-    # However slow the machine is: some files have to go while the others are at work.
+    # However slow the machine is: some files must be removed while the others are at work.
     while round_ < least or (removed <= 5 and time.monotonic() < end):
         round_ += 1
         keeper = Child(_upkeep(lab, seed + round_))

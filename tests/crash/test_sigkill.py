@@ -1,6 +1,6 @@
-"""Publishers killed at random moments, over and over: no acknowledged message is lost, none is invented.
+"""Publishers killed repeatedly at random moments: no acknowledged message is lost, none is invented.
 
-The rounds run in forked processes (``--deep``: many more); some run the command line in a process of its own.
+The rounds run in forked processes (``--deep``: many more); some run the command line in a separate process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH = 7
 
 
 class Rounds:
-    """One instance through all rounds; per publisher, what it handed in and what it was told."""
+    """One instance through all rounds; per publisher, its submitted messages and its acknowledgements."""
 
     def __init__(self, plot: Plot, chance: random.Random) -> None:
         self.plot = plot
@@ -44,7 +44,7 @@ class Rounds:
         self.acknowledged = 0
 
     def plan(self, base: int) -> tuple[list[Event], bytes, str | None, str]:
-        """Messages of one publisher on keys from ``base`` on; the input, the topic and the framing."""
+        """Return messages of one publisher on keys from ``base`` on; the input, the topic and the framing."""
         chance = self.chance
         kind = chance.choice(["j", "h", "a", "mixed", "mixed"])
         topic_names = "jhqab" if kind == "mixed" else kind
@@ -73,7 +73,7 @@ class Rounds:
         return child
 
     def round(self, publishers: int) -> None:
-        """Some publishers at once, each killed at a random moment (or allowed to end)."""
+        """Run some publishers concurrently, each killed at a random moment (or allowed to end)."""
         plans = [self.plan(base=100 * number) for number in range(publishers)]
         children = [self.start(data, topic, framing) for _, data, topic, framing in plans]
         deadline = time.monotonic() + self.chance.choice([0.0, 0.004, 0.01, 0.02, 0.04, 0.08]) * self.chance.random()
@@ -93,7 +93,7 @@ class Rounds:
         self.before = found
 
     def judge(self, events: list[Event], lines: list[bytes], found: dict[str, dict[int, str]], whole: bool) -> None:
-        """Per log, what is there of this publisher is what it handed in up to some message behind the last told."""
+        """Per log, this publisher's messages are a prefix of the submitted ones with at least the acknowledged ones."""
         told = [line.decode() for line in lines if line]
         if whole and len(told) != len(events):
             self.lost.append(f"ended well, but {len(told)} of {len(events)} were acknowledged")
@@ -202,13 +202,13 @@ def test_the_command_line_killed_while_it_reads_a_pipe(memory: Path, topic: str,
 
 
 def test_a_publisher_waiting_for_input_is_killed(memory: Path) -> None:
-    """It holds no lock while it waits, and what it acknowledged is in the journal if not yet in the store."""
+    """It holds no lock while it waits, and its acknowledged messages are in the journal if not yet in the store."""
     plot = Plot(memory / "lab")
     rounds = Rounds(plot, random.Random(1))
     with rounds.start(b'{"t":"j","id":1,"v":1}\n', "j", "lines") as child:
         child.wait_for(b'"id":1')
         assert plot.contents()["j"] == {1: '{"t":"j","id":1,"v":1}'}
-        # It acknowledges under the lock, and may need a moment to let go of it.
+        # It acknowledges under the lock, and may need a moment to release it.
         instance = plot.lab.open(lock_wait=10.0)
         assert instance.topic("j").publish([b'{"t":"j","id":2,"v":2}']).published == 1
         child.write(b'{"t":"j","id":3,"v":3}\n')

@@ -1,7 +1,7 @@
-"""A journal that was cut: wherever that was, no command passes over an acknowledged entry, and no txid is given twice.
+"""A truncated journal: wherever it was cut, no command skips an acknowledged entry, and no txid is assigned twice.
 
-What proves the loss are the stores and the topics file; each is there or not. Without both, a cut between two blocks
-cannot be told from a shorter journal: then what is read is a prefix, and what is torn is said (sow-journal(5)).
+The loss is proven by the stores and the topics file; each exists or not. Without both, a cut between two blocks cannot
+be distinguished from a shorter journal: then a prefix is read, and torn blocks are reported (sow-journal(5)).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENTRIES = 24
 
 @pytest.fixture
 def written(memory: Path) -> Lab:
-    """A topic with a store, one that only the transaction log names, blocks of one to three entries of both."""
+    """A topic with a store, one only in the transaction log, blocks of one to three entries of both."""
     lab = Lab(memory / "lab", config_xml(topic_xml("t"), ("t", "log")))
     number = 0
     while number < ENTRIES:
@@ -41,12 +41,12 @@ def written(memory: Path) -> Lab:
 
 
 def put(lab: Lab, topic: str, *messages: str) -> PublishReport:
-    """Publish to a topic, whether it has a store or only the transaction log names it."""
+    """Publish to a topic with a store or to one that is only in the transaction log."""
     return publish_messages(lab.open(), topic, [("input", ListSource([one.encode() for one in messages]))])
 
 
 def places(content: bytes, deep: bool) -> Iterator[int]:
-    """Where to cut: everywhere, or around the beginnings of blocks and at some places in them."""
+    """Yield the offsets of cuts: all, or around the starts of blocks and at some offsets within them."""
     if deep:
         yield from range(len(content))
         return
@@ -62,7 +62,7 @@ def places(content: bytes, deep: bool) -> Iterator[int]:
 
 
 def entries(lab: Lab) -> tuple[list[int], SowError | None]:
-    """The txids of a dump, and how it ended."""
+    """Return the txids of a dump, and its error."""
     txids: list[int] = []
     try:
         for batch in dump_entries(lab.open(), EntryFilter()):
@@ -140,7 +140,7 @@ def list_error(lab: Lab) -> SowError | None:
 
 
 def test_damage_at_the_end_is_no_tear_where_the_topics_file_knows_better(written: Lab, seed: int) -> None:
-    """Zeros, holes, insertions and flipped bits in the last header; the stores are gone."""
+    """Zeros, holes, insertions and bit flips in the last header; the stores are lost."""
     import random
 
     rng = random.Random(seed)
@@ -170,7 +170,7 @@ def test_damage_at_the_end_is_no_tear_where_the_topics_file_knows_better(written
 
 
 def test_whole_blocks_behind_a_hole_are_no_tear_whatever_is_gone(written: Lab) -> None:
-    """Bytes were cut out of the file, or put in: the blocks behind say where they stood."""
+    """Bytes were cut out of the file, or inserted: the following blocks contain their original offsets."""
     (path,) = written.journals()
     whole = path.read_bytes()
     starts = [at for at in range(len(whole)) if whole.startswith(BLOCK_MAGIC, at)]
@@ -191,7 +191,7 @@ def test_whole_blocks_behind_a_hole_are_no_tear_whatever_is_gone(written: Lab) -
 
 
 def test_a_journal_that_is_given_up_is_followed_by_one_above_all_that_is_known(written: Lab) -> None:
-    """The way out of sow-journal(5), "Accepting a loss"."""
+    """The solution of sow-journal(5), "Accepting a loss"."""
     (path,) = written.journals()
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rindex(BLOCK_MAGIC)])

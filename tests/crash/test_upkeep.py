@@ -1,4 +1,4 @@
-"""Upkeep of stores is killed, fails, or loses its power at its n-th call: queries show what was, and it can go on."""
+"""Store maintenance is killed, fails, or loses power at its n-th call: queries show the old data, it can continue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compacting(plot: Plot, seam: Seam) -> None:
 
 
 def spoiled(plot: Plot) -> None:
-    """Stores of which the journal has everything, with damaged records; one is cut."""
+    """Damage records in stores of which the journal has everything; truncate one."""
     behind(plot)
     for topic in LOGGED:
         path = plot.lab.store(topic)
@@ -64,12 +64,12 @@ STRIDE = 37
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks in this process: what these stores have is damage in records, which LMDB does not notice."""
+    """Run checks in this process: these stores have damage only in records, which LMDB does not notice."""
     monkeypatch.setattr(check_module, "StoreCheck", CheckHere)
 
 
 def looked_at(plot: Plot, verb: Verb, problem: str, *, thorough: bool) -> None:
-    """What can be read is what was there; where damage is left the verb makes it whole."""
+    """Check that readable data is unchanged, and that the verb repairs the remaining damage."""
     try:
         plot.contents()
     except DamageError:
@@ -119,7 +119,7 @@ def test_the_nth_call_fails(memory: Path, template: Template, verb: Verb, seed: 
 
 @every
 def test_killed_at_any_moment(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
-    """By SIGKILL, wherever the process is: within a write, a sync, or LMDB."""
+    """By SIGKILL, at any moment: within a write, a sync, or LMDB."""
     plot = prepared(memory, template)
     plot.restore()
     started = time.monotonic()
@@ -138,7 +138,7 @@ def test_killed_at_any_moment(memory: Path, template: Template, verb: Verb, seed
 
 
 def _survived(plot: Plot, verb: Verb, work: Recorded, seed: int, limit: int) -> int:
-    """Judge ``limit`` of the states that a power cut may leave; how many there are. Raises AssertionError at a loss."""
+    """Judge ``limit`` of the states that a power cut may leave; return their number. Fails at a loss."""
     states = list(work.states())
     for number, state in enumerate(random.Random(seed).sample(states, min(len(states), limit))):
         put_files(plot.root, {name: content for name, content in state.files.items() if content is not None})
@@ -156,7 +156,7 @@ def test_the_power_goes(memory: Path, template: Template, verb: Verb, seed: int,
 
 
 def test_without_syncs_the_loss_is_seen(memory: Path, seed: int) -> None:
-    """The control group: a new store that takes its name before it is on the disk."""
+    """The control group: a new store that is renamed before it is synced."""
     plot = prepared(memory, grown)
     with pytest.raises((AssertionError, DamageError)):
         _survived(plot, compacting, Recorded(plot, compacting, forget_syncs=True), seed, 200)

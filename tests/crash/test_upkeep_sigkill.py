@@ -1,7 +1,7 @@
-"""Upkeep killed with SIGKILL at random moments: before or after, nothing between, and all goes on.
+"""Maintenance killed with SIGKILL at random moments: the state is the old or the new one, and work can continue.
 
-One verb in each round, beside a publisher in some of them, on the instances of the interleaving tests and judged as
-there: what was acknowledged is there, no record is invented, backups and restored instances are whole or not there.
+One verb per round, in some rounds next to a publisher, on the instances of the interleaving tests and judged as there:
+acknowledged messages survive, no record is invented, backups and restored instances are complete or absent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DEEP = 200
 
 
 class Voice:
-    """What an actor says, as lines of a child."""
+    """The output of an actor, as lines of a child."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -51,7 +51,7 @@ def _work(trial: Trial, actor: Actor) -> Callable[[Child], None]:
 
 
 def _moment(trial: Trial) -> float:
-    """How long the first verb takes here and now."""
+    """Measure the time that the first verb takes."""
     begin = time.monotonic()
     with Child(_work(trial, trial.prepare()[0])) as child:
         child.join()
@@ -59,7 +59,7 @@ def _moment(trial: Trial) -> float:
 
 
 def _round(trial: Trial, chance: random.Random, longest: float) -> tuple[Trace, int]:
-    """One run, its first verb killed; what was said, and whether it was killed in time."""
+    """Run once and kill the first verb; return the reports, and whether it was killed in time."""
     trace = Trace()
     children = [Child(_work(trial, actor)) for actor in trial.prepare()]
     try:
@@ -72,7 +72,7 @@ def _round(trial: Trial, chance: random.Random, longest: float) -> tuple[Trace, 
             child.close()
     for number, child in enumerate(children):
         lines = list(map(json.loads, child.lines))
-        # Who said something before the other one is not known: a backup may be of before all that was told.
+        # The order of reports is unknown: a backup may be from before all acknowledged messages.
         trace.said += [(int("told" in line), number, line) for line in lines]
         if child.status == -signal.SIGKILL:
             trace.killed.add(number)
@@ -99,7 +99,7 @@ def test_killed_at_random_moments(
             longest[template] = _moment(trial)
         for _ in range(8):
             trace, died = _round(trial, chance, longest[template])
-            # A machine that is busy now need not be so at the next round.
+            # A machine that is busy now may not be so in the next round.
             longest[template] *= 1.2 if died else 0.4
             if died:
                 break

@@ -1,6 +1,6 @@
-"""The cache of a view is killed, or fails, at its n-th call: it holds the old state or the new, and answers are right.
+"""The cache of a view is killed, or fails, at its n-th call: it has the old state or the new, and answers are right.
 
-Each way of a refresh by itself: made for the first time, caught up, made anew over an old one.
+Each kind of refresh separately: created, caught up, rebuilt over an old one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 @pytest.fixture(autouse=True)
 def columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are kept, and used, however few the records are."""
+    """Columns are stored and used even for few records."""
     for name in ("min_column_records", "max_changed_divisor", "max_stale_divisor", "min_kept_changes"):
         monkeypatch.setattr(VIEW_LIMITS, name, 0)
 
@@ -77,7 +77,7 @@ def read(lab: Lab, seam: Seam | None = None) -> Pairs:
 
 
 def held(lab: Lab) -> Pairs | None:
-    """What the cache says, as it lies there; None where there is none."""
+    """Return the contents of the cache as stored; None if it does not exist."""
     if not cache(lab).exists():
         return None
     assert not [finding for finding in check_store(cache(lab)) if finding.level.name == "ERROR"]
@@ -87,7 +87,7 @@ def held(lab: Lab) -> Pairs | None:
 
 
 class Case:
-    """A lab that can be put back to where the refresh begins."""
+    """A lab that can be reset to the state before the refresh."""
 
     def __init__(self, memory: Path, prepare: Callable[[Lab], None]) -> None:
         self.lab = Lab(memory / "lab", XML)

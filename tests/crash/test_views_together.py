@@ -1,7 +1,7 @@
 """Several processes read a view while one publishes: each sees both of its topics as of one instant, and none is lost.
 
-Every number goes to A first and then to B, so at any instant A has as many records as B or one more. The view joins
-them, and tells both numbers.
+Every number is published to A first and then to B, so at any instant A has as many records as B or one more. The view
+joins them, and returns both numbers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def told(lab: Lab) -> tuple[int, int]:
 
 
 def reader(lab: Lab) -> int:
-    """Read again and again; 0 where all that was seen is right."""
+    """Read repeatedly; return 0 if all results are right."""
     seen = (0, 0)
     while seen[1] < ROUNDS:
         try:
