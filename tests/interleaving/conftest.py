@@ -1,4 +1,4 @@
-"""The stages that all orders are tried on: in memory, and made once for all tests of a file."""
+"""The stages on which all orders are tried: in memory, and created once for all tests of a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Every two verbs in all orders with up to two preemptions, and with one of them killed where it was stopped.
 
-The short form tries an order of some pairs of each verb, the long form all orders of all pairs where there are at most
-:data:`tests.support.interleaving.strategies.BOUND`, and so many at random where there are more; it says which.
+The short form tries an order of some pairs of each verb, the long form all orders of all pairs with at most
+:data:`tests.support.interleaving.strategies.BOUND` orders, and that number of random ones of the others; it reports
+which.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.support.interleaving.strategies import BOUND, Pair
 from tests.support.interleaving.trial import Stages
 
 PARTNERS = 2
-"""With how many others, at random, the short form pairs each verb, and of each pair it tries one order."""
+"""The number of random partners of each verb in the short form, which tries one order of each pair."""
 
 
 @pytest.mark.parametrize("one", ACTORS)

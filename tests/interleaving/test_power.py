@@ -1,6 +1,6 @@
-"""What these tests are able to see: locks left out, files removed too early, a deadlock. Each is planted and found.
+"""The detection power of these tests: missing locks, files removed too early, a deadlock. Each is planted and found.
 
-A change of the scheduler or of the judgement that no longer finds one of them has made all the others blind.
+A change of the scheduler or of the checks that no longer finds one of them has made all other tests blind.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def _nothing_is_needed(patch: pytest.MonkeyPatch) -> None:
 Plant = Callable[[pytest.MonkeyPatch], None]
 PLANTED: list[tuple[str, str, Plant, int | None]] = [
     ("few", "publish+publish", _no_journal_lock, None),
-    # Of all orders one in 40 shows it, and of some draws of 60 none does. Where compact is stopped while it has the
-    # lock, before its copy takes the place of the store, it always shows.
+    # One in 40 of all orders shows it, and some draws of 60 do not. If compact is stopped while it has the lock, before
+    # its copy replaces the store, it always shows.
     ("few", "publish+compact", _no_writer_lock, 1),
     ("many", "query+prune", _nothing_is_needed, None),
 ]
-"""Template, verbs, what is planted, and the worker that is stopped once, at every place; None: 60 orders at random."""
+"""Template, verbs, planted fault, and the worker that is stopped once, at every step; None: 60 random orders."""
 SEED = 5
-"""With this one prune is asked to keep as little as it can."""
+"""With this one prune is requested to keep as little as possible."""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_planted_is_found(
     plant(monkeypatch)
     for order in orders:
         trace = trial.replay(order)
-        # What is found may stand in the way of going on, too.
+        # The fault may prevent the continuation, too.
         try:
             wrong = trial.judge(trace)
         except Exception as error:
@@ -85,7 +85,7 @@ def test_what_is_planted_is_found(
 
 
 class _Locking(Actor):
-    """Takes two locks, one worker in this order and the other one in that."""
+    """Takes two locks, which the two workers take in opposite order."""
 
     name = "locking"
 

@@ -1,4 +1,4 @@
-"""Two to four verbs, one call at a time in orders that a seed decides, some of them killed: what is left is right."""
+"""Two to four verbs, one call at a time in an order given by a seed, some of them killed: the result is right."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A subscription that is replaced at every point between the calls of a publisher: journal, store, and its own looks.
+"""A subscription that is replaced at every point between the calls of a publisher: journal, store, and its own reads.
 
-The short form tries some of the orders in which the publisher is stopped at one place, the long form all orders with up
-to two preemptions (:class:`tests.support.interleaving.strategies.Pair`), and those of others that change the stores.
+The short form tries some of the orders in which the publisher is stopped once, the long form all orders with up to two
+preemptions (:class:`tests.support.interleaving.strategies.Pair`), also with other verbs that change the stores.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.support.interleaving.strategies import Pair
 from tests.support.interleaving.trial import Stages
 
 SOME = 12
-"""Orders that the short form tries of each pair."""
+"""Number of orders per pair in the short form."""
 MANY = 4000
-"""Orders that the long form tries at most of each pair."""
+"""Maximum number of orders per pair in the long form."""
 
 
 @pytest.mark.parametrize("other", ["publish", "expire", "compact", "rebuild", "archive"])

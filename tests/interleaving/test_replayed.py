@@ -1,4 +1,4 @@
-"""A run is repeated from a few words, call by call: without that, no failure of these tests could be looked into.
+"""A run is repeated from a few words, call by call: without that, failures of these tests could not be debugged.
 
 ``SOWCTL_TRIAL='few/publish+compact/7/12>1,30x0' pytest tests/interleaving/test_replayed.py`` repeats one run.
 """
@@ -15,7 +15,7 @@ from tests.support.interleaving.trial import Stages
 
 
 def test_the_trial_of_the_environment(stages: Stages, seed: int) -> None:
-    """The one that is named there, or one that the seed draws, written down and read again."""
+    """The trial named there, or one drawn by the seed, is formatted and parsed again."""
     if words := os.environ.get("SOWCTL_TRIAL"):
         trial, order = stages.repeated(words)
     else:
@@ -31,7 +31,7 @@ def test_the_trial_of_the_environment(stages: Stages, seed: int) -> None:
 
 
 def said(trace: Trace) -> list[tuple[int, int, str]]:
-    """What workers said, without what no other run can say: names of backups have random numbers."""
+    """Return the reports of workers without what differs between runs: names of backups have random numbers."""
     return [(step, number, next(iter(line))) for step, number, line in trace.said]
 
 
