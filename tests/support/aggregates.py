@@ -1,4 +1,4 @@
-"""Aggregates over a group in the order of updates, in plain Python: what queries and views are compared with."""
+"""Aggregates over a group in the order of updates, in plain Python: the reference for queries and views."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 VALUES: tuple[Any, ...] = (None, 1, 1.0, "1", "1.0", True, 0.0, -0.0, 2, "2", 2.5, "a", "b", "", 2**53 + 1, "zebra")
-"""Few values of many kinds, so that equal ones of another spelling meet."""
+"""A few values of many kinds, so that equal values of different spelling meet."""
 PROJECTION = (
     "/g, /v AS /last, ANY(/v) AS /any, GROUP_CONCAT(/v, '|') AS /all, MIN(/v) AS /least, MAX(/v) AS /most,"
     " UNIQUE(/v) AS /one, COUNT(/v) AS /n, COUNT_DISTINCT(/v) AS /kinds, AVG(/w) AS /mean"
@@ -17,7 +17,7 @@ GROUPING = "/g"
 
 
 def drawn_history(seed: int, updates: int = 60, ids: int = 25) -> list[dict[str, Any]]:
-    """Messages that overwrite each other, whose groups change."""
+    """Return messages that overwrite each other and change their groups."""
     source = random.Random(seed)
     pool = source.choice([VALUES, [1, 1.0, "1", None], ["a", "b", "c"], [0.0, -0.0, 1.5], [1, 2, 3]])
     return [
@@ -32,7 +32,7 @@ def drawn_history(seed: int, updates: int = 60, ids: int = 25) -> list[dict[str,
 
 
 def expected(messages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What PROJECTION gives by group, after messages that overwrite those with the same id."""
+    """Return the result of PROJECTION by group, after messages that overwrite those with the same id."""
     last: dict[int, dict[str, Any]] = {}
     for message in messages:
         last.pop(message["id"], None)
@@ -44,7 +44,7 @@ def expected(messages: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def spelled(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Rows in a form in which 1, 1.0, "1" and true are different."""
+    """Return rows in a form in which 1, 1.0, "1" and true are different."""
     return {name: json.dumps(row, sort_keys=True) for name, row in rows.items()}
 
 

@@ -32,14 +32,14 @@ NAMES = ("t", "quotes", "past", "alone", "orders")
 
 
 class BackupLab(QueueLab):
-    """A lab with a directory of backups beside it."""
+    """A lab with a directory of backups next to it."""
 
     @property
     def backups(self) -> Path:
         return self.directory.parent / "backups"
 
     def round(self, number: int) -> None:
-        """Something in every topic, a second later."""
+        """Publish a message to every topic, one second later."""
         self.clock.tick(1)
         for name in NAMES:
             self.publish(name, message(id=number % 7, round=number), message(id=100 + number, round=number))
@@ -48,14 +48,14 @@ class BackupLab(QueueLab):
         return take_backup(self.open(seam), self.backups, **options)  # type: ignore[arg-type]
 
     def digests(self, at: int | None = None) -> dict[str, str]:
-        """Of every topic, as of ``at``."""
+        """Return the digest of every topic, as of ``at``."""
         instance = self.open()
         return {topic.name: compute_digest(instance, Target(topic=topic), at).digest for topic in instance.topics}
 
     def bring_back(
         self, place: str = "restored", seam: Seam = SEAM, **options: object
     ) -> tuple[BackupLab, RestoreReport]:
-        """Restore; the restored instance as a lab of its own."""
+        """Restore, and return the restored instance as a lab of its own."""
         to = self.directory.parent / place
         report = restore_backup(
             self.backups,
@@ -69,22 +69,22 @@ class BackupLab(QueueLab):
         return self.beside(to), report
 
     def opened(self, config: Path, root: Path) -> Instance:
-        """The instance of a restored configuration."""
+        """Open the instance of a restored configuration."""
         return Instance.open(config, root=root, environment={}, clock=self.clock, notify=self.notes.append)
 
     def beside(self, to: Path) -> BackupLab:
-        """A lab over a directory that an instance is in."""
+        """Return a lab for a directory that contains an instance."""
         text = (to / "sowctl.xml").read_text()
         return BackupLab(to, text, clock=Clock(self.clock()), journal_size=self.journal_size)
 
 
 @pytest.fixture
 def checks_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks of stores in this process: a Python more for every store would take longer than the tests."""
+    """Check stores in this process: a Python process per store would take longer than the tests."""
     monkeypatch.setattr(check_module, "StoreCheck", CheckHere)
 
 
 def read_all(lab: Lab, topic: str) -> list[str]:
-    """The payloads of a topic."""
+    """Return the payloads of a topic."""
     with closing(lab.open().topic(topic).query()) as result:
         return [record.payload.decode() for record in result.records()]

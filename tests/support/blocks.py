@@ -1,4 +1,4 @@
-"""Batches of entries of every form, and their blocks as readers have them, without a file."""
+"""Batches of entries of every form, and their blocks as readers decode them, without a file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def groups(draw: st.DrawFn) -> EntryBatch:
 
 
 def decode(encoded: EncodedBlock, offset: int = 999, kind: type[Block] = Block) -> Block:
-    """An encoded block as a reader of a file has it."""
+    """Return an encoded block as a reader of a file decodes it."""
     header = blockcodec.unpack_block_header(blockcodec.pack_block_header(encoded.header, 5, SEED), SEED, "here")
     assert header is not None
     assert header.synced_txid == 5
@@ -63,7 +63,7 @@ def decode(encoded: EncodedBlock, offset: int = 999, kind: type[Block] = Block) 
 
 
 def decode_all(one: EntryBatch, codec: int, first: int = 1, kind: type[Block] = Block) -> list[Block]:
-    """The blocks of a group of ``one``; compressed however small."""
+    """Return the blocks of a group of ``one``; compressed whatever their size."""
     before, JOURNAL_LIMITS.min_compressed_bytes = JOURNAL_LIMITS.min_compressed_bytes, 0
     try:
         return [decode(encoded, kind=kind) for encoded in encode_blocks(one, codec, first, first, True)]

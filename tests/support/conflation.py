@@ -1,4 +1,4 @@
-"""The rule of conflated topics written down plainly, for laws: outputs at the ends of intervals, key after key."""
+"""A simple model of conflated topics, for laws: outputs at the ends of intervals, key by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 def conflate(
     events: Mapping[Key, Sequence[tuple[int, Value | None]]], interval: int, until: int
 ) -> dict[Key, list[tuple[int, Value | None]]]:
-    """The outputs of each key up to an instant: interval (in seconds) after interval."""
+    """Return the outputs of each key up to an instant, interval (in seconds) by interval."""
     found: dict[Key, list[tuple[int, Value | None]]] = {}
     for key, some in events.items():
         shown, place = None, 0
@@ -36,6 +36,6 @@ def conflate(
 
 
 def find_state(events: Mapping[Key, Sequence[tuple[int, Value | None]]], until: int) -> dict[Key, Value]:
-    """The last value of each key up to an instant."""
+    """Return the last value of each key up to an instant."""
     last = {key: [value for time, value in some if time <= until][-1:] for key, some in events.items()}
     return {key: value[0] for key, value in last.items() if value and value[0] is not None}

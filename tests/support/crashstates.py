@@ -1,18 +1,18 @@
-"""What a power cut may leave: a seam that records writes, syncs and names, and the disk states that follow from them.
+"""Disk states after a power cut: a seam that records writes, syncs and names, and the states that they may result in.
 
-A :class:`Recorder` is handed to the code under test as its seam. It passes every call on and notes what it does to
-the files below ``root``. :meth:`Recorder.states` then cuts the power after every recorded operation. What had been
-synced by then is on the disk; of the rest ("pending") anything may be: none, all, each prefix, each operation alone,
-all but one, all but what was written to one file (a name may be on the disk before its file's data), and the last one
-or the lone one torn at sectors and at 1, n/2 and n-1 bytes, or the last one without one of its sectors.
+A :class:`Recorder` is passed to the code under test as its seam. It forwards every call and records its effect on the
+files below ``root``. :meth:`Recorder.states` then cuts the power after every recorded operation. Everything synced by
+then is on the disk; of the rest ("pending") any part may be: none, all, each prefix, each operation alone, all but one,
+all but the writes to one file (a name may be on the disk before its file's data), and the last one or a single one torn
+at sectors and at 1, n/2 and n-1 bytes, or the last one without one of its sectors.
 
-The model: data of a file is safe after a sync of that file; a name (create, rename, unlink, mkdir) after a sync of its
-directory. What was never written reads as zeros. Files are told apart by inode, so data written before a rename
-follows the file.
+The model: data of a file is durable after a sync of that file; a name (create, rename, unlink, mkdir) after a sync of
+its directory. Unwritten data reads as zeros. Files are identified by inode, so data written before a rename belongs to
+the renamed file.
 
 LMDB does not write through the seam. Files that match ``databases`` are read after each ``lmdb.commit`` and
-``lmdb.sync``; a commit is safe at once, unless ``behind(path)`` says that the file runs with ``metasync=False``: then
-the next commit or sync of that file makes it safe.
+``lmdb.sync``; a commit is durable immediately, unless ``behind(path)`` is true, which means ``metasync=False``: then
+the next commit or sync of that file makes it durable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Disk:
         return Disk(dict(self.contents), dict(self.names))
 
     def files(self) -> dict[str, bytes | None]:
-        """What a look at the directory tree would find; None is a directory."""
+        """Return the contents of the directory tree; None is a directory."""
         found: dict[str, bytes | None] = {}
         for name, inode in sorted(self.names.items()):
             parent = name.rpartition("/")[0]
@@ -68,7 +68,7 @@ class Write:
                 yield Write(self.inode, self.offset, self.data[:cut])
 
     def holed(self) -> Iterator[tuple[Write, Write]]:
-        """Everything but one sector in the middle."""
+        """Yield the write without one sector in the middle, as two parts."""
         size = len(self.data)
         for start in range(SECTOR - self.offset % SECTOR, size - SECTOR, SECTOR):
             rest = Write(self.inode, self.offset + start + SECTOR, self.data[start + SECTOR :])
@@ -86,7 +86,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A database file as a commit left it."""
+    """A database file after a commit."""
 
     inode: int
     data: bytes
@@ -143,14 +143,14 @@ Operation = Change | SyncFile | SyncDirectory
 
 @dataclass(frozen=True, slots=True)
 class CrashState:
-    """One thing that the disk may hold, and how many acknowledgements had been given when the power went."""
+    """One possible state of the disk, and the number of acknowledgements before the power cut."""
 
     label: str
     acknowledged: int
     files: dict[str, bytes | None]
 
     def materialise(self, target: Path) -> None:
-        """Make ``target`` a directory with exactly these files."""
+        """Replace ``target`` with a directory of exactly these files."""
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         for name, content in self.files.items():
@@ -161,9 +161,9 @@ class CrashState:
 
 
 class Recorder(Seam):
-    """Passes every call on and notes what it does below ``root``.
+    """Forwards every call and records its effect below ``root``.
 
-    With ``forget_syncs`` nothing that is synced counts as synced: a program that never syncs, for testing the tests.
+    With ``forget_syncs`` nothing counts as synced: a program that never syncs, to test the tests.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Recorder(Seam):
                 self._start.contents[path.stat().st_ino] = path.read_bytes()
 
     def acknowledge(self) -> None:
-        """The code under test has promised something: from here on its loss is a fault."""
+        """Record that the code under test has acknowledged something: from here on its loss is a fault."""
         self.acknowledged += 1
         self.operations.append(None)
 
@@ -278,7 +278,7 @@ class Recorder(Seam):
                         self.operations.append(SyncFile(inode))
 
     def states(self) -> Iterator[CrashState]:
-        """Every distinct state, with the acknowledgements given before it."""
+        """Yield every distinct state, with the acknowledgements given before it."""
         told: set[int] = set()
         base = self._start.copy()
         pending: list[Change] = []
@@ -323,7 +323,7 @@ def _is_covered(change: Change, sync: SyncFile | SyncDirectory) -> bool:
 
 
 def _choices(pending: list[Change]) -> Iterator[tuple[str, list[Change]]]:
-    """Which of the pending operations made it to the disk."""
+    """Yield selections of the pending operations that reached the disk."""
     for count in range(len(pending) + 1):
         yield f"first {count} of {len(pending)} pending", pending[:count]
         if count and isinstance(last := pending[count - 1], Write):

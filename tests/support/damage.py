@@ -1,4 +1,4 @@
-"""Tools that damage a file on purpose: flip a bit, cut the end, overwrite a range."""
+"""Tools that damage a file deliberately: flip a bit, truncate it, overwrite a range."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from sowctl.errors import SowError
 
 EQUAL, REPORTED, WRONG, BROKEN = 0, 10, 20, 30
-"""How a job fared: a right answer, an error with the code of damage, a wrong answer, another error."""
+"""The result of a job: a right answer, an error with a code of damage, a wrong answer, another error."""
 
 
 def flip_bit(path: Path, bit: int) -> None:
-    """Turn bit number ``bit`` of the file (bit 0 is the lowest of byte 0) over, in place."""
+    """Flip bit number ``bit`` of the file (bit 0 is the lowest of byte 0), in place."""
     with path.open("r+b") as file:
         file.seek(bit // 8)
         byte = file.read(1)[0]
@@ -30,14 +30,14 @@ def truncate(path: Path, size: int) -> None:
 
 
 def overwrite(path: Path, offset: int, data: bytes) -> None:
-    """Put ``data`` at ``offset``, in place."""
+    """Write ``data`` at ``offset``, in place."""
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(data)
 
 
 def flipped(content: bytes, bit: int) -> bytes:
-    """``content`` with one bit turned over."""
+    """Return ``content`` with one bit flipped."""
     data = bytearray(content)
     data[bit // 8] ^= 1 << (bit % 8)
     return bytes(data)
@@ -47,10 +47,10 @@ Job = Callable[[], int]
 
 
 def in_children(jobs: Sequence[Job]) -> list[int]:
-    """The status of each of ``jobs``, done one after the other in a forked child; a signal is a negative number.
+    """Run ``jobs`` one after the other in a forked child and return the status of each; a signal is a negative number.
 
-    A child that dies has done its last job: another one goes on with the next. So a fork, which costs more than most
-    of the jobs, is made only where the one before ended.
+    If a child dies in a job, another one continues with the next. So a fork, which costs more than most of the jobs, is
+    needed only after the death of a child.
     """
     statuses: list[int] = []
     while len(statuses) < len(jobs):

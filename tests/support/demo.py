@@ -1,4 +1,4 @@
-"""The instance that ``sowctl demo`` makes, for tests of commands on it."""
+"""The instance created by ``sowctl demo``, for tests of commands on it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 NOW = "2026-01-05T11:40:00Z"
-"""A time at which the demo's records are there."""
+"""A time at which the demo's records exist."""
 
 
 def make_demo(parent: Path) -> Path:
-    """The directory of a new demo in ``parent``, with a file of one message beside it, ``fills.ndjson``."""
+    """Create a new demo in ``parent`` and return its directory; it has a file of one message, ``fills.ndjson``, too."""
     place = parent / "demo"
     command = [sys.executable, "-m", "sowctl", "demo", str(place)]
     subprocess.run(command, check=True, capture_output=True, cwd=ROOT, timeout=120)

@@ -1,6 +1,6 @@
-"""A file system at a URL that is a directory in truth: for what does not depend on the protocol of a store.
+"""A file system at a URL that is really a directory: for tests that do not depend on the protocol of a store.
 
-``hdfs://far/...`` leads to a directory of the test. It can be away, as a store that does not answer is.
+``hdfs://far/...`` refers to a directory of the test. It can be unavailable, like a store that does not answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ URL = "hdfs://far"
 
 
 class Faraway:
-    """``path`` is the root of the file system; ``is_away``: whether it does not answer; ``asked`` counts questions."""
+    """``path``: the root of the file system; ``is_away``: whether it does not answer; ``asked`` counts requests."""
 
     def __init__(self, path: Path) -> None:
         fs = pytest.importorskip("pyarrow.fs")
@@ -33,7 +33,7 @@ class Faraway:
         return f"{URL}/{path}"
 
     def __getattr__(self, name: str) -> object:
-        # what the door asks of a file system
+        # the calls that remote paths make to a file system
         self.asked += 1
         if self.is_away:
             raise OSError("NETWORK_CONNECTION: could not connect to server")
@@ -42,7 +42,7 @@ class Faraway:
 
 @contextmanager
 def far_away(path: Path) -> Iterator[Faraway]:
-    """The file system, for as long as the block lasts."""
+    """Provide the file system within the block."""
     place = Faraway(path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(remote_files, "_get_filesystem", lambda *_: (place, ""))

@@ -1,8 +1,8 @@
-"""Seams that count, fail, cut short or kill: the same code runs, only the n-th call to the outside goes wrong.
+"""Seams that count, fail, cut short or kill: the same code runs, only the n-th system call is affected.
 
-A test first runs with a :class:`CountingSeam` to learn how many calls there are, then once per call number. Calls are
-counted from 1. ``points`` restricts the count to some kinds of call (exact names or prefixes ending in a dot,
-``"file."``). No test here ever changes product code: a seam is an argument.
+A test first runs with a :class:`CountingSeam` to count the calls, then once per call number. Calls are counted from 1.
+``points`` restricts the count to some kinds of call (exact names or prefixes ending in a dot, ``"file."``). No test
+here ever changes product code: a seam is an argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _matches(point: str, points: Sequence[str]) -> bool:
 
 
 class CountingSeam(Seam):
-    """Passes every call on and remembers the names of the points, in order."""
+    """Forwards every call and records the names of the points, in order."""
 
     def __init__(self, points: Sequence[str] = ()) -> None:
         self.only = tuple(points)
@@ -31,7 +31,7 @@ class CountingSeam(Seam):
 
     @property
     def count(self) -> int:
-        """How many calls were counted so far."""
+        """The number of calls counted so far."""
         return len(self.points)
 
     def call(self, point: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:  # type: ignore[override]
@@ -43,14 +43,14 @@ class CountingSeam(Seam):
     def reached(
         self, number: int, point: str, function: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> R:
-        """What happens at the counted call ``number``; here: nothing special."""
+        """Perform the counted call ``number``; subclasses fail or kill here."""
         return function(*args, **kwargs)
 
 
 class FailAt(CountingSeam):
-    """Raises ``OSError(errno)`` instead of the ``n``-th call; with ``forever`` instead of every later call too.
+    """Raises ``OSError(errno)`` instead of the ``n``-th call; with ``forever`` instead of every later call, too.
 
-    ``after=True`` makes the call first and then reports failure, as a sync whose error comes late does.
+    ``after=True`` makes the call first and then reports failure, as a sync with a late error does.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class FailAt(CountingSeam):
 
 
 class KillAt(CountingSeam):
-    """Ends the process with SIGKILL before the ``n``-th call, or right after it with ``after=True``.
+    """Ends the process with SIGKILL before the ``n``-th call, or directly after it with ``after=True``.
 
     Use it in a child process only.
     """
@@ -99,15 +99,16 @@ class KillAt(CountingSeam):
 
 
 def choose_kills(count: int, *, after: bool) -> list[int]:
-    """Of ``count`` calls, those before or after which a process is to be killed.
+    """Return the calls, of ``count``, before or after which a process is to be killed.
 
-    Killed after a call is killed before the next one: the calls of both forms leave each state between two calls once.
+    A kill after a call is a kill before the next one: together the calls of both forms cover each state between two
+    calls once.
     """
     return sorted({*range(1, count + 1, 2), *([count] if after else [])})
 
 
 def died_at_call(n: int, work: Callable[[Seam], object], *, after: bool) -> bool:
-    """Whether ``work``, carried out in a process of its own, was killed at its ``n``-th call; False: it makes fewer."""
+    """Return whether ``work``, run in a separate process, was killed at its ``n``-th call; False: it makes fewer."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -128,8 +129,8 @@ def died_at_call(n: int, work: Callable[[Seam], object], *, after: bool) -> bool
 class ShortWriteAt(CountingSeam):
     """Writes only the first ``keep`` bytes (default: half) at the ``n``-th ``file.write`` or ``file.pwrite``.
 
-    The call returns the short count, as ``write(2)`` may. With ``then`` (an errno) every later write fails with it,
-    as on a disk that is full.
+    The call returns the short count, as ``write(2)`` may. With ``then`` (an errno) every later write fails with it, as
+    on a full disk.
     """
 
     def __init__(self, n: int, *, keep: int | None = None, then: int | None = None) -> None:

@@ -1,7 +1,7 @@
-"""An independent model of a subscriber: a fold of the lines that it is printed, and nothing of the program's.
+"""An independent model of a subscriber: a fold of the printed lines, without code of the program.
 
-It knows sow-events(5) alone. :class:`Folded` holds the records that the events make, and notes every event that a
-subscriber could not make sense of; what it holds is compared with what a fresh query prints.
+It is based only on sow-events(5). :class:`Folded` holds the records of the events, and records every event that a
+subscriber could not interpret; its records are compared with the output of a fresh query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 def lines_of(deliveries: Iterable[Delivery]) -> Iterator[bytes]:
-    """The lines that the command line prints."""
+    """Yield the lines that the command line prints."""
     lines = EventLines(data_only=False, terminal=False)
     for delivery in deliveries:
         text = lines.format_sign(delivery) if isinstance(delivery, MarkerEvent) else lines.format_events(delivery)
@@ -25,10 +25,10 @@ def lines_of(deliveries: Iterable[Delivery]) -> Iterator[bytes]:
 
 
 class Folded:
-    """Records by topic and SOW key. ``oof``: the subscriber is told what leaves.
+    """Records by topic and SOW key. ``oof``: the subscriber receives out-of-focus events.
 
-    ``partial``: the records of groups were limited, so what leaves may never have been told. ``told`` are the records
-    that an event was about; who looks may empty it.
+    ``partial``: the records of groups were limited, so some out-of-focus events may be missing. ``told``: the records
+    that events were about; the caller may clear it.
     """
 
     def __init__(self, *, oof: bool, partial: bool = False) -> None:
@@ -42,7 +42,7 @@ class Folded:
         self._instant = 0
 
     def take(self, lines: Iterable[bytes | str]) -> None:
-        """The printed lines, in their order."""
+        """Process the printed lines, in order."""
         for line in lines:
             self._one(json.loads(line))
 
@@ -85,19 +85,19 @@ class Folded:
             del self.held[key]
 
     def _at(self, event: Mapping[str, Any]) -> None:
-        """Positions never go back."""
+        """Check that positions never decrease."""
         txid = event.get("txid") if event.get("bookmark") else None
         if txid is not None and txid < self._txid:
             self.wrong.append(f"behind txid {self._txid}: {event}")
         self._txid = max(self._txid, txid or 0)
 
     def forget_others(self, topic_names: Iterable[str]) -> None:
-        """What is not followed any more is not told, and not held."""
+        """Drop the records of topics that are no longer subscribed to."""
         kept = set(topic_names)
         self.held = {key: row for key, row in self.held.items() if key[0] in kept}
 
     def differences(self, expected: Mapping[tuple[str, str], Row]) -> list[str]:
-        """What is held otherwise than the query says; without oof what has left may be held on."""
+        """Return how the records differ from the query; without oof, records out of focus may remain."""
         found = [
             f"missing or other: {key} is {row}, held {self.held.get(key)}"
             for key, row in expected.items()
@@ -109,7 +109,7 @@ class Folded:
 
 
 def merged(base: Any, change: Any) -> Any:
-    """A delta laid over what it changes: objects member by member, all else whole."""
+    """Apply a delta to the data that it changes: objects member by member, everything else as a whole."""
     if not isinstance(base, dict) or not isinstance(change, dict):
         return change
     return base | {name: merged(base.get(name), value) for name, value in change.items()}

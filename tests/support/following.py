@@ -1,4 +1,4 @@
-"""Subscribers under test: events of a lab without waiting, and what a subscriber holds after them."""
+"""Subscribers under test: events of a lab without waiting, and the resulting state of a subscriber."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.instances import Lab
 
 
 def following(lab: Lab, target: str, filter: str | None = None, **options: Any) -> Subscription:
-    """A subscription, begun at its first :func:`news`."""
+    """Return a subscription that starts at its first :func:`news`."""
     instance = lab.open()
     return subscribe_topics(
         instance, resolve_followed_topics(instance, target), SubscribeOptions(filter=filter, **options)
@@ -24,18 +24,18 @@ def following(lab: Lab, target: str, filter: str | None = None, **options: Any) 
 
 
 def news(subscription: Subscription) -> list[Event]:
-    """The events that there are now."""
+    """Return the events available now."""
     return [event for delivery in subscription.ready() for event in delivery]
 
 
 def told(events: Iterable[Event], *members: str) -> list[tuple[Any, ...]]:
-    """Some members of events, the data as values: command and data unless others are named."""
+    """Return some members of events, the data as values; by default command and data."""
     names = members or ("command", "data")
     return [tuple(value_of(event, name) for name in names) for event in events]
 
 
 def value_of(event: Event, name: str) -> Any:
-    """A member of an event; ``id`` that of its data."""
+    """Return a member of an event; ``id`` is that of its data."""
     if name == "id":
         return json.loads(event.data)["id"] if event.data is not None else None
     value = getattr(event, name)
@@ -43,7 +43,7 @@ def value_of(event: Event, name: str) -> Any:
 
 
 class Holder:
-    """What a subscriber holds: payloads by topic and SOW key, as it is told."""
+    """The state of a subscriber: payloads by topic and SOW key, according to the events."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], bytes] = {}
@@ -59,30 +59,30 @@ class Holder:
                 del self.held[place]  # of a record that it holds, or the test fails here
 
 
-# What every recorded stream of messages must be, one function each; ``txids`` of a topic's publishes in the journal
-# are what it is held against.
+# The requirements for every recorded stream of messages, one function each; ``txids`` of a topic's publishes in the
+# journal are the reference.
 
 
 def is_ordered(events: Iterable[Event]) -> bool:
-    """Positions never go back."""
+    """Return whether positions never decrease."""
     txids = [event.txid for event in events if event.txid is not None and event.command != "sow"]
     return txids == sorted(txids)
 
 
 def is_unique(events: Iterable[Event]) -> bool:
-    """No message is told twice."""
+    """Return whether no message is delivered twice."""
     told = [(event.topic, event.txid) for event in events if event.command == "publish"]
     return len(told) == len(set(told))
 
 
 def is_reliable(events: Sequence[Event], txids: Sequence[int]) -> bool:
-    """Between the first and the last message that were told none is missing, and none is invented."""
+    """Return whether no message is missing or invented between the first and the last delivered one."""
     found = [event.txid for event in events if event.command == "publish" and event.txid is not None]
     return not found or found == [txid for txid in txids if found[0] <= txid <= found[-1]]
 
 
 def is_complete(events: Sequence[Event], txids: Sequence[int], upto: int) -> bool:
-    """Behind the instant of the group everything was told, up to a position."""
+    """Return whether everything after the instant of the group was delivered, up to a position."""
     begin = next(event.txid for event in events if event.command == "group_begin")
     assert begin is not None
     found = [event.txid for event in events if event.command == "publish"]
@@ -90,7 +90,7 @@ def is_complete(events: Sequence[Event], txids: Sequence[int], upto: int) -> boo
 
 
 def is_atomic(events: Sequence[Event], groups: Sequence[tuple[int, int]], topic_txids: Sequence[int]) -> bool:
-    """Of a group of the journal all messages are told, or none: a position between them is never the last."""
+    """Return whether each group of the journal was delivered completely or not at all: no stream ends within one."""
     found = {event.txid for event in events if event.command == "publish"}
     for first, last in groups:
         wanted = {txid for txid in topic_txids if first <= txid <= last}
@@ -100,7 +100,7 @@ def is_atomic(events: Sequence[Event], groups: Sequence[tuple[int, int]], topic_
 
 
 def published(lab: Lab, topic: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """The txids of a topic's publishes, and first and last txid of every group, as the journal has them."""
+    """Return the txids of a topic's publishes, and first and last txid of every group, as in the journal."""
     with open_log(lab.open()) as log:
         blocks = list(log.iter_blocks())
     txids = [

@@ -1,4 +1,4 @@
-"""Instances for tests: a configuration from a few words, a clock that is set by hand, everything verified after."""
+"""Instances for tests: short configurations, a clock that is set by the test, everything verified afterwards."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SECOND = 1_000_000
 
 
 def topic_xml(name: str, *parts: str, key: str | None = "/id", file: str | None = "sow/%n.sow") -> str:
-    """One Topic element; ``parts`` are further child elements as text."""
+    """Return one Topic element; ``parts`` are further child elements as text."""
     keys = f"<Key>{key}</Key>" if key is not None else ""
     where = f"<FileName>{file}</FileName>" if file is not None else ""
     return f"<Topic><Name>{name}</Name><MessageType>json</MessageType>{keys}{where}{''.join(parts)}</Topic>"
 
 
 def config_xml(topics_xml: str, logged: tuple[str, ...], name: str = "test", size: str = "10MB") -> str:
-    """A whole configuration; ``logged`` are the topics in the transaction log."""
+    """Return a whole configuration; ``logged`` are the topics in the transaction log."""
     log = "".join(f"<Topic><Name>{topic}</Name><MessageType>json</MessageType></Topic>" for topic in logged)
     journal = (
         f"<TransactionLog><JournalDirectory>journal</JournalDirectory><JournalSize>{size}</JournalSize>{log}"
@@ -47,13 +47,13 @@ def config_xml(topics_xml: str, logged: tuple[str, ...], name: str = "test", siz
 
 
 def message(**fields: object) -> str:
-    """A compact JSON message."""
+    """Return a compact JSON message."""
     return json.dumps(fields, separators=(",", ":"))
 
 
 @dataclass
 class Clock:
-    """A clock that stands where it was set."""
+    """A clock that only the test advances."""
 
     at: int = START
 
@@ -61,12 +61,12 @@ class Clock:
         return self.at
 
     def tick(self, seconds: float) -> None:
-        """Move it, backwards too."""
+        """Advance it, or set it back."""
         self.at += round(seconds * SECOND)
 
 
 class Numbers:
-    """Reproducible "random" bytes: every call gives other ones."""
+    """Reproducible "random" bytes, different in every call."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -78,9 +78,9 @@ class Numbers:
 
 @dataclass
 class Lab:
-    """An instance in a directory of its own, with a hand on its clock.
+    """An instance in its own directory, with a clock that the test controls.
 
-    ``journal_size`` bytes make journals roll sooner than a configuration may ask for.
+    ``journal_size`` bytes make journals roll sooner than a configuration may request.
     """
 
     directory: Path
@@ -92,7 +92,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        # An instance that is looked at is not written to: who looks may be killed, and others look at the same time.
+        # An instance that is only read is not written to: the reader may be killed, and others read at the same time.
         if not self.config.exists() or self.config.read_text() != self.xml:
             self.config.write_text(self.xml)
         self._random = Numbers()
@@ -122,12 +122,12 @@ class Lab:
         return self.open().topic(topic).publish(payloads, PublishOptions(**options))  # type: ignore[arg-type]
 
     def query(self, topic: str, filter: str | None = None, **options: object) -> list[str]:
-        """The payloads of a query."""
+        """Return the payloads of a query."""
         result = self.open().topic(topic).query(filter, **options)
         return [record.payload.decode() for record in result.records()]
 
     def records(self, topic: str, filter: str | None = None, **options: object) -> list[StoredRecord]:
-        """The records of a query."""
+        """Return the records of a query."""
         return list(self.open().topic(topic).query(filter, **options).records())
 
     def digest(self, topic: str) -> str:
@@ -137,7 +137,7 @@ class Lab:
         return self.directory / "sow" / f"{topic}.json.sow"
 
     def forget(self, topic: str) -> None:
-        """Delete a store with everything beside it."""
+        """Delete a store with all files next to it."""
         for path in self.store(topic).parent.glob(f"{topic}.json.sow*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -155,18 +155,18 @@ def numbered(lab: Lab, topic: str, first: int, last: int) -> None:
 
 
 def keep_store(lab: Lab, topic: str, place: Path) -> None:
-    """Copy a store away; no process has it open."""
+    """Copy a store to ``place``; no process has it open."""
     shutil.copy(lab.store(topic), place)
 
 
 def put_back(lab: Lab, topic: str, place: Path) -> None:
-    """Put a store that was copied away in the place of what is there."""
+    """Replace a store with a copy of :func:`keep_store`."""
     lab.forget(topic)
     shutil.copy(place, lab.store(topic))
 
 
 class CheckHere(check_module.StoreCheck):
-    """A check that reads in this process: for stores that are expected to be sound, and where a child may not read."""
+    """A check that reads in this process: for stores expected to be intact, and where a child may not read."""
 
     def _run_child(self) -> Generator[Finding]:
         for item in examine_store(str(self._path), self._no_lock, lambda _: None):
@@ -178,8 +178,8 @@ class CheckHere(check_module.StoreCheck):
 
 @contextmanager
 def verified(lab: Lab) -> Iterator[Lab]:
-    """A lab that is checked when the test is done with it: in this process, since a Python more for every store of
-    every test would take longer than most of the tests.
+    """A lab that is checked after the test: in this process, since a Python process for every store of every test would
+    take longer than most of the tests.
     """
     yield lab
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The rows of left outer joins, record by record: what joins of views are compared with (sowctl-expressions(7))."""
+"""The rows of left outer joins, record by record: the reference for joins of views (sowctl-expressions(7))."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def left_join(
     key: Callable[[JoinSide, T | None], bytes | None],
     nulls_match: bool = False,
 ) -> Iterator[dict[Source, T | None]]:
-    """The rows of the join, in the order of the first topic's records.
+    """Yield the rows of the join, in the order of the first topic's records.
 
-    ``key`` gives the text of a side's field in a record (None for NULL, also for a missing record).
-    ``nulls_match`` is JoinNullEquivalency. Raises UsageError ``SOW-EXP-027``.
+    ``key`` returns the text of a side's field in a record (None for NULL, also for a missing record). ``nulls_match``
+    is JoinNullEquivalency. Raises UsageError ``SOW-EXP-027``.
     """
     start: Source
     steps: list[JoinStep[T]]
     start, steps = plan_joins(joins)
-    # Each attached topic is indexed once by its key, so a row finds its partners without a scan.
+    # Each attached topic is indexed once by its key, so matching records are found without a scan.
     tables = [_index(step, records[step.source], key, nulls_match) for step in steps]
     for record in records[start]:
         rows: list[dict[Source, T | None]] = [{start: record}]
@@ -40,7 +40,7 @@ def _index(
     table: dict[Hashable, list[T]] = {}
     for record in records:
         texts = tuple(key(new, record) for _, new in step.conditions)
-        # NULL equals nothing, unless JoinNullEquivalency says that NULLs meet.
+        # NULL equals nothing, unless JoinNullEquivalency makes NULLs equal.
         if nulls_match or None not in texts:
             table.setdefault(texts, []).append(record)
     return table
@@ -53,8 +53,8 @@ def _attached(
     key: Callable[[JoinSide, T | None], bytes | None],
     nulls_match: bool,
 ) -> list[dict[Source, T | None]]:
-    # The row is looked up by the topics attached before; one that is missing in it gives NULL as its key.
+    # The key comes from the topics attached before; for a missing record it is NULL.
     texts = tuple(key(old, row[find_source(old)]) for old, _ in step.conditions)
     found = table.get(texts, []) if nulls_match or None not in texts else []
-    # An outer join: a row without a partner stays, with no record of this topic.
+    # An outer join: a row without a match remains, with no record of this topic.
     return [{**row, step.source: record} for record in found] or [{**row, step.source: None}]

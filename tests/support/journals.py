@@ -1,4 +1,4 @@
-"""Small journals to order: groups with known payloads, a seam that does not sync, and the whole content as a list."""
+"""Small journals: groups with known payloads, a seam that does not sync, and the whole content as a list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRADES = ("trades", "fix")
 
 
 class NoSync(Seam):
-    """Skips fsync and fdatasync: a test that does not cut the power has no use for them."""
+    """Skips fsync and fdatasync: a test without power cuts does not need them."""
 
     def call(self, point: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:  # type: ignore[override]
         if point in ("file.sync", "dir.sync"):
@@ -35,7 +35,7 @@ NO_SYNC = NoSync()
 
 
 def group(payloads: Sequence[bytes], topic: Numbers = 0, time: int = 1000, **columns: Any) -> EntryBatch:
-    """Plain publishes to one of two topics; keys and checks are counted up."""
+    """Return plain publishes to one of two topics; keys and checks are consecutive numbers."""
     count = len(payloads)
     values: dict[str, Any] = {
         "topic_refs": [ORDERS, TRADES],
@@ -50,14 +50,14 @@ def group(payloads: Sequence[bytes], topic: Numbers = 0, time: int = 1000, **col
 
 
 def texts(count: int, *, size: int = 20, tag: str = "p") -> list[bytes]:
-    """Payloads that all differ and do not compress to nothing."""
+    """Return distinct payloads that remain large when compressed."""
     return [(f"{tag}{number}:" + os.urandom(size // 2 + 1).hex())[: size + 8].encode() for number in range(count)]
 
 
 def open_writer(
     directory: Path, seam: Seam = SEAM, *, lineage: bytes = LINEAGE, floor: int = 0, **options: Any
 ) -> JournalWriter:
-    """A writer with the defaults of these tests."""
+    """Open a writer with the defaults of these tests."""
     new = NewJournal(lineage, floor)
     return JournalWriter.open(
         directory, INSTANCE, **({"seam": seam, "now": 1000, "new": new, "lock_wait": 5.0} | options)
@@ -73,7 +73,7 @@ def publish(writer: JournalWriter, *groups: EntryBatch, now: int = 1000) -> list
 
 
 def contents(directory: Path, acknowledged: int = 0) -> list[tuple[int, bytes]]:
-    """(txid, payload) of everything that a reader sees."""
+    """Return (txid, payload) of every entry that a reader sees."""
     with Journal.open(directory, INSTANCE, acknowledged=acknowledged) as journal:
         return [(entry.txid, entry.payload) for block in journal.iter_blocks() for entry in block.iter_entries()]
 

@@ -39,19 +39,19 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(node: Any) -> Any:
-    """The node with U+FFFD for every half of a surrogate pair."""
+    """Return the node with U+FFFD for every half of a surrogate pair."""
     if isinstance(node, list):
         return [_whole(item) for item in node]
     return node.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(node, str) else node
 
 
 def read_json(payload: str) -> Any:
-    """The tree of a JSON payload, of duplicate members the first."""
+    """Parse a JSON payload; of duplicate members the first counts."""
     return json.loads(payload, object_pairs_hook=_members, parse_int=Scanned, parse_float=Scanned)
 
 
 def read_fix(payload: str) -> dict[str, list[Any]]:
-    """Tags and their values in order."""
+    """Return tags and their values in order."""
     found: dict[str, list[Any]] = {}
     for field in payload.split("\x01"):
         tag, equals, value = field.partition("=")
@@ -61,7 +61,7 @@ def read_fix(payload: str) -> dict[str, list[Any]]:
 
 
 def inferred(text: str) -> Any:
-    """A value of a format without types."""
+    """Return a value of a format without types."""
     if text == "":
         return None
     return Scanned(text) if _NUMBER.fullmatch(text) else text
@@ -77,7 +77,7 @@ def _flat(node: Any) -> list[Any]:
 
 
 def resolve(tree: Any, path: Path) -> list[Any]:
-    """All nodes that a path reaches, objects included."""
+    """Return all nodes that a path refers to, including objects."""
     nodes = [tree] if isinstance(tree, dict) else []
     for step in path.steps:
         below = []
@@ -91,7 +91,7 @@ def resolve(tree: Any, path: Path) -> list[Any]:
 
 
 def slot_value(tree: Any, slot: Slot) -> SlotValue:
-    """What a message type hands over for one slot."""
+    """Return the value that a message type returns for one slot."""
     nodes = resolve(tree, slot.path)
     dropped = any(isinstance(node, dict) and node for node in nodes)
     items = tuple(_scalar(node, slot.text) for node in nodes if not isinstance(node, dict))
@@ -107,6 +107,6 @@ def _scalar(node: Any, text: bool) -> Any:
 
 
 def row(payload: str, slots: Sequence[Slot], kind: str = "json") -> Row:
-    """The row of a payload."""
+    """Return the row of a payload."""
     tree = READERS[kind](payload)
     return tuple(slot_value(tree, slot) for slot in slots)

@@ -1,4 +1,4 @@
-"""JSON texts for laws: members given twice at any depth, names by escapes, numbers of all spellings, odd strings."""
+"""JSON texts for laws: duplicate members at any depth, names with escapes, numbers of all spellings, odd strings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCALARS = st.one_of(
 
 
 def build_object_text(members: list[tuple[str, str, str]]) -> str:
-    """An object of names, values and the white space around them."""
+    """Return an object of names, values and the white space around them."""
     return "{" + ",".join(f'{s}"{n}"{s}:{s}{v}{s}' for n, v, s in members) + "}"
 
 

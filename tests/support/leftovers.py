@@ -1,6 +1,6 @@
-"""What the tests of a file leave in the process that the next file's tests run in as well.
+"""State that the tests of a file leave in their process, in which the next file's tests run as well.
 
-With ``-n`` a process gets the files as they come: what one leaves decides about others only sometimes.
+With ``-n`` files are assigned to processes dynamically: such state affects others only sometimes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sowctl.store.opening import shared_environments
 
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD)
 PASSED_OVER = ("PYTEST_", "SPARK_", "PYSPARK_", "JAVA_HOME")
-"""Variables of the test runner and of Spark, whose session lives as long as the tests on Spark do."""
+"""Variables of the test runner and of Spark, whose session exists as long as the tests on Spark run."""
 GRACE = 2.0
-"""Seconds that a thread has to end in."""
+"""Seconds that a thread has to end."""
 
 
 class State:
-    """The state of this process at the time when this is made."""
+    """The state of this process when this is created."""
 
     def __init__(self) -> None:
         self.threads = set(threading.enumerate())
@@ -37,7 +37,7 @@ class State:
         self.search = sorted({place for place in sys.path if "/userFiles-" not in place})
 
     def left(self) -> list[str]:
-        """What is here now and was not, or is another: a line for each. Gives threads a moment to end."""
+        """Return a line for each new or changed item of the state. Gives threads a moment to end."""
         if self._differences():
             for thread in set(threading.enumerate()) - self.threads:
                 if not _of_spark(thread):
@@ -52,7 +52,7 @@ class State:
             for name in self.environment.keys() | now.environment.keys()
             if self.environment.get(name) != now.environment.get(name)
         }
-        # Asked last whether it lives: a thread that ends meanwhile does not tell any more what it served.
+        # Checked last whether it is alive: a thread that has ended no longer shows what it served.
         fresh = [thread for thread in now.threads - self.threads if not _of_spark(thread) and thread.is_alive()]
         lines = [f"a thread: {thread!r}" for thread in fresh]
         lines += [f"a process: {now.children[pid]}" for pid in now.children.keys() - self.children.keys()]
@@ -71,7 +71,7 @@ class State:
 
 
 def _of_spark(thread: threading.Thread) -> bool:
-    """Whether a thread serves a session of Spark, which lives as long as the tests on Spark do."""
+    """Return whether a thread serves a session of Spark, which exists as long as the tests on Spark run."""
     target = getattr(thread, "_target", None)
     owner = type(getattr(target, "__self__", None))
     homes = f"{type(thread).__module__} {getattr(target, '__module__', '')} {owner.__module__}"
@@ -79,7 +79,7 @@ def _of_spark(thread: threading.Thread) -> bool:
 
 
 def _children() -> dict[int, str]:
-    """The processes that this one has started and that have not been reaped, but for Spark's Java, with their names."""
+    """Return the unreaped child processes of this one with their names, except Spark's Java."""
     found = {}
     for path in Path("/proc/self/task").glob("*/children"):
         for pid in map(int, path.read_text().split()):

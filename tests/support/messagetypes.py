@@ -1,8 +1,8 @@
-"""One sample message per message type, with the same fields, for the suite that all types pass.
+"""One sample message per message type, with the same fields, for the tests that all types pass.
 
 The message has ``a`` = "x" (a String), ``n`` = 5, ``f`` = 2.5, ``e`` = NULL and ``l`` = the list 1, 2; ``delta`` has
-``n`` = 6, ``z`` = 1 and ``a`` = NULL. A type adds a row here: the bytes are written by hand or by a library of its own,
-and never by the type.
+``n`` = 6, ``z`` = 1 and ``a`` = NULL. A type adds a row here: the bytes are written by hand or by another library, and
+never by the type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _same(name: str) -> str:
 
 
 class Sample(NamedTuple):
-    """A type and its messages. ``path`` spells the path of a field; ``bad`` are payloads that cannot be read."""
+    """A type and its messages. ``path`` builds the path of a field; ``bad`` are payloads that cannot be read."""
 
     kind: str | TypeDefinition
     message: bytes
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     typed: bool = True
     """Whether values have kinds of their own, so that numbers have no original text."""
     skips: bool = False
-    """Whether what cannot be read of a message is skipped, so that only writing into it refuses the message."""
+    """Whether unreadable parts of a message are skipped, so that only writing into it refuses the message."""
 
     def __str__(self) -> str:
         return self.kind if isinstance(self.kind, str) else f"{self.kind.kind}-as-{self.kind.name}"
@@ -79,7 +79,7 @@ _FOLDER = TemporaryDirectory(prefix="sowctl-schemas-")
 
 
 def _schema(name: str, text: str) -> str:
-    """A file with a schema that goes when the tests end."""
+    """Write a schema to a file that is removed when the tests end."""
     path = File(_FOLDER.name) / f"{name}.proto"
     path.write_text(text)
     return str(path)

@@ -1,9 +1,9 @@
-"""What a failed write of one of LMDB's meta pages leaves, and LMDB made to fail at it.
+"""The result of a failed write of one of LMDB's meta pages, and a way to make that write fail.
 
-LMDB answers a failed write of a meta page by writing the page once more with the old transaction number and the old
-last page, so the page keeps the new roots. :func:`mixed` makes such a page by hand; :class:`FailsAtMeta` is a seam that
-leaves it after the n-th commit. :class:`LmdbWrites` makes LMDB's own ``pwrite`` fail: it takes its place in the table
-through which the loaded library calls it, so no compiler is needed. It works for ELF files of 64 bits.
+After a failed write of a meta page LMDB writes the page once more with the old transaction number and the old last
+page, so the page keeps the new roots. :func:`mixed` builds such a page; :class:`FailsAtMeta` is a seam that leaves it
+after the n-th commit. :class:`LmdbWrites` makes LMDB's own ``pwrite`` fail: it replaces it in the table through which
+the loaded library calls it, so no compiler is needed. It works for 64-bit ELF files.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from tests.support.faults import CountingSeam
 
 PAGE = 4096
 START, SIZE = 32, 120
-"""Of a meta page LMDB writes these bytes: map size, two trees, and in the last 16 the last page and the number."""
+"""LMDB writes these bytes of a meta page: map size, two trees, and in the last 16 the last page and the number."""
 OLD = 16
 
 
 def meta_page(data: bytes, number: int) -> bytes:
-    """What a transaction writes of a meta page."""
+    """Return the bytes of a meta page that a transaction writes."""
     start = number * PAGE + START
     return data[start : start + SIZE]
 
 
 def mixed(before: bytes, after: bytes) -> bytes:
-    """What LMDB leaves of a meta page that it could not write: the new roots with the old number and last page."""
+    """Return the bytes that LMDB leaves after a failed write: the new roots with the old number and last page."""
     return after[:-OLD] + before[-OLD:]
 
 
 def newest(data: bytes) -> int:
-    """Which meta page is in use."""
+    """Return which meta page is in use."""
     numbers = [int.from_bytes(meta_page(data, page)[-8:], sys.byteorder) for page in (0, 1)]
     return int(numbers[1] > numbers[0])
 
 
 def failed_write(before: bytes, after: bytes, write: Callable[[bytes, bytes], bytes] = mixed) -> bytes:
-    """A file as ``after`` a commit whose meta page could not be written; ``before`` is the file before it."""
+    """Return a file as ``after`` a commit whose meta page could not be written; ``before`` is the previous file."""
     page = newest(after)
     start = page * PAGE + START
     left = write(meta_page(before, page), meta_page(after, page))
@@ -55,7 +55,7 @@ def failed_write(before: bytes, after: bytes, write: Callable[[bytes, bytes], by
 
 
 class FailsAtMeta(CountingSeam):
-    """The ``n``-th commit fails at its meta page: what it wrote is taken back by hand, in the store below ``root``."""
+    """The ``n``-th commit fails at its meta page: its write is undone in the store below ``root``."""
 
     def __init__(self, n: int, root: Path) -> None:
         super().__init__(("lmdb.commit",))
@@ -78,7 +78,7 @@ class FailsAtMeta(CountingSeam):
 
 
 Fault = tuple[int, int]
-"""How many bytes of a meta page a call writes, and the error number that it reports; 0: it reports what it wrote."""
+"""How many bytes of a meta page a call writes, and the error number that it reports; 0: it reports these bytes."""
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "EIO": ((0, errno.EIO),),
     "short": ((40, 0),),
@@ -89,11 +89,11 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "EIO after the write, and again": ((SIZE, errno.EIO), (0, errno.EIO)),
     "ENOSPC, and short": ((0, errno.ENOSPC), (20, 0)),
 }
-"""The write, and where there are two, LMDB's attempt to take it back."""
+"""The write, and if there are two, LMDB's attempt to undo it."""
 
 
 class LmdbWrites:
-    """Stands in for LMDB's ``pwrite``: counts its writes of meta pages, and spoils them from the ``n``-th on."""
+    """Replaces LMDB's ``pwrite``: counts its writes of meta pages, and makes them fail from the ``n``-th on."""
 
     def __init__(self, n: int = 0, faults: Sequence[Fault] = ()) -> None:
         self.faults = dict(enumerate(faults, n))
@@ -116,7 +116,7 @@ class LmdbWrites:
 
     @contextmanager
     def in_place(self) -> Iterator[LmdbWrites]:
-        """LMDB's writes of this process come here for the length of a with statement."""
+        """Receive LMDB's writes of this process within a with statement."""
         slot = _slot()
         assert slot is not None
         kind = ctypes.CFUNCTYPE(
@@ -131,12 +131,12 @@ class LmdbWrites:
 
 
 def can_fail() -> bool:
-    """Whether LMDB can be made to fail here."""
+    """Return whether LMDB's writes can be made to fail here."""
     return _slot() is not None
 
 
 def _library() -> tuple[Path, int] | None:
-    """The file of the loaded LMDB library and where it is in memory."""
+    """Return the file of the loaded LMDB library and its address in memory."""
     with Path("/proc/self/maps").open() as maps:
         for line in maps:
             parts = line.split()
@@ -146,7 +146,7 @@ def _library() -> tuple[Path, int] | None:
 
 
 def _slot() -> ctypes.c_void_p | None:
-    """Where the library keeps the address of ``pwrite``; None where that is not known."""
+    """Return where the library keeps the address of ``pwrite``; None if that is unknown."""
     lmdb.version()
     try:
         found = _library()
@@ -165,7 +165,7 @@ def _slot() -> ctypes.c_void_p | None:
 
 
 def _offset(data: bytes) -> int | None:
-    """Where in an ELF file's memory the relocation of ``pwrite`` writes its address."""
+    """Return the address in an ELF file's memory at which the relocation of ``pwrite`` stores its target."""
     if data[:5] != b"\x7fELF\x02":
         return None
     (sections_at,) = struct.unpack_from("<Q", data, 40)

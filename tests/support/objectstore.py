@@ -1,7 +1,7 @@
 """An object store for tests: enough of S3's protocol for Arrow's own client, which is that of AWS.
 
-Objects lie in a dictionary, so that a test can damage, remove or refuse one, and requests are counted. Fixture ``lake``
-is one; ``tests/remote/test_elsewhere.py`` tries the same with a store of somebody else's, where one is named.
+Objects are in a dictionary, so that a test can damage, remove or refuse one, and requests are counted. The fixture
+``lake`` is one; ``tests/remote/test_elsewhere.py`` runs the same tests with a real store, if one is configured.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _SPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 
 
 class ObjectStore(ThreadingHTTPServer):
-    """The store. ``objects`` by bucket/key; ``requests`` counts by method and key, ``refused`` are keys that may not be
-    touched."""
+    """The store. ``objects`` by bucket/key; ``requests`` counts by method and key; ``refused`` keys are denied."""
 
     daemon_threads = True
 
@@ -44,7 +43,7 @@ class ObjectStore(ThreadingHTTPServer):
         self.refused: set[str] = set()
 
     def empty(self) -> None:
-        """As at the start."""
+        """Reset the store."""
         self.objects.clear()
         self.uploads.clear()
         self.requests.clear()
@@ -56,24 +55,24 @@ class ObjectStore(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def url(self, path: str = "") -> str:
-        """The URL of a path in the bucket, as a user writes it with its own endpoint."""
+        """Return the URL of a path in the bucket, as a user with an own endpoint writes it."""
         host = f"127.0.0.1:{self.server_address[1]}"
         return f"s3://{BUCKET}/{path}?endpoint_override={host}&scheme=http"
 
     def names(self, prefix: str = "") -> list[str]:
-        """The keys of the bucket below a prefix."""
+        """Return the keys of the bucket below a prefix."""
         start = f"{BUCKET}/{prefix}"
         return sorted(key.removeprefix(start) for key in self.objects if key.startswith(start))
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    # An answer is two small writes, and the second one would wait 40 ms for the client to acknowledge the first.
+    # A response is two small writes, and the second one would wait 40 ms for the client to acknowledge the first.
     disable_nagle_algorithm = True
     server: ObjectStore
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("do_"):
@@ -124,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
                     f"<LastModified>{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}</LastModified></Contents>"
                 )
         rows += [f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in sorted(folders)]
-        # As of S3, an answer has so many names at most, and says where the next one goes on.
+        # As in S3, a response has a maximum number of names, and a token to continue.
         start, most = int(self.query.get("continuation-token", "0")), min(1000, int(self.query.get("max-keys", "1000")))
         shown, cut = rows[start : start + most], start + most < len(rows)
         count = f"<KeyCount>{len(shown)}</KeyCount><IsTruncated>{str(cut).lower()}</IsTruncated>"
@@ -180,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(204)
 
     def _body(self) -> bytes:
-        """What was sent: in chunks of HTTP or by its length, within that in chunks of AWS with a checksum behind."""
+        """Return the request body: in HTTP chunks or by its length, within that in AWS chunks with checksums."""
         if self.headers.get("Transfer-Encoding", "") == "chunked":
             parts = []
             while size := int(self.rfile.readline(), 16):
@@ -217,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[ObjectStore]:
-    """A store, until the end of the block."""
+    """Run a store until the end of the block."""
     store = ObjectStore()
     thread = threading.Thread(target=store.serve_forever, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Sort keys of whole records, made of the components that the program sorts by."""
+"""Sort keys of whole records, made of the program's sort components."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Key(Protocol):
 
 
 def sort_key(values: Sequence[SlotValue], keys: Sequence[Key], mixed: Sequence[bool]) -> tuple[SortComponent, ...]:
-    """The sort key of one record: a value, an order key and a reading (``is_numeric`` of the set) per position."""
+    """Return the sort key of a record: per position a value, an order key and ``is_numeric`` of the set."""
     parts = []
     for value, key, numeric in zip(values, keys, mixed, strict=True):
         part = build_component(value, numeric, key.text)

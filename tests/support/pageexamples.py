@@ -1,7 +1,7 @@
 """Examples of the documentation: read from Markdown or from a manual page, run as a reader would type them.
 
-``$`` lines are commands; the lines after one are what it prints, both streams, with ``...`` for what varies. A last
-line ``[exit status N]`` stands where the status is not 0.
+``$`` lines are commands; the lines after one are its output, both streams, with ``...`` for parts that vary. A last
+line ``[exit status N]`` is present if the status is not 0.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Example(NamedTuple):
 
 
 def read_markdown_examples(text: str) -> list[Example]:
-    """The examples of the ``console`` blocks of a Markdown page."""
+    """Return the examples of the ``console`` blocks of a Markdown page."""
     return _read_examples(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
 
 
 def read_manual_blocks(text: str) -> list[str]:
-    """The example blocks (``.EX`` to ``.EE``) of a manual page, as plain text."""
+    """Return the example blocks (``.EX`` to ``.EE``) of a manual page, as plain text."""
     escapes = ((r"\-", "-"), (r"\(aq", "'"), (r"\(ga", "`"), (r"\(ha", "^"), (r"\(ti", "~"), (r"\&", ""), (r"\e", "\\"))
     blocks = re.findall(r"^\.EX\n(.*?)^\.EE$", text, re.DOTALL | re.MULTILINE)
     for written, meant in escapes:
@@ -40,12 +40,12 @@ def read_manual_blocks(text: str) -> list[str]:
 
 
 def read_manual_examples(text: str) -> list[Example]:
-    """The examples of a manual page: of its blocks that begin with ``$``."""
+    """Return the examples of a manual page: of its blocks that start with ``$``."""
     return _read_examples([block for block in read_manual_blocks(text) if block.startswith("$ ")])
 
 
 def make_environment(directory: Path) -> dict[str, str]:
-    """An environment in which ``sowctl`` is this checkout's; its command is put into ``directory``."""
+    """Return an environment in which ``sowctl`` is that of this checkout; its command is written to ``directory``."""
     commands = directory / "bin"
     commands.mkdir()
     script = commands / "sowctl"
@@ -58,7 +58,7 @@ def make_environment(directory: Path) -> dict[str, str]:
 def run_examples(examples: list[Example], directory: Path, environment: dict[str, str]) -> Path:
     """Run the examples one after the other and return the working directory after the last one.
 
-    Raises AssertionError at the first one that prints something else than the page says.
+    Raises AssertionError at the first one with another output than the page shows.
     """
     here = directory
     for command, expected in examples:
@@ -82,7 +82,7 @@ def run_examples(examples: list[Example], directory: Path, environment: dict[str
 
 
 def is_output(printed: list[str], expected: list[str]) -> bool:
-    """Whether a command printed what the page says; a line ``...`` stands for any number of lines."""
+    """Return whether a command's output is as on the page; a line ``...`` matches any number of lines."""
     pattern = "\n".join(re.sub(r"([\[\]?*])", r"[\1]", line).replace("...", "*") for line in expected)
     return fnmatch.fnmatchcase("\n".join(printed), pattern)
 

@@ -1,4 +1,4 @@
-"""Records as plain Python, changed by the steps that an instance is changed by: what changes have to lead to."""
+"""Records in plain Python, changed by the same steps as an instance: the expected result of changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Step = tuple[str, int, int, int]
 
 
 class PlainRecords:
-    """Records by id as plain Python: fields, and the time at which they end (0: never)."""
+    """Records by id: fields, and the time at which they expire (0: never)."""
 
     def __init__(self) -> None:
         self.rows: dict[int, tuple[dict[str, int], int]] = {}
@@ -32,12 +32,12 @@ class PlainRecords:
 
     def publish(self, key: int, fields: dict[str, int], now: int, lifetime: int, *, delta: bool) -> None:
         before = self.visible(now).get(key, {}) if delta else {}
-        # A delta without a lifetime of its own has none.
+        # A delta without its own lifetime has none.
         self.rows[key] = before | fields, now + lifetime * SECOND if lifetime else 0
 
 
 def apply_step(lab: Lab, plain: PlainRecords, step: Step) -> None:
-    """Do a step to the instance and to the plain records."""
+    """Apply a step to the instance and to the plain records."""
     word, number, value, lifetime = step
     if word in ("publish", "delta"):
         fields = {"id": number, ("a" if word == "publish" else "b"): value}

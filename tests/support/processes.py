@@ -1,5 +1,5 @@
-"""Real processes for tests: forked children that are always reaped, with pipes to feed and to hear them; and which
-Java processes are left of a command.
+"""Real processes for tests: forked children that are always reaped, with pipes for input and output; and the Java
+processes that a command left running.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import ClassVar
 
 MARK = "SOWCTL_TEST_MARK"
-"""The variable by whose value :func:`machines` knows the processes of a test, and what those have started."""
+"""The variable by whose value :func:`machines` identifies the processes of a test, and their descendants."""
 
 
 def machines(mark: str) -> set[int]:
-    """The Java processes with ``mark`` as :data:`MARK` in their environment."""
+    """Return the Java processes with ``mark`` as :data:`MARK` in their environment."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -33,11 +33,11 @@ def machines(mark: str) -> set[int]:
 
 
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options for a Java that lives for one test or some: compiling everything twice would take most of its time."""
+"""Options for a Java used by one test or a few: compiling everything twice would take most of its time."""
 
 
 class Child:
-    """A forked process that runs ``work(self)``: it reads its input from ``inlet`` and says lines with :meth:`say`.
+    """A forked process that runs ``work(self)``: it reads its input from ``inlet`` and writes lines with :meth:`say`.
 
     For the parent: ``feed`` is the other end of the inlet. Ends with status 0, or 1 after a traceback on stderr.
     """
@@ -71,7 +71,7 @@ class Child:
 
     @classmethod
     def end_all(cls) -> None:
-        """End every child that has not been closed."""
+        """End every child that was not closed."""
         for child in list(cls._living):
             child.close()
 
@@ -84,14 +84,14 @@ class Child:
         Child._living.discard(self)
 
     def say(self, line: str | bytes) -> None:
-        """In the child: one line to the parent."""
+        """In the child: send one line to the parent."""
         data = line.encode() if isinstance(line, str) else line
         view = memoryview(data + b"\n")
         while view:
             view = view[os.write(self._voice, view) :]
 
     def hear(self, timeout: float = 0.0) -> bytes:
-        """What has been said since the last call, waiting at most ``timeout`` seconds for the first byte."""
+        """Return the output since the last call, waiting at most ``timeout`` seconds for the first byte."""
         found = b""
         while self._heard >= 0 and select.select([self._heard], [], [], 0 if found else timeout)[0]:
             data = os.read(self._heard, 1 << 16)
@@ -102,7 +102,7 @@ class Child:
         return found
 
     def wait_for(self, word: bytes, timeout: float = 20.0) -> None:
-        """Until the child has said ``word``."""
+        """Wait until the child has written ``word``."""
         end = time.monotonic() + timeout
         while word not in self._text:
             assert time.monotonic() < end, f"waited {timeout} s for {word!r}, heard {self._text[-300:]!r}"
@@ -112,11 +112,11 @@ class Child:
 
     @property
     def lines(self) -> list[bytes]:
-        """All complete lines so far."""
+        """Return all complete lines so far."""
         return self._text.split(b"\n")[:-1]
 
     def write(self, data: bytes) -> bool:
-        """Give the child input; False when it is gone."""
+        """Send input to the child; False if it has ended."""
         view = memoryview(data)
         try:
             while view:
@@ -135,7 +135,7 @@ class Child:
             os.kill(self.pid, number)
 
     def ended(self) -> bool:
-        """Whether it has ended; reaps it."""
+        """Return whether it has ended; reaps it."""
         if self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -143,7 +143,7 @@ class Child:
         return self.status is not None
 
     def join(self, timeout: float = 30.0) -> int:
-        """Wait until it ends by itself; its status (a signal is negative)."""
+        """Wait until it ends by itself; return its status (a signal is negative)."""
         self.close_input()
         end = time.monotonic() + timeout
         while not self.ended():
@@ -156,7 +156,7 @@ class Child:
         return self.status
 
     def kill(self) -> int:
-        """SIGKILL it and reap it; its status."""
+        """Kill it with SIGKILL and reap it; return its status."""
         if self.status is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)

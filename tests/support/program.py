@@ -1,7 +1,7 @@
 """A program on the Python API as its users write it: every example of sowctl-python(7), line by line.
 
-mypy checks it with ``--strict`` as it would a user's program, a test runs it, and another one holds the page and this
-file together.
+mypy checks it with ``--strict`` as it would a user's program, a test runs it, and another one compares the page with
+this file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Protobuf schemas for tests: texts, and the descriptor set that a compiler would make of one, built by hand."""
+"""Protobuf schemas for tests: texts, and the descriptor set that a compiler would produce for one, built by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORDER3 = (
 
 
 def pool_of(files: descriptor_pb2.FileDescriptorSet) -> descriptor_pool.DescriptorPool:
-    """The types of a set, by the library alone."""
+    """Return the types of a set, built by the library alone."""
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.AddSerializedFile(file.SerializeToString())
@@ -42,7 +42,7 @@ def pool_of(files: descriptor_pb2.FileDescriptorSet) -> descriptor_pool.Descript
 
 
 def order_set() -> descriptor_pb2.FileDescriptorSet:
-    """The set that holds ORDER2."""
+    """Return the set that contains ORDER2."""
     of = descriptor_pb2.FieldDescriptorProto
     result = descriptor_pb2.FileDescriptorSet()
     file = result.file.add(name="order.proto", package="trade", syntax="proto2")

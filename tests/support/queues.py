@@ -1,4 +1,4 @@
-"""Queues for tests: a lab with a queue over topics, and short words for what is done with it."""
+"""Queues for tests: a lab with a queue over topics, and short names for its operations."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class QueueLab(Lab):
             return queue.peek()
 
     def pending(self, name: str = "work") -> list[int]:
-        """The ids of what is in the queue, in the order of delivery."""
+        """Return the ids of the messages in the queue, in the order of delivery."""
         return [id_of(message) for message in self.peek(name) if message.state != "dead"]
 
     def states(self, name: str = "work") -> list[tuple[int, str]]:

@@ -1,7 +1,7 @@
-"""What the jobs use of Spark's RDDs, done in this process: laws about many histories need no virtual machine.
+"""The part of Spark's RDDs that the jobs use, in this process: laws about many histories need no JVM.
 
-Items travel as bytes between stages, as they do on a cluster, and a shuffle gives its values in another order than it
-was given them.
+Items are pickled between stages, as on a cluster, and a shuffle returns its values in another order than it received
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Partitions:
-    """A list of partitions that is made when it is asked for, and once."""
+    """A list of partitions that is computed on demand, and once."""
 
     def __init__(self, context: Context, make: Callable[[], list[list[Any]]]) -> None:
         self.context = context
@@ -81,7 +81,7 @@ class Context:
         self.tasks = self.shuffle_blocks = 0
 
     def setJobDescription(self, words: str) -> None:
-        """Nothing shows it."""
+        """Ignored: nothing shows it."""
 
     def parallelize(self, items: Sequence[Any], count: int) -> Partitions:
         held = list(items)

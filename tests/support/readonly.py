@@ -1,4 +1,4 @@
-"""A process that may read the files of a directory and write none: another user's, where the test runs as root."""
+"""A process that may read the files of a directory and write none: another user's process, if the test runs as root."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOBODY = 65534
 
 @contextmanager
 def open_directory() -> Iterator[Path]:
-    """A directory that every user can reach, unlike pytest's own; it can be removed whatever was forbidden in it."""
+    """A directory that every user can reach, unlike pytest's own; it can be removed whatever its permissions are."""
     root = Path(tempfile.mkdtemp(prefix="sowctl-test-"))
     try:
         root.chmod(0o755)
@@ -31,21 +31,21 @@ def _chmod(root: Path, directories: int, files: int) -> None:
 
 
 def forbid_writing(root: Path) -> None:
-    """Everybody may read everything below ``root``; nobody but root may write."""
+    """Allow all users to read everything below ``root``; only root can write."""
     _chmod(root, 0o555, 0o444)
 
 
 def allow_writing(root: Path) -> None:
-    """The owner may write again."""
+    """Allow the owner to write again."""
     root.chmod(0o755)
     for path in sorted(root.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def as_reader(work: Callable[[], object]) -> object:
-    """Run ``work`` in a forked child that may not write what :func:`forbid_writing` has forbidden; what it gives.
+    """Run ``work`` in a forked child that may not write where :func:`forbid_writing` applies; return its result.
 
-    What ``work`` imports must be imported already: the child may not be allowed to read this Python's library.
+    Modules that ``work`` needs must be imported already: the child may not be allowed to read this Python's library.
     """
     inlet, outlet = os.pipe()
     pid = os.fork()

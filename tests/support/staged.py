@@ -1,4 +1,4 @@
-"""Runs of a bulk write: an instance for them, what a task leaves of its messages, and the commit of it all."""
+"""Runs of a bulk write: an instance for them, the files that a task stages, and the commit of all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def stage(plan: StagePlan, name: str, file: int, payloads: Sequence[str], first:
 def run(
     lab: Lab, topic: str, *tasks: Sequence[str], options: PublishOptions = SKIP, operation: Any = "publish", **more: Any
 ) -> CommitReport:
-    """Every task stages a file of its own; the results are committed in another order than the files'."""
+    """Have every task stage its own file; the results are committed in another order than that of the files."""
     instance = lab.open()
     with hold_staging_area(instance, instance.topic(topic).config) as area:
         plan = area.build_plan(options, operation=operation)

@@ -1,4 +1,4 @@
-"""Small stores for tests: one definition, records made from a number, reading everything back."""
+"""Small stores for tests: one definition, records derived from a number, reading everything back."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def key_of(number: int) -> bytes:
 
 
 def history_key(key: bytes, time: int, txid: int) -> bytes:
-    """The key of a version with this time and txid, whether there is one or not."""
+    """Return the key of a version with this time and txid, whether it exists or not."""
     return codec.build_history_key(key, codec.encode_record(key, bytes(8), txid, time, 0, 0, b""))
 
 
 def value_of(key: bytes, txid: int, payload: bytes, expiration: int = 0, flags: int = 0) -> bytes:
-    """A value whose time follows from its txid."""
+    """Return a value whose time is derived from its txid."""
     return codec.encode_record(key, b"checkwrd", txid, START + txid, expiration, flags, payload)
 
 
@@ -54,11 +54,11 @@ def new_store(path: Path, records: int = 0, *, seam: Seam = SEAM, size: int = 60
 
 
 Step = tuple[bool, int, int, int]
-"""Whether records are deleted, the number of the first, how many there are, and about how large their payloads are."""
+"""Whether records are deleted, the number of the first, their count, and the approximate size of their payloads."""
 STEPS: st.SearchStrategy[Step] = st.tuples(
     st.booleans(), st.integers(0, 900), st.integers(1, 120), st.sampled_from([0, 60, 3000])
 )
-"""Steps that meet each other, and the records of a store of some hundreds."""
+"""Steps that overlap each other and the records of a store of some hundreds."""
 
 
 def apply_steps(path: Path, steps: Iterable[Step], txid: int) -> None:
@@ -77,7 +77,7 @@ def apply_steps(path: Path, steps: Iterable[Step], txid: int) -> None:
 
 
 def contents(path: Path) -> Contents:
-    """All records, all versions (by history key), and the meta record but for its transaction; everything verified."""
+    """Return all records, all versions (by history key), and the meta record without its transaction; all verified."""
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         records = {
             key: value for keys, values in snapshot.scan_records() for key, value in zip(keys, values, strict=True)
@@ -91,7 +91,7 @@ def contents(path: Path) -> Contents:
 
 
 def recomputed_digest(path: Path) -> int:
-    """The digest as the sum over what a reader sees."""
+    """Return the digest as the sum over the entries that a reader sees."""
     records, versions, _ = contents(path)
     terms = [integrity.compute_digest_term(key, value) for key, value in records.items()]
     terms += [integrity.compute_digest_term(key[:8], value) for key, value in versions.items()]
@@ -99,7 +99,7 @@ def recomputed_digest(path: Path) -> int:
 
 
 def tamper(path: Path, database: bytes, key: bytes, value: bytes | None) -> None:
-    """Change one entry behind the store's back, as damage that LMDB itself would not know of."""
+    """Change one entry without the store, as damage that LMDB itself would not notice."""
     with lmdb.open(str(path), subdir=False, max_dbs=8) as env:
         handle = env.open_db(database)
         with env.begin(write=True) as txn:
@@ -114,7 +114,7 @@ def tamper(path: Path, database: bytes, key: bytes, value: bytes | None) -> None
 
 
 def opened(path: Path) -> int:
-    """How often this process has a file open, or what was at its place once."""
+    """Return how often this process has a file open, including replaced files of that path."""
     found = 0
     for link in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
-"""Verbs under test: an instance in memory that is put back to a known state, a book of what was promised, judgement.
+"""Verbs under test: an instance in memory that is reset to a known state, a book of acknowledgements, the judgement.
 
-A :class:`Plot` is a directory with an instance in it, and can be put back to the files it had. A :class:`Book` notes
-every message that was handed in, per log, and how many were acknowledged. What a recovered instance holds must be what
-the book says after some number of messages, not fewer than were acknowledged, cut where a group ends.
+A :class:`Plot` is a directory with an instance in it, and can be reset to its saved files. A :class:`Book` records
+every submitted message, per log, and the number of acknowledged ones. The contents of a recovered instance must be
+those of the book after some number of messages, at least the acknowledged ones, at the end of a group.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ State = dict[str, dict[int, str]]
 
 @dataclass(frozen=True)
 class Event:
-    """One message (or, without a payload, a deletion) as handed in."""
+    """One submitted message (or, without a payload, a deletion)."""
 
     topic: str
     id: int
@@ -70,13 +70,13 @@ class Event:
 
 
 def log_of(topic: str) -> str:
-    """Where a topic's messages are acknowledged: the journal, or its own store."""
+    """Return the log in which a topic's messages are acknowledged: the journal, or its own store."""
     return JOURNAL if topic in LOGGED else topic
 
 
 @dataclass
 class Book:
-    """Per log: what was handed in, in order; after how many events a group ends; how many were acknowledged."""
+    """Per log: the submitted events, in order; the counts of events at which a group ends; the acknowledged count."""
 
     events: dict[str, list[Event]] = field(default_factory=lambda: {log: [] for log in (JOURNAL, *ALONE)})
     ends: dict[str, set[int]] = field(default_factory=lambda: {log: {0} for log in (JOURNAL, *ALONE)})
@@ -90,7 +90,7 @@ class Book:
         )
 
     def hand_in(self, group: Sequence[Event]) -> None:
-        """One group; events of different logs are parted as the engine does."""
+        """Submit one group; events of different logs are separated as the engine does."""
         for event in group:
             self.events[log_of(event.topic)].append(event)
         for log in {log_of(event.topic) for event in group}:
@@ -100,12 +100,12 @@ class Book:
         self.acknowledged[log] += count
 
     def settle(self) -> None:
-        """Everything handed in is acknowledged."""
+        """Mark everything submitted as acknowledged."""
         for log, events in self.events.items():
             self.acknowledged[log] = len(events)
 
     def state(self, log: str, count: int, now: int) -> State:
-        """The contents after so many events, at a clock."""
+        """Return the contents after ``count`` events, at a time."""
         held: dict[str, dict[int, Event]] = {topic: {} for topic in TOPICS if log_of(topic) == log}
         for event in self.events[log][:count]:
             if event.payload is None:
@@ -118,11 +118,11 @@ class Book:
         }
 
     def final(self, now: int) -> State:
-        """The contents when everything is done."""
+        """Return the contents after all events."""
         return {k: v for log in self.events for k, v in self.state(log, len(self.events[log]), now).items()}
 
     def collapse(self, found: State, now: int) -> None:
-        """What was found is what happened: forget what did not make it."""
+        """Accept the found contents: remove the events that did not survive."""
         for log, events in self.events.items():
             part = {topic: rows for topic, rows in found.items() if log_of(topic) == log}
             for count in range(self.acknowledged[log], len(events) + 1):
@@ -133,7 +133,7 @@ class Book:
                     break
 
     def judge(self, found: State, now: int, *, exact: bool = True) -> str | None:
-        """What is wrong with contents that were found, None for nothing. ``exact``: cut where a group ends."""
+        """Return the fault in found contents, None if there is none. ``exact``: they must end with a group."""
         for log, events in self.events.items():
             part = {topic: rows for topic, rows in found.items() if log_of(topic) == log}
             allowed = [
@@ -157,7 +157,7 @@ def _difference(expected: State, found: State) -> str:
 
 
 class Start(NamedTuple):
-    """The saved state of a plot, for another one."""
+    """The saved state of a plot, for use by another one."""
 
     files: dict[str, bytes]
     saved: tuple[Book, int, int]
@@ -165,7 +165,7 @@ class Start(NamedTuple):
 
 
 class Plot:
-    """An instance at one place whose files can be put back."""
+    """An instance in a directory whose files can be restored."""
 
     def __init__(self, root: Path, journal_size: int | None = 3000) -> None:
         self.root = root
@@ -181,14 +181,14 @@ class Plot:
         self.saved = self.book.copy(), 0, self._start
 
     def save(self) -> Start:
-        """Let the present state be what :meth:`restore` goes back to, and return it."""
+        """Save the current state for :meth:`restore`, and return it."""
         self.book.settle()
         self.files = read_files(self.root)
         self.saved = self.book.copy(), self.values, self.lab.clock.at
         return Start(self.files, self.saved, self.lab._random.calls)
 
     def take_over(self, start: Start) -> None:
-        """Go on from what another plot has saved."""
+        """Continue from the saved state of another plot."""
         self.files, self.saved, self.lab._random.calls = start
         self.restore()
 
@@ -198,19 +198,19 @@ class Plot:
         self.book = book.copy()
 
     def open(self, seam: Seam = SEAM) -> InstanceHandle:
-        """The instance, read from its configuration once."""
+        """Return the instance, read from its configuration once."""
         if self._instance is None or self._instance[0] != self.lab.journal_size:
             self._instance = self.lab.journal_size, self.lab.open()
         return replace(self._instance[1], seam=seam)
 
     def contents(self) -> State:
-        """All topics as queries see them; a topic without a store is empty."""
+        """Return all topics as queries see them; a topic without a store is empty."""
         return contents(self.open())
 
-    # what is done, with every step in the book
+    # operations, with every step in the book
 
     def fresh(self, topic: str, ids: Iterable[int], lifetime: int | None = None) -> list[Event]:
-        """New messages for these ids."""
+        """Return new messages for these ids."""
         events = []
         for number in ids:
             self.values += 1
@@ -237,7 +237,7 @@ class Plot:
         )
 
     def load(self, topic: str, ids: Sequence[int], tasks: int = 1, seam: Seam = SEAM) -> None:
-        """As a bulk load on Spark: one group, in a block or more for each of the tasks."""
+        """Load as a bulk load on Spark does: one group, in at least one block per task."""
         events = self.fresh(topic, ids)
         self.book.hand_in(events)
         instance = self.open(seam)
@@ -259,7 +259,7 @@ class Plot:
         told: Callable[[], None] | None = None,
         first: int = 1,
     ) -> None:
-        """Messages of several topics in turn, numbered by a publisher."""
+        """Publish messages of several topics in turn, numbered by a publisher."""
         events = [event for topic, number in plan for event in self.fresh(topic, [number])]
         for start in range(0, len(events), batch):
             self.book.hand_in(events[start : start + batch])
@@ -278,7 +278,7 @@ class Plot:
         publish_messages(self.open(seam), None, [("in", source)], options, on_acknowledged=acknowledged)
 
     def delete(self, topic: str, ids: Sequence[int], how: str = "filter", seam: Seam = SEAM) -> None:
-        """Delete what is there of these ids; one group, in key order, which nobody can see."""
+        """Delete the existing messages of these ids; one group, in key order, whose parts are invisible."""
         instance = self.open(seam)
         self.book.hand_in([Event(topic, number, None) for number in ids])
         if how == "filter":
@@ -315,7 +315,7 @@ def contents(instance: InstanceHandle) -> State:
 
 
 def problems(lab: Lab, level: Level = Level.WARNING) -> list[Finding]:
-    """What a check would find, read in this process: for files that are expected to be sound."""
+    """Return the findings of a check that reads in this process: for files expected to be intact."""
     found: list[Finding] = []
     paths = [path for path in (lab.store(topic) for topic in TOPICS) if path.exists()]
     paths += sorted((lab.directory / "out").glob("*.sow"))
@@ -328,7 +328,7 @@ def problems(lab: Lab, level: Level = Level.WARNING) -> list[Finding]:
 
 
 def rebuilt_is_live(lab: Lab) -> str | None:
-    """Which topic's store differs from the fold of the journal, None for none."""
+    """Return the topic whose store differs from the fold of the journal, None if none does."""
     for topic in LOGGED:
         if lab.store(topic).exists():
             report = lab.open().topic(topic).replay(verify=True)
@@ -338,7 +338,7 @@ def rebuilt_is_live(lab: Lab) -> str | None:
 
 
 def read_files(root: Path) -> dict[str, bytes]:
-    """All files below a directory; LMDB's reader tables are left out, they are made anew."""
+    """Return all files below a directory except LMDB's reader tables, which are recreated."""
     found = {}
     for path in sorted(root.rglob("*")):
         if path.is_file() and not path.name.endswith("-lock"):
@@ -347,7 +347,7 @@ def read_files(root: Path) -> dict[str, bytes]:
 
 
 def put_files(root: Path, files: dict[str, bytes]) -> None:
-    """Make ``root`` hold exactly these files (and a directory for stores)."""
+    """Make ``root`` contain exactly these files (and a directory for stores)."""
     shutil.rmtree(root)
     (root / "sow").mkdir(parents=True)
     for name, content in files.items():
@@ -356,11 +356,11 @@ def put_files(root: Path, files: dict[str, bytes]) -> None:
         path.write_bytes(content)
 
 
-# Templates: what an instance is like before the verb
+# Templates: the state of an instance before the verb
 
 
 def new(plot: Plot) -> None:
-    """Nothing but the configuration."""
+    """Only the configuration."""
 
 
 def grown(plot: Plot) -> None:
@@ -377,7 +377,7 @@ def grown(plot: Plot) -> None:
 
 
 def behind(plot: Plot) -> None:
-    """Stores that lack the journal's last groups, as a killed publisher leaves them."""
+    """Stores that lack the journal's last groups, as after a killed publisher."""
     grown(plot)
     older = {path.name: path.read_bytes() for path in (plot.root / "sow").glob("*.sow") if path.name[0] in "jhq"}
     plot.publish("j", range(20, 30))
@@ -391,21 +391,21 @@ def behind(plot: Plot) -> None:
 
 
 def missing(plot: Plot) -> None:
-    """Stores that were deleted."""
+    """Deleted stores."""
     grown(plot)
     for topic in LOGGED:
         plot.lab.forget(topic)
 
 
 def damaged(plot: Plot) -> None:
-    """Stores that cannot be read."""
+    """Unreadable stores."""
     behind(plot)
     for topic in LOGGED:
         plot.lab.store(topic).write_bytes(b"not a store" * 700)
 
 
 def torn(plot: Plot) -> None:
-    """A journal that ends in the middle of a block which nobody acknowledged."""
+    """A journal that ends in the middle of an unacknowledged block."""
     behind(plot)
     plot.book.settle()
     last = plot.lab.journals()[-1]
@@ -425,7 +425,7 @@ def torn(plot: Plot) -> None:
 
 @contextmanager
 def small_folds() -> Iterator[None]:
-    """Rebuilds, repairs and bulk loads whose memory is full after two values: every fold goes through three files."""
+    """Rebuilds, repairs and bulk loads whose memory is full after two values: every fold uses three files."""
     with (
         patch.multiple(
             FOLD_LIMITS,
@@ -447,8 +447,8 @@ def small_folds() -> Iterator[None]:
 def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
     """Writers whose memory is full after four keys: runs and merges in every session, as in a bulk load.
 
-    They merge where runs have ``share`` times a store's records, and make one run of each ``fan``. Two messages are
-    decided by columns.
+    They merge when runs have ``share`` times a store's records, and combine each ``fan`` runs into one. Two messages
+    are enough for columns.
     """
     usual = limits.MEMTABLE_LIMITS
     limits.MEMTABLE_LIMITS = limits.Limits(
@@ -471,7 +471,7 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
 
 @contextmanager
 def by_columns() -> Iterator[None]:
-    """Every batch is decided by columns, and waits as columns."""
+    """Every batch is processed in columns, and is buffered as columns."""
     usual = limits.MEMTABLE_LIMITS
     limits.MEMTABLE_LIMITS = limits.Limits(columned=0, columned_after=0)
     try:
@@ -481,7 +481,7 @@ def by_columns() -> Iterator[None]:
 
 
 def flushed(plot: Plot) -> None:
-    """Sorted runs beside two stores, and entries behind them in the journal alone, as killed bulk loads leave them."""
+    """Sorted runs next to two stores, and later entries only in the journal, as after killed bulk loads."""
     grown(plot)
     _broken_off(plot, "h", [*range(20, 31), 20, 3, 20])
     plot.open()
@@ -493,7 +493,7 @@ def _broken_off(plot: Plot, topic: str, ids: Sequence[int]) -> None:
     files: dict[str, bytes] = {}
 
     def told() -> None:
-        # At the last batch: what was told then is in the journal, and nothing of the end of the run is done yet.
+        # At the last batch: everything acknowledged by then is in the journal, and the end of the run has not started.
         files.clear()
         files.update(read_files(plot.root))
 
@@ -526,7 +526,7 @@ def deleting(plot: Plot, seam: Seam) -> None:
 
 
 def deleting_in_parts(plot: Plot, seam: Seam) -> None:
-    """As a delete of many: a group of several appends, and for each of them a transaction of the store."""
+    """Delete as a delete of many does: a group of several appends, with a store transaction for each of them."""
     with (
         patch.object(DELETE_LIMITS, "part_records", 1),
         patch("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 1),
@@ -540,7 +540,7 @@ def expiring(plot: Plot, seam: Seam) -> None:
 
 
 def expiring_in_parts(plot: Plot, seam: Seam) -> None:
-    """As an expiry of many: a transaction of the store for each part."""
+    """Expire as an expiry of many does: a store transaction for each part."""
     limits = ("max_piggyback_expired_records", "delete_part_records", "max_expired_records", "max_removed_versions")
     with patch.multiple(FOLD_LIMITS, **dict.fromkeys(limits, 1)):
         expiring(plot, seam)
@@ -570,14 +570,14 @@ def loading_history(plot: Plot, seam: Seam) -> None:
 
 
 def loading_much(plot: Plot, seam: Seam) -> None:
-    """As a load many times larger than the store: runs are made one, and all is merged at the end."""
+    """Load as a load many times larger than the store does: runs are combined, and all is merged at the end."""
     with small_memory(share=9.0, fan=2):
         plot.publish("j", [*range(60, 80), 60, 2, 3], seam=seam)
         plot.publish("h", [*range(60, 70), 60, 2], seam=seam)
 
 
 def loading_in_bulk(plot: Plot, seam: Seam) -> None:
-    """As a bulk load on Spark: the group of 24 messages is in the journal before the first merge begins."""
+    """Load as a bulk load on Spark does: the group of 24 messages is in the journal before the first merge begins."""
     with small_memory():
         plot.load("j", [*range(60, 82), 60, 2], tasks=4, seam=seam)
 

@@ -1,4 +1,4 @@
-"""A slow reader of slots of XML payloads, for the message type to agree with.
+"""A slow reader of slots of XML payloads, as the reference for the message type.
 
 It follows the resolution rules of sowctl-expressions(7) word by word and shares no code with the message type.
 """
@@ -17,7 +17,7 @@ from tests.support.jsonslots import inferred
 
 
 class Element:
-    """An XML element: its attributes, the elements in it, and its own text."""
+    """An XML element: its attributes, its child elements, and its own text."""
 
     def __init__(self, name: str, attributes: dict[str, str]) -> None:
         self.name = name
@@ -27,13 +27,13 @@ class Element:
 
     @property
     def text(self) -> str | None:
-        """Text and CDATA directly in it, joined; None where that is blank."""
+        """Return its own text and CDATA, joined; None if that is blank."""
         joined = "".join(self.texts)
         return joined if joined.strip(" \t\r\n") else None
 
     @property
     def is_object(self) -> bool:
-        """Whether it counts as an object with members."""
+        """Return whether it counts as an object with members."""
         return bool(self.below or self.attributes)
 
 
@@ -59,7 +59,7 @@ def read_xml(payload: str) -> Element:
 
 
 def resolve_xml(top: Element, path: Path) -> list[Any]:
-    """All nodes that a path reaches: elements, and texts of attributes."""
+    """Return all nodes that a path refers to: elements, and texts of attributes."""
     nodes: list[Any] = [top]
     for step in path.steps:
         found: list[Any] = []
@@ -75,7 +75,7 @@ def resolve_xml(top: Element, path: Path) -> list[Any]:
 
 
 def xml_value(top: Element, slot: Slot) -> SlotValue:
-    """What a message type hands over for one slot."""
+    """Return the value that a message type returns for one slot."""
     items: list[Any] = []
     dropped = False
     for node in resolve_xml(top, slot.path):
@@ -92,6 +92,6 @@ def xml_value(top: Element, slot: Slot) -> SlotValue:
 
 
 def row(payload: str, slots: Sequence[Slot]) -> Row:
-    """The row of a payload. Raises InputError."""
+    """Return the row of a payload. Raises InputError."""
     tree = read_xml(payload)
     return tuple(xml_value(tree, slot) for slot in slots)

@@ -1,6 +1,6 @@
-"""The verbs that workers carry out, each with what it says on the way and what may become of it.
+"""The verbs that workers run, each with its reports and its possible results.
 
-An actor is prepared in the test (it writes its messages into its owner's book) and acts in its worker.
+An actor is prepared in the test (it writes its messages to its owner's book) and acts in its worker.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from tests.support.verbs import Event, log_of
 
 
 class Actor(ABC):
-    """One verb of one run; ``number`` is its worker's."""
+    """One verb of one run; ``number`` is that of its worker."""
 
     name: ClassVar[str]
     publishes: ClassVar[bool] = False
 
     def __init__(self, number: int, stage: Stage, chance: random.Random, *, small: bool) -> None:
-        """``small``: as few calls as the verb can do with."""
+        """``small``: the minimum number of calls."""
         self.number, self.stage, self.chance, self.small = number, stage, chance, small
 
     def prepare(self, owner: Owner | None) -> None:  # noqa: B027  # most verbs hand nothing in
-        """Write into the book what will be handed in."""
+        """Record the messages to be submitted in the book."""
 
     @abstractmethod
     def act(self, instance: InstanceHandle, baton: Baton) -> None:
-        """The verb itself, in the worker."""
+        """Run the verb, in the worker."""
 
 
 class Publish(Actor):
-    """Messages in groups to several topics, and a deletion at the end."""
+    """Publishes messages in groups to several topics, and deletes at the end."""
 
     name = "publish"
     publishes = True
@@ -103,7 +103,7 @@ class Publish(Actor):
 
 
 class Query(Actor):
-    """Looks at topics again and again."""
+    """Queries topics repeatedly."""
 
     name = "query"
 
@@ -119,7 +119,7 @@ class Query(Actor):
 
 
 class Subscribe(Actor):
-    """Follows topics and is replaced again and again: a fold of its events is what a query may find."""
+    """Follows topics and is replaced repeatedly: a fold of its events must be a possible result of a query."""
 
     name = "subscribe"
 
@@ -190,7 +190,7 @@ class Backup(Actor):
 
 
 class Restore(Actor):
-    """The template's backup into an empty directory, beside all else."""
+    """Restores the template's backup to an empty directory, during everything else."""
 
     name = "restore"
 
@@ -237,7 +237,7 @@ class Rotate(Actor):
 
 
 class Repair(Actor):
-    """``store repair``: on stores that are damaged, or sound."""
+    """``store repair``: of damaged stores, or intact ones."""
 
     name = "repair"
 
@@ -246,7 +246,7 @@ class Repair(Actor):
 
 
 class Mend(Actor):
-    """``journal repair``, of a journal that is whole: it must see that, whatever the others do to its end."""
+    """``journal repair`` of an intact journal: it must find no damage, whatever the others do at its end."""
 
     name = "mend"
 
@@ -255,7 +255,7 @@ class Mend(Actor):
 
 
 class Clean(Actor):
-    """Removes what those left who were killed before it."""
+    """Removes the files left by workers killed earlier."""
 
     name = "clean"
 

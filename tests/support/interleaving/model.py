@@ -1,8 +1,8 @@
-"""What may be found: per owner of records, the contents after some number of its messages.
+"""The allowed results: per owner of records, the contents after some number of its messages.
 
-Publishers have ids of their own, so that each of them can be judged by itself whatever the others did; one of them, or
-nobody, also goes on with the records of the template. Within one log (the journal, or a store without one) the messages
-of a publisher are there up to some point where a group ends, and not fewer than it was told.
+Publishers have their own ids, so that each of them can be judged by itself whatever the others did; at most one of them
+also continues with the records of the template. Within one log (the journal, or a store without one) the messages of a
+publisher exist up to some end of a group, including all acknowledged ones.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from tests.support.verbs import ALONE, JOURNAL, TOPICS, Book, Event, State, log_of
 
 TEMPLATE = 1000
-"""Ids below this are of the template; worker n has those from ``1000 * (n + 1)`` on."""
+"""Ids below this belong to the template; worker n has those from ``1000 * (n + 1)`` on."""
 LOGS = (JOURNAL, *ALONE)
 
 
@@ -20,7 +20,7 @@ class Owner:
     """A publisher's messages, or the template's."""
 
     def __init__(self, number: int, book: Book | None) -> None:
-        """``book``: of the template, where it goes on with that."""
+        """``book``: that of the template, if this owner continues with it."""
         self.number = number
         self.book = book.copy() if book is not None else Book()
         self.begins = book is not None
@@ -29,7 +29,7 @@ class Owner:
         return (self.begins and number < TEMPLATE) or (number // TEMPLATE == self.number + 1)
 
     def part(self, found: State, log: str) -> State:
-        """What is found of this owner in the topics of a log."""
+        """Return this owner's part of the contents of a log's topics."""
         return {
             topic: {key: row for key, row in found.get(topic, {}).items() if self.has(key)}
             for topic in TOPICS
@@ -37,7 +37,7 @@ class Owner:
         }
 
     def counts(self, found: State, log: str, now: int, topic_names: Iterable[str] | None = None) -> list[int]:
-        """After how many messages the contents (of ``topic_names``) are these."""
+        """Return the numbers of messages after which the contents (of ``topic_names``) are as found."""
         part = self.part(found, log)
         wanted = set(part) if topic_names is None else set(topic_names)
         counts = []
@@ -48,14 +48,14 @@ class Owner:
         return counts
 
     def whole(self, found: State, now: int) -> str | None:
-        """What is wrong with contents in which everything must be, None for nothing."""
+        """Return the fault in contents that must have every message, None if there is none."""
         for log in LOGS:
             if len(self.book.events[log]) not in self.counts(found, log, now):
                 return f"{log}: not all of owner {self.number}: {self._wrong(found, log, now)}"
         return None
 
     def judge(self, found: State, now: int, promised: dict[str, int]) -> str | None:
-        """What is wrong with contents, at least ``promised`` of each log; None for nothing."""
+        """Return the fault in contents with at least ``promised`` messages per log; None if there is none."""
         for log in LOGS:
             if not [count for count in self.counts(found, log, now) if count >= promised[log]]:
                 return f"{log}: {promised[log]} promised to owner {self.number}: {self._wrong(found, log, now)}"

@@ -1,8 +1,8 @@
-"""One run of some workers in one order, and how an order is written down.
+"""One run of some workers in one order, and the notation of an order.
 
-Without a decision the worker goes on that had the last turn, as long as it can and does not sleep; then the next one by
-number. An :class:`Order` holds the steps at which something else happens, so that a run, however it was decided, is
-repeated from a few numbers: ``12>1`` gives the turn of step 12 to worker 1, ``30x0`` kills worker 0 at step 30.
+Without a decision the last worker continues, as long as it can and does not sleep; then the next one by number. An
+:class:`Order` holds the steps at which something else happens, so that a run, however it was decided, is repeated from
+a few numbers: ``12>1`` gives the turn of step 12 to worker 1, ``30x0`` kills worker 0 at step 30.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.support.interleaving.touches import Touch
 from tests.support.interleaving.worker import Line, Worker
 
 LIMIT = 20_000
-"""Steps after which a run is taken for one that does not end."""
+"""Steps after which a run is considered endless."""
 _LEFT = re.compile(r"\.new-\d+")
 
 
@@ -38,7 +38,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Step:
-    """A step that was made: who, which call, on which files; what it touched up to the worker's next call."""
+    """A completed step: worker, call, files; what it touched up to the worker's next call."""
 
     worker: int
     point: str
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass
 class Trace:
-    """What happened: steps, what the workers said (with the number of the step after which they did), decisions."""
+    """A record of the run: steps, reports of workers (with the number of the preceding step), decisions."""
 
     steps: list[Step] = field(default_factory=list)
     said: list[tuple[int, int, Line]] = field(default_factory=list)
@@ -58,9 +58,9 @@ class Trace:
 
     @property
     def calls(self) -> list[tuple[int, str, tuple[str, ...]]]:
-        """The steps as two runs of one order must have them alike."""
-        # Who looks at what a killed worker has left sees the number of that process in its name, which is another one
-        # in each run; of its own files each worker tells names without it.
+        """The steps in a form that is equal for two runs of one order."""
+        # Files left by a killed worker have the number of its process in their names, which differs between runs; a
+        # worker reports names of its own files without it.
         return [
             (step.worker, step.point, tuple(_LEFT.sub(".new-PID", one) for one in step.paths)) for step in self.steps
         ]
@@ -70,14 +70,14 @@ class Trace:
 
 
 class Chooser(Protocol):
-    """Decides who gets a turn, or dies."""
+    """Decides which worker gets a turn, or is killed."""
 
     def pick(self, step: int, runnable: Sequence[Worker], usual: int) -> tuple[str, int]:
-        """``(">", worker)`` or ``("x", worker)``; ``usual`` is who has it without a decision."""
+        """Return ``(">", worker)`` or ``("x", worker)``; ``usual`` is the worker chosen without a decision."""
 
 
 class Given:
-    """Follows an order that was written down."""
+    """Follows a given order."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -88,7 +88,7 @@ class Given:
 
 
 def run(workers: Sequence[Worker], chooser: Chooser, trace: Trace) -> Trace:
-    """Give turns until all workers have ended; ``trace`` learns everything. Kills what is left."""
+    """Give turns until all workers have ended; ``trace`` records everything. Kills the remaining ones."""
     current = 0
     try:
         for step in range(LIMIT):

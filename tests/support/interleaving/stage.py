@@ -1,7 +1,7 @@
 """The instance that workers share: a :class:`Plot` with an archive for its journal and a directory of backups.
 
-Templates are made once and put back before every run. In each of them the journal has several files, some messages
-are about to expire, and a backup was taken.
+Templates are created once and restored before every run. In each of them the journal has several files, some messages
+are about to expire, and a backup exists.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ARCHIVED = XML.replace(
     "</JournalDirectory>", "</JournalDirectory><JournalArchiveDirectory>old</JournalArchiveDirectory>"
 )
 FOR_EVER = 1e9
-"""Seconds: a lock that does not come is a deadlock, which the scheduler sees."""
+"""Seconds: a lock that is never free is a deadlock, which the scheduler detects."""
 
 
 class Stage(Plot):
@@ -40,17 +40,17 @@ class Stage(Plot):
         return self.root / "backups"
 
     def for_worker(self, number: int, seam: Seam) -> InstanceHandle:
-        """The instance of a worker: waits for locks without end, has random numbers of its own."""
+        """Open the instance of a worker: it waits for locks without a limit, and has its own random numbers."""
         numbers = Numbers()
         numbers.calls = (number + 1) << 32
         return replace(self.open(seam), lock_wait=FOR_EVER, random=numbers, holder=f"worker {number}")
 
     def opened(self, config: Path, root: Path) -> Instance:
-        """The instance of a restored configuration."""
+        """Open the instance of a restored configuration."""
         return Instance.open(config, root=root, environment={}, clock=self.lab.clock)
 
     def restored(self, to: Path) -> State:
-        """The contents of an instance that was restored into ``to``."""
+        """Return the contents of an instance that was restored to ``to``."""
         handle = InstanceHandle.open(to / "sowctl.xml", environment={}, clock=self.lab.clock)
         return contents(handle)
 
@@ -63,7 +63,7 @@ def template_size(template: Template) -> int:
 
 
 def few(stage: Stage) -> None:
-    """Three topics and a few records: verbs make as few calls as they can."""
+    """Three topics and a few records: verbs make as few calls as possible."""
     for topic in "jqa":
         stage.publish(topic, range(2))
     stage.lab.clock.tick(12)
@@ -78,7 +78,7 @@ def few(stage: Stage) -> None:
 
 
 def many(stage: Stage) -> None:
-    """All topics; stores that lack the journal's last file and more, as a killed publisher leaves them."""
+    """All topics; stores that lack the journal's last file and more, as after a killed publisher."""
     grown(stage)
     take_backup(stage.open(), stage.backups)
     older = {path.name: path.read_bytes() for path in (stage.root / "sow").glob("*.sow") if path.name[0] in "jhq"}
@@ -102,7 +102,7 @@ def _spoil(stage: Stage) -> None:
 
 
 def few_spoiled(stage: Stage) -> None:
-    """As :func:`few`, with damaged records of one store, and another one that is none; the journal has them all."""
+    """As :func:`few`, with damaged records in one store, and an invalid file as another; the journal has them all."""
     few(stage)
     _spoil(stage)
 

@@ -1,12 +1,12 @@
-"""Which orders are tried: priorities that change at some steps, and all orders of two workers with two preemptions.
+"""The choice of orders: priorities that change at some steps, and all orders of two workers with two preemptions.
 
 By priorities (Burckhardt et al., ASPLOS 2010): the runnable worker with the highest one gets the turn; at each of a few
-steps, drawn from the length of the run, the one that has it falls behind all others. A run with so many changes finds
-every fault that needs so many particular switches with a known probability, while orders at random repeat a few.
+steps, drawn from the length of the run, its priority becomes the lowest. A run with n changes finds every fault that
+needs n particular switches with a known probability, while random orders repeat a few.
 
-All orders of two workers: the first goes up to some call, the other up to some call, the first to its end. Only calls
-that touch what the other one touches, too, and of which one writes it, are worth a switch: all others may change places
-without a difference. Instead of waiting, the one that is stopped may be killed.
+All orders of two workers: the first runs up to some call, the other up to some call, the first to its end. A switch is
+only useful at calls on the same files, one of which writes: all others may be exchanged without effect. Instead of
+waiting, the stopped worker may be killed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.support.interleaving.touches import Touch, conflict
 from tests.support.interleaving.worker import Worker
 
 BOUND = 100_000
-"""Up to so many orders of a pair are all tried in the long form; of more, so many are sampled."""
+"""Up to this number of orders of a pair, the long form tries all; of more, it samples this number."""
 
 
 class Priorities:
-    """``length`` is about how many steps the run will have; ``changes`` and ``kills`` are drawn from it."""
+    """``length``: the estimated number of steps of the run; ``changes`` and ``kills`` are drawn from it."""
 
     def __init__(self, chance: random.Random, workers: int, length: int, changes: int, kills: int) -> None:
         self._ranks = chance.sample(range(workers), workers)
@@ -39,7 +39,7 @@ class Priorities:
         if self._kills and step >= self._kills[0]:
             del self._kills[0]
             return "x", chosen.number
-        # Steps at which nobody else can go on are no choice, and are not counted.
+        # Steps at which no other worker can continue are not a choice, and are not counted.
         if len(runnable) > 1:
             self._choices += 1
             if self._changes and self._choices > self._changes[0]:
@@ -53,7 +53,7 @@ class Priorities:
 
 
 class Wandering:
-    """Another worker at every step with a probability."""
+    """Switches to another worker at every step with a probability."""
 
     def __init__(self, chance: random.Random, share: float, length: int, kills: int) -> None:
         self._chance, self._share = chance, share
@@ -69,11 +69,11 @@ class Wandering:
 
 
 class Pair:
-    """All orders of two workers with up to two preemptions, from the steps of both; no two that are the same.
+    """All orders of two workers with up to two preemptions, from the steps of both; without equivalent ones.
 
-    ``A[:i] B[:j] A[i:] B[j:]`` is the order with ``i - 1`` as well if ``A[i - 1]`` shares nothing with ``B[:j]``, and
-    the one with ``j + 1`` if ``B[j]`` shares nothing with ``A[i:]``: of all that are the same, one is kept. Where the
-    worker that was stopped last is killed, ``B[j:]`` is left out; then any of its steps that is seen is worth an end.
+    ``A[:i] B[:j] A[i:] B[j:]`` is equivalent to the order with ``i - 1`` if ``A[i - 1]`` shares nothing with ``B[:j]``,
+    and to the one with ``j + 1`` if ``B[j]`` shares nothing with ``A[i:]``: of equivalent orders, one is kept. If the
+    worker that was stopped last is killed, ``B[j:]`` is omitted; then every visible step of it is worth a kill.
     """
 
     def __init__(self, first: Sequence[Step], second: Sequence[Step]) -> None:
@@ -84,8 +84,8 @@ class Pair:
 
     def _add(self, begins: int, mine: list[frozenset[Touch]], other: list[frozenset[Touch]]) -> None:
         pairs = [[n for n, theirs in enumerate(other) if conflict(one, theirs)] for one in mine]
-        # After how many steps of the other worker a step of this one shares something with them, and the last step of
-        # this worker that shares something with a step of the other one.
+        # The number of steps of the other worker after which a step of this one shares something with them, and the
+        # last step of this worker that shares something with a step of the other one.
         earliest = [found[0] + 1 if found else len(other) + 1 for found in pairs]
         latest = [-1] * len(other)
         for n, found in enumerate(pairs):
@@ -105,10 +105,10 @@ class Pair:
                     self.orders.append(Order(both | {stop + theirs: ("x", 1 - begins)}))
 
     def stopped_once(self, worker: int) -> list[Order]:
-        """Those in which this worker is stopped at one place for all of the other one, and none is killed."""
+        """Return the orders in which this worker is stopped once for the whole other one, and none is killed."""
         begin, go_on = (">", worker), (">", 1 - worker)
         return [order for order in self.orders if [*order.decisions.values()] == [begin, go_on]]
 
     def chosen(self, count: int, chance: random.Random) -> list[Order]:
-        """All of them, or ``count`` of them at random."""
+        """Return all orders, or ``count`` random ones."""
         return self.orders if len(self.orders) <= count else chance.sample(self.orders, count)

@@ -1,9 +1,9 @@
-"""Which files a step of a worker reads and writes: two steps that share none of them may change places.
+"""The files that a step of a worker reads and writes: two steps without a common file may be exchanged.
 
-A step is a call of the seam with what its process does up to the next one. What the call touches is told by its point
-and arguments; what follows it, by Python's audit events (open, listings, removal) and by ``os.stat``. Pages of LMDB are
-read through memory and are not seen: a reader sees what was committed when its transaction began, so the begin stands
-for them.
+A step is a call of the seam with everything its process does up to the next one. The files of the call are known by its
+point and arguments; the following ones by Python's audit events (open, listings, removal) and by ``os.stat``. Pages of
+LMDB are read through memory and are invisible: a reader sees what was committed when its transaction began, so the
+begin represents its reads.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 
 READ, WRITE = "r", "w"
 Touch = tuple[str, str]
-"""A path below the root, with READ or WRITE. The names in a directory are touched as the directory itself."""
+"""A path below the root, with READ or WRITE. Names in a directory count as the directory itself."""
 
 _NAMES = ("file.rename", "file.link", "file.unlink", "dir.make")
 _WRITING = ("file.write", "file.pwrite", "file.truncate", "file.lock", "lmdb.commit")
-# What a sync does is not seen by another process as long as the power stays on; changes of a transaction are seen when
-# it is committed.
+# Without a power cut the effect of a sync is invisible to other processes; changes of a transaction become visible at
+# its commit.
 _UNSEEN = ("file.sync", "dir.sync", "lmdb.sync", "lmdb.put", "lmdb.close")
 
 
 def conflict(one: frozenset[Touch], other: frozenset[Touch]) -> bool:
-    """Whether one of two steps writes what the other one touches."""
+    """Return whether one of two steps writes a file of the other one."""
     if len(other) < len(one):
         one, other = other, one
     return any((path, WRITE) in other or (kind == WRITE and (path, READ) in other) for path, kind in one)
 
 
 class Toucher:
-    """Collects what one process touches below ``root``."""
+    """Collects the files below ``root`` that one process touches."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root.absolute()) + os.sep
@@ -44,7 +44,7 @@ class Toucher:
         self.found: set[Touch] = set()
 
     def name(self, path: object) -> str | None:
-        """A path as it is told to the test: below the root, with "PID" for the number of this process."""
+        """Return a path as reported to the test: below the root, with "PID" for the number of this process."""
         if isinstance(path, bytes):
             path = os.fsdecode(path)
         if isinstance(path, os.PathLike):
@@ -59,7 +59,7 @@ class Toucher:
         return self._mine.sub(self._own, text.removeprefix(self._root))
 
     def _own(self, found: re.Match[str]) -> str:
-        """Names that no other process makes: by the order in which they came, as processes and their numbers differ."""
+        """Rename files that no other process creates by their order, as processes and their numbers differ."""
         return self._numbers.setdefault(found[0], f"PID-{len(self._numbers)}")
 
     def add(self, path: object, kind: str) -> None:
@@ -68,13 +68,13 @@ class Toucher:
             self.found.add((name, kind))
 
     def add_name(self, path: object) -> None:
-        """A name that comes or goes: its file, and its directory."""
+        """Add a name that is created or removed: its file, and its directory."""
         name = self.name(path)
         if name is not None:
             self.found.update({(name, WRITE), (str(Path(name).parent), WRITE)})
 
     def take(self) -> list[Touch]:
-        """What was collected since the last time."""
+        """Return everything collected since the last call."""
         found = sorted(self.found)
         self.found.clear()
         return found
@@ -82,7 +82,7 @@ class Toucher:
     # calls of the seam
 
     def call(self, point: str, function: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-        """Note what a call is about to touch; the paths among its arguments."""
+        """Record the files of a call before it is made; return the paths among its arguments."""
         self._muted = True
         try:
             paths = [path for path in map(self._path, (getattr(function, "__self__", None), *args)) if path is not None]
@@ -105,7 +105,7 @@ class Toucher:
             self._muted = False
 
     def began(self, transaction: object, env: object) -> None:
-        """Remember of which store a transaction is."""
+        """Record the store of a transaction."""
         path = self._path(env)
         if path is not None:
             self._transactions[id(transaction)] = path
@@ -139,7 +139,7 @@ class Toucher:
             return None
         return path.removesuffix(" (deleted)") if path.startswith(self._root) else None
 
-    # what happens beside the seam
+    # accesses without the seam
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
         """A hook of ``sys.addaudithook``."""

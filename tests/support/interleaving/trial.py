@@ -1,7 +1,7 @@
-"""One order of some verbs, carried out and judged; a failure says the command that repeats exactly that.
+"""One order of some verbs, run and judged; a failure includes the command that repeats exactly this run.
 
-A trial is known by four words: template, verbs, seed (of the messages and of what the verbs choose), order. The
-environment variable SOWCTL_TRIAL takes them, and ``tests/interleaving/test_replayed.py`` repeats them.
+A trial is specified by four words: template, verbs, seed (of the messages and of the choices of verbs), order. They are
+passed in the environment variable SOWCTL_TRIAL, and ``tests/interleaving/test_replayed.py`` repeats the trial.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tests.support.verbs import TOPICS, State, contents, log_of, rebuilt_is_live
 
 TEMPLATES: dict[str, Template] = {one.__name__: one for one in (few, few_spoiled, many, many_spoiled)}
 PRUNED = {"SOW-RPL-002", "SOW-JRN-063", "SOW-FOL-001"}
-"""What a rebuild or a subscription may answer when files of the journal are gone for good, or go while it reads."""
+"""Errors allowed for a rebuild or a subscription if files of the journal are removed before or during it."""
 
 
 class Stages:
-    """The templates, each made when it is first asked for."""
+    """The templates, each created on first use."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -47,9 +47,9 @@ class Stages:
         return Trial(self.get(template), template, verbs, seed)
 
     def drawn(self, seed: int, verbs: Sequence[str] = ()) -> tuple[Trial, Chooser]:
-        """A trial of two to four verbs (or of ``verbs``) that ``seed`` decides, with who decides its order.
+        """Draw a trial of two to four verbs (or of ``verbs``) by ``seed``; return it with the chooser of its order.
 
-        How much is changed and whether anybody dies are drawn first: one seed has calm runs, another one wild ones.
+        The frequency of changes and kills is drawn first: runs differ in it.
         """
         chance = random.Random(seed)
         template = chance.choice(["few", "many", "few", "many", "few_spoiled", "many_spoiled"])
@@ -64,7 +64,7 @@ class Stages:
         return trial, Wandering(chance, chance.choice([0.02, 0.1, 0.5]), length, kills)
 
     def repeated(self, words: str) -> tuple[Trial, Order]:
-        """The trial and the order of what :meth:`Trial.words` gave."""
+        """Return the trial and the order of :meth:`Trial.words`."""
         template, verbs, seed, order = words.split("/")
         return self.trial(template, verbs.split("+"), int(seed)), Order.parse(order)
 
@@ -82,7 +82,7 @@ class Stages:
 
 @dataclass
 class Trial:
-    """``verbs`` of workers 0, 1, ...; ``seed`` decides their messages."""
+    """``verbs`` of workers 0, 1, ...; ``seed`` determines their messages."""
 
     stage: Stage
     template: str
@@ -94,7 +94,7 @@ class Trial:
         self.spoiled = self.template.endswith("_spoiled")
 
     def prepare(self) -> list[Actor]:
-        """Put the instance back; the actors, whose messages are in the books of their owners."""
+        """Restore the instance; return the actors, whose messages are in the books of their owners."""
         stage = self.stage
         stage.restore()
         self.now = stage.lab.clock.at
@@ -113,7 +113,7 @@ class Trial:
         return self.actors
 
     def run(self, chooser: Chooser) -> Trace:
-        """Let the workers go, from the start; nothing is judged yet."""
+        """Run the workers from the start; nothing is judged yet."""
         self.prepare()
         trace = Trace()
 
@@ -140,19 +140,19 @@ class Trial:
         return self.run(Given(order))
 
     def words(self, trace: Trace) -> str:
-        """What SOWCTL_TRIAL takes."""
+        """Return the value of SOWCTL_TRIAL for this run."""
         return f"{self.template}/{'+'.join(self.verbs)}/{self.seed}/{trace.order}"
 
     def told(self, problem: str, trace: Trace) -> str:
-        """A failure, with the command that repeats it."""
+        """Return a failure with the command that repeats it."""
         return f"{problem}\nrepeat it: SOWCTL_TRIAL='{self.words(trace)}' pytest tests/interleaving/test_replayed.py"
 
     # judgement
 
     def judge(self, trace: Trace, *, thorough: bool = True) -> str | None:
-        """What is wrong after a run, None for nothing. Leaves the instance as it went on."""
+        """Return the fault after a run, None if there is none. Leaves the instance as it continued."""
         with pytest.MonkeyPatch.context() as patch:
-            # Checks in this process: what is damaged in these stores is damage of records, which LMDB does not notice.
+            # Checks in this process: these stores have damage only in records, which LMDB does not notice.
             patch.setattr(check_module, "StoreCheck", CheckHere)
             return trace.problem or self._said(trace) or self._held(trace, thorough=thorough)
 
@@ -164,7 +164,7 @@ class Trial:
         return promised
 
     def _said(self, trace: Trace) -> str | None:
-        """What the workers said themselves: errors, and what queries found."""
+        """Judge the reports of the workers: errors, and results of queries."""
         seen: dict[tuple[int, int, str], int] = {}
         asked: dict[int, int] = {}
         for place, (step, number, line) in enumerate(trace.said):
@@ -183,13 +183,13 @@ class Trial:
     def _may_fail(self, number: int, line: Line) -> bool:
         if "prune" in self.verbs and line["error"] in PRUNED:
             return True
-        # What is damaged is told to everyone but those who repair it.
+        # Damage is reported to all verbs except those that repair it.
         return self.spoiled and self.verbs[number] != "repair"
 
     def _looked(
         self, trace: Trace, number: int, line: Line, asked: int, seen: dict[tuple[int, int, str], int]
     ) -> str | None:
-        """A query shows what was acknowledged before it began, and never goes back."""
+        """Check that a query shows everything acknowledged before it began, and never goes back to an older state."""
         topic = line["found"]
         rows = {int(key): row for key, row in line["rows"].items()}
         if len(rows) != line["count"]:
@@ -208,7 +208,7 @@ class Trial:
         return None
 
     def _held(self, trace: Trace, *, thorough: bool) -> str | None:
-        """What the files hold, by themselves and after going on."""
+        """Judge the contents of the files, before and after work continues."""
         stage, failed = self.stage, {number for _, number, line in trace.said if "error" in line}
         try:
             found = contents(stage.open())
@@ -241,7 +241,7 @@ class Trial:
         ACTORS["repair"](0, self.stage, random.Random(0), small=self.small).act(self.stage.open(), None)  # type: ignore[arg-type]
 
     def _copies(self, trace: Trace) -> str | None:
-        """Backups that got a name, and instances that were restored: whole, and of one instant."""
+        """Judge named backups and restored instances: complete, and of one instant."""
         stage = self.stage
         for actor in self.actors:
             if isinstance(actor, Backup):
@@ -267,7 +267,7 @@ class Trial:
         return None
 
     def _unnamed(self, trace: Trace) -> list[str]:
-        """Backups of the run that nobody could tell of any more."""
+        """Return backups of the run whose creation no worker reported."""
         before = {name.split("/")[1] for name in self.stage.files if name.startswith("backups/")}
         told = {line["backed_up"] for _, _, line in trace.said if "backed_up" in line}
         return [one.path.name for one in read_backups(self.stage.backups) if one.path.name not in before | told]
@@ -285,12 +285,12 @@ class Trial:
         return None
 
     def _template(self, found: State) -> str | None:
-        """Contents of the template's own backup: no message of this run, and each topic at some count."""
+        """Judge the contents of the template's own backup: no message of this run, and each topic at some count."""
         owner = Owner(-2, self.stage.book)
         return owner.judge(found, self.now, dict.fromkeys(LOGS, 0))
 
     def _goes_on(self, found: State, *, thorough: bool) -> str | None:
-        """Without faults: a message to every topic, everything expired, all sound, and the fold is what is there."""
+        """Continue without faults: messages to all topics, everything expires, no damage, the fold is as stored."""
         stage = self.stage
         for number, topic in enumerate(TOPICS):
             stage.open().topic(topic).publish([f'{{"id":{TEMPLATE - 1},"n":{number}}}'.encode()])
@@ -306,14 +306,14 @@ class Trial:
             return None
         if wrong := self._sound():
             return wrong
-        # What was begun beside a store is removed by the next who replaces it; copies of journal files that were begun
-        # to be archived or compressed are written anew by who does that.
+        # Unfinished files next to a store are removed by the next process that replaces it; unfinished copies of
+        # journal files are rewritten by the next process that archives or compresses them.
         ACTORS["compact"](0, stage, random.Random(0), small=False).act(stage.open(), None)  # type: ignore[arg-type]
         left = [path.name for path in (stage.root / "sow").rglob("*.new*")]
         return f"left behind: {left}" if left else None
 
     def _sound(self) -> str | None:
-        """What a check finds, and which store is not the fold of the journal."""
+        """Return the findings of a check, and the stores that are not the fold of the journal."""
         found = [finding for finding in check_instance(self.stage.open()) if finding.level > Level.INFO]
         if found:
             return f"check: {found[0].id} {found[0].message}"

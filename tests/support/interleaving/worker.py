@@ -1,9 +1,9 @@
-"""A process that carries out a verb and waits for its turn before every call of the seam.
+"""A process that runs a verb and waits for its turn before every call of the seam.
 
-The process writes one line for each thing that the test has to know, and reads one byte for each turn. A lock that is
-asked for in vain is reported with its path, so that the process gets no turn before the lock is free. Locks that the
-engine waits for without the seam are asked for in the same way; a sleep is a turn given up. Clocks of the process stand
-(nothing may give up for lack of time), and syncs of the journal happen in the thread that asks for them.
+The process writes one line for each fact that the test needs, and reads one byte for each turn. A lock that is
+requested in vain is reported with its path, so that the process gets no turn before the lock is free. Locks that the
+engine waits for without the seam are requested in the same way; a sleep yields the turn. Clocks of the process are
+stopped (nothing may time out), and syncs of the journal are made by the requesting thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.instances import CheckHere
 from tests.support.interleaving.touches import Toucher
 
 PATIENCE = 30.0
-"""Seconds after which a process that had its turn and says nothing is taken for one that waits beside the seam."""
+"""Seconds without output after which a process that had its turn is considered to wait without the seam."""
 
 Line = dict[str, Any]
 
@@ -53,7 +53,7 @@ class _Inline:
 
 
 class Baton(Seam):
-    """The seam inside of the process; also what it says besides calls."""
+    """The seam within the process, and its other reports."""
 
     def __init__(self, root: Path, voice: int, turns: int) -> None:
         self._voice, self._turns = voice, turns
@@ -63,7 +63,7 @@ class Baton(Seam):
         self._flock = fcntl.flock
 
     def settle(self) -> None:
-        """Let the rest of the process go through the baton as far as it waits for others."""
+        """Make the other parts of the process use the baton wherever they wait."""
         group_commit.get_sync_pool = _Inline  # type: ignore[assignment, misc]
         check_module.StoreCheck = CheckHere  # type: ignore[misc]
         time.sleep = lambda seconds: self.wait("sleep")  # type: ignore[misc, assignment]
@@ -88,7 +88,7 @@ class Baton(Seam):
             view = view[os.write(self._voice, view) :]
 
     def wait(self, point: str, paths: list[str] | None = None, since: list[Any] | None = None) -> None:
-        """Until it is this process's turn."""
+        """Wait for the turn of this process."""
         self.say(wait=point, paths=paths or [], since=self.touched.take() if since is None else since)
         if not os.read(self._turns, 1):
             os._exit(3)  # the test is gone
@@ -127,12 +127,12 @@ def _path_of(fd: int) -> str:
 
 
 class Worker:
-    """The process, as the test sees it."""
+    """The process, from the side of the test."""
 
     def __init__(
         self, number: int, root: Path, work: Callable[[Baton], None], hear: Callable[[int, Line], None]
     ) -> None:
-        """``work`` in a process of its own, up to its first call; ``hear`` is told every line that is not a wait."""
+        """Run ``work`` in a separate process, up to its first call; ``hear`` receives every line that is not a wait."""
         self.number, self._hear = number, hear
         inlet, self._turns = os.pipe()
         self._heard, voice = os.pipe()
@@ -173,12 +173,12 @@ class Worker:
         return self.status is None
 
     def turn(self) -> None:
-        """Let it make its call, and go on to the next one."""
+        """Let it make its call, and continue to the next one."""
         os.write(self._turns, b"x")
         self.listen()
 
     def listen(self) -> None:
-        """Up to its next wait, or its end. Raises AssertionError where it stands still beside the seam."""
+        """Read its output up to its next wait, or its end. Raises AssertionError if it waits without the seam."""
         refused = None
         while True:
             while b"\n" in self._text:
@@ -187,7 +187,7 @@ class Worker:
                 if "wait" in line:
                     self.point, self.paths = line["wait"], line["paths"]
                     self.since = frozenset((path, kind) for path, kind in line["since"])
-                    # A lock that was asked for in vain is waited for if the process sleeps now; else it does without.
+                    # After a request in vain it waits for the lock if it sleeps now; otherwise it continues without it.
                     self.refused = refused if self.point in ("sleep", "lock") else None
                     return
                 if "refused" in line:
@@ -205,7 +205,7 @@ class Worker:
             self._text += data
 
     def is_blocked(self) -> bool:
-        """Whether it waits for a lock that another process has. All processes stand still."""
+        """Return whether it waits for a lock of another process. No process runs at this time."""
         if self.refused is None:
             return False
         path, shared = self.refused
