@@ -413,7 +413,7 @@ class BlockRef:
         return True
 
     def read_gap(self) -> Gap:
-        """Return the description of the removed part that a gap stands for. Raises DamageError ``SOW-JRN-010``."""
+        """Return the description of the removed part at a gap. Raises DamageError ``SOW-JRN-010``."""
         header = self.header
         names = self.read_map()
         columns, _ = self.read_body()

@@ -172,8 +172,8 @@ class NumberIndex(_FileIndex):
 
         from sowctl.values.column import Column, Kind
 
-        # As in the file: NULL places have the value that a column requires there.
-        data: Any = np.frombuffer(self.data, self.data.format)  # type: ignore[arg-type]  # numpy takes any format
+        # As in the file: the array has the value for NULL that a column requires.
+        data: Any = np.frombuffer(self.data, self.data.format)  # type: ignore[arg-type]  # numpy accepts any format
         marks: Any = np.frombuffer(self.marks, np.uint8) if len(self.marks) else None
         if places is not None:
             data, marks = data[places], None if marks is None else marks[places]

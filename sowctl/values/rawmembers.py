@@ -81,7 +81,7 @@ def open_long_object(text: bytes) -> LongObject | None:
     """
     if len(text) < LONG_OBJECT_LIMITS.min_object_bytes or text[:1] != b"{":
         return None
-    import numpy as np  # behind the length: few commands read an object as long as that
+    import numpy as np  # after the check of the length: few commands read such a long object
 
     cuts, hashes = array("Q", [0]), array("q")
     while cuts[-1] < len(text):

@@ -37,7 +37,7 @@ _LAST_HISTORY_SUFFIX = bytes((255,)) * (HISTORY_KEY_SIZE - KEY_SIZE)
 
 
 class StoreMerge:
-    """A new store from ``store``, which ``memtable`` brings to ``position``. Use as a context manager; call
+    """A new store built from ``store`` and ``memtable``, at ``position``. Use as a context manager; call
     :meth:`fill_store`, then :meth:`install_store`.
 
     ``rule`` is the retention rule of a topic with History. Records that have expired at ``remove_expired_at`` are

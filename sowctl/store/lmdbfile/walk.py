@@ -179,7 +179,7 @@ def parse_leaf(data: bytes) -> Iterator[PageNode | None]:
     """Yield the entries of a leaf, in order; None for one that does not lie within the page.
 
     Entries fill the end of a page without a gap. If the listed ones do not, the list may have been truncated: a None at
-    its end stands for the missing ones.
+    its end represents the missing ones.
     """
     filled = 0
     for at in iter_node_places(data):

@@ -74,7 +74,7 @@ def read_batch(
     end.
 
     Returns those that are still there, and the indexes of the others. None if a batch cannot determine this: one is
-    damaged or has optional parts, they are too large to be copied, or none is there.
+    damaged or has optional parts, they are too large to be copied, or none is found.
     """
     expected = np.frombuffer(sums, "<u4")
     stops = starts + sizes

@@ -1,6 +1,6 @@
 """Files left beside a store by killed builders: names that end in ``.new-PID`` or ``.new-PID-N``.
 
-Builders of stores and of sorted runs hold a lock on such a file while they live; those of memo indexes have a separate
+Builders of stores and of sorted runs hold a lock on such a file while they run; those of memo indexes have a separate
 lock. A file is a leftover if no process has its number, and no process holds its lock. Called by maintenance; a builder
 removes leftovers of its own kind when it begins. Specified in ``sow-store(5)``, "Files".
 """
