@@ -1,10 +1,10 @@
 """The XML configuration: loading, the element table, the typed model, the rules (``sow-config(5)``).
 
-Other packages call :func:`sowctl.config.instance.load_instance` (every command), :mod:`sowctl.config.model` (what it
-returns), :func:`sowctl.config.validate.validate_config` (all errors) and :mod:`sowctl.config.topic_patterns`. In the
+Other packages call :func:`sowctl.config.instance.load_instance` (every command), :mod:`sowctl.config.model` (its
+result), :func:`sowctl.config.validate.validate_config` (all errors) and :mod:`sowctl.config.topic_patterns`. In the
 order in which a file is processed:
 
-* ``default_config``: finding the configuration if none is named.
+* ``default_config``: finding the configuration if none is given.
 * ``includes``: the files of one configuration: includes, variables, limits.
 * ``scan``: the position of every tag of an XML text.
 * ``doctype``: why a document type is refused.
@@ -24,7 +24,7 @@ order in which a file is processed:
 * ``topic_patterns``: topic names as patterns.
 * ``instance``: from a document to the model.
 * ``rules``: rules about more than one value.
-* ``directives``: what comments for sowctl begin with.
+* ``directives``: the start of comments for sowctl.
 * ``recorded_client``: the comment that names the client to record.
 * ``suppressions``: comments that switch rules off.
 * ``problems``: a rule and a place to a finding, or to the error that stops a command.
@@ -34,12 +34,12 @@ order in which a file is processed:
 * ``items``: the whole configuration with defaults filled in.
 * ``canonical_values``: the canonical text of each value.
 * ``config_value``: the base class of the values of a configuration.
-* ``equivalence``: whether two elements mean the same.
+* ``equivalence``: comparing the meaning of two elements.
 * ``difference``: the differences between two configurations.
 * ``show``: a configuration as XML, as plain values, and as an outline.
-* ``schema``: the element table as facts for ``config schema``.
+* ``schema``: the element table as data for ``config schema``.
 * ``relaxng``: the element table as a RELAX NG grammar for editors.
-* ``new_elements``: elements to be written, and their XML.
+* ``new_elements``: new elements and their XML.
 * ``initial_config``: the configuration that ``config init`` writes.
-* ``additions``: what ``config add`` writes into the text of a configuration.
+* ``additions``: the edits of ``config add`` in the text of a configuration.
 """

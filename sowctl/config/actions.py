@@ -1,8 +1,8 @@
-"""Modules, user functions and actions as typed values: known, checked and shown; no module is loaded.
+"""Modules, user functions and actions as typed values. They are checked and shown; no module is loaded.
 
-Read from :class:`~sowctl.config.model.InstanceConfig` by the commands that show or check a configuration, and by
-``sowctl upkeep``, which does what actions would do with files. ``EQUIVALENT_COMMANDS`` says with which command a person
-does by hand what an action would do. Ruled by ``sow-config(5)``, actions, modules.
+Used by the commands that show or check a configuration, and by ``sowctl upkeep``, which does the file operations of
+actions. ``EQUIVALENT_COMMANDS`` maps each action to the command that does the same by hand. Ruled by ``sow-config(5)``,
+actions, modules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEY_GENERATOR_GROUP = "sowctl.key_generators"
 
 
 class ModuleConfig(Configured, frozen=True, eq=False):
-    """A module: ``library`` is only a text; nothing here or elsewhere loads it."""
+    """A module: ``library`` is only a text; no library is loaded, here or elsewhere."""
 
     name: str
     library: str
@@ -32,7 +32,7 @@ class ModuleConfig(Configured, frozen=True, eq=False):
 
 
 class FunctionConfig(Configured, frozen=True, eq=False):
-    """A function that a module would add to expressions; ``parameters`` is None where it takes any number."""
+    """A function that a module would add to expressions; ``parameters`` is None for any number of them."""
 
     name: str
     module: str
@@ -51,13 +51,13 @@ class ActionStep(Configured, frozen=True, eq=False):
 
     @property
     def equivalent_command(self) -> str | None:
-        """The command that does the same by hand, with the options of this step put in; None where there is none."""
+        """The command that does the same by hand, with the options of this step filled in; None if there is none."""
         pattern = EQUIVALENT_COMMANDS.get(self.module)
         return None if pattern is None else _fill_options(pattern, dict(self.options))
 
 
 class Action(Configured, frozen=True, eq=False):
-    """The steps that run on certain events, in the order in which they stand."""
+    """The steps that run on certain events, in file order."""
 
     steps: tuple[ActionStep, ...]
     place: Place
@@ -72,7 +72,7 @@ EQUIVALENT_COMMANDS: Mapping[str, str] = {
     "amps-action-do-query-sow": "sowctl query {Topic} {--message-type MessageType} {--filter Filter} --top-n 1",
     "amps-action-do-publish-message": "sowctl publish {Topic} {--message-type MessageType}",
 }
-"""Commands by action module; ``{Name}`` is the option of that name, quoted for a shell."""
+"""Commands by action module; ``{Name}`` is replaced by the option Name, quoted for a shell."""
 
 
 def read_modules(top: ElementNode) -> tuple[ModuleConfig, ...]:
@@ -123,15 +123,16 @@ def _parse_parameter_count(text: str | None) -> int | None:
 
 
 def _fill_options(pattern: str, options: Mapping[str, str]) -> str:
-    """The words of a pattern with options put in; ``--regex`` where a deletion's topic is a pattern of names."""
+    """The words of a command pattern with options filled in, and ``--regex`` if the Topic of a deletion is a
+    pattern."""
     import re
     import shlex
 
     def option(match: re.Match[str]) -> str:
         word, _, name = match[1].rpartition(" ")
-        # The line is made to be pasted into a shell, and the text comes out of a file.
+        # The line is meant to be pasted into a shell, and the values come from a file.
         value = shlex.quote(" ".join(options.get(name, "").split()))
-        # A pattern of names deletes in several topics, which the command does only where it is asked to.
+        # A name pattern deletes from several topics; the command requires --regex for that.
         if name == "Topic" and pattern.startswith("sowctl delete") and is_pattern(options.get(name, "")):
             value += " --regex"
         return f"{word} {value}" if word else value

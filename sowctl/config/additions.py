@@ -1,8 +1,8 @@
-"""``config add``: new elements in the text of a configuration, which otherwise stays as it is.
+"""``config add``: add elements to the text of a configuration and leave the rest unchanged.
 
-The text is edited and not written anew: comments, indentation, the order of elements, a byte order mark and the line
-ends stay, and new elements get the indentation of their neighbours. What would not validate is refused before anything
-is written. Ruled by ``sow-config(5)``.
+The text is edited, not regenerated: comments, indentation, the order of elements, a byte order mark and the line ends
+are preserved, and new elements get the indentation of their neighbours. Additions that would not validate are rejected
+before anything is written. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sowctl.errors import ConfigError, MissingError, UsageError
 from sowctl.findings import Finding
 
 NAME_RULES = frozenset({"B019", "B020", "B021"})
-"""Advice about the name of an element, which its user has chosen."""
+"""Advice about the name of an element, which the user chose."""
 _SECTION_NAMES = {"SOW": ("SOW", "TopicMetaData"), "TransactionLog": ("TransactionLog",)}
 _ALIKE_NAMES = {"Topic": ("Topic", "TopicDefinition")}
 _DEFAULT_INDENT = "  "
 _REST_OF_LINE_PATTERN = re.compile(r"(?s)[ \t]*(?:<!--(?:(?!-->).)*-->)?[ \t]*(?=\n|\Z)")
-"""What belongs to an element behind its end tag: a comment that begins in the same line."""
+"""The rest of an end tag's line if it is blank or holds a comment, which then belongs to the element."""
 
 
 class NewPart(Struct, frozen=True):
@@ -46,8 +46,8 @@ class NewPart(Struct, frozen=True):
 
 
 class AddedPart(Struct, frozen=True):
-    """An element, with comments about it, as it stands in the new text: the element around it, its first line, and its
-    XML without indent."""
+    """A new element in the edited text, with its comments: its parent element, its first line, and its XML without
+    indentation."""
 
     section: str
     line: int
@@ -55,7 +55,7 @@ class AddedPart(Struct, frozen=True):
 
 
 class Addition(Struct, frozen=True):
-    """The new content of a file, its new elements, and the warnings and advice of lint that it had not before."""
+    """The new content of a file, its new elements, and the warnings and advice that lint did not report before."""
 
     content: bytes
     parts: tuple[AddedPart, ...]
@@ -63,7 +63,7 @@ class Addition(Struct, frozen=True):
 
 
 class _Block(Struct, frozen=True):
-    """An edit that writes an element and comments about it; they begin ``lead`` lines below the place of the edit."""
+    """An edit that writes an element and its comments; they begin ``lead`` lines below the place of the edit."""
 
     edit: Edit
     section: str
@@ -72,13 +72,13 @@ class _Block(Struct, frozen=True):
 
 
 class ConfigText:
-    """A configuration file with its text, to which elements are added; what it defines now is ``config``.
+    """A configuration file with its text, to which elements are added; ``config`` is its present model.
 
     ``environment`` and ``defines`` are those of :func:`sowctl.config.load.read_document`.
     """
 
     def __init__(self, path: Path, *, environment: Mapping[str, str], defines: Mapping[str, str] | None = None) -> None:
-        """Read the file. Raises ConfigError: that of its first error, or ``SOW-CFG-030`` where it cannot be read."""
+        """Read the file. Raises ConfigError: its first error, or ``SOW-CFG-030`` if it cannot be read."""
         self.path = path
         self._environment = environment
         self._defines = defines
@@ -96,7 +96,7 @@ class ConfigText:
         self.config: InstanceConfig = build_instance(self._document)
 
     def find_topic(self, name: str, message_type: str | None) -> TopicConfig:
-        """The topic of SOW. Raises MissingError ``SOW-ENG-012``, and UsageError ``SOW-CLI-023`` for several types."""
+        """The topic of SOW. Raises MissingError ``SOW-ENG-012``, or UsageError ``SOW-CLI-023`` for several types."""
         found = [entry for entry in self.config.find_entries(name, message_type) if isinstance(entry, TopicConfig)]
         if not found:
             from sowctl.config.suggestions import find_nearest
@@ -117,10 +117,10 @@ class ConfigText:
     def add_parts(self, parts: Sequence[NewPart], chosen: frozenset[str] = frozenset()) -> Addition:
         """The file with new elements in their sections.
 
-        Where lint advises against a name or, by one of the ``chosen`` rules, against what was asked for, a comment
-        beside the element disables that rule there. Raises UsageError ``SOW-CFG-067`` where the file would not
-        validate, and ConfigError ``SOW-CFG-068`` where a section is in an included file or the encoding cannot hold
-        the elements.
+        Where lint advises against a name or, by one of the ``chosen`` rules, against a requested value, a comment
+        beside the element disables that rule there. Raises UsageError ``SOW-CFG-067`` if the file would not validate,
+        and ConfigError ``SOW-CFG-068`` if a section is in an included file or the encoding cannot represent the
+        elements.
         """
         blocks = [self._place(part, ()) for part in parts]
         addition = self._apply(blocks)
@@ -149,13 +149,13 @@ class ConfigText:
     # -- places --
 
     def _find_section(self, section: str) -> Tag | None:
-        """The section in the main file; None where there is none at all. Raises ConfigError ``SOW-CFG-068``."""
+        """The section in the main file, or None if absent. Raises ConfigError ``SOW-CFG-068``."""
         names = _SECTION_NAMES[section]
         node = self._document.top.find(*names)
         return None if node is None else self._find_tag(node)
 
     def _find_tag(self, node: ElementNode) -> Tag:
-        """The element of a node in the text. Raises ConfigError ``SOW-CFG-068`` where another file has it."""
+        """The tag of a node in the text. Raises ConfigError ``SOW-CFG-068`` if the node is in another file."""
         if node.source is self._document.sources[0]:
             for tag in self._scan.tags:
                 if tag.inner == node.inner:
@@ -180,7 +180,7 @@ class ConfigText:
         return self._insert(section, part.section, remark, part.element)
 
     def _insert(self, parent: Tag, section: str, remark: tuple[str, ...], element: NewElement) -> _Block:
-        """Write an element behind the last one of its kind in ``parent``, else behind the last of all."""
+        """Insert an element after the last one of its kind in ``parent``, else after the last child."""
         text = self._text
         children = [self._scan.tags[number] for number in parent.children]
         last = self._find_child(parent, _ALIKE_NAMES.get(element.tag, (element.tag,)))
@@ -211,7 +211,7 @@ class ConfigText:
         return _Block(edit, section, written, 1)
 
     def _replace_values(self, tag: Tag, element: NewElement) -> list[Edit]:
-        """Give an element and those below it the texts of ``element``. Raises ConfigError ``SOW-CFG-068``."""
+        """Give an element and its descendants the texts of ``element``. Raises ConfigError ``SOW-CFG-068``."""
         from sowctl.messages.xml.tree import escape_text
 
         if element.children:
@@ -243,13 +243,13 @@ class ConfigText:
         return not self._text[begin : tag.start].strip()
 
     def _find_indent(self, tag: Tag) -> str:
-        """The white space with which the line of an element begins."""
+        """The white space at the beginning of an element's line."""
         begin = self._text.rfind("\n", 0, tag.start) + 1
         line = self._text[begin : tag.start]
         return line[: len(line) - len(line.lstrip(" \t"))]
 
     def _find_unit(self) -> str:
-        """The indentation of one level, by the first element that stands further in than the one around it."""
+        """The indentation of one level: that of the first element that is indented more than its parent."""
         for tag in self._scan.tags:
             if tag.children and self._begins_line(child := self._scan.tags[tag.children[0]]):
                 outer, inner = self._find_indent(tag), self._find_indent(child)
@@ -270,7 +270,8 @@ class ConfigText:
         wanted = apply_edits(self._text, edits)
         try:
             raw = self.content.decode()
-            # Offsets count in a text without byte order mark and with line feeds only; the file keeps what it has.
+            # Offsets count in the text without byte order mark and with line feeds only; the file keeps its own line
+            # ends.
             mark = len(raw) - len(raw.removeprefix("\ufeff"))
             breaks = [found.start() - number for number, found in enumerate(re.finditer("\r\n", raw[mark:]))]
             ending = "\r\n" if breaks else "\n"
@@ -314,7 +315,7 @@ class ConfigText:
         return linted.findings
 
     def _judge(self, content: bytes, parts: tuple[AddedPart, ...]) -> Addition:
-        """Refuse what does not validate. Raises UsageError ``SOW-CFG-067``."""
+        """Reject content that does not validate. Raises UsageError ``SOW-CFG-067``."""
         if errors := self._validate(content):
             first = errors[0]
             raise UsageError(
@@ -328,10 +329,10 @@ class ConfigText:
         return Addition(content, parts, tuple(self._find_fresh(self._lint(content), parts)))
 
     def _find_fresh(self, findings: Sequence[Finding], parts: Sequence[AddedPart]) -> Iterator[Finding]:
-        """Yield the findings that the file had not before; those about the new elements first."""
+        """Yield the findings that the file did not have before; those about the new elements first."""
         before = self._lint(self.content)
         told = {(finding.id, finding.message) for finding in before}
-        # A finding may count what it is about, so its words may change without it being another one.
+        # A finding may contain a count, so the message of an old finding may change.
         more = Counter(finding.id for finding in findings)
         more.subtract(finding.id for finding in before)
         for finding in sorted(findings, key=lambda one: not any(self._is_inside(one, part) for part in parts)):

@@ -1,4 +1,4 @@
-"""One spelling for each value: ``5M`` and ``300s`` are both ``5m``, whatever the file says.
+"""The canonical spelling of each value: ``5M`` and ``300s`` both become ``5m``.
 
 Called by :mod:`sowctl.config.items`. Ruled by ``sow-config(5)``, values.
 """
@@ -13,20 +13,20 @@ from sowctl.config.kinds import read_value
 from sowctl.values.units import format_interval, format_size
 
 _LIST_SEPARATORS = {"level": ",", "exclude": ",", "tls": None}
-"""What stands between the words of a list; None for white space."""
+"""Separator between the words of a list; None for white space."""
 
 
 def read_canonical(row: Element, text: str) -> tuple[Any, str]:
-    """The value of a text by its row, and its one spelling. A text that cannot be read is its own value."""
+    """The value of a text by its row, and its canonical spelling. An unreadable text is its own value."""
     spell = _SPELLINGS.get(row.kind)
-    # Lists are kept as texts: they have one spelling when blanks and empty words are gone.
+    # Lists are kept as texts: without blanks and empty words they have one spelling.
     if row.kind in _LIST_SEPARATORS:
         words = [word.strip() for word in text.split(_LIST_SEPARATORS[row.kind])]
         joined = (_LIST_SEPARATORS[row.kind] or " ").join(word for word in words if word)
         return (joined.lower() if row.kind == "level" else joined,) * 2
     try:
         value = read_value(row, text)
-    # A text that breaks its rule is shown as it stands; validate says what is wrong with it.
+    # A text that breaks its rule is shown unchanged; validate reports the fault.
     except ValueError:
         return text, text
     if spell is not None:
@@ -47,7 +47,7 @@ def _spell_count(value: int, row: Element, text: str) -> tuple[Any, str]:
 
 
 def _spell_switch(value: bool, row: Element, text: str) -> tuple[Any, str]:
-    # The dialect writes some switches as true and false and others as enabled and disabled; its default says which.
+    # The dialect spells some switches true and false, others enabled and disabled; the default shows which.
     words = ("disabled", "enabled") if row.default in ("disabled", "enabled") or row.tag == "Enabled" else None
     return value, (words or ("false", "true"))[value]
 

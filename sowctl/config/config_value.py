@@ -1,4 +1,4 @@
-"""Base of the parts of a configuration: equal where they say the same, wherever that is written."""
+"""Base class of the parts of a configuration: equal if their content is equal, wherever it is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sowctl.structs import DescribedStruct
 class Configured(DescribedStruct, frozen=True, eq=False):
     """A part of the model (``model.py``, ``actions.py``).
 
-    Equality, hash and text leave the fields of ``WHERE`` out: two files that say the same give equal values, which
+    Equality, hash and repr ignore the fields of ``WHERE``: two files with the same content give equal values, which
     ``config diff`` and the topics of a transaction log rely on.
     """
 

@@ -1,4 +1,4 @@
-"""Find the configuration where no file is named: by the variable, else the one file with a usual name."""
+"""Find the configuration if no file is given: by the variable, else the only file with a usual name."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CONFIG_VARIABLE = "SOWCTL_CONFIG"
 
 
 def find_default_config(environment: Mapping[str, str], directory: Path, how: str = "--config") -> Path | None:
-    """The file that ``SOWCTL_CONFIG`` names, else the only one in ``directory`` with a usual name; None without any.
+    """The file that ``SOWCTL_CONFIG`` names, else the only one in ``directory`` with a usual name; None if none exists.
 
-    ``how`` is how the asker lets one be named. Raises UsageError ``SOW-CLI-004`` where several have one.
+    ``how`` is the caller's option for naming a file. Raises UsageError ``SOW-CLI-004`` if several have a usual name.
     """
     if named := environment.get(CONFIG_VARIABLE):
         return directory / named
     found = list_config_files(directory)
-    # Not the first of them: two configurations side by side are a question that only the user can answer.
+    # Not the first of them: only the user can choose between two configurations in one directory.
     if len(found) > 1:
         raise UsageError(
             "SOW-CLI-004",
@@ -30,14 +30,14 @@ def find_default_config(environment: Mapping[str, str], directory: Path, how: st
 
 
 def list_config_files(directory: Path) -> list[Path]:
-    """The files in ``directory`` that have a usual name of a configuration."""
+    """The files in ``directory`` with a usual name of a configuration."""
     return [path for name in CONFIG_NAMES if (path := directory / name).is_file()]
 
 
 def find_config_file(path: Path) -> Path:
-    """The configuration file ``path``, or, for the directory of an instance, the one in it with a usual name.
+    """The configuration file ``path``, or, if it is an instance's directory, the file in it with a usual name.
 
-    Raises UsageError ``SOW-CLI-004`` where several have one, and ConfigError ``SOW-CLI-005`` where none has.
+    Raises UsageError ``SOW-CLI-004`` if several have one, and ConfigError ``SOW-CLI-005`` if none has.
     """
     if not path.is_dir():
         return path

@@ -1,7 +1,7 @@
 """Views, conflated topics and queues as typed values: SOW entries that have no store of their own.
 
-Made by :mod:`sowctl.config.instance`, which imports this module only where a configuration has such entries. Texts of
-expressions are kept as written; ``validate`` judges them. Ruled by ``sow-config(5)``, views, conflated topics, queues.
+Created by :mod:`sowctl.config.instance`, which imports this module only if a configuration has such entries. Texts of
+expressions are kept as written; ``validate`` checks them. Ruled by ``sow-config(5)``, views, conflated topics, queues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sowctl.values.topicref import TopicRef
 
 
 class View(OtherEntry, frozen=True):
-    """A view. ``underlying`` is the one source as written, None where ``joins`` name the sources."""
+    """A view. ``underlying`` is its one source as written, None if ``joins`` name the sources."""
 
     underlying: str | None
     joins: tuple[str, ...]
@@ -38,9 +38,9 @@ class View(OtherEntry, frozen=True):
 
     @property
     def sources(self) -> tuple[TopicRef, ...]:
-        """Each topic that is read, in order, each once.
+        """The source topics, in order, without duplicates.
 
-        The message type is the view's own where none is written. Imports the expression language for a Join.
+        A source without a message type has the view's own. Imports the expression language for a Join.
         """
         from sowctl.config.rules.sources import find_sources
 
@@ -60,21 +60,20 @@ class ConflatedTopic(OtherEntry, frozen=True):
 
     @property
     def source(self) -> TopicRef:
-        """The topic that is read."""
+        """The source topic."""
         return TopicRef(self.underlying, self.message_type)
 
     @property
     def sources(self) -> tuple[TopicRef, ...]:
-        """The topic that is read, as views have theirs."""
+        """The source topic as a tuple, as for views."""
         return (self.source,)
 
 
 class Queue(OtherEntry, frozen=True):
     """A queue; ``kind`` is Queue, LocalQueue or GroupLocalQueue.
 
-    ``underlying`` is a name or an unanchored pattern of the topics it takes messages from (default: its own name).
-    Counts and durations are None where they are unlimited or unset; ``max_deliveries`` and ``max_cancels`` 0 for no
-    limit.
+    ``underlying`` is a name or an unanchored pattern of the topics that it reads (default: its own name). Counts and
+    durations are None if they are unlimited or unset; ``max_deliveries`` and ``max_cancels`` are 0 for no limit.
     """
 
     underlying: str
@@ -101,7 +100,7 @@ class Queue(OtherEntry, frozen=True):
 
 
 def read_derived_entry(node: ElementNode, row: Element) -> OtherEntry:
-    """The typed entry of a node whose structure is right."""
+    """The typed entry of a node whose structure is valid."""
     if row is VIEW:
         return _read_view(node)
     if row is CONFLATED_TOPIC:

@@ -1,7 +1,7 @@
-"""The differences in meaning between two configurations: what ``config diff`` prints.
+"""The differences in meaning between two configurations, which ``config diff`` prints.
 
-Order counts only where it has a meaning; units, synonyms and defaults do not count; expressions are compared as trees.
-Works on :mod:`sowctl.config.items`. Ruled by ``sow-config(5)``.
+Order is compared only where it has a meaning; different units, synonyms and written defaults are no difference;
+expressions are compared as trees. Works on :mod:`sowctl.config.items`. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ORDERED_EVENT_MODULES = frozenset({"amps-action-on-startup", "amps-action-on-sh
 
 
 class Difference(NamedTuple):
-    """``path`` says what; texts and origins are None on the side that does not have it, texts also for sections."""
+    """``path`` names the element; texts and origins are None on the side that lacks it, texts also for sections."""
 
     change: Literal["added", "removed", "changed", "moved"]
     path: str
@@ -47,7 +47,7 @@ def find_differences(before: Item, after: Item) -> Iterator[Difference]:
 
 def _compare_children(before: Item, after: Item, path: str) -> Iterator[Difference]:
     left, right = _group_children(before), _group_children(after)
-    # In the order of the first configuration; what only the second one has follows.
+    # In the order of the first configuration, followed by the elements of the second only.
     for tag in dict.fromkeys((*left, *right)):
         yield from _compare_siblings(left.get(tag, []), right.get(tag, []), before.tag, f"{path}/{tag}")
     if before.tag == "SOW":
@@ -57,11 +57,11 @@ def _compare_children(before: Item, after: Item, path: str) -> Iterator[Differen
 
 
 def _group_children(item: Item) -> dict[str, list[Item]]:
-    """The children by name, without those that have no effect of their own; those of a sequence all under one."""
+    """The children by name, without those that have no effect; the children of a sequence under one name."""
     found: dict[str, list[Item]] = {}
     for child in item.children:
         if not is_empty_section(child) and child.row.retired is None:
-            # Steps of several names form one sequence, so they must not be compared name by name.
+            # Steps of several names form one sequence, so they are not compared name by name.
             found.setdefault("step" if item.tag in SEQUENCE_ELEMENTS else child.tag, []).append(child)
     return found
 
@@ -69,12 +69,12 @@ def _group_children(item: Item) -> dict[str, list[Item]]:
 def _compare_siblings(left: list[Item], right: list[Item], parent: str, path: str) -> Iterator[Difference]:
     tag = (left or right)[0].tag
     identity = IDENTITY_TAGS.get((parent, tag))
-    # Where the order has a meaning, siblings are compared by their place in it.
+    # Where order has a meaning, siblings are compared by position.
     if parent in SEQUENCE_ELEMENTS or (parent, tag) in ORDERED_ELEMENTS:
         pairs = _pair_in_order(left, right)
     elif identity is not None:
         pairs = _pair_by_name(left, right, identity)
-    # A single element needs neither a name nor a number in its path.
+    # A single element needs no name or number in its path.
     elif len(left) <= 1 and len(right) <= 1:
         pairs = [(left[0] if left else None, right[0] if right else None)]
         yield from _compare_pairs(pairs, [path])
@@ -96,7 +96,7 @@ def _build_labels(
         return [
             f"{path}[{' '.join(filter(None, _find_identity(item, identity)))}]" for item in chosen if item is not None
         ]
-    # The number in the first configuration wins; what only the second has goes by its number there.
+    # The number in the first configuration, or in the second for elements that only it has.
     numbers = {id(item): number for items in (right, left) for number, item in enumerate(items, start=1)}
     return [f"{path}[{numbers[id(a if a is not None else b)]}]" for a, b in pairs]
 
@@ -107,7 +107,7 @@ def _compare_pairs(pairs: Iterable[tuple[Item | None, Item | None]], paths: list
             yield _build_one_sided(a, b, path)
         elif a.children and b.children:
             yield from _compare_children(a, b, path)
-        # By meaning: another spelling of the same value is no difference.
+        # By meaning: a different spelling of the same value is no difference.
         elif compute_fingerprint(a) != compute_fingerprint(b):
             yield Difference("changed", path, _item_text(a), _item_text(b), find_origin(a), find_origin(b))
 
@@ -130,7 +130,7 @@ def _find_identity(item: Item, identity: tuple[str, ...]) -> tuple[str, ...]:
 def _pair_by_name(
     left: list[Item], right: list[Item], identity: tuple[str, ...]
 ) -> list[tuple[Item | None, Item | None]]:
-    """Pairs of equal names; of a name that occurs several times, those that are equal, then in sequence."""
+    """Pairs of the same name; if a name occurs several times, equal items first, then by position."""
     names = dict.fromkeys(_find_identity(item, identity) for item in (*left, *right))
     pairs: list[tuple[Item | None, Item | None]] = []
     sides: list[dict[tuple[str, ...], list[Item]]] = [{}, {}]
@@ -143,7 +143,7 @@ def _pair_by_name(
 
 
 def _pair_in_any_order(left: list[Item], right: list[Item]) -> list[tuple[Item | None, Item | None]]:
-    """Pairs of what is equal, then the rest in sequence."""
+    """Pairs of equal items, then the rest by position."""
     if len(left) == 1 and len(right) == 1:
         return [(left[0], right[0])]
     waiting: dict[Hashable, list[Item]] = {}
@@ -153,7 +153,7 @@ def _pair_in_any_order(left: list[Item], right: list[Item]) -> list[tuple[Item |
     for item in left:
         equal = waiting.get(compute_fingerprint(item))
         if equal:
-            # One for one: of three equal entries here and two there, one is left over.
+            # Remove one: if the left has three equal entries and the right two, one is left over.
             equal.pop(0)
         else:
             rest.append(item)
@@ -170,10 +170,10 @@ def _pair_padded(left: list[Item], right: list[Item]) -> list[tuple[Item | None,
 
 
 def _pair_in_order(left: list[Item], right: list[Item]) -> list[tuple[Item | None, Item | None]]:
-    """Pairs along a long common sequence; what was replaced in sequence. The same pairs in either direction."""
+    """Pairs along a long common subsequence; replaced items by position. The same pairs in either direction."""
     first, second = [*map(compute_fingerprint, left)], [*map(compute_fingerprint, right)]
     if repr(second) < repr(first):
-        # The matcher may choose another common sequence for the reverse.
+        # The matcher may choose another common subsequence for the reverse.
         return [(a, b) for b, a in _pair_in_order(right, left)]
     matcher = SequenceMatcher(None, first, second, autojunk=False)
     pairs: list[tuple[Item | None, Item | None]] = []
@@ -184,14 +184,14 @@ def _pair_in_order(left: list[Item], right: list[Item]) -> list[tuple[Item | Non
 
 
 def _compare_precedence(before: Item, after: Item, path: str) -> Iterator[Difference]:
-    """Topics that stand on the other side of a Pattern topic that matches their name: it takes them, or no longer."""
+    """Topics that moved to the other side of a Pattern topic that matches their name, which gains or loses them."""
     first, second = _index_positions(before), _index_positions(after)
     for key in first:
         pattern = first[key].item.find_text("Pattern")
         if not pattern or key not in second:
             continue
         for other in first:
-            # Only topics of both sides are compared: one that is new or gone is a difference already.
+            # Only topics of both sides are compared: an added or removed topic is a difference already.
             if (
                 other == key
                 or other not in second
@@ -228,7 +228,7 @@ def _matches_pattern(pattern: str, name: str) -> bool:
 
 
 def _compare_event_order(before: Item, after: Item, path: str) -> Iterator[Difference]:
-    """Actions of start and end that are the same in both, in another order."""
+    """Actions at startup and shutdown that are equal in both configurations, but in another order."""
     for module in sorted(_ORDERED_EVENT_MODULES):
         left = [item for item in before.children if _listens_to(item, module)]
         right = [item for item in after.children if _listens_to(item, module)]

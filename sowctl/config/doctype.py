@@ -1,6 +1,6 @@
-"""Why a document type declaration is refused: external, exploding, or merely unsupported.
+"""Find the reason to reject a document type declaration: external, exploding, or merely unsupported.
 
-Nothing is ever opened or expanded here; the declared entities are only counted. Called by :mod:`sowctl.config.parse`.
+Nothing is opened or expanded here; the declared entities are only counted. Called by :mod:`sowctl.config.parse`.
 Ruled by ``sow-config(5)``, entities.
 """
 
@@ -40,14 +40,14 @@ def judge_doctype(text: str, start: int) -> DoctypeRefusal:
         return DoctypeRefusal("X002", start, f"external DTD is not allowed ({system})")
     entities: dict[str, tuple[str, int]] = {}
     end = start
-    # A bound on the search, however long the subset is.
+    # Limits the search, whatever the length of the subset.
     for match in _ENTITY_PATTERN.finditer(text, start, start + _MAX_SUBSET_CHARACTERS):
         end = match.end()
         if match[3]:
             return DoctypeRefusal(
                 "X002", match.start(), f"external entity is not allowed ({_system_id(text, match.end(3))})"
             )
-        # XML takes the first of several declarations of a name.
+        # In XML the first of several declarations of a name counts.
         entities.setdefault(match[2], (match[4] or match[5] or "", match.start()))
         if len(entities) > _MAX_ENTITIES:
             return DoctypeRefusal("X003", match.start(), f"more than {_MAX_ENTITIES} entities are declared")
@@ -67,17 +67,17 @@ def _judge_expansion(text: str, start: int, end: int, entities: dict[str, tuple[
     def size(name: str, depth: int) -> int:
         if name not in entities:
             return 0
-        # An entity that is nested this deep may contain itself, so it counts as larger than the limit.
+        # An entity nested this deep may contain itself, so it counts as larger than the limit.
         if depth > _MAX_NESTING:
             return MAX_EXPANSION_BYTES + 1
         if name not in sizes:
             value = entities[name][0]
             inner = sum(size(reference, depth + 1) for reference in _REFERENCE_PATTERN.findall(value))
-            # Remembered and cut off: each entity is added up once, however often it is used, and numbers stay small.
+            # Cached and capped: each entity is computed once, however often it is used, and numbers stay small.
             sizes[name] = min(len(value) + inner, MAX_EXPANSION_BYTES + 1)
         return sizes[name]
 
-    # The later ones are mostly made of the earlier: what is found from the end explodes as a whole.
+    # Later entities usually contain earlier ones: from the end, the search finds the outermost exploding entity.
     for name in reversed(entities):
         if size(name, 1) > MAX_EXPANSION_BYTES:
             message = f"entity expansion exceeds {MAX_EXPANSION_BYTES} bytes (entity '{name}')"

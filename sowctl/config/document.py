@@ -1,7 +1,7 @@
-"""A loaded configuration as light frozen nodes, each knowing its file, line and column.
+"""A loaded configuration as light frozen nodes with file, line and column.
 
-Everything outside the loader sees the XML as these nodes, so that only the loader needs an XML library.
-Rooms above may keep them and ask them for places; only :mod:`sowctl.config.load` makes them. Ruled by
+All packages except the loader see the XML as these nodes, so that only the loader needs an XML library.
+Callers may keep nodes and ask them for places; only :mod:`sowctl.config.load` creates them. Ruled by
 ``sow-config(5)``, file and text.
 """
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 from sowctl.findings import Place
 
 XML_WHITESPACE = " \t\r\n"
-"""White space as XML counts it; a no-break space is a character like any other."""
+"""White space as XML defines it; a no-break space is an ordinary character."""
 VARIABLE_PATTERN = r"\$\{([^${}]*)\}"
 _PIECE_PATTERN = r"(?s)<!--.*?-->|<!\[CDATA\[(.*?)\]\]>|<\?.*?\?>|&(#x?[0-9A-Fa-f]+|\w+);|(</?)|(.)"
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
@@ -25,7 +25,7 @@ _MAX_EXCERPT_CHARACTERS = 160
 
 
 class SourceFile:
-    """The text of one file, line ends normalised, and the variables it was expanded with."""
+    """The text of one file, line ends normalised, and the variables that are expanded in it."""
 
     __slots__ = ("file", "newlines", "text", "variables")
 
@@ -50,16 +50,16 @@ class SourceFile:
         start = self.newlines[line - 2] + 1 if line > 1 else 0
         end = self.newlines[line - 1] if line <= len(self.newlines) else len(self.text)
         cut = max(0, column - 1 - _MAX_EXCERPT_CHARACTERS // 2) if end - start > _MAX_EXCERPT_CHARACTERS else 0
-        # A tabulator is one character and must stay one column wide, or the caret would point elsewhere.
+        # A tabulator is one character and must stay one column wide, or the caret would be misplaced.
         content = self.text[start + cut : min(end, start + cut + _MAX_EXCERPT_CHARACTERS)].replace("\t", " ")
         return f"  {content}\n  {' ' * (column - 1 - cut)}^"
 
 
 class ElementNode:
-    """One element, never changed after loading: ``text`` has its variables replaced and outer white space removed.
+    """One element, never changed after loading: in ``text`` variables are expanded and outer white space is removed.
 
-    ``inner`` is the offset of its content in ``source``, -1 for an element that the loader made up; ``complete`` is
-    false where an include below it could not be read.
+    ``inner`` is the offset of its content in ``source``, -1 for an element that the loader added; ``complete`` is false
+    if an include below it could not be read.
     """
 
     __slots__ = ("attributes", "children", "complete", "inner", "place", "source", "tag", "text")
@@ -105,13 +105,13 @@ class ElementNode:
         return None if child is None else child.text
 
     def walk(self) -> Iterator[ElementNode]:
-        """This node and everything below, in document order."""
+        """This node and all descendants, in document order."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def list_variables(self) -> tuple[str, ...]:
-        """The names of the variables in the text as it was written."""
+        """The names of the variables in the text as written."""
         if self.inner < 0 or "${" not in self.source.text:
             return ()
         return tuple(dict.fromkeys(re.findall(VARIABLE_PATTERN, _decode_text(self.source, self.inner)[0])))
@@ -121,7 +121,7 @@ class ElementNode:
         lines = self.text.split("\n")
         index = sum(len(part) + 1 for part in lines[: line - 1]) + column - 1
         decoded, offsets = _expand_variables(self.source, *_decode_text(self.source, self.inner))
-        # The text was stripped when it was loaded, so the white space in front of it counts for the offset in the file.
+        # The text was stripped on loading, so leading white space counts for the offset in the file.
         lead = len(decoded) - len(decoded.lstrip(XML_WHITESPACE))
         if self.inner < 0 or not offsets:
             return self.place
@@ -139,12 +139,11 @@ def _decode_text(source: SourceFile, inner: int) -> tuple[str, list[int]]:
         if match[3]:
             break
         if match[1] is not None:
-            # A CDATA section stands in the file as it is, character by character.
+            # A CDATA section is literal in the file.
             characters.extend(match[1])
             offsets.extend(range(match.start(1), match.end(1)))
         elif match[2] is not None:
-            # A reference is several characters in the file and one in the text: all faults in it point to its
-            # beginning.
+            # A reference is several characters in the file and one in the text: faults in it point to its beginning.
             characters.append(_decode_reference(match[2]))
             offsets.append(position)
         elif match[4] is not None:
@@ -171,32 +170,32 @@ def _expand_variables(source: SourceFile, text: str, offsets: list[int]) -> tupl
         if value is None:
             continue
         parts += (text[last : match.start()], value)
-        # Every character of a value points to the reference that brought it in; the value itself stands in no file.
+        # Every character of a value points to the variable reference; the value itself is not in the file.
         places += offsets[last : match.start()] + [offsets[match.start()]] * len(value)
         last = match.end()
     return "".join((*parts, text[last:])), places + offsets[last:]
 
 
 class Document(Struct, frozen=True, eq=False):
-    """A configuration with its includes spliced in and its variables replaced."""
+    """A configuration with includes inserted and variables replaced."""
 
     path: Path
-    """The file that was named, as it was named."""
+    """The main file, as given."""
     directory: Path
     """Its directory, absolute."""
     root: Path
-    """The directory from which relative paths in values count."""
+    """The base directory of relative paths in values."""
     top: ElementNode
     """The AMPSConfig element."""
     fragment: bool
-    """Whether the top element was made up around a fragment."""
+    """Whether the top element was added around a fragment."""
     sources: tuple[SourceFile, ...] = ()
-    """The texts of its files: the main file first, then each include where it is met."""
+    """The texts of its files: the main file first, then the includes in the order in which they are met."""
 
     @property
     def synthetic_paths(self) -> frozenset[str]:
-        """The paths of the elements that no file has, made up around the parts that a fragment holds."""
-        # Only loading a fragment makes elements up.
+        """The paths of the elements that are in no file, added around the parts that a fragment holds."""
+        # Only loading a fragment adds elements.
         if not self.fragment:
             return frozenset()
         found: set[str] = set()

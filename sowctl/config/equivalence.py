@@ -32,7 +32,7 @@ ORDERED_ELEMENTS = frozenset(
 )
 """Repeated elements, each with its parent, whose order has a meaning."""
 SEQUENCE_ELEMENTS = frozenset({"Action"})
-"""Elements all of whose children together are one sequence."""
+"""Elements whose children together form one sequence."""
 IDENTITY_TAGS: dict[tuple[str, str], tuple[str, ...]] = {
     **{("SOW", kind): ("Name", "MessageType") for kind in ("Topic", "View", "ConflatedTopic")},
     **{("SOW", kind): ("Name", "MessageType") for kind in ("Queue", "LocalQueue", "GroupLocalQueue")},
@@ -45,29 +45,30 @@ IDENTITY_TAGS: dict[tuple[str, str], tuple[str, ...]] = {
     ("Modules", "Module"): ("Name",),
     ("UserDefinedFunctions", "Function"): ("Name",),
 }
-"""Repeated elements that have a name: the children that tell one from another."""
+"""Repeated elements that have a name: the children that identify them."""
 _SAME_WORDS = {("Protocol", "json"): "amps", ("Level", "debug"): "info", ("Levels", "debug"): "info"}
 
 
 def compute_meaning(item: Item) -> Hashable:
-    """A value that two items share if and only if their texts mean the same."""
+    """A value that is equal for two items if and only if their texts mean the same."""
     kind = item.row.kind
     word = _SAME_WORDS.get((item.tag, item.text))
     if word is not None:
         return word
-    # ``:memory:`` and the like name no file, so there is nothing to normalise.
+    # ``:memory:`` and similar values are no file names, so they are not normalised.
     if kind == "path" and not item.text.startswith(":"):
         return posixpath.normpath(item.text)
     if kind.startswith(("filter", "priority", "preprocessing", "enrichment", "projection", "grouping", "join")):
         return _normalize_expression(item.text, kind.partition(":")[0])
-    # The type is a part of it, because True equals 1 in Python.
+    # The type is included, because True equals 1 in Python.
     if isinstance(item.value, bool | int | float):
         return (type(item.value).__name__, item.value)
     return item.text
 
 
 def compute_fingerprint(item: Item) -> Hashable:
-    """A value that two items share if they and everything below mean the same, the order of what has none aside."""
+    """A value that is equal for two items if they and all descendants mean the same; order counts only where it has a
+    meaning."""
     if not item.children:
         return (item.tag, compute_meaning(item) if item.value is not None else None)
     parts = [compute_fingerprint(child) for child in item.children if not is_empty_section(child)]
@@ -76,19 +77,19 @@ def compute_fingerprint(item: Item) -> Hashable:
     listed = [
         child for child in item.children if (item.tag, child.tag) in ORDERED_ELEMENTS and not is_empty_section(child)
     ]
-    # Order counts among elements of one name only; the sort is stable and keeps it.
+    # Order counts only among elements of one name; the stable sort keeps it.
     ordered = tuple(compute_fingerprint(child) for child in sorted(listed, key=attrgetter("tag")))
-    # Counted and not merely collected: two equal entries mean something else than one.
+    # Counted, not only collected: two equal entries differ in meaning from one.
     return (item.tag, ordered, frozenset(Counter(parts).items()))
 
 
 def is_empty_section(item: Item) -> bool:
-    """Return True for a section that holds nothing, which means the same as none."""
+    """Return True for an empty section, which means the same as an absent one."""
     return not item.children and item.value is None
 
 
 def _normalize_expression(text: str, kind: str) -> Hashable:
-    """The canonical form of an expression; of one that does not parse, its words."""
+    """The canonical form of an expression; its words if it does not parse."""
     from sowctl.expressions.syntax import parser
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.joins import parse_join

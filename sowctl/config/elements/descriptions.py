@@ -1,7 +1,7 @@
-"""The purpose of each element in a line, and if sowctl acts on it: ``config schema``, ``sow-config(5)``.
+"""The purpose of each element in a line, and whether sowctl acts on it: for ``config schema`` and ``sow-config(5)``.
 
-Kept apart from the rows, because no command needs it to work: only the schema and the manual page are made from it. A
-line is looked up by the longest end of an element's path that has one.
+Separate from the rows, because only the schema and the manual page need it. An element gets the line with the longest
+matching end of its path.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ class Meaning(Struct, frozen=True):
 
 @cache
 def parse_meanings() -> dict[str, Meaning]:
-    """All lines by the end of a path."""
+    """All lines, by the end of a path."""
     found = {}
     for line in _MEANING_LINES.strip().splitlines():
         name, _, text = line[2:].partition(": ")
@@ -271,9 +271,9 @@ def parse_meanings() -> dict[str, Meaning]:
 def find_meaning(path: str) -> Meaning:
     """The line of an element by its path below AMPSConfig, such as ``SOW/Topic/Key``. Raises KeyError."""
     words = path.split("/")
-    # The three kinds of queue share their lines, their own names aside.
+    # The three kinds of queue share their lines, except for their own names.
     words = ["Queue" if word in ("LocalQueue", "GroupLocalQueue") and word != words[-1] else word for word in words]
-    # From the whole path to its last word: the most exact line counts.
+    # From the whole path to its last word: the most specific line counts.
     for first in range(len(words)):
         found = parse_meanings().get("/".join(words[first:]))
         if found is not None:

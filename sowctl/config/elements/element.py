@@ -1,7 +1,7 @@
-"""One row of the element table: what an element is called, how often it may occur, what it may hold.
+"""One row of the element table: names, multiplicity and content of an element.
 
-The rows themselves stand in the neighbouring modules, one per section of the configuration; together they are the one
-table from which structure, types, ranges, synonyms and retired names are checked. Ruled by ``sow-config(5)``.
+The rows themselves are in the neighbouring modules, one per section of the configuration; together they are the one
+table by which structure, types, ranges, synonyms and retired names are checked. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class Element(Struct, frozen=True):
     """The legal words of the kind ``enum``."""
     low: str | None = None
     high: str | None = None
-    """Bounds, both included, written as a value of the element's kind."""
+    """Bounds, both inclusive, written as a value of the element's kind."""
     rule: str | None = None
-    """The rule a wrong value breaks, where it is not the kind's own."""
+    """The rule that an invalid value breaks, if it is not the kind's own."""
     missing: str = "S009"
-    """The rule its absence breaks, where it is required."""
+    """The rule that its absence breaks, if it is required."""
     bounds: str | None = None
-    """The rule a value outside the bounds breaks."""
+    """The rule that a value outside the bounds breaks."""
     synonyms: tuple[tuple[str, str | None], ...] = ()
-    """Other accepted names, each with the rule that remarks on it."""
+    """Other accepted names, each with the rule that reports its use."""
     retired: str | None = None
-    """The rule that remarks on any use of the element."""
+    """The rule that reports any use of the element."""
 
     def find_child(self, tag: str) -> Element | None:
-        """The row of a child by its name or one of its other names."""
+        """The row of a child by its name or a synonym."""
         for row in self.children:
             if tag == row.tag:
                 return row
@@ -60,7 +60,7 @@ class Element(Struct, frozen=True):
 
 
 def walk_rows(row: Element, parent: str = "") -> Iterator[tuple[str, Element]]:
-    """Every row below ``row`` with the name of its parent, for lists and for 'belongs in' hints."""
+    """Every row below ``row`` with the name of its parent, for lists and 'belongs in' hints."""
     yield parent, row
     for child in row.children:
         yield from walk_rows(child, row.tag)

@@ -1,4 +1,4 @@
-"""The top of the element table: AMPSConfig, which joins the sections (``sow-config(5)``, top level)."""
+"""The top of the element table: AMPSConfig, which combines the sections (``sow-config(5)``, top level)."""
 
 from __future__ import annotations
 

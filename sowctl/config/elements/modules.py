@@ -1,6 +1,6 @@
-"""The action modules and their options: which are required, and what kind of value each takes (``sow-config(5)``).
+"""The action modules and their options: which are required, and the kind of each value (``sow-config(5)``).
 
-An option is written ``BookmarkName`` (optional) or ``Name!`` (required), with ``:kind`` where its value is checked.
+An option is written ``BookmarkName`` (optional) or ``Name!`` (required), with ``:kind`` if its value is checked.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ MODULE_CORRECTIONS = {
     "amps-action-do-archive-journals": "amps-action-do-archive-journal",
     "amps-action-do-remove-journals": "amps-action-do-remove-journal",
 }
-"""Names that look right and are wrong."""
+"""Common misspellings of module names."""
 
 NONEXISTENT_MODULES = {"amps-action-do-delete-old-journal-files": "amps-action-do-remove-journal"}
-"""Names that are wrong, and too far from the right one to call them misspelled: unknown, with a known meaning."""
+"""Invented names, too different from the right one for a misspelling, whose intended meaning is known."""

@@ -1,4 +1,4 @@
-"""Find the parents of an element without one, for parts of a configuration (``sow-config(5)``, parts)."""
+"""Find the parents of an element that has none, for parts of a configuration (``sow-config(5)``, parts)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from sowctl.config.elements.element import Element
 from sowctl.config.elements.instance import INSTANCE
 
 _PREFERRED_SECTIONS = ("SOW", "TransactionLog")
-"""The sections that are searched before the others."""
+"""Sections to search before the others."""
 _PREFERRED_PARENTS = {"Field": ("SOW", "View", "Projection"), "Options": ("Actions", "Action", "Do")}
-"""Elements that stand in many places."""
+"""The preferred parents of elements that may occur in many places."""
 
 
 def find_parent_path(tag: str) -> tuple[str, ...]:
-    """The names of the elements above ``tag``, AMPSConfig aside; none for its children and for what is not known."""
+    """The names of the elements above ``tag``, without AMPSConfig; empty for its children and for unknown elements."""
     if INSTANCE.find_child(tag) is not None:
         return ()
     return _PREFERRED_PARENTS.get(tag) or _build_parent_paths().get(tag, ())
 
 
 def find_parents(tag: str) -> list[str]:
-    """The paths of all elements that ``tag`` may stand in, such as ``SOW/Topic``; ``AMPSConfig`` for its children."""
+    """The paths of all possible parents of ``tag``, such as ``SOW/Topic``; ``AMPSConfig`` for its children."""
     found = ["AMPSConfig"] if INSTANCE.find_child(tag) is not None else []
     for section in _sections():
         paths = [
