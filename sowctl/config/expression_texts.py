@@ -1,7 +1,8 @@
 """Check the texts that are expressions or regular expressions, each at its own place in the XML.
 
-Only ``validate`` comes here: the expression language and the regular expression library are imported when the first
-such text is met. What each place allows is the Context of the expression room. Ruled by ``sowctl-expressions(7)``.
+Only ``validate`` uses this module: the expression language and the regular expression library are imported when the
+first such text is met. ``Context`` of the package ``expressions`` defines what is allowed in each place. Ruled by
+``sowctl-expressions(7)``.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from sowctl.expressions.syntax.nodes import Node as Tree
 
 _RULES = {"SOW-EXP-012": "F018", "SOW-EXP-013": "F015", "SOW-EXP-014": "F016", "SOW-EXP-015": "F017"}
-"""What an expression may not be where it stands, by the code of its error."""
+"""The rule for a construct that is not allowed in its place, by the code of the error."""
 _MAX_EXPRESSION_CHARACTERS = 1 << 18
-"""Characters of an expression; parsing takes a hundred times its length in memory."""
+"""Maximum length of an expression in characters; parsing needs a hundred times its length in memory."""
 _CONTEXTS = {
     "filter:view": "VIEW_FILTER",
     "filter:conflated": "CONFLATED_FILTER",
@@ -45,7 +46,7 @@ _CONTEXTS = {
 
 
 def check_text(node: ElementNode, row: Element, functions: Mapping[str, Function]) -> Iterator[Finding]:
-    """The findings of one text by the kind of its row; kinds that are no texts of these languages have none.
+    """The findings of one text by the kind of its row; none for kinds without expressions or patterns.
 
     ``functions`` are those that the configuration's modules add, by upper-case name.
     """
@@ -76,14 +77,14 @@ def check_expression(node: ElementNode, kind: str, functions: Mapping[str, Funct
     context = Context[_CONTEXTS[kind]]
     fault = _try_parse(node.text, shape)[1]
     if fault is not None:
-        # A text that does not parse has no tree, and one fault is enough.
+        # A text that does not parse has no tree, so only its first fault is reported.
         yield _build_finding(node, rule, add_suggestion(fault, node.text, context, functions))
         return
     for tree in _parse_trees(node.text, shape):
         try:
             check_node(tree, node.text, context, functions)
             for part in walk_tree(tree):
-                # Patterns are compiled here, so that a faulty one is found before a query meets it.
+                # Patterns are compiled here to find a faulty one before a query uses it.
                 if isinstance(part, Pattern):
                     compile_pattern(part, node.text)
         except ExpressionError as error:
@@ -92,7 +93,7 @@ def check_expression(node: ElementNode, kind: str, functions: Mapping[str, Funct
 
 
 def _find_rule(error: ExpressionError, kind: str) -> str | None:
-    """The rule behind a fault that depends on where an expression stands; None for any other fault."""
+    """The rule of a fault that depends on the place of the expression; None for any other fault."""
     if error.code == "SOW-EXP-012" and kind == "projection" and error.message.startswith("VALUE_LOOKUP"):
         return "F019"
     return _RULES.get(error.code)
@@ -111,8 +112,7 @@ def _check_parse(node: ElementNode, rule: str, shape: str) -> Iterator[Finding]:
 
 
 def _build_finding(node: ElementNode, rule: str, error: ExpressionError) -> Finding:
-    # Line and column within the expression mean nothing to someone who reads the file: the place in the file takes
-    # their part.
+    # Line and column within the expression mean nothing to a reader of the file; the place in the file replaces them.
     message = error.message.replace(f" at line {error.line}, column {error.column}", "")
     place = node.find_place_in_text(error.line, error.column)
     return build_node_finding(rule, node, f"{node.tag}: {message}", error.hint, place=place)
@@ -149,26 +149,26 @@ def _parse_trees(text: str, shape: str) -> tuple[Tree, ...]:
 
 
 def parse_definition(node: ElementNode, projection: bool) -> FieldDefinition | None:
-    """The constructed field of a node; None where it does not parse."""
+    """The constructed field of a node; None if it does not parse."""
     found: Any = _try_parse(node.text, "projection" if projection else "field")[0]
     return found[0] if projection and found else found or None
 
 
 def list_filter_remarks(text: str) -> Sequence[FilterRemark]:
-    """The remarks on a filter that means something else than in SQL."""
+    """The remarks on a filter whose meaning differs from SQL."""
     from sowctl.expressions.remarks import list_remarks
 
     return list_remarks(text)
 
 
 def parse_filter_tree(text: str) -> Tree | None:
-    """The tree of a filter; None where it does not parse."""
+    """The tree of a filter; None if it does not parse."""
     found: Any = _try_parse(text, "expression")[0]
     return found or None
 
 
 def parse_join_condition(node: ElementNode) -> Join | None:
-    """The condition of a Join; None where it does not parse."""
+    """The condition of a Join; None if it does not parse."""
     found: Any = _try_parse(node.text, "join")[0]
     return found or None
 
@@ -182,13 +182,13 @@ def find_fields(tree: Tree) -> Iterator[Field]:
 
 
 def find_filter_fields(node: ElementNode) -> Iterator[Field]:
-    """The identifiers of a filter or a numeric expression; none where it does not parse."""
+    """The identifiers of a filter or a numeric expression; none if it does not parse."""
     for tree in _parse_trees(node.text, "expression"):
         yield from find_fields(tree)
 
 
 def parse_grouping_fields(node: ElementNode) -> tuple[Field, ...]:
-    """The identifiers of a Grouping field; none where it does not parse."""
+    """The identifiers of a Grouping field; none if it does not parse."""
     found: Any = _try_parse(node.text, "grouping")[0]
     return found or ()
 

@@ -1,8 +1,8 @@
-"""``lint --fix``: findings that have one safe fix are fixed in the text of the file.
+"""``lint --fix``: fix findings that have one safe fix in the text of the file.
 
-A fix changes nothing but the words that the finding is about: comments, indentation and the order of elements stay. It
-is a row of :data:`FIXES`; a rule without one needs somebody who decides. Values that come from ``${...}`` are left, as
-the text does not hold them. Ruled by ``sowctl-lint(7)``, FIXES.
+A fix changes only the words that the finding is about: comments, indentation and the order of elements stay. Each fix
+is a row of :data:`FIXES`; a finding of any other rule needs a decision by the user. Values from ``${...}`` are not
+changed, because the text does not contain them. Ruled by ``sowctl-lint(7)``, FIXES.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sowctl.config.elements.modules import MODULE_CORRECTIONS
 from sowctl.findings import Finding, Level
 
 MAX_FIX_ROUNDS = 10
-"""How often a text is judged again: what was mended may show what stood behind it."""
+"""Maximum number of rounds of lint and fixes: a fix may reveal further findings."""
 
 
 class Edit(Struct, frozen=True, order=True):
@@ -30,18 +30,18 @@ class Edit(Struct, frozen=True, order=True):
 
 
 Fix = Callable[[str, int], list[Edit]]
-"""``(text, place) -> edits``; the place is the first character of the element. No edits where nothing is sure."""
+"""``(text, place) -> edits``; the place is the first character of the element. No edits unless the fix is certain."""
 
 
 class Fixed(Struct, frozen=True):
-    """A text with what could be mended, and how many findings of which rule that were."""
+    """A text with its fixes, and the number of fixed findings by rule."""
 
     text: str
     mended: Counter[str]
 
 
 def build_rename_fix(old: str, new: str) -> Fix:
-    """The start tag at the place, and the end tag that belongs to it, get another name."""
+    """Rename the start tag at the place and its end tag."""
     tags = re.compile(rf"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<(?P<end>/?){old}(?=[\s/>])[^<>]*?(?P<empty>/?)>", re.DOTALL)
 
     def fix(text: str, place: int) -> list[Edit]:
@@ -49,11 +49,11 @@ def build_rename_fix(old: str, new: str) -> Fix:
         edits = [Edit(place + 1, place + 1 + len(old), new)]
         for tag in tags.finditer(text, place):
             if tag["end"] is None:
-                continue  # a comment or CDATA: what looks like a tag in it is none
+                continue  # a comment or CDATA: tags in it do not count
             if tag.start() == place and tag["empty"]:
                 return edits
             depth += -1 if tag["end"] else 0 if tag["empty"] else 1
-            # An element of the same name may stand inside, such as Topic in a TopicDefinition's Topic.
+            # An element of the same name may be nested, such as Topic in a TopicDefinition's Topic.
             if depth <= 0:
                 return [*edits, Edit(tag.start() + 2, tag.start() + 2 + len(old), new)] if tag["end"] else []
         return []
@@ -62,7 +62,7 @@ def build_rename_fix(old: str, new: str) -> Fix:
 
 
 def build_word_fix(element: str, words: Mapping[str, str]) -> Fix:
-    """The element's whole text, if it is one of ``words``, becomes the other one; space around it stays."""
+    """Replace the element's whole text if it is one of ``words``; space around it stays."""
     known = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     pattern = re.compile(rf"<{element}\s*>\s*(?P<word>{known})\s*</{element}\s*>")
 
@@ -74,7 +74,7 @@ def build_word_fix(element: str, words: Mapping[str, str]) -> Fix:
 
 
 def build_removal_fix(element: str) -> Fix:
-    """The element goes, with its line where it has one to itself."""
+    """Remove the element, and its line if nothing else is in it."""
     pattern = re.compile(rf"<{element}\s*>[^<]*</{element}\s*>|<{element}\s*/>")
 
     def fix(text: str, place: int) -> list[Edit]:
@@ -91,7 +91,7 @@ def build_removal_fix(element: str) -> Fix:
 
 
 def fix_plain_text(text: str, place: int) -> list[Edit]:
-    """Remove the byte order mark, and end lines with line feeds only."""
+    """Remove the byte order mark and convert line ends to line feeds."""
     mark = [Edit(0, 1, "")] if text.startswith("\ufeff") else []
     return mark + [Edit(*found.span(), "\n") for found in re.finditer("\r\n?", text)]
 
@@ -112,13 +112,13 @@ FIXES: Mapping[str, Fix] = {
     "D016": build_rename_fix("Type", "Module"),
     "D019": build_word_fix("Module", MODULE_CORRECTIONS),
 }
-"""By the id of a rule, what mends its findings."""
+"""The fix of a rule's findings, by the id of the rule."""
 
 
 def fix_text(text: str, name: str, judge: Callable[[str], Sequence[Finding]]) -> Fixed:
-    """Return ``text`` of the file ``name`` with all findings of ``judge`` fixed that a row of ``FIXES`` can fix.
+    """Return ``text`` of the file ``name`` with all findings of ``judge`` fixed that have a row in ``FIXES``.
 
-    A round after which there would be more errors is not taken.
+    A round that would increase the number of errors is discarded.
     """
     mended: Counter[str] = Counter()
     findings = judge(text)
@@ -128,8 +128,8 @@ def fix_text(text: str, name: str, judge: Callable[[str], Sequence[Finding]]) ->
             break
         changed = apply_edits(text, edits)
         judged = judge(changed)
-        # The proof that a fix was safe is the judge itself, not the table. A module whose name is right at last may
-        # lack an option: as many errors as before, and one that is closer to the truth.
+        # The proof that a fix was safe is the judge, not the table. A module with its corrected name may lack an
+        # option: the number of errors stays equal, and the new error is more useful.
         if _count_errors(judged) > _count_errors(findings):
             break
         mended.update(rules)
@@ -138,7 +138,7 @@ def fix_text(text: str, name: str, judge: Callable[[str], Sequence[Finding]]) ->
 
 
 def _collect_edits(text: str, name: str, findings: Sequence[Finding]) -> tuple[list[str], list[Edit]]:
-    """The rules mended in one round, and their edits in the order of the text, none upon another."""
+    """The rules fixed in one round, and their edits in the order of the text, without overlaps."""
     lines = [0, *(found.end() for found in re.finditer("\n", text))]
     rules: list[str] = []
     edits: list[Edit] = []
@@ -155,7 +155,7 @@ def _collect_edits(text: str, name: str, findings: Sequence[Finding]) -> tuple[l
 
 
 def apply_edits(text: str, edits: Sequence[Edit]) -> str:
-    """The text after edits that are in its order, none upon another."""
+    """The text after ``edits``, which are in its order and do not overlap."""
     return "".join(_iterate_pieces(text, edits))
 
 

@@ -1,8 +1,8 @@
-"""The files of one loading: the main one and what it includes, with its variables and the limits they share.
+"""The files of one configuration: the main file and its includes, with their variables and shared limits.
 
-Made and asked by :mod:`sowctl.config.load`, which builds the elements. One file at a time is parsed by
-:mod:`sowctl.config.parse`; here is decided which file an Include may name and what ``${NAME}`` stands for, and here
-findings go: raised or collected. Ruled by ``sow-config(5)``: Include, variables.
+Created and used by :mod:`sowctl.config.load`, which builds the elements. :mod:`sowctl.config.parse` parses one file at
+a time; this module decides which file an Include may name, expands ``${NAME}``, and raises or collects findings. Ruled
+by ``sow-config(5)``: Include, variables.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_INCLUDE_DEPTH = 10
 MAX_INCLUDES = 1_000
 DEFAULT_EXPANSION_BYTES = 5 << 20
 REFERENCE_VERSION = "5.3.5"
-"""What AMPS_VERSION stands for: the version whose documentation the dialect follows."""
+"""The value of AMPS_VERSION: the version whose documentation defines the dialect."""
 
 
 class IncludedPart:
@@ -46,13 +46,13 @@ class IncludedPart:
         self.chain = chain
 
     def build_finding(self, rule: str, number: int, element: str, message: str, hint: str | None = None) -> Finding:
-        """The finding that tag ``number`` breaks a rule."""
+        """A finding at tag ``number``, which breaks a rule."""
         place = self.source.find_place(self.tags[number].start, element)
         return build_place_finding(rule, self.source, place, message, hint)
 
 
 def _readable_hint(path: Path) -> str:
-    """Name a readable file instead of a path that is none; of a directory, the configuration in it."""
+    """Suggest a readable XML file or, for a directory, the configuration in it."""
     from sowctl.config.default_config import CONFIG_NAMES  # only a failed command needs it
 
     found = next((path / name for name in CONFIG_NAMES if (path / name).is_file()), None)
@@ -60,10 +60,10 @@ def _readable_hint(path: Path) -> str:
 
 
 class Files:
-    """One loading: the limits that all its files share, the variables, and where findings go.
+    """One loading: the limits that all its files share, the variables, and the destination of findings.
 
-    ``findings`` is where they are collected; None where the first one ends the loading, raised as Broken. ``given`` is
-    the content of the main file where it came by another way, such as a pipe; ``path`` then only names it.
+    ``findings`` collects them; if None, the first one ends the loading, raised as Broken. ``given`` is the content of
+    the main file if it has another source, such as a pipe; ``path`` then only names it.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Files:
         self.path = path
         self.given = given
         self.directory = Path(path).absolute().parent
-        # Links resolved, as those of included files are: otherwise a directory behind a link would contain none of its
+        # Links resolved, as for included files: otherwise a directory reached through a link would contain none of its
         # own files.
         self.tree = self.directory.resolve()
         built_in = {
@@ -85,7 +85,7 @@ class Files:
             "AMPS_CONFIG_PATH": str(self.directory / path.name),
             "AMPS_VERSION": REFERENCE_VERSION,
         }
-        # The later wins: what was given with -D, then what the product defines, then the environment.
+        # In ascending precedence: the environment, the product's own variables, values of -D.
         self.variables = {**environment, **built_in, **defines}
         self.built_in = built_in.keys() - defines.keys()
         self.findings = findings
@@ -99,7 +99,7 @@ class Files:
         self.named: set[str] = set()
 
     def read_main(self, fragment: bool) -> tuple[IncludedPart, bool]:
-        """The main file, and whether it is a fragment. Raises SOW-CFG-030 where it cannot be read, and Broken."""
+        """The main file, and whether it is a fragment. Raises SOW-CFG-030 if it cannot be read, and Broken."""
         try:
             data = read_config_file(self.path) if self.given is None else self.given
         except OSError as error:
@@ -114,13 +114,13 @@ class Files:
         return part, wrapped
 
     def _report(self, finding: Finding) -> None:
-        """Raise, or note and go on, as the caller asked."""
+        """Raise the finding or collect it, as the caller requested."""
         if self.findings is None:
             raise Broken(finding)
         self.findings.append(finding)
 
     def note_finding(self, rule: str, level: Level, source: SourceFile, place: Place, message: str, hint: str) -> None:
-        """Note what no loading stops at, where the caller collects."""
+        """Collect a finding that never ends the loading; ignored if the caller does not collect."""
         if self.findings is not None:
             excerpt = source.build_excerpt(place.line or 1, place.column or 1)
             self.findings.append(Finding(rule, level, place, clip_text(message), clip_text(hint), excerpt))
@@ -148,15 +148,15 @@ class Files:
         check_limits(source, found)
         self.nodes += len(found.tags)
         self.attributes += found.attributes
-        # A fragment that is a whole configuration needs no element around it.
+        # A fragment that is a whole configuration needs no parent element.
         wrap = fragment and [found.tags[number].name for number in found.tops] != ["AMPSConfig"]
-        # Only commands that load are spared the library; checks import more than that anyway.
+        # Only commands that load avoid importing the library; checks import more than that anyway.
         elements = parse_elements(source, found, wrap, plain=self.findings is None)
         return IncludedPart(source, found, elements, chain), wrap
 
     def resolve_include(self, part: IncludedPart, number: int, parent: str) -> tuple[IncludedPart, int] | None:
         """Return this element, or the root of the file that an Include names; None if it cannot be read."""
-        # The root of an included file may be an Include again.
+        # The root of an included file may itself be an Include.
         while part.tags[number].name == "Include":
             target = self._include(part, number, f"{parent}/Include")
             if target is None:
@@ -173,21 +173,21 @@ class Files:
             return None
         if self.findings is not None:
             self._judge_include(part, number, element, written, text)
-        # They would be lost: the root of the other file takes the place of the whole element.
+        # They would be lost: the root of the included file replaces the whole element.
         if part.tags[number].children:
             message = "Include contains child elements but takes text only"
             self._report(
                 part.build_finding("S075", number, element, message, "write one <Include>path</Include> per file")
             )
             return None
-        # The name as written is kept for messages; only the resolved one decides what may be read.
+        # Messages show the name as written; the resolved one decides whether the file may be read.
         shown = Path(part.source.file).parent / text
         try:
             resolved = (part.chain[-1].parent / text).resolve()
             regular = resolved.is_file()
         except (OSError, ValueError, RuntimeError):
             resolved, regular = part.chain[-1].parent, False
-        # By resolved names: links and ``..`` spell one file in many ways.
+        # By resolved names: with links and ``..`` one file has many names.
         if text and resolved in part.chain:
             chain = " -> ".join(path.name for path in (*part.chain[part.chain.index(resolved) :], resolved))
             raise Broken(
@@ -195,12 +195,12 @@ class Files:
                     "X007", number, element, f"Include cycle: {chain}", "a file may not include an ancestor"
                 )
             )
-        # Files that include each other twice at each level multiply without a cycle; the count ends that.
+        # Files that include each other twice at each level multiply without a cycle; this limit ends that.
         if len(part.chain) > MAX_INCLUDE_DEPTH or self.includes >= MAX_INCLUDES:
             message = f"includes are nested deeper than {MAX_INCLUDE_DEPTH} or there are more than {MAX_INCLUDES}"
             raise Broken(part.build_finding(TOO_DEEP_CODE, number, element, message))
         self.includes += 1
-        # After links are resolved, so that a link inside the directory cannot lead out of it.
+        # After links are resolved, so that a link inside the directory cannot lead outside.
         outside = not resolved.is_relative_to(self.tree)
         try:
             if not text or outside or not regular:
@@ -222,7 +222,7 @@ class Files:
         return inner
 
     def _judge_include(self, part: IncludedPart, number: int, element: str, written: str, text: str) -> None:
-        """Say what is odd about an Include: its path and its attributes."""
+        """Note unusual paths and attributes of an Include."""
         place = part.source.find_place(part.tags[number].start, element)
         if text and not Path(text).is_absolute():
             message = f"relative Include path '{written}' is ambiguous; here it is relative to the including file"
@@ -240,12 +240,12 @@ class Files:
                 )
 
     def expand_variables(self, part: IncludedPart, number: int, element: str, text: str) -> str:
-        """The text of an element or attribute with the variables replaced; their values are not expanded again."""
+        """The text of an element or attribute with variables replaced; their values are not expanded again."""
 
         def value(match: re.Match[str]) -> str:
             name = match[1]
             if name not in self.variables:
-                # Commands that look at records have no such option: they take a configuration as a service has it.
+                # Commands that read records have no such option: they read a configuration as a service does.
                 hint = f"set it in the environment; validate, lint and config show also have -D{name}=VALUE"
                 self._report(
                     part.build_finding("X009", number, element, f"environment variable '{name}' is not set", hint)
@@ -259,13 +259,13 @@ class Files:
                     "X010", Level.INFO, part.source, place, message, f"to fix it pass --define {name}=VALUE"
                 )
             self.inserted += len(self.variables[name])
-            # A long value that is used often would fill the memory although each file is small.
+            # A long value that is used often would exhaust the memory even if each file is small.
             if self.inserted > (limit := min(self.ceiling, MAX_FILE_BYTES)):
                 message = f"the values of variables exceed {limit} bytes, the ConfigCycleDetectionThreshold"
                 raise Broken(part.build_finding("X008", number, element, message, "write the value once"))
             return self.variables[name]
 
-        # One pass: a value that contains ``${...}`` is put in as it is, so variables cannot refer to each other.
+        # One pass: a value that contains ``${...}`` is inserted unchanged, so variables cannot refer to each other.
         return re.sub(VARIABLE_PATTERN, value, text)
 
 
@@ -276,7 +276,7 @@ def _explain_unreadable(text: str, outside: bool) -> str:
 
 
 def _read_expansion_limit(part: IncludedPart) -> int:
-    """ConfigCycleDetectionThreshold of the main file, or its default where it is absent or no size."""
+    """ConfigCycleDetectionThreshold of the main file, or its default if it is absent or no size."""
     from sowctl.values.units import parse_size
 
     for number, tag in enumerate(part.tags):

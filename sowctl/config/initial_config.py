@@ -1,4 +1,4 @@
-"""A first configuration from a few answers: what ``config init`` writes. It validates and lints clean.
+"""Compose a first configuration from a few answers, for ``config init``. It validates and lints clean.
 
 Ruled by ``sow-config(5)``.
 """
@@ -41,8 +41,8 @@ _INDENT = "  "
 class InitialTopic(Struct, frozen=True):
     """A topic to define; without ``keys`` publishers send a key with each message.
 
-    ``expiration`` and ``history`` are intervals such as ``10m``: the lifetime of records, and the time for which their
-    versions are kept; a topic may have one of the two.
+    ``expiration`` and ``history`` are intervals such as ``10m``: the lifetime of records, and the retention of their
+    versions; a topic may have only one of the two.
     """
 
     name: str
@@ -66,9 +66,10 @@ class Answers(Struct, frozen=True):
 
 
 def split_topic(text: str, message_type: str = "json") -> InitialTopic:
-    """A topic as an option has it: ``NAME``, ``NAME=/key,/key``, ``NAME:/key,/key`` or ``[type].[name]=/key``.
+    """Parse a topic as written in an option: ``NAME``, ``NAME=/key,/key``, ``NAME:/key,/key`` or
+    ``[type].[name]=/key``.
 
-    ``message_type`` is that of a text that names none. Only the form is checked. Raises UsageError ``SOW-CFG-060``.
+    ``message_type`` is the default type. Only the form is checked. Raises UsageError ``SOW-CFG-060``.
     """
     match = _TOPIC_PATTERN.fullmatch(text.strip())
     if match is None:
@@ -78,8 +79,8 @@ def split_topic(text: str, message_type: str = "json") -> InitialTopic:
 
 
 def refuse_missing_slash(text: str, topic: InitialTopic) -> None:
-    """Raise UsageError ``SOW-CFG-060`` for the text of a new ``topic`` that looks like ``NAME=key``; in brackets a name
-    may have an equals sign."""
+    """Raise UsageError ``SOW-CFG-060`` if the text of a new ``topic`` looks like ``NAME=key``; in brackets a name may
+    have an equals sign."""
     name, sign, key = topic.name.partition("=")
     if sign and name and key and not topic.keys and not text.strip().startswith("["):
         hint = f"write {name}=/{key} for the key field /{key}, or [{topic.message_type}].[{topic.name}] for the name"
@@ -87,7 +88,7 @@ def refuse_missing_slash(text: str, topic: InitialTopic) -> None:
 
 
 def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ()) -> InitialTopic:
-    """A topic as :func:`split_topic` reads it; ``keys`` are those of a text that names none.
+    """Parse a topic as :func:`split_topic` does and check it; ``keys`` apply to a text without keys.
 
     Raises UsageError ``SOW-CFG-060``, and as :func:`check_topic` does.
     """
@@ -97,10 +98,10 @@ def parse_topic(text: str, message_type: str = "json", keys: Sequence[str] = ())
 
 
 def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -> tuple[InitialTopic, ...]:
-    """The topics of options, in their order; ``keys`` are those of topics that name none.
+    """Parse the topics of options, in their order; ``keys`` apply to topics without keys.
 
-    Raises UsageError ``SOW-CFG-065`` where several keys might be meant for one of several topics each, or keys for no
-    topic, and as :func:`parse_topic` does.
+    Raises UsageError ``SOW-CFG-065`` if there are several ``keys`` and several topics without keys, or ``keys``
+    although all topics have their own, and as :func:`parse_topic` does.
     """
     without = [text for text in texts if not split_topic(text).keys]
     if keys and texts and not without:
@@ -120,7 +121,7 @@ def parse_topics(texts: Sequence[str], message_type: str, keys: Sequence[str]) -
 
 
 def check_topic(topic: InitialTopic) -> InitialTopic:
-    """The topic itself. Raises UsageError ``SOW-CFG-060`` to ``062`` or ``066``, or that of a path."""
+    """Return the topic. Raises UsageError ``SOW-CFG-060`` to ``062`` or ``066``, or that of a path."""
     check_text("topic", topic.name)
     if topic.message_type not in PREDEFINED_TYPES:
         raise UsageError(
@@ -142,7 +143,7 @@ def check_topic(topic: InitialTopic) -> InitialTopic:
 
 
 def check_name(text: str) -> str:
-    """A name of an instance. Raises UsageError ``SOW-CFG-060``."""
+    """Return a valid name of an instance. Raises UsageError ``SOW-CFG-060``."""
     if any(character in "/\\$~" for character in check_text("name", text)):
         raise UsageError(
             "SOW-CFG-060", f"invalid name {text!r}", hint="it is part of file names: / \\ $ ~ are not allowed"
@@ -151,14 +152,14 @@ def check_name(text: str) -> str:
 
 
 def choose_instance_name(directory: Path) -> str:
-    """The name of an instance in ``directory``, made from the name of the directory."""
+    """The name of an instance in ``directory``, derived from the name of the directory."""
     name = directory.absolute().name
     found = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-.") else "-" for letter in name)
     return found.strip("-.") or "instance"
 
 
 def compose_config(answers: Answers) -> str:
-    """The text of the configuration. Raises UsageError as :func:`check_topic` does, or for a topic named twice."""
+    """The text of the configuration. Raises UsageError as :func:`check_topic` does, or for a duplicate topic."""
     check_name(answers.name)
     refs = [topic.ref for topic in map(check_topic, answers.topics)]
     twice = next((ref for ref in refs if refs.count(ref) > 1), None)
@@ -172,7 +173,7 @@ def compose_config(answers: Answers) -> str:
 
 
 def _format_head(answers: Answers) -> Iterator[str]:
-    # Advice that does not hold for the file that is made here: it must lint clean as it stands.
+    # Suppress advice that does not apply to this file: it must lint clean.
     rules = ["B010" if answers.journal is not None else "B050"]
     if any(is_pattern(topic.name) for topic in answers.topics):
         rules.append("B020")

@@ -1,6 +1,6 @@
-"""From a document to the model: ``load_instance``, which every command calls.
+"""Build the model from a document: ``load_instance``, which every command calls.
 
-It checks what the model holds (SOW entries, the transaction log, message types) and stops at the first error there;
+It checks only the modelled elements (SOW entries, the transaction log, message types) and stops at the first error;
 everything else is trusted, and nothing is parsed that needs the expression language. The full check is
 :func:`sowctl.config.validate.validate_config`. Ruled by ``sow-config(5)``.
 """
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from sowctl.messages.definition import TypeDefinition
 
 Coverage: TypeAlias = Callable[[str, str], bool]
-"""Whether a topic, by name and message type, is journalled."""
+"""``(topic name, message type) -> bool``: whether the topic is journalled."""
 MIN_JOURNAL_BYTES = 10 << 20
-"""The size that a smaller JournalSize is raised to."""
+"""Minimum journal size; a smaller JournalSize is raised to it."""
 _MIN_JOURNAL_DECIMAL_BYTES = 10_000_000
 
 
@@ -59,14 +59,14 @@ def load_instance(
     defines: Mapping[str, str] | None = None,
     root: Path | None = None,
 ) -> InstanceConfig:
-    """Load a configuration as the engine sees it; ``root`` (default: the file's directory) is the base of its paths.
+    """Load a configuration for the engine; ``root`` (default: the file's directory) is the base of its paths.
 
     Raises :class:`~sowctl.errors.ConfigError`: as :func:`sowctl.config.load.read_document`, or with the code of the
     first rule that a modelled element breaks (SOW-CFG-1NN structure, -2NN between fields, -3NN between elements).
     """
     document = read_document(path, environment=environment, defines=defines, root=root)
-    # Only what stops an instance stops a command; everything else is for ``config validate`` and ``config lint``.
-    # Generated one by one, so that the first error ends the checking.
+    # Only errors that stop an instance stop a command; all others are for ``config validate`` and ``config lint``.
+    # Generated lazily, so that the first error ends the checks.
     for finding in _find_violations(document.top):
         if finding.level >= Level.ERROR:
             raise build_config_error(finding)
@@ -76,7 +76,7 @@ def load_instance(
 def _find_violations(top: ElementNode) -> Iterator[Finding]:
     if not top.find_text("Name"):
         yield build_node_finding("S004", top, "instance Name is required", "add <Name>")
-    # A section may be written under two names; one of each is one too many.
+    # A section may have either of two names, but only one of them.
     for tags in (("SOW", "TopicMetaData"), ("TransactionLog",)):
         sections = list(top.find_all(*tags))
         if len(sections) > 1:
@@ -98,7 +98,7 @@ def _find_violations(top: ElementNode) -> Iterator[Finding]:
 
 
 def build_instance(document: Document) -> InstanceConfig:
-    """The model of a document that broke no rule of the modelled elements."""
+    """The model of a document in which the modelled elements break no rule."""
     top = document.top
     name = top.find_text("Name") or ""
     log = top.find("TransactionLog")
@@ -124,10 +124,10 @@ def build_instance(document: Document) -> InstanceConfig:
 
 
 def build_coverage(log: TransactionLog | None) -> Coverage:
-    """:meth:`TransactionLog.covers_topic`, made ready for many topics."""
+    """:meth:`TransactionLog.covers_topic`, prepared for many topics."""
     if log is None:
         return lambda name, message_type: False
-    # Names by a set and all patterns of a type in one search: a topic is not compared with every entry of the log.
+    # Names by a set and all patterns of a type in one search, so that a topic is not compared with every log entry.
     exact = {topic.ref for topic in log.topics}
     patterns: dict[str, list[str]] = {}
     for topic in log.topics if log.regex_topics else ():
@@ -157,12 +157,12 @@ def _build_topic(node: ElementNode, root: Path, journalled: Coverage) -> TopicCo
     name, message_type = read_entry_name(node), node.find_text("MessageType") or ""
     keys = tuple(parse_node_path(key) for key in node.find_all("Key"))
     generator = node.find("KeyGenerator")
-    # One of three ways to keys (behaviour 1.1); that a topic has only one of them was checked before.
+    # One of three sources of keys (behaviour 1.1); that a topic has only one was checked before.
     key_mode: Literal["fields", "user", "module"] = "fields" if keys else "user" if generator is None else "module"
     durability = read_child_value(node, TOPIC, "Durability")
     file_name = node.find_text("FileName") or None
     file = None
-    # A transient topic has no file, whatever FileName says.
+    # A transient topic has no file, even if it has a FileName.
     if file_name is not None and durability == "persistent":
         file = root / format_file_name(file_name, name, message_type)
     slab_size, slabs = _read_slabs(node)
@@ -210,10 +210,10 @@ def _build_history(node: ElementNode) -> History | None:
 
 
 def _read_slabs(node: ElementNode) -> tuple[int, int]:
-    """Slab size in bytes and number of slabs; the retired sizes say both where the present ones are absent."""
+    """Slab size in bytes and number of slabs; derived from the retired sizes if the present ones are absent."""
     size, count = read_child_value(node, TOPIC, "SlabSize"), read_child_value(node, TOPIC, "InitialSlabCount")
     if node.find("RecordSize", "InitialSize", "IncrementSize") is not None:
-        # The present sizes win where they are given, each by itself (behaviour 11.31).
+        # Each present size overrides the retired ones (behaviour 11.31).
         step = read_child_value(node, TOPIC, "IncrementSize")
         if node.find("SlabSize") is None:
             size = read_child_value(node, TOPIC, "RecordSize") * step
@@ -247,13 +247,13 @@ def _build_transaction_log(node: ElementNode, root: Path, regex_topics: bool) ->
 
 
 def _build_definitions(types: Sequence[MessageTypeConfig], root: Path) -> Mapping[str, TypeDefinition]:
-    """The definitions of message types by name; the parts of composite types are earlier ones, else built-in ones.
+    """The definitions of message types by name; parts of composite types are earlier ones, else built-in ones.
 
-    Values of wrong kinds were refused before.
+    Invalid values were rejected before.
     """
     found: dict[str, TypeDefinition] = {}
     for given in types:
-        # In the order of the file: a part may be an earlier type of it, which then wins over a built-in one.
+        # In file order: a part may be an earlier type of the file, which then overrides a built-in one.
         found[given.name] = _build_definition(given, found, root)
     return found
 
@@ -267,7 +267,7 @@ def _build_definition(given: MessageTypeConfig, earlier: Mapping[str, TypeDefini
         name=given.name,
         kind=given.module,
         field_separator=bytes([int(_find_first(settings, "FieldSeparator", "1"))]),
-        # Of members given twice the first counts unless this says otherwise (behaviour C136).
+        # Of duplicate members the first counts unless this option is off (behaviour C136).
         first_wins=_find_first(settings, "EarlyTerminationOptimization", "true").lower() not in ("false", "disabled"),
         parts=tuple(earlier.get(part) or TypeDefinition(part, part) for part in parts),
         fields=settings.get("Field", ()),

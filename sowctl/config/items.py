@@ -1,8 +1,8 @@
-"""The whole configuration as typed items: present names, values in one spelling, defaults filled in.
+"""The whole configuration as typed items: present names, values in canonical spelling, defaults filled in.
 
-The generic half of the model: every element, also those that nothing here acts on. What shows, compares or prints a
-configuration works on items; :mod:`sowctl.config.model` has what the engine acts on. A document must be checked
-(:func:`check_document`) before it is read with defaults. Ruled by ``sow-config(5)``.
+The generic half of the model: every element, including those that sowctl does not act on. Code that shows, compares or
+prints a configuration works on items; :mod:`sowctl.config.model` has the elements that the engine acts on. A document
+must be checked (:func:`check_document`) before it is read with defaults. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _CONDITIONAL_DEFAULTS = frozenset(
         ("MessageType", "EarlyTerminationOptimization"),
     }
 )
-"""Defaults that hold only under circumstances that the table does not tell: they are not filled in."""
+"""Defaults under conditions that the table does not express: they are not filled in."""
 _RETIRED_SIZE_TAGS = frozenset({"RecordSize", "InitialSize", "IncrementSize"})
 
 
 class Item(Struct, frozen=True):
-    """An element: ``node`` is None for a default, ``value`` None and ``text`` empty for one that holds elements.
+    """An element: ``node`` is None for a default; a section has ``value`` None and an empty ``text``.
 
     ``value`` is an int (sizes in bytes, intervals in nanoseconds, counts), a bool, a float (percentages) or a text;
-    ``text`` its one spelling.
+    ``text`` is its canonical spelling.
     """
 
     tag: str
@@ -54,7 +54,7 @@ class Item(Struct, frozen=True):
         return next((child for child in self.children if child.tag == tag), None)
 
     def find_text(self, tag: str) -> str:
-        """The text of a child, empty where there is none."""
+        """The text of a child, empty if absent."""
         found = self.find(tag)
         return "" if found is None else found.text
 
@@ -65,7 +65,7 @@ class Item(Struct, frozen=True):
 
 
 def check_document(document: Document) -> Document:
-    """The document itself. Raises :class:`~sowctl.errors.ConfigError` of the first error of names, types and ranges."""
+    """Return the document. Raises :class:`~sowctl.errors.ConfigError`: the first error of names, types and ranges."""
     from sowctl.config.structure import check_element
 
     for finding in check_element(document.top, INSTANCE):
@@ -76,7 +76,7 @@ def check_document(document: Document) -> Document:
 
 
 def read_items(document: Document) -> Item:
-    """The items of a checked document, and what is not written but holds inside sections that are."""
+    """The items of a checked document, with defaults in existing sections."""
     return _build_item(document.top, INSTANCE)
 
 
@@ -90,7 +90,7 @@ def _build_item(node: ElementNode, row: Element) -> Item:
         children = [replace(child, text=below.text) for child, below in zip(children, node.children, strict=True)]
     values = [position for position, child in enumerate(children, start=1) if child.is_leaf]
     last = values[-1] if values else 0
-    # Defaults follow the values that are written, in front of the sections.
+    # Defaults follow the written values, before the sections.
     children[last:last] = _build_defaults(row, children)
     return Item(tag, row, node, None, "", tuple(children))
 
@@ -102,7 +102,7 @@ def _holds_elements(node: ElementNode, row: Element) -> bool:
 
 
 def _find_child_row(row: Element, node: ElementNode, child: ElementNode) -> Element:
-    """The row of a child; of the Options of an action module, one made from the table of modules."""
+    """The row of a child; for Options of an action module, one made from the table of modules."""
     found = row.find_child(child.tag)
     if found is None:
         return _OPEN_ELEMENT
@@ -122,25 +122,25 @@ def _build_defaults(row: Element, children: list[Item]) -> list[Item]:
         if not absent or (row.tag, below.tag) in _CONDITIONAL_DEFAULTS:
             continue
         text = _find_default(below, row, given)
-        # A neighbour's value that stands for a default may lie outside of its bounds, and does not hold then.
+        # A neighbour's value used as a default may be outside its bounds, and is ignored then.
         if text is not None and find_bounds_fault(below, text) is None:
             value, spelled = read_canonical(below, text)
             item = Item(below.tag, below, None, value, spelled, ())
-            # A later default may be this one's value.
+            # A later default may refer to this one.
             given[below.tag] = item
             found.append(item)
     return found
 
 
 def _find_default(below: Element, row: Element, given: dict[str, Item]) -> str | None:
-    """The text of a default; one that is the name of a neighbour stands for the neighbour's value."""
+    """The text of a default; the name of a neighbour is replaced by the neighbour's value."""
     if below.tag == "FairnessModel":
         semantics = given.get("Semantics")
         return "round-robin" if semantics is not None and semantics.text == "at-most-once" else "proportional"
-    # Without Key a domain has no effect, and would be an error if it were written (behaviour C11).
+    # Without Key a domain has no effect, and would be an error if written (behaviour C11).
     if below.tag == "KeyDomain" and row.tag == "Topic" and "Key" not in given:
         return None
-    # The retired sizes say what the present ones do not (behaviour 11.31).
+    # Missing present sizes are derived from the retired ones (behaviour 11.31).
     if (
         row.tag == "Topic"
         and below.tag in ("SlabSize", "InitialSlabCount")
@@ -150,14 +150,14 @@ def _find_default(below: Element, row: Element, given: dict[str, Item]) -> str |
     if below.default is None or row.find_child(below.default) is None:
         return below.default
     other = given.get(below.default)
-    # A pattern names no one topic to which a message could go.
+    # A pattern does not name one topic to publish to.
     if other is None or (below.tag == "DefaultPublishTarget" and is_pattern(other.text)):
         return None
     return other.text
 
 
 def _compute_retired_sizes(row: Element, given: dict[str, Item]) -> dict[str, str]:
-    """Convert the retired sizes of a topic, of which one is given, to the present ones."""
+    """Convert the retired sizes of a topic, at least one of which is set, to the present ones."""
 
     def size(tag: str) -> int:
         below = row.find_child(tag)

@@ -1,8 +1,8 @@
 """The kinds of values that the element table names, each with its reader and its rule.
 
-A reader raises ValueError, or :class:`Wrong` where the rule is another than the kind's own. Kinds that need the
-expression language or the regular expression library are not here: :mod:`sowctl.config.expression_texts` has them, and
-only ``validate`` asks for those. Ruled by ``sow-config(5)``, units and values.
+A reader raises ValueError, or :class:`Wrong` if another rule than the kind's own is broken. Kinds that need the
+expression language or the regular expression library are in :mod:`sowctl.config.expression_texts`, which only
+``validate`` uses. Ruled by ``sow-config(5)``, units and values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Wrong(ValueError):
 
 
 class ValueKind(Struct, frozen=True):
-    """The rule of a wrong value and the reader of a right one."""
+    """The rule that an invalid value breaks, and the reader of values."""
 
     rule: str
     read: Callable[[str], Any]
@@ -78,7 +78,7 @@ def _build_recovery_reader(words: tuple[str, ...]) -> Callable[[str], str]:
         from sowctl.identity.bookmarks import parse_bookmark
         from sowctl.values.times import parse_time
 
-        # Whether a time can be read does not depend on the clock, so any will do.
+        # Whether a time is readable does not depend on the clock, so any clock will do.
         for parse in (parse_bookmark, lambda word: parse_time(word, lambda: 0)):
             try:
                 parse(text)
@@ -91,7 +91,7 @@ def _build_recovery_reader(words: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _read_address(text: str) -> int:
-    # The last colon divides host and port, which is why an address of version 6 needs brackets.
+    # The last colon separates host and port; therefore an IPv6 address needs brackets.
     match = re.fullmatch(_ADDRESS_PATTERN, text)
     port = int(match["port"]) if match is not None else 0
     if not 1 <= port <= 65535:
@@ -109,7 +109,7 @@ def _read_percent(text: str) -> float:
 def read_bytes(text: str) -> int:
     """A size in the units of the dialect, which has no ``MiB``. Raises ValueError."""
     size = parse_size(text)
-    # Read by the common reader of sizes, which also knows ``MiB``; the dialect has no such units.
+    # The common reader of sizes also accepts ``MiB``, which the dialect does not have.
     if "i" in text.lower():
         raise ValueError(f"{text!r} is not a byte size (a number and KB, MB, GB or TB)")
     return size
@@ -132,7 +132,7 @@ def _read_levels(text: str) -> tuple[str, ...]:
     words = tuple(word.strip().lower() for word in text.split(","))
     for word in words:
         if word not in _LEVELS:
-            # ``debug`` is understood as another word for info, and not offered.
+            # ``debug`` is accepted as another word for info, but not offered.
             raise ValueError(f"{word!r} is not a log level ({', '.join(_LEVELS[:-1])})")
     return words
 
@@ -144,7 +144,7 @@ def _read_version(text: str) -> tuple[int, ...]:
 
 
 def _check_tls(text: str) -> None:
-    # White space of any kind: a list may go on in the next line, as every value may.
+    # Any white space: a list may continue in the next line, as every value may.
     for word in text.split():
         if word not in _TLS_VERSIONS:
             raise ValueError(f"{word!r} is not a protocol (a list separated by spaces of {', '.join(_TLS_VERSIONS)})")
@@ -154,7 +154,7 @@ def _check_struct(text: str) -> None:
     match = re.fullmatch(_STRUCT_PATTERN, text)
     if match is None:
         raise ValueError(f"{text!r} is not /name = [order][count]code with a code of xcbB?hHiIlLqQnNfdsSp")
-    # Nothing else says how long padding and texts are.
+    # Padding and texts have no other length.
     if match["code"] in "xsSp" and not match["count"]:
         raise ValueError(f"{text!r}: the code {match['code']} needs a count")
 
@@ -207,7 +207,7 @@ VALUE_KINDS: dict[str, ValueKind] = {
 
 
 def read_value(row: Element, text: str) -> Any:
-    """The value of a text by its row; texts of the deep kinds come back as they are. Raises ValueError, Wrong."""
+    """The value of a text by its row; texts of the deep kinds are returned unchanged. Raises ValueError, Wrong."""
     if row.kind == "enum":
         if text.lower() not in row.values:
             choice = (
@@ -222,7 +222,7 @@ def read_value(row: Element, text: str) -> Any:
 
 
 def find_bounds_fault(row: Element, text: str) -> str | None:
-    """Describe how the size of a readable value breaks its bounds; None where it is inside them."""
+    """Describe how the size of a readable value exceeds its bounds; None if it is within them."""
     kind = VALUE_KINDS.get(row.kind)
     if row.bounds is None or kind is None or _is_in_bounds(row, kind, text, kind.read(text)):
         return None
@@ -231,7 +231,7 @@ def find_bounds_fault(row: Element, text: str) -> str | None:
 
 
 def _is_in_bounds(row: Element, kind: ValueKind, text: str, value: Any) -> bool:
-    """Sizes pass if they are inside under either base: whether KB is 1000 or 1024 is nowhere stated."""
+    """Sizes pass if they are within bounds in either base: no document says whether KB is 1000 or 1024."""
     if row.kind == "bytes" and _is_between(row, _read_decimal_size, _read_decimal_size(text)):
         return True
     return _is_between(row, kind.read, value)
@@ -248,7 +248,7 @@ def _read_decimal_size(text: str) -> int:
 
 
 def find_value_rule(row: Element) -> str:
-    """The rule that a wrong value of this row breaks."""
+    """The rule that an invalid value of this row breaks."""
     if row.rule is not None:
         return row.rule
     kind = VALUE_KINDS.get(row.kind)

@@ -1,7 +1,7 @@
-"""``lint_files``: every finding of every level over several configurations, chosen by rule and severity.
+"""``lint_files``: findings of every level over several configurations, selected by rule and severity.
 
-The engine-level functions behind ``sowctl lint``. The rules are those of :mod:`sowctl.config.rules.table`; comments in
-the files may switch some off (:mod:`sowctl.config.suppressions`). Ruled by ``sowctl-lint(7)``.
+The functions of ``sowctl lint``. The rules are those of :mod:`sowctl.config.rules.table`; comments in the files may
+disable some (:mod:`sowctl.config.suppressions`). Ruled by ``sowctl-lint(7)``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sowctl.errors import ConfigError, UsageError
 from sowctl.findings import Finding, Level, Place
 
 PEERS_RULE = "B039"
-"""Instances of one Group that do not define the same."""
+"""Instances of one Group with different definitions."""
 
 
 class Linted(Struct, frozen=True):
-    """One file that was looked at: its findings by place, and whether it could be read at all."""
+    """One checked file: its findings by place, and whether it could not be read."""
 
     path: Path
     findings: list[Finding]
@@ -33,9 +33,9 @@ class Linted(Struct, frozen=True):
 
 
 def choose_rules(selected: Sequence[str] = (), ignored: Sequence[str] = ()) -> frozenset[str]:
-    """The ids of the rules to report: those selected, or all, less those ignored.
+    """The ids of the rules to report: those selected, or all, minus those ignored.
 
-    Words are ids, titles, codes, beginnings of ids, each possibly a list separated by commas. Raises
+    Words are ids, titles, codes and prefixes of ids, each possibly a comma-separated list. Raises
     :class:`~sowctl.errors.UsageError` SOW-CFG-050 for an unknown word.
     """
     wanted = select_rules(_split(selected)) if selected else frozenset(index_rules())
@@ -56,11 +56,11 @@ def lint_files(
     least: Level = Level.INFO,
     given: Mapping[str, bytes] | None = None,
 ) -> Iterator[Linted]:
-    """Each configuration with its findings that are of ``rules`` (default all) and at least as bad as ``least``.
+    """Each configuration with its findings of ``rules`` (default all) whose level is at least ``least``.
 
-    What makes a file unusable is always reported. A directory stands for every ``*.xml`` below it, in the order of the
-    names, except those that another one of them includes. ``given`` has the contents of files that are not to be read,
-    by the names that ``paths`` has for them. A file that cannot be read has that as its one finding.
+    Findings that make a file unusable are always reported. A directory is replaced by every ``*.xml`` below it, in the
+    order of the names, except those that another one of them includes. ``given`` has the contents of files that are
+    not to be read, by their names in ``paths``. A file that cannot be read has that as its only finding.
     Raises UsageError SOW-CFG-051 for a directory without such files.
     """
     active = frozenset(index_rules()) if rules is None else rules
@@ -72,17 +72,17 @@ def lint_files(
         results = []
         included: set[Path] = set()
         for candidate in candidates:
-            # Once, however many names lead to it.
+            # Once, even if several names refer to it.
             if candidate.resolve() in seen:
                 continue
             content = (given or {}).get(str(named))
             result, sources = _lint_file(candidate, active, least, environment, defines or {}, fragment, peers, content)
             included.update(Path(source.file).resolve() for source in sources[1:])
             results.append(result)
-        # Held back until the whole directory was read: a file may be included by one that comes after it.
+        # Held back until the whole directory was read: a later file may include an earlier one.
         for result in results:
             resolved = result.path.resolve()
-            # What another file includes was judged as a part of that one.
+            # An included file was checked as a part of the including one.
             if resolved not in seen and not (path.is_dir() and resolved in included):
                 seen.add(resolved)
                 yield result
@@ -105,7 +105,7 @@ def _lint_file(
     peers: Peers,
     given: bytes | None,
 ) -> tuple[Linted, tuple[SourceFile, ...]]:
-    # Rules run whatever their level: a comment about one that is too mild to be shown is used all the same.
+    # All rules run, whatever their level: a comment that disables a rule below ``least`` still counts as used.
     try:
         found, document = examine_config(
             path, active, environment=environment, defines=defines, fragment=fragment, given=given
@@ -116,7 +116,7 @@ def _lint_file(
         finding = Finding(UNREADABLE_CODE, Level.ERROR, Place(str(path)), error.message, error.hint)
         return Linted(path, [finding], False), ()
     if document is None:
-        # Nothing was judged, which a choice of other rules must not hide.
+        # No rule was checked; a selection of other rules must not hide that.
         unusable = [finding for finding in found if finding.id in active or finding.level >= Level.ERROR]
         return Linted(path, [f for f in sort_findings(unusable, (), str(path)) if f.level >= least], True), ()
     found.extend(peers.compare_instance(document.top))
@@ -126,7 +126,7 @@ def _lint_file(
 
 
 class Peer(Struct, frozen=True):
-    """An instance that was seen: its file, Name, and SOW entries as kind, name and message type."""
+    """A checked instance: its file, Name, and SOW entries as kind, name and message type."""
 
     file: str
     name: str
@@ -134,17 +134,18 @@ class Peer(Struct, frozen=True):
 
 
 class Peers:
-    """The instances seen so far, by Group: advice across files, as far as one file cannot tell.
+    """The instances checked so far, by Group, for advice that needs several files.
 
-    Only files that name their Group are compared, and not those of one instance Name: two states of one file are no
-    two instances.
+    Only files with a Group are compared, and only those with different Names: two versions of one file are not two
+    instances.
     """
 
     def __init__(self) -> None:
         self._seen: dict[str, list[Peer]] = {}
 
     def compare_instance(self, top: ElementNode) -> Iterator[Finding]:
-        """The finding about an instance that shares its Group with an unequal one before it; it is then kept too."""
+        """The finding about an instance that differs from an earlier one of its Group; the instance is then
+        remembered."""
         group, name = top.find("Group"), top.find_text("Name")
         if group is None or not group.text or not name:
             return

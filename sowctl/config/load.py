@@ -1,8 +1,8 @@
-"""Load a configuration: includes, variables, and nodes that know where they stand; it never leaves the tree.
+"""Load a configuration: includes, variables, and nodes with their places; no file outside its directory is read.
 
-Called by :mod:`sowctl.config.instance` (for every command) and :mod:`sowctl.config.validate`. The files and the
-variables are those of :mod:`sowctl.config.includes`; here their elements become one tree of nodes, and those of a
-fragment get the sections around them that they belong in. Ruled by ``sow-config(5)``: file, Include, variables.
+Called by :mod:`sowctl.config.instance` (for every command) and :mod:`sowctl.config.validate`. Files and variables come
+from :mod:`sowctl.config.includes`; this module builds one tree of nodes from their elements and wraps those of a
+fragment in the sections that they belong in. Ruled by ``sow-config(5)``: file, Include, variables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FRAGMENT_SECTIONS = {
     "Module": "Modules", "Function": "UserDefinedFunctions", "Target": "Logging", "Action": "Actions",
     "Destination": "Replication",
 }  # fmt: skip
-"""Where the top element of a fragment belongs."""
+"""The section of the top element of a fragment."""
 _SECTIONS = frozenset({*FRAGMENT_SECTIONS.values(), "TransactionLog"})
 
 
@@ -38,12 +38,11 @@ def read_document(
     root: Path | None = None,
     given: bytes | None = None,
 ) -> Document:
-    """Load ``path`` with its includes. ``defines`` win over ``environment``; ``root`` is the base of relative paths.
+    """Load ``path`` with its includes. ``defines`` override ``environment``; ``root`` is the base of relative paths.
 
-    ``given`` is the content where it is not read from ``path``, which then only names it. With
-    ``fragment`` a file whose top is not AMPSConfig is accepted and wrapped. Raises
-    :class:`~sowctl.errors.ConfigError` with the code of the first X rule broken (SOW-CFG-001 to 017), or of a limit
-    (SOW-CFG-020 to 022), or SOW-CFG-030 when the file cannot be read.
+    ``given`` is the content if it is not read from ``path``, which then only names it. With ``fragment`` a file whose
+    top is not AMPSConfig is accepted and wrapped. Raises :class:`~sowctl.errors.ConfigError` with the code of the first
+    X rule broken (SOW-CFG-001 to 017), or of a limit (SOW-CFG-020 to 022), or SOW-CFG-030 if the file cannot be read.
     """
     files = Files(Path(path), environment, defines or {}, None, given)
     try:
@@ -61,7 +60,7 @@ def load_for_checks(
     root: Path | None = None,
     given: bytes | None = None,
 ) -> tuple[Document | None, list[Finding]]:
-    """Load ``path`` for checks: the document, None where there is no usable one, and what breaks a rule.
+    """Load ``path`` for checks: the document, or None if it is unusable, and the findings.
 
     An undefined variable or a missing include does not end the loading. Raises SOW-CFG-030 as :func:`read_document`
     does.
@@ -71,12 +70,12 @@ def load_for_checks(
     try:
         return _Tree(files).build_document(fragment, root), findings
     except Broken as stop:
-        # What was found before is true, though the rest of the file was not read.
+        # Earlier findings hold, although the rest of the file was not read.
         return None, [*findings, stop.finding]
 
 
 class _Tree:
-    """The nodes of one loading, built out of the parsed files."""
+    """The nodes of one loading, built from the parsed files."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -99,14 +98,14 @@ class _Tree:
                 message = f"root element is '{tag.name}', expected AMPSConfig"
                 raise Broken(part.build_finding("X005", number, f"/{tag.name}", message, hint))
             top = self.build_node(part, number, "/AMPSConfig")
-        # Paths count from the configuration's directory, unless --root names another one (behaviour 11.30).
+        # Paths are relative to the configuration's directory, unless --root names another one (behaviour 11.30).
         base = files.directory if root is None else root
         return Document(files.path, files.directory, base, top, wrapped, tuple(files.sources))
 
     def wrap_top(self, part: IncludedPart) -> ElementNode:
-        """Return AMPSConfig with the top elements, inside the elements that they belong in if none of them is a
+        """Return AMPSConfig with the top elements, wrapped in the elements that they belong in unless one is a
         section."""
-        # Sections stand below AMPSConfig as they are; loose elements get the sections around them that they belong in.
+        # Sections become children of AMPSConfig unchanged; loose elements are wrapped in their sections.
         sections = any(tag.name in _SECTIONS for tag in (part.tags[number] for number in part.tops))
         loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]] = {}
         for number in part.tops:
@@ -122,11 +121,11 @@ class _Tree:
     def wrap_elements(
         self, part: IncludedPart, loose: dict[tuple[str, ...], list[tuple[IncludedPart, int]]], above: tuple[str, ...]
     ) -> tuple[ElementNode, ...]:
-        """The loose elements that belong below ``above``, with those made up that are missing in between."""
+        """The loose elements that belong below ``above``, with the missing elements in between added."""
         prefix = "/".join(("/AMPSConfig", *above))
         made: dict[str, tuple[str, ...]] = {}
         for home in loose:
-            # Each missing element is made once, however many loose ones belong below it.
+            # Each missing element is added once, for all loose ones below it.
             if home[: len(above)] == above and len(home) > len(above):
                 made.setdefault(home[len(above)], (*above, home[len(above)]))
         nodes = list(self.build_siblings(loose.get(above, []), prefix))
@@ -141,8 +140,8 @@ class _Tree:
         return [child for child in found if child is not None]
 
     def build_siblings(self, members: list[tuple[IncludedPart, int]], prefix: str) -> tuple[ElementNode, ...]:
-        """Build neighbours; a tag that occurs several times gets its number in the element path."""
-        # Asked again here: each file is within the limit by itself, and includes nest them.
+        """Build siblings; a tag that occurs several times gets its number in the element path."""
+        # Checked again: each file is within the limit by itself, but includes nest them.
         if members and prefix.count("/") > MAX_DEPTH:
             part, number = members[0]
             message = f"elements are nested deeper than {MAX_DEPTH} levels"
@@ -165,10 +164,10 @@ class _Tree:
         text = parsed.text or ""
         children: tuple[ElementNode, ...] = ()
         if tag.children:
-            # The text between children counts as well: a value broken up by an element is found by the checks.
+            # Text between children is kept, too: the checks report a value that an element interrupts.
             text = " ".join((text, *(part.elements[child].tail or "" for child in tag.children)))
             children = self.build_siblings(self.resolve_children(part, tag.children, element), element)
-        # Most texts have no variable and are spared the search.
+        # Most texts have no variable and skip the search.
         if "${" in text:
             text = self.files.expand_variables(part, number, element, text)
         attributes = {
@@ -180,7 +179,7 @@ class _Tree:
             self.files.note_finding(
                 "X015", Level.WARNING, part.source, place, message, "remove it; the dialect has no namespaces"
             )
-        # An include that could not be read leaves a gap; rules about missing elements must not judge it.
+        # An unreadable include leaves a gap; rules about missing elements must not report it.
         complete = len(children) == len(tag.children)
         return ElementNode(
             tag.name, text.strip(XML_WHITESPACE), attributes, children, place, part.source, tag.inner, complete

@@ -1,7 +1,7 @@
-"""The typed configuration: what the engine acts on, as frozen values that know where they were written.
+"""The typed configuration: the elements that the engine acts on, as frozen values with their places in the file.
 
-Made by :func:`sowctl.config.instance.load_instance`; read by every verb. Durations are microseconds where the name says
-so. Equal are two values that mean the same, wherever they were written. Ruled by ``sow-config(5)``.
+Created by :func:`sowctl.config.instance.load_instance`; read by every verb. Durations are microseconds where the name
+says so. Two values are equal if they mean the same, wherever they are written. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Expiration(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """The time for which superseded versions are kept, and the time between them; microseconds."""
+    """The retention of superseded versions, and the time between them; microseconds."""
 
     window_us: int
     granularity_us: int
@@ -49,9 +49,9 @@ class KeyGenerator(Configured, frozen=True, eq=False):
 
 
 class Logical(Struct, frozen=True):
-    """Some of the logical topics of a Pattern topic: the one of this name or, with ``regex``, all that it matches.
+    """Some logical topics of a Pattern topic: the one of this name or, with ``regex``, all that it matches.
 
-    With ``parts``, all that one of these has; ``text`` is for messages then.
+    With ``parts``, the logical topics of all parts; ``text`` is only for messages then.
     """
 
     text: str
@@ -59,17 +59,17 @@ class Logical(Struct, frozen=True):
     parts: tuple[Logical, ...] = ()
 
     def contains_topic(self, name: str) -> bool:
-        """Return True if the logical topic ``name`` is among them. Raises ConfigError as ``topic_matches`` does."""
+        """Return True if the logical topic ``name`` is included. Raises ConfigError as ``topic_matches`` does."""
         if self.parts:
             return any(part.contains_topic(name) for part in self.parts)
         return compile_topic_search(self.text)(name) if self.regex else name == self.text
 
 
 class TopicConfig(Configured, frozen=True, eq=False):
-    """A SOW topic. ``key_domain`` is the Name where none is set, ``file`` None for a transient topic.
+    """A SOW topic. ``key_domain`` is the Name if none is set, ``file`` None for a transient topic.
 
-    ``logical`` is set where only a part of a Pattern topic is meant, ``key_mode`` none where no store keeps records,
-    ``derived`` where it stands for a view, conflated topic or queue that is read as a topic.
+    ``logical`` is set if only a part of a Pattern topic is meant, ``key_mode`` is none if no store keeps records,
+    ``derived`` is set for a view, conflated topic or queue that is read as a topic.
     """
 
     name: str
@@ -113,7 +113,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
         journalled: bool,
         derived: OtherEntry | None = None,
     ) -> TopicConfig:
-        """A topic that no Topic element defines: without fields as keys, without a file, else with defaults."""
+        """A topic that no Topic element defines: without key fields and file, with defaults otherwise."""
         return cls(
             name=name,
             message_type=message_type,
@@ -143,7 +143,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
 
     @property
     def ref(self) -> TopicRef:
-        """Name and message type: of some logical topics, those of the whole topic."""
+        """Name and message type: for some logical topics, those of the whole topic."""
         return TopicRef(self.name, self.message_type)
 
     @property
@@ -153,7 +153,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
 
     @property
     def logical_name(self) -> str | None:
-        """The one logical topic that is meant, None where that is not one."""
+        """The selected logical topic, or None unless exactly one is selected."""
         return self.logical.text if self.logical is not None and not self.logical.regex else None
 
     @property
@@ -168,7 +168,7 @@ class TopicConfig(Configured, frozen=True, eq=False):
 
 
 MAX_DERIVED_DEPTH = 50
-"""Derived entries that may stand on each other: each is opened from within the one above it, on Python's stack."""
+"""Maximum depth of derived entries: each is opened by the one above it, on Python's stack."""
 
 
 class OtherEntry(Configured, frozen=True, eq=False):
@@ -202,15 +202,15 @@ class JournalTopic(Configured, frozen=True, eq=False):
         return TopicRef(self.name, self.message_type)
 
     def is_named(self, name: str, message_type: str) -> bool:
-        """Return True if these are its own name and type, wherever it stands."""
+        """Return True if its Name and MessageType are exactly these."""
         return self.ref == (name, message_type)
 
 
 class TransactionLog(Configured, frozen=True, eq=False):
     """The place of the journals and the topics that they record. Sizes in bytes, durations in microseconds.
 
-    ``archive_directory`` is a directory, or an archive at a URL (``sow-archive(5)``), to which files are sent. A URL of
-    the scheme ``file`` is a directory here, which is read as one; ``archive_is_file_url`` tells it from a path."""
+    ``archive_directory`` is a directory, or the URL of an archive (``sow-archive(5)``), for archived files. A ``file``
+    URL is resolved to a directory and read as one; ``archive_is_file_url`` distinguishes it from a path."""
 
     directory: Path
     archive_directory: Path | RemotePath | None
@@ -226,19 +226,19 @@ class TransactionLog(Configured, frozen=True, eq=False):
 
     @property
     def local_archive(self) -> Path | None:
-        """The archive, where it is a directory of this machine."""
+        """The archive, if it is a directory of this machine."""
         return self.archive_directory if isinstance(self.archive_directory, Path) else None
 
     @property
     def archive_url(self) -> RemotePath | None:
-        """The archive, where the configuration names it by a URL: files are uploaded to it, and stay here."""
+        """The archive, if the configuration gives a URL: files are uploaded to it, and stay here."""
         if isinstance(self.archive_directory, Path):
             return parse_url(str(self.archive_directory)) if self.archive_is_file_url else None
         return self.archive_directory
 
     @property
     def moved_archive(self) -> Path | None:
-        """The archive, where files are moved to it: like those of the journal, they are compressed and removed."""
+        """The archive, if files are moved to it: like those of the journal, they are compressed and removed."""
         return None if self.archive_is_file_url else self.local_archive
 
     def covers_topic(self, topic_name: str, message_type: str) -> bool:
@@ -260,7 +260,7 @@ class MessageTypeConfig(Configured, frozen=True, eq=False):
 
 
 class InstanceConfig(Configured, frozen=True, eq=False):
-    """One instance. ``sow`` keeps the file's order, in which exact entries precede a pattern that would take them."""
+    """One instance. ``sow`` is in file order; exact entries precede a pattern that would match them."""
 
     WHERE: ClassVar[frozenset[str]] = frozenset(("path", "directory", "document", "types"))
 
@@ -274,7 +274,7 @@ class InstanceConfig(Configured, frozen=True, eq=False):
     message_types: tuple[MessageTypeConfig, ...]
     document: Document
     types: Mapping[str, TypeDefinition] = field(default_factory=dict)
-    """The message types of the configuration by name; built-in ones only where it defines them anew."""
+    """The message types of the configuration by name; built-in ones only if it redefines them."""
 
     @property
     def topics(self) -> tuple[TopicConfig, ...]:
@@ -283,7 +283,7 @@ class InstanceConfig(Configured, frozen=True, eq=False):
 
     @property
     def recorded_client(self) -> str | None:
-        """The client to record where none is named, as the main file says it; None for none."""
+        """The client to record if none is named, from the main file; None for none."""
         from sowctl.config.recorded_client import parse_recorded_client
 
         return parse_recorded_client(self.document.sources[0].text) if self.document.sources else None
@@ -310,7 +310,7 @@ class InstanceConfig(Configured, frozen=True, eq=False):
         return read_actions(self.document.top)
 
     def find_entries(self, name: str, message_type: str | None = None) -> tuple[SowEntry, ...]:
-        """The entries of this name; several where it exists with several message types."""
+        """The entries of this name; several if they have different message types."""
         return tuple(
             entry
             for entry in self.sow
@@ -325,7 +325,7 @@ def format_file_name(file_name: str, name: str, message_type: str) -> str:
 
 
 def escape_file_name(name: str) -> str:
-    """A name in the names of exported files, snapshots and states of queues: % and / become ``%25`` and ``%2F``.
+    """A name for use in the names of exported files, snapshots and queue states: % and / become ``%25`` and ``%2F``.
 
     Different names stay different, unlike in :func:`format_file_name`, whose names of stores must not change.
     """

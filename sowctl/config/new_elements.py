@@ -1,4 +1,4 @@
-"""Elements to be written into a configuration, as values: those of new topics, views and queues, and their XML.
+"""New elements for a configuration, as values: topics, views and queues, and their XML.
 
 ``config init`` (:mod:`sowctl.config.initial_config`) and ``config add`` (:mod:`sowctl.config.additions`) write the same
 elements. Ruled by ``sow-config(5)``.
@@ -32,8 +32,8 @@ Child: TypeAlias = NewElement | str
 
 
 def check_text(what: str, text: str) -> str:
-    """A text that can stand in XML. Raises UsageError ``SOW-CFG-060``."""
-    # Control characters have no place in XML, and ``${`` would be taken for a variable.
+    """A text that is valid in XML. Raises UsageError ``SOW-CFG-060``."""
+    # XML does not allow control characters, and ``${`` would be read as a variable.
     if not text.strip() or not text.isprintable() or "${" in text:
         raise UsageError("SOW-CFG-060", f"invalid {what} {text!r}", hint="use printable characters")
     return text
@@ -107,9 +107,9 @@ def build_queue(name: str, message_type: str, values: Mapping[str, str | None]) 
 
 
 def build_journal_topic(name: str, message_type: str) -> NewElement:
-    """The Topic of a transaction log that stands for this topic alone."""
-    # In the transaction log a name with such characters is a pattern: anchored and escaped, it matches this topic
-    # alone.
+    """The Topic of a transaction log that matches only this topic."""
+    # In the transaction log a name with special characters is a pattern: anchored and escaped, it matches only this
+    # topic.
     anchored = f"^{_META_PATTERN.sub(_escape_character, name)}$" if is_pattern(name) else name
     return NewElement("Topic", children=(NewElement("Name", anchored), NewElement("MessageType", message_type)))
 
@@ -119,7 +119,7 @@ def _escape_character(match: re.Match[str]) -> str:
 
 
 def format_element(element: NewElement, indent: str, unit: str) -> Iterator[str]:
-    """Yield the lines of an element that begins at ``indent``, each level of children ``unit`` further in."""
+    """Yield the lines of an element at ``indent``; each level of children is indented by ``unit``."""
     if not element.children:
         yield f"{indent}<{element.tag}>{escape_text(element.text)}</{element.tag}>"
         return
@@ -129,7 +129,7 @@ def format_element(element: NewElement, indent: str, unit: str) -> Iterator[str]
 
 
 def format_children(children: Sequence[Child], indent: str, unit: str) -> Iterator[str]:
-    """Yield the lines of elements and comments that stand beside each other."""
+    """Yield the lines of sibling elements and comments."""
     for child in children:
         if isinstance(child, NewElement):
             yield from format_element(child, indent, unit)

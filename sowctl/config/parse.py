@@ -1,10 +1,10 @@
 """Bytes of one file to text, tags and elements: the only module that calls the XML library.
 
-Bytes are decoded and refused here, shape and size are limited by :mod:`sowctl.config.scan` before the library sees the
-text, and a document type is refused, so that nothing is ever expanded or fetched. Commands that only load a
-configuration read a plain text with the parser that is in Python itself: importing the XML library takes 0.16 of what
-``import typer, lxml.etree, lmdb`` does, the budget of ``get``: with it ``get`` takes 1.03 of that, with this parser
-0.87. Called by :mod:`sowctl.config.includes`. Ruled by ``sow-config(5)``, file.
+This module decodes and rejects bytes, applies the limits of structure and size (:mod:`sowctl.config.scan`) before the
+library sees the text, and rejects document types, so that nothing is ever expanded or fetched. Commands that only load
+a configuration read a plain text with Python's own parser: importing the XML library takes 0.16 of the time of
+``import typer, lxml.etree, lmdb``, the budget of ``get``, which takes 1.03 of it with the library and 0.87 with this
+parser. Called by :mod:`sowctl.config.includes`. Ruled by ``sow-config(5)``, file.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _LIMIT_MESSAGES = {
     "attributes": (TOO_MANY_CODE, f"the file has more than {MAX_ATTRIBUTES} attributes"),
 }
 _MAX_DECLARATION_CHARACTERS = 200
-"""No declaration of an encoding ends behind so many letters of a text."""
+"""Maximum length of an encoding declaration in characters."""
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BOM_MARKS = tuple(mark for mark, _ in _BOMS)
 _DECLARED_ENCODING_PATTERN = rb"<\?xml\b[^>]*?\bencoding\s*=\s*[\"']([A-Za-z][A-Za-z0-9._\-]*)[\"']"
 _ENCODINGS = {"utf-8", "ascii", "utf-16", "cp1252", *(f"iso8859-{number}" for number in range(1, 17))}
 _POSITION_PATTERN = r",? line \d+, column \d+$"
 MAX_PLAIN_BYTES = 1 << 20
-"""Bytes; of longer texts the library judges the limits of its own."""
+"""Bytes; for longer texts the library applies its own limits."""
 
 
 class Broken(Exception):
-    """Loading ends at this finding."""
+    """Ends the loading with this finding."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -55,14 +55,14 @@ def build_place_finding(rule: str, source: SourceFile, place: Place, message: st
 
 
 def read_config_file(path: Path) -> bytes:
-    """Read at most one byte more than the limit, so that neither a huge file nor an endless one fills the memory."""
+    """Read at most one byte more than the limit, so that a huge or endless file cannot exhaust the memory."""
     with path.open("rb") as file:
         return file.read(MAX_FILE_BYTES + 1)
 
 
 def decode_file(data: bytes, file: str) -> str:
-    """The text with line ends normalised, as XML 1.0 section 2.11 has it. Breaks X014."""
-    # A mark and a declaration that say different things are a fatal error (XML 1.0, section 4.3.3).
+    """The text with line ends normalised as in XML 1.0, section 2.11. Breaks X014."""
+    # A byte order mark that contradicts the declaration is a fatal error (XML 1.0, section 4.3.3).
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
     declared = (
         re.match(_DECLARED_ENCODING_PATTERN, data.removeprefix(codecs.BOM_UTF8)) if b"<?xml" in data[:8] else None
@@ -70,7 +70,7 @@ def decode_file(data: bytes, file: str) -> str:
     if encoding is None and declared is not None:
         encoding = declared[1].decode("ascii")
         try:
-            # Python knows many more encodings, and codecs that are none; only the usual ones are accepted.
+            # Python has many more encodings, and codecs that are no encodings; only the usual ones are accepted.
             known = codecs.lookup(encoding).name in _ENCODINGS
         except LookupError:
             known = False
@@ -78,14 +78,14 @@ def decode_file(data: bytes, file: str) -> str:
             message = f"encoding '{encoding}' is not supported"
             raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, "save the file as UTF-8"))
         if codecs.lookup(encoding).name == "utf-16":
-            # The declaration was read byte by byte, so it contradicts itself.
+            # The declaration was read as single bytes, so it contradicts itself.
             message = f"bytes are not valid {encoding}"
             raise Broken(Finding("X014", Level.ERROR, Place(file, 1, 1), message, "save the file as UTF-8"))
     encoding = encoding or "utf-8"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        # The text before the fault, with its line ends as they count, gives line and column.
+        # The text before the fault, with normalised line ends, gives line and column.
         before = data[: error.start].decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n")
         place = Place(file, before.count("\n") + 1, len(before) - before.rfind("\n"), offset=error.start)
         message = f"bytes are not valid {encoding.upper()}: 0x{data[error.start]:02X}"
@@ -97,7 +97,7 @@ def decode_file(data: bytes, file: str) -> str:
 
 
 def _refuse_contradiction(text: str, encoding: str, file: str) -> None:
-    """Break X014 where a file that has a mark of ``encoding`` declares another one."""
+    """Break X014 if a file with a byte order mark of ``encoding`` declares another encoding."""
     declared = re.match(_DECLARED_ENCODING_PATTERN, text[:_MAX_DECLARATION_CHARACTERS].encode("utf-8", "replace"))
     if declared is None:
         return
@@ -105,7 +105,7 @@ def _refuse_contradiction(text: str, encoding: str, file: str) -> None:
         known = codecs.lookup(declared[1].decode("ascii")).name
     except LookupError:
         known = ""
-    # A mark of UTF-16 says the order of its bytes, which the declaration need not say.
+    # A UTF-16 mark gives the byte order, which the declaration may omit.
     if known not in (encoding, encoding[: len("utf-16")]):
         name = encoding.upper()[: len("UTF-16")]
         message = f"the byte order mark is {name}, but the declared encoding is '{declared[1].decode('ascii')}'"
@@ -113,7 +113,7 @@ def _refuse_contradiction(text: str, encoding: str, file: str) -> None:
 
 
 def find_unusual_bytes(data: bytes) -> str:
-    """Describe bytes that no text needs: a byte order mark, carriage returns; empty where there are none."""
+    """Describe unnecessary bytes: a byte order mark, carriage returns; empty if there are none."""
     found = ["a byte order mark"] if any(data.startswith(mark) for mark, _ in _BOMS) else []
     if b"\r\n" in data:
         found.append("CRLF line ends")
@@ -121,7 +121,7 @@ def find_unusual_bytes(data: bytes) -> str:
 
 
 def check_limits(source: SourceFile, found: ConfigScan) -> None:
-    """Refuse a document type and what passes the limits."""
+    """Reject a document type and files that exceed the limits."""
     if found.exceeded is not None:
         limit, offset = found.exceeded
         rule, message = _LIMIT_MESSAGES[limit]
@@ -138,16 +138,17 @@ def check_limits(source: SourceFile, found: ConfigScan) -> None:
 def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: bool) -> list[Any]:
     """The elements in document order, one for every tag. Breaks X001.
 
-    They are the XML library's, or of a plain text, where ``plain`` allows it, those of a parser that is there sooner.
+    They are the XML library's or, for a plain text if ``plain`` allows it, those of Python's parser, which imports
+    faster.
     """
-    # Encoded again, so that parsers and scan judge the same characters whatever the file declares.
+    # Encoded again, so that parsers and scan read the same characters, whatever encoding the file declares.
     body = blank_declaration(source.text)
     encoded = (f"<AMPSConfig>{body}</AMPSConfig>" if wrap else body).encode("utf-8", "surrogatepass")
     elements = (parse_plain_elements(encoded) if plain else None) or _library_elements(source, found, encoded)
     if wrap:
-        # The element that was put around a fragment has no tag in the text, and must not shift the numbers.
+        # The element added around a fragment has no tag in the text, and must not shift the numbers.
         del elements[0]
-    # Numbers link tags with elements. Where the two readers disagree no place would be right, so the file is refused.
+    # Numbers link tags with elements. If the two readers disagree, places would be wrong, so the file is rejected.
     if len(elements) != len(found.tags):
         place = Place(source.file, 1, 1)
         raise Broken(Finding("X001", Level.ERROR, place, "not well-formed XML: invalid tags"))
@@ -155,7 +156,7 @@ def parse_elements(source: SourceFile, found: ConfigScan, wrap: bool, *, plain: 
 
 
 class PlainElement:
-    """One element, with the attributes of the library's that the loader uses."""
+    """One element, with the attributes of the library's elements that the loader uses."""
 
     __slots__ = ("attrib", "tail", "text")
 
@@ -166,11 +167,11 @@ class PlainElement:
 
 
 class _Unusual(Exception):
-    """Something that the two parsers may not understand alike."""
+    """A construct that the two parsers may interpret differently."""
 
 
 class _Builder:
-    """Takes what the parser reports; character data belongs to the tag before it."""
+    """Builds elements from parser events; character data belongs to the tag before it."""
 
     def __init__(self) -> None:
         self.elements: list[PlainElement] = []
@@ -178,7 +179,7 @@ class _Builder:
         self.closed: PlainElement | None = None
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        # The library would rename what has a prefix, and this parser passes it on as written.
+        # The library would rename prefixed names, while this parser returns them as written.
         for written in (name, *attributes):
             if ":" in written or written == "xmlns" or not written.isascii():
                 raise _Unusual
@@ -191,7 +192,7 @@ class _Builder:
         self.closed = self.opened.pop()
 
     def data(self, text: str) -> None:
-        # As in the library: text in front of the first child is the element's, text behind a child that child's tail.
+        # As in the library: text before the first child is the element's text, text after a child is its tail.
         if self.closed is None:
             self.opened[-1].text += text
         else:
@@ -199,13 +200,13 @@ class _Builder:
 
 
 def parse_plain_elements(encoded: bytes) -> list[PlainElement] | None:
-    """The elements of a document in UTF-8 without XML declaration, in document order; None where it is not plain.
+    """The elements of a document in UTF-8 without XML declaration, in document order; None if it is not plain.
 
-    It reads what both parsers understand alike: no document type, namespace or instruction, names of ASCII letters, a
-    text of moderate size. At anything else, and at every error, it declines: the library reads the text then, and words
-    the error. A test holds that where it answers, the library gives the same.
+    A text is plain if both parsers interpret it alike: no document type, namespace or instruction, names of ASCII
+    letters, moderate size. For any other text, and for every error, the result is None: the library then reads the text
+    and words the error. A test checks that any other result equals the library's.
     """
-    # Asked before parsing: what declares or expands anything is judged by the library, and refused there.
+    # Checked before parsing: declarations and expansions are judged, and rejected, by the library.
     if len(encoded) > MAX_PLAIN_BYTES or b"<?" in encoded or b"<!DOCTYPE" in encoded:
         return None
     builder = _Builder()
@@ -224,7 +225,7 @@ def parse_plain_elements(encoded: bytes) -> list[PlainElement] | None:
 def _library_elements(source: SourceFile, found: ConfigScan, encoded: bytes) -> list[Any]:
     from lxml import etree
 
-    # A second barrier: document types were refused before, and the library is told to expand and fetch nothing.
+    # A second barrier: document types were rejected before, and the library must not expand or fetch anything.
     parser = etree.XMLParser(
         encoding="utf-8",
         resolve_entities=False,
@@ -251,7 +252,7 @@ def _build_xml_finding(source: SourceFile, found: ConfigScan, error: XMLSyntaxEr
     hint = "write &amp; for & and &lt; for < in text" if "EntityRef" in message else None
     if not source.text.strip():
         message, hint = "the file is empty", "sowctl config init creates a first configuration"
-    # The library counts lines of the text that it was given, which may have a line more at its end.
+    # The library's text may have an additional line at its end.
     line = min(max(error.lineno or 1, 1), len(source.newlines) + 1)
     return build_place_finding(
         "X001", source, Place(source.file, line, max(error.offset or 1, 1)), f"not well-formed XML: {message}", hint

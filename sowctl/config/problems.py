@@ -22,7 +22,7 @@ _FAMILY_CODE_OFFSETS = {"X": 0, "S": 100, "F": 200, "R": 300, "D": 400, "B": 500
 
 
 def find_error_code(rule: str) -> str:
-    """The error code of a rule id; a code stays as it is."""
+    """The error code of a rule id; a code is returned unchanged."""
     if rule.startswith("SOW-"):
         return rule
     return f"SOW-CFG-{_FAMILY_CODE_OFFSETS[rule[0]] + int(rule[1:]):03d}"
@@ -39,18 +39,18 @@ def build_node_finding(
 ) -> Finding:
     """A finding at a node, or at a ``place`` inside its text, with the source line as its excerpt.
 
-    The middle of a message is left out where a value of the file makes it too long to be read.
+    The middle of the message is omitted if a value of the file makes it too long.
     """
     where = node.place if place is None else place
     excerpt = None
-    # The excerpt is cut out of this node's file; a place in another one has none here.
+    # The excerpt is cut from this node's file; a place in another file has none here.
     if where.line is not None and where.column is not None and where.file == node.source.file:
         excerpt = node.source.build_excerpt(where.line, where.column)
     return Finding(rule, level, where, clip_text(message), None if hint is None else clip_text(hint), excerpt)
 
 
 def clip_text(text: str) -> str:
-    """The text, without its middle where it is too long for a message."""
+    """The text, without its middle if it is too long for a message."""
     return (
         text
         if len(text) <= _MAX_MESSAGE_CHARACTERS
@@ -59,8 +59,8 @@ def clip_text(text: str) -> str:
 
 
 def build_config_error(finding: Finding) -> ConfigError:
-    """The error with which a command stops at this finding."""
-    # A reason without a rule has a code of its own, and no page of rules to look it up in.
+    """The error of a command that stops at this finding."""
+    # A reason without a rule has a code of its own, and no page of rules.
     facts = {} if finding.id.startswith("SOW-") else {"rule": finding.id}
     if finding.place.element is not None:
         facts["element"] = finding.place.element

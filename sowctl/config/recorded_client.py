@@ -1,7 +1,7 @@
-"""The comment that names the client to record where none is named: ``<!-- sowctl: client user@host -->``.
+"""The comment with the default client to record: ``<!-- sowctl: client user@host -->``.
 
-Anywhere in the main file; the last one counts. Words after ``because`` are for people. A comment, as those for lint,
-because a server refuses elements that it does not know. Ruled by ``sow-config(5)``, Clients.
+Anywhere in the main file; the last one counts. Words after ``because`` are for people. It is a comment, like those for
+lint, because a server rejects elements that it does not know. Ruled by ``sow-config(5)``, Clients.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _COMMENT_PATTERN = rf"<!--{DIRECTIVE_START_PATTERN}client\b(.*?)-->"
 
 
 def parse_recorded_client(text: str) -> str | None:
-    """The client in the comments of a file, with the words user, host and program as they stand; None for none."""
+    """The client in the comments of a file; the words user, host and program are not expanded. None for none."""
     found = None
-    # Most files have no such comment and are spared the search.
+    # Most files have no such comment and skip the search.
     if "sowctl" in text:
         for comment in re.finditer(_COMMENT_PATTERN, text, re.DOTALL):
             if find_client_fault(comment[1]) is None:
@@ -26,7 +26,7 @@ def parse_recorded_client(text: str) -> str | None:
 
 
 def find_client_fault(words: str) -> str | None:
-    """Why the words of such a comment have no effect; None where all is well."""
+    """The reason why the words of such a comment have no effect; None if they are valid."""
     names = _split_words(words)
     if len(names) == 1:
         return None

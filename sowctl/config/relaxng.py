@@ -1,7 +1,7 @@
-"""The element table as a RELAX NG grammar, for editors that check and complete while one types.
+"""The element table as a RELAX NG grammar, for editors that check and complete while typing.
 
-RELAX NG, because it can say that children come in any order, each as often as it may; XML Schema 1.0 cannot. What even
-it does not say stands in ``GRAMMAR_NOTES``. Ruled by ``sow-config(5)``.
+RELAX NG, because it can express that children come in any order, each with its own multiplicity; XML Schema 1.0 cannot.
+``GRAMMAR_NOTES`` lists what it cannot express either. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GRAMMAR_NOTES = (
     "Expressions, patterns, options of modules and references between elements are not looked into.",
     "A text with a variable, ${NAME}, is right everywhere.",
 )
-"""What the grammar cannot express."""
+"""The limits of the grammar."""
 _BLANK = r"[ \t\r\n]*"
 _NUMBER = r"[0-9]+(\.[0-9]+)?"
 _INTERVAL = rf"{_NUMBER}([nNuUmM]?[sS]|[mMhHdDwW])?"
@@ -72,7 +72,7 @@ def _format_children(row: Element, path: str, indent: str) -> Iterator[str]:
         yield from _format_repeated(child, f"{path}/{child.tag}" if path else child.tag, indent + "  ")
     if row.kind == "open":
         names = (name for child in row.children for name in _list_names(child))
-        # Elements that are known are described by themselves, or anything would be allowed in them.
+        # Known elements are excluded from the wildcard, or their content would be unchecked.
         excluded = "".join(f"<name>{name}</name>" for name in (*names, "Include"))
         yield f"{indent}  <zeroOrMore><element><anyName><except>{excluded}</except></anyName>"
         yield f'{indent}    <ref name="anything"/></element></zeroOrMore>'
@@ -118,9 +118,10 @@ def _format_content(row: Element, path: str, indent: str) -> Iterator[str]:
 
 
 def _format_data(pattern: str) -> str:
-    """A text of this shape, white space around it aside, or one with a variable; words in braces in any case."""
+    """A text that matches ``pattern``, with optional surrounding white space, or contains a variable; words in braces
+    match in any letter case."""
     shape = re.sub(r"\{\{|\}\}|\{([^{}]+)\}", _format_word, pattern)
-    # A variable may stand for any part of a value, so a text with one is not judged.
+    # A variable may replace any part of a value, so a text with one is accepted.
     whole = rf"{_BLANK}({shape}){_BLANK}|(.|\n)*\$\{{[^}}]*\}}(.|\n)*"
     return f'<data type="string"><param name="pattern">{escape_text(whole)}</param></data>'
 

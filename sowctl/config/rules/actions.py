@@ -1,7 +1,7 @@
 """Rules of Actions: known modules, and the options that these must or may have.
 
-Run from :mod:`sowctl.config.rules.table`; what an action refers to is ruled in
-:mod:`sowctl.config.rules.targets`. Ruled by ``sow-config(5)``, actions.
+Run from :mod:`sowctl.config.rules.table`; :mod:`sowctl.config.rules.targets` checks the objects that an action refers
+to. Ruled by ``sow-config(5)``, actions.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def unknown_module(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: write a module that exists; amps-action-do-remove-journal removes journals.
     """
     for step, module, known in iterate_steps(node):
-        # A module that the file loads may be an action that only its author knows.
+        # A module that the file loads may be an action known only to its author.
         if known is None and module.text not in survey.modules and module.text not in MODULE_CORRECTIONS:
             names = ACTION_MODULES[step.tag]
             other = [tag for tag, table in ACTION_MODULES.items() if module.text in table]
-            # Some names are made up again and again; what was meant by them is known better than by their letters.
+            # Some invented names are frequent; their intended meaning is known better than their spelling suggests.
             close = NONEXISTENT_MODULES.get(module.text) or find_nearest(module.text, names)
             hint = f"it is a module of {other[0]}" if other else f"did you mean {close}?" if close else None
             yield Problem(module, f"'{module.text}' is not a known {step.tag} action module", hint)
@@ -68,7 +68,7 @@ def option_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     for step, module, known in iterate_steps(node):
         options = step.find("Options")
-        # The options are there under a misspelt name, which S002 tells of.
+        # Options exists under a misspelt name, which S002 reports.
         if options is None and has_misspelled_child(step, "Options"):
             continue
         for name in known.required if known is not None else ():
@@ -94,7 +94,7 @@ def unknown_option(node: ElementNode, survey: Survey) -> Iterator[Problem]:
                 continue
             close = find_nearest(option.tag, known.options)
             if close in known.required and options.find(close) is None:
-                # S057 says that the required one is missing, and what stands in its place.
+                # S057 reports the missing required option and its misspelling.
                 continue
             message = f"unknown option {option.tag} of {module.text}"
             if close is not None:
@@ -118,7 +118,7 @@ def _check_values(action: ElementNode, kinds: tuple[str, ...]) -> Iterator[Probl
 
 
 def _iterate_options(action: ElementNode) -> Iterator[tuple[ElementNode, str]]:
-    """The options of known modules with their kinds; those with variables of the running action are left out."""
+    """The options of known modules with their kinds, without those with variables of the running action."""
     for step, _, known in iterate_steps(action):
         options = step.find("Options")
         for option in options.children if options is not None and known is not None else ():

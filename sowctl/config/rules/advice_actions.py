@@ -19,7 +19,7 @@ from sowctl.remote.place import is_url, parse_local_path
 SAFE_VARIABLES = frozenset(
     {"AMPS_INSTANCE_NAME", "AMPS_DATETIME", "AMPS_UNIX_TIMESTAMP", "AMPS_MINIDUMP_PATH", "AMPS_REASON"}
 )
-"""Variables that no client can fill; so are those of single bytes, AMPS_BYTE_XX."""
+"""Variables that clients cannot set; those of single bytes, AMPS_BYTE_XX, are safe, too."""
 LONG_COMMAND_CHARACTERS = 256
 _COPY_PROGRAMS = {"rsync", "scp", "sftp", "ftp", "wget", "aws", "dd", "pg_dump", "mysqldump"}
 _PACK_PROGRAMS = {"tar", "gzip", "bzip2", "xz", "zstd", "zip"}
@@ -45,12 +45,12 @@ def deletes_everything(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _is_always_true(text: str) -> bool:
-    """Return True for a filter true of every message: constants, ``X = X``, ``X IS NULL OR X IS NOT NULL``."""
+    """Return True for a filter that every message matches: constants, ``X = X``, ``X IS NULL OR X IS NOT NULL``."""
     from sowctl.expressions.rewrites.rewriter import rewrite_expression
     from sowctl.expressions.rewrites.truths import evaluate_constant_truth, is_constant
     from sowctl.expressions.syntax.nodes import Compare, Field, Is, Like, Literal, Logic
 
-    # What stands in double braces is filled in when the action runs, so nothing is known of the filter.
+    # Text in double braces is filled in when the action runs, so the filter is unknown.
     if "{{" in text:
         return False
     tree = expression_texts.parse_filter_tree(text)
@@ -63,7 +63,7 @@ def _is_always_true(text: str) -> bool:
     if isinstance(tree, Like):
         return not tree.negated and isinstance(tree.operand, Field) and tree.pattern.text in (b".*", b"", b"^.*$")
     if isinstance(tree, Compare):
-        # ``X = X`` with a field; that literals are equal is a constant, and was dealt with above.
+        # ``X = X`` with a field; equal literals are a constant, handled above.
         return tree.operator == "=" and tree.left == tree.right and not isinstance(tree.left, Literal)
     if isinstance(tree, Logic) and tree.operator == "OR":
         tests = [part for part in tree.operands if isinstance(part, Is)]
@@ -96,10 +96,10 @@ def dangerous_command(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _find_slow_program(command: str) -> str | None:
-    """The first program of a shell line that is known to take its time."""
-    # Each command of a shell line has a program of its own, and any of them may take long.
+    """The first program of a shell line that is known to be slow."""
+    # Each command of a shell line has a program of its own, and any of them may be slow.
     for part in re.split(r"[;|&`\n]|\$\(", command):
-        # What stands in front of the program: assignments, and programs that start another one.
+        # Words before the program: assignments, and programs that start another one.
         program = next((word for word in part.split() if word not in _PREFIX_PROGRAMS and "=" not in word), "")
         if program.rpartition("/")[2] in _SLOW_PROGRAMS:
             return program
@@ -116,7 +116,7 @@ def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     graph: dict[Hashable, list[Hashable]] = {}
     triggers: list[SubjectStep] = []
     for step in survey.steps:
-        # An action with a condition is taken to end the loop.
+        # An action with a condition is assumed to end the loop.
         if step.action.find("If") is None:
             if step.module == "amps-action-do-publish-message" and (published := _find_topic(step)):
                 graph.setdefault(step.action, []).append(published)
@@ -125,8 +125,8 @@ def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     topic_names = {topic for followers in graph.values() for topic in followers}
     if not can_compare_all(len(topic_names), len(triggers)):
         return
-    # Topics are members of the graph themselves: an action that publishes leads to its topic, that to the actions it
-    # starts.
+    # Topics are nodes of the graph, too: an action that publishes leads to its topic, a topic to the actions that it
+    # triggers.
     for topic in topic_names:
         graph[topic] = [on.action for on in triggers if _starts_action(on, topic, survey)]
     reported: set[ElementNode] = set()
@@ -141,7 +141,7 @@ def publish_loop(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _find_topic(step: SubjectStep) -> tuple[str, ...]:
-    """Topic and message type of a step; nothing where one is missing or known at run time only."""
+    """Topic and message type of a step; empty if one is missing or known only at run time."""
     topic, kind = step.find_option("Topic"), step.find_option("MessageType")
     if topic is None or kind is None or not topic.text or "{{" in topic.text + kind.text:
         return ()
@@ -164,7 +164,7 @@ def _starts_action(on: SubjectStep, topic: Hashable, survey: Survey) -> bool:
 
 
 def _find_loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashable]]) -> Iterator[list[Hashable]]:
-    """Loops of a graph, as their members in order; every member is passed once, so not every loop is found."""
+    """Loops of a graph, as their members in order; every member is visited once, so not every loop is found."""
     done: set[Hashable] = set()
     for start in starts:
         path: list[Hashable] = []
@@ -176,7 +176,7 @@ def _find_loops(starts: Iterable[Hashable], graph: Mapping[Hashable, list[Hashab
                 waiting.pop()
                 if path:
                     del position[path.pop()]
-            # A member of the path that led here: what lies between is the loop.
+            # A member of the current path: the members in between form the loop.
             elif member in position:
                 yield path[position[member] :]
             elif member not in done:
@@ -214,11 +214,11 @@ def removes_needed_files(node: ElementNode, survey: Survey) -> Iterator[Problem]
 
 
 def _list_needed_paths(survey: Survey) -> Iterator[tuple[str, str]]:
-    """Yield each file that must not be removed, in words, and its path."""
+    """Yield a description of each file that must not be removed, and its path."""
     for log in survey.find_nodes("TransactionLog"):
         for directory in log.find_all("JournalDirectory", "JournalArchiveDirectory"):
             if is_url(directory.text):
-                continue  # do-remove-files works on this machine alone
+                continue  # do-remove-files affects only this machine
             for name in JOURNAL_FILES:
                 file = name.format(survey.top.find_text("Name") or "")
                 yield (

@@ -1,4 +1,4 @@
-"""Advice on the instance as a whole: its name, paths, secrets, switches, and what is defined and never used."""
+"""Advice on the instance as a whole: its name, paths, secrets, switches, and unused definitions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def clear_secret(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for found in survey.document_nodes:
         if found.children or not found.text or "{{" in found.text:
             continue
-        # The name of a file or a variable that holds a secret is none, nor is a path.
+        # The name of a file or variable that holds a secret is not secret, nor is a path.
         named = (
             re.search(_SECRET_NAME_PATTERN, found.tag)
             and not re.search(_PUBLIC_NAME_PATTERN, found.tag)
@@ -129,8 +129,7 @@ def clear_secret(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             or ("://" in found.text and re.search(_URL_SECRET_PATTERN, found.text))
             or re.search(_HEADER_SECRET_PATTERN, found.text)
         ):
-            # The text as it was written: a variable keeps the secret out of the file, though the loaded text has its
-            # value.
+            # The text as written: a variable keeps the secret out of the file, although the loaded text has its value.
             raw = found.source.text[found.inner : found.source.text.find("<", found.inner)]
             if not re.search(VARIABLE_PATTERN, raw):
                 message = f"secret in clear text ({found.tag}); the admin interface shows it"
@@ -163,7 +162,7 @@ def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a Protocol ``web`` in Protocols, and no Transport with ``<Protocol>web</Protocol>``.
     Instead: remove it, or refer to it.
     """
-    # What is not used here may be used in a part that is missing.
+    # A definition that is unused here may be used in a missing part.
     if not survey.is_complete or survey.top.inner < 0:
         return
     for subject, used in (
@@ -173,7 +172,7 @@ def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     ):
         for found in survey.find_nodes(subject):
             name = found.find_text("Name")
-            # A library of functions works by being loaded, without being named.
+            # A library of functions works by being loaded, without a reference to its name.
             if name and name not in used and "udf" not in (found.find_text("Library") or ""):
                 yield Problem(
                     found, f"unused {subject} '{name}'", "remove it, or correct the reference that should name it"
@@ -181,7 +180,7 @@ def unused_definition(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _module_words(survey: Survey) -> set[str | None]:
-    """Every text outside Modules, and every option there: modules are named in too many places to list them."""
+    """Every text outside Modules, and every option in it: modules are referred to in too many places to list them."""
     own = {id(child) for module in survey.find_nodes("Module") for child in module.find_all("Name", "Library")}
     return {found.text for found in survey.document_nodes if not found.children and id(found) not in own}
 
@@ -189,7 +188,7 @@ def _module_words(survey: Survey) -> set[str | None]:
 def _type_words(survey: Survey) -> set[str | None]:
     clients = [transport for transport in survey.find_nodes("Transport") if not is_replication(transport)]
     defined = {kind.find_text("Name") for kind in survey.find_nodes("MessageType")}
-    # Such a transport carries messages of every type that is defined.
+    # A transport without MessageType carries messages of every defined type.
     if any(transport.find("MessageType") is None for transport in clients):
         return defined
     return {*BUILT_IN_TYPES, *(found.text for found in survey.document_nodes if found.tag == "MessageType")}

@@ -1,4 +1,4 @@
-"""Advice on the transaction log: sizes, what it records, and how long it is kept."""
+"""Advice on the transaction log: sizes, recorded topics, and retention."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def journal_name_unanchored(node: ElementNode, survey: Survey) -> Iterator[Probl
             others = {e.name for e in own if e.type == kind and (e.name, kind) not in recorded}
             known[kind] = "\n".join(sorted(others))
         dotted = _is_dotted(name.text)
-        # What would take too long is not compared with the names of the file: the advice is then left out.
+        # Too many names or patterns are not compared; the advice is omitted then.
         few = can_compare_all(len(names), len(own), 1) if dotted else can_compare_all(hard, len(own))
         found = _find_surprises(name.text, known[kind] if few else "")
         if found:
@@ -114,10 +114,10 @@ def journal_name_unanchored(node: ElementNode, survey: Survey) -> Iterator[Probl
 
 
 def _find_surprises(pattern: str, names: str) -> list[str]:
-    """Names that a pattern matches and its text does not suggest: of the file's lines, else an invented one."""
+    """Unintended matches of a pattern: names among the lines of the file, else an invented one."""
     if _is_dotted(pattern):
         return _find_dotted_matches(pattern, names)
-    # A pattern with alternatives, or with an anchor at either end, is taken to be meant as it is.
+    # A pattern with alternatives, or with an anchor at either end, is assumed to be intended.
     if "|" in pattern or pattern.startswith("^") or pattern.endswith("$") or not any(_find_open_ends(pattern)):
         return []
     try:
@@ -125,7 +125,7 @@ def _find_surprises(pattern: str, names: str) -> list[str]:
         real = islice((name for name in names.split("\n") if name and loose(name) and not strict(name)), MAX_EXAMPLES)
         if found := list(real):
             return found
-        # Where the file has no example, a name is made up that the pattern matches and its text does not suggest.
+        # If the file has no example, invent a name that the pattern matches unintentionally.
         plain = pattern.removeprefix(".*").removesuffix(".*")
         invented = f"OLD_{plain}" if _find_open_ends(pattern)[0] else f"{plain}_OLD"
         return [invented] if not is_pattern(plain) and loose(invented) and not strict(invented) else []
@@ -134,19 +134,19 @@ def _find_surprises(pattern: str, names: str) -> list[str]:
 
 
 def _is_dotted(pattern: str) -> bool:
-    """Return True if a pattern is plain text but for its dots."""
+    """Return True if a pattern is plain text except for dots."""
     return not is_pattern(pattern.replace(".", ""))
 
 
 def _find_open_ends(pattern: str) -> tuple[bool, bool]:
-    """Return whether a pattern leaves open what stands before what it describes, and what behind."""
+    """Return whether a pattern is open at its beginning, and at its end."""
     return not pattern.startswith(("^", ".*", "(")), not pattern.endswith(("$", ".*", ")"))
 
 
 def _find_dotted_matches(pattern: str, names: str) -> list[str]:
-    """The lines of ``names`` that match a text in which each dot stands for any character, itself left out.
+    """The lines of ``names`` that match a text in which each dot matches any character, without the text itself.
 
-    Found by the rarest of its parts: a thousand such texts over a thousand names must not be a million searches.
+    Searched by the rarest part of the text: a thousand texts over a thousand names must not need a million searches.
     """
     parts: list[tuple[int, str]] = []
     at = 0
@@ -155,11 +155,11 @@ def _find_dotted_matches(pattern: str, names: str) -> list[str]:
         at += len(part) + 1
     if not parts:
         return []
-    # All names lie in one text, so the part that occurs least in it leads to the fewest candidates.
+    # All names are in one text, so its rarest part has the fewest candidates.
     offset, rarest = min(parts, key=lambda pair: names.count(pair[1]))
     found: list[str] = []
     position = names.find(rarest, offset)
-    # A bound on the work, because a hostile file may have a part that occurs everywhere.
+    # Limits the work, because a hostile file may have a part that occurs everywhere.
     for _ in range(MAX_NAME_TRIES):
         if position < 0 or len(found) == MAX_EXAMPLES:
             break
@@ -200,7 +200,7 @@ def acknowledgements_expire_early(node: ElementNode, survey: Survey) -> Iterator
     """
     given = node.find("InactiveClientAckExpiration")
     number = read_interval(given)
-    # The shortest Age decides what is still there.
+    # The shortest Age decides what is retained.
     kept = min(_read_ages("do-remove-journal", survey), key=attrgetter("nanoseconds"), default=None)
     if given is not None and number is not None and kept is not None and number < kept.nanoseconds:
         message = f"InactiveClientAckExpiration {given.text} is shorter than journal retention ({kept.text})"
@@ -229,7 +229,7 @@ def removed_too_early(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 class _Span(Struct, frozen=True):
-    """An interval of the file, as it is written, and its element."""
+    """An interval of the file, as written, and its element."""
 
     nanoseconds: int
     text: str
@@ -250,7 +250,7 @@ def _read_ages(module: str, survey: Survey) -> Iterator[_Span]:
 
 
 def _find_needs(survey: Survey) -> Iterator[tuple[_Span, str]]:
-    """Yield how far back queues and histories of journaled topics reach, and what reaches so far."""
+    """Yield how far back queues and histories of journaled topics reach, and a description of each."""
     for node in survey.find_nodes("Queues"):
         name = survey.find_entry(node).name
         yield from ((span, f"Expiration of queue '{name}'") for span in _read_span(node.find("Expiration")))

@@ -1,4 +1,4 @@
-"""Advice on transports, replication, and what slow clients may cost."""
+"""Advice on transports, replication, and the cost of slow clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sowctl.config.rules.survey import Survey
 from sowctl.config.topic_patterns import is_pattern
 
 MEMORY_SHARE_DIVISOR = 5
-"""A limit above a fifth of memory is much."""
+"""A limit of more than this fraction of the memory, 1/5, is reported."""
 
 
 def replication_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -88,7 +88,7 @@ def unequal_group(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _describe_lack(destination: ElementNode, survey: Survey) -> str | None:
-    """Describe the data that an instance of the same group would lack; None where it lacks nothing."""
+    """Describe the data that an instance of the same group would lack; None if it lacks nothing."""
     nodes = list(destination.find_all("Topic"))
     for topic in nodes:
         if topic.find("Filter") is not None:
@@ -96,7 +96,7 @@ def _describe_lack(destination: ElementNode, survey: Survey) -> str | None:
     sent = [(topic.find_text("Name") or "", topic.find_text("MessageType")) for topic in nodes]
     exact = set(sent)
     patterns = [pair for pair in sent if survey.has_regex_topics and is_pattern(pair[0])]
-    # What would take too long is not compared; the advice is then left out.
+    # Too many names or patterns are not compared; the advice is omitted then.
     for entry in survey.entries if can_compare_all(len(patterns), len(survey.entries)) else ():
         if entry.kind not in ("Topic", "Queue") or (entry.name, entry.type) in exact:
             continue
