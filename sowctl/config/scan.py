@@ -1,8 +1,8 @@
 """Find the place of every tag of an XML text, and check its shape against the limits.
 
 The XML library keeps only line numbers and has no limits of its own that suit a configuration; this one pass over the
-text, linear in its length, supplies both before the library sees it. It judges no syntax: it stops at what it does not
-understand and leaves the verdict to the library. Called by :mod:`sowctl.config.includes`.
+text, linear in its length, supplies both before the library sees it. It does not check syntax: at any unknown construct
+it stops and leaves the verdict to the library. Called by :mod:`sowctl.config.includes`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_DEPTH = 64
 MAX_NODES = 100_000
 MAX_ATTRIBUTES = 1_000
 MAX_REMARKS = 100_000
-"""Comments, instructions and CDATA sections of one file: the XML library makes an object of each."""
+"""Comments, instructions and CDATA sections of one file: the XML library creates an object for each."""
 
 _TAG_PATTERN = re.compile(r"<(/?)([^\s<>/\"'=!?&;]++)((?:[^\"'<>]++|\"[^\"<]*+\"|'[^'<]*+')*+)>")
 _ATTRIBUTE = r"=\s*(?:\"[^\"]*\"|'[^']*')"
@@ -22,7 +22,7 @@ _ATTRIBUTE = r"=\s*(?:\"[^\"]*\"|'[^']*')"
 class Tag:
     """An element: its name, offset, offset of its content, and the numbers of its children.
 
-    ``close`` is the offset of the end tag and ``end`` that behind it, -1 where the pass ended before; in an element
+    ``close`` is the offset of the end tag and ``end`` that after it, -1 if the pass ended before; in an element
     without content both are ``inner``.
     """
 
@@ -37,10 +37,10 @@ class Tag:
 
 
 class ConfigScan:
-    """All start tags in document order, and what the pass noticed.
+    """All start tags in document order, and the faults that the pass noticed.
 
-    ``doctype`` is the offset of a document type declaration, where the pass ends; ``unclosed`` a start tag that another
-    element's end tag closes, and the offset of that one; ``exceeded`` the limit that was passed and the offset.
+    ``doctype`` is the offset of a document type declaration, at which the pass ends; ``unclosed`` a start tag that
+    another element's end tag closes, and the offset of that end tag; ``exceeded`` the exceeded limit and the offset.
     """
 
     __slots__ = ("attributes", "doctype", "exceeded", "tags", "tops", "unclosed")
@@ -55,7 +55,7 @@ class ConfigScan:
 
 
 def scan_tags(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIBUTES) -> ConfigScan:
-    """Find all start tags; ``nodes`` and ``attributes`` are what is left of the limits."""
+    """Find all start tags; ``nodes`` and ``attributes`` are the remaining limits."""
     found = ConfigScan()
     open_tags: list[int] = []
     remarks = 0
@@ -72,7 +72,7 @@ def scan_tags(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIB
                     found.doctype = position
                 break
         else:
-            # The pattern takes no step back (possessive), so that no text makes it slow.
+            # The pattern never backtracks (possessive), so no text makes it slow.
             match = _TAG_PATTERN.match(text, position)
             if match is None or not _take(found, open_tags, match, nodes, attributes):
                 break
@@ -82,7 +82,7 @@ def scan_tags(text: str, *, nodes: int = MAX_NODES, attributes: int = MAX_ATTRIB
 
 
 def _skip(text: str, position: int) -> int | None:
-    """The end of a comment, CDATA section, or instruction; None where there is none."""
+    """The end of a comment, CDATA section, or instruction; None for an unterminated or other construct."""
     for opening, closing in (("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")):
         if text.startswith(opening, position):
             end = text.find(closing, position + len(opening))
@@ -96,7 +96,7 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
         if not open_tags:
             return False
         opened = found.tags[open_tags.pop()]
-        # The start tag that stays open is remembered: the XML library would report only the end of the file.
+        # The unclosed start tag is recorded: the XML library would report only the end of the file.
         if opened.name != name:
             found.unclosed = (opened, match.start())
         opened.close, opened.end = match.span()
@@ -111,7 +111,7 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
     else:
         found.tags[number].close = found.tags[number].end = match.end()
     limit = None
-    # The limits hold before the XML library sees the text, which it would otherwise read into memory whole.
+    # Checked before the XML library sees the text, which it would otherwise read into memory completely.
     if len(open_tags) > MAX_DEPTH:
         limit = "depth"
     elif number >= nodes:
@@ -124,9 +124,9 @@ def _take(found: ConfigScan, open_tags: list[int], match: re.Match[str], nodes: 
 
 
 def blank_declaration(text: str) -> str:
-    """The text with its XML declaration blanked out, every other character at its old offset."""
+    """The text with its XML declaration blanked out, all other characters at their old offsets."""
     if not text.startswith("<?xml") or text[5:6] not in (" ", "\t", "\n"):
         return text
     end = text.find("?>") + 2
-    # Blanked and not cut, so that every offset and line stays right.
+    # Blanked, not removed, so that offsets and lines stay right.
     return "".join(character if character == "\n" else " " for character in text[:end]) + text[end:]

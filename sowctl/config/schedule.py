@@ -25,7 +25,7 @@ _SECOND_MICROS: Micros = 1_000_000
 
 
 class Schedule(DescribedStruct, frozen=True):
-    """When something is to happen: every ``interval`` microseconds; else each day at ``hour`` and ``minute``, or on one
+    """When an action is due: every ``interval`` microseconds; else each day at ``hour`` and ``minute``, or on one
     ``weekday`` (0 is Monday), in UTC or in the time of the machine."""
 
     text: str
@@ -36,13 +36,13 @@ class Schedule(DescribedStruct, frozen=True):
     utc: bool = False
 
     def is_due(self, last: Micros, now: Micros) -> bool:
-        """Return True if it is to happen at ``now``, after it last did at ``last``; 0 for never."""
+        """Return True if the action is due at ``now``; ``last`` is the time of its last run, 0 for never."""
         return now >= self.find_due_time(last, now)
 
     def find_due_time(self, last: Micros, now: Micros) -> Micros:
-        """The instant at which it is to happen after ``last``; ``now`` for what never did.
+        """The instant at which the action is due after its run at ``last``; ``now`` if it never ran.
 
-        Of several instants that have passed the last one counts: what was missed is made up for once.
+        If several instants have passed, the last one counts: missed runs are made up for once.
         """
         if not last:
             return now
@@ -52,12 +52,12 @@ class Schedule(DescribedStruct, frozen=True):
         return passed if last < passed <= now else self._instant(max(now, last), 1)
 
     def _instant(self, around: Micros, which: int) -> Micros:
-        """The last instant that is not behind ``around`` (0), or the first one behind it (1)."""
+        """The last instant up to ``around`` (0), or the first one after it (1)."""
         zone = UTC if self.utc else None
         day = datetime.fromtimestamp(around // _SECOND_MICROS, zone).replace(
             hour=self.hour, minute=self.minute, second=0
         )
-        # A week and a day to either side hold every weekday, wherever clocks were set within them.
+        # The days from 8 before to 8 after include every weekday, even if clocks are changed within them.
         instants = sorted(
             int((day + timedelta(days=shift)).replace(fold=0).timestamp()) * _SECOND_MICROS
             for shift in range(-8, 9)

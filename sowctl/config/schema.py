@@ -1,4 +1,4 @@
-"""The element table as facts: which elements there are, where, how often, with which values. For ``config schema``.
+"""The element table as facts for ``config schema``: existence, place, multiplicity and values of elements.
 
 Everything comes from the one table that also drives the checks, and from the lines of
 :mod:`sowctl.config.elements.descriptions`. Ruled by ``sow-config(5)``.
@@ -59,11 +59,11 @@ KIND_UNITS = {
     "count": "k M",
     "percent": "%",
 }
-"""What may follow the number, by kind."""
+"""Units that may follow the number, by kind."""
 
 
 class ElementRow(Struct, frozen=True):
-    """An element at one place. ``path`` begins below AMPSConfig, ``acted`` says whether sowctl acts on it."""
+    """An element at one place. ``path`` begins below AMPSConfig; ``acted`` is whether sowctl acts on it."""
 
     path: str
     row: Element
@@ -81,7 +81,7 @@ class ElementRow(Struct, frozen=True):
         return describe_value(self.row)
 
     def build_facts(self) -> dict[str, Any]:
-        """Return the element table as plain values; what does not apply is left out."""
+        """Return the element's facts as plain values; those that do not apply are omitted."""
         row = self.row
         facts: dict[str, Any] = {"path": f"/AMPSConfig/{self.path}", "element": row.tag, "times": row.times}
         facts |= {"value": self.value, "effect": "acted on" if self.acted else "checked only", "meaning": self.text}
@@ -130,7 +130,7 @@ def _iterate_below(parent: Element, path: str) -> Iterator[ElementRow]:
 
 
 def format_row_list(found: list[ElementRow]) -> Iterator[str]:
-    """A line for each element: name, how often, value and default, indented by depth."""
+    """A line for each element: name, multiplicity, value and default, indented by depth."""
     names = [f"{'  ' * row.depth}{row.row.tag}" for row in found]
     longest = max(map(len, names))
     for name, row in zip(names, found, strict=True):
@@ -139,7 +139,7 @@ def format_row_list(found: list[ElementRow]) -> Iterator[str]:
 
 
 def format_row_facts(row: ElementRow) -> Iterator[str]:
-    """All facts about one element, a line each."""
+    """All facts about one element, one per line."""
     facts = row.build_facts()
     yield facts.pop("path")
     del facts["element"]

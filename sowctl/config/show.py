@@ -1,7 +1,7 @@
-"""A configuration as XML, as plain values, and as lines of an outline: what ``config show`` prints.
+"""A configuration as XML, as plain values, and as lines of an outline, for ``config show``.
 
-Works on :mod:`sowctl.config.items`; knows nothing of files or streams. XML that is printed here is a configuration of
-the same meaning. Ruled by ``sow-config(5)``.
+Works on :mod:`sowctl.config.items`, independent of files and streams. The printed XML is a configuration of the same
+meaning. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ValueOrigin(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """A line of an outline; ``value`` is None for an element that holds others."""
+    """A line of an outline; ``value`` is None for an element with children."""
 
     depth: int
     name: str
@@ -44,15 +44,15 @@ class Line(Struct, frozen=True):
 
 
 def build_typed_items(document: Document) -> Item:
-    """Every element under its present name, values in one spelling, defaults filled in.
+    """Every element under its present name, values in canonical spelling, defaults filled in.
 
-    Raises :class:`~sowctl.errors.ConfigError` of the first error of names, types and ranges.
+    Raises :class:`~sowctl.errors.ConfigError`: the first error of names, types and ranges.
     """
     return read_items(check_document(document))
 
 
 def build_expanded_items(document: Document) -> Item:
-    """Every element as it was written, only with includes and variables replaced; nothing is checked."""
+    """Every element as written, only with includes and variables replaced; nothing is checked."""
     return _build_item(document.top)
 
 
@@ -80,7 +80,7 @@ def _format_element(item: Item, indent: str, origins: bool) -> Iterator[str]:
     stray = ""
     if item.node is not None and item.row is _FREE_ELEMENT:
         attributes = "".join(f' {name}="{escape_attribute(text)}"' for name, text in item.node.attributes.items())
-        # Nothing was checked, so text between elements may be there; it is shown as it was found.
+        # Unchecked, so there may be text between elements; it is shown unchanged.
         stray = item.node.text if item.children else ""
     if not item.children:
         text = escape_text(item.text)
@@ -95,7 +95,7 @@ def _format_element(item: Item, indent: str, origins: bool) -> Iterator[str]:
 
 
 def _format_comment(text: str) -> str:
-    """Text that may stand in a comment: no control characters, no two hyphens in a row, none at the end."""
+    """Text that is valid in a comment: no control characters, no two hyphens in a row, none at the end."""
     text = "".join(character if character.isprintable() else "?" for character in text)
     # XML forbids two hyphens within a comment, and one at its end.
     while "--" in text:
@@ -128,7 +128,7 @@ def _build_members(item: Item, origins: bool) -> dict[str, Any]:
         counts[child.tag] = counts.get(child.tag, 0) + 1
     for child in item.children:
         value = build_values(child, origins=origins)
-        # An array also where there is one: programs that read it need not expect two shapes.
+        # An array even for a single one, so that programs need to handle only one shape.
         listed = child.row.tag != "" and child.row.times.endswith("n")
         if listed or counts[child.tag] > 1:
             found.setdefault(child.tag, []).append(value)
@@ -150,7 +150,7 @@ def _build_value(item: Item, origins: bool) -> Any:
 
 
 def format_outline(item: Item, depth: int = 0) -> Iterator[Line]:
-    """An outline, the top element left out; texts of several lines become one."""
+    """An outline without the top element; texts of several lines become one."""
     for child in item.children:
         value = None if child.children or child.value is None else " ".join(child.text.split())
         yield Line(depth, child.tag, value, find_origin(child))

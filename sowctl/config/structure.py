@@ -1,7 +1,7 @@
-"""Check an element and what is below it against the element table: names, multiplicity, values and ranges.
+"""Check an element and its descendants against the element table: names, multiplicity, values and ranges.
 
-One generator for both readers of the table: :mod:`sowctl.config.model` stops at the first error of the sections that
-it models, :mod:`sowctl.config.validate` shows them all. Ruled by ``sow-config(5)``.
+One generator for both users of the table: :mod:`sowctl.config.instance` stops at the first error of the sections that
+it models, :mod:`sowctl.config.validate` shows all. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sowctl.findings import Finding, Level, Place
 
 DeepCheck = Callable[[ElementNode, Element], Iterator[Finding]]
 TOLERATED_TAGS = frozenset({"LeaseTimeout", "ReuseAddr", "AccessControlAllowOrigin", "BatchSize"})
-"""Undocumented names that running instances are known to carry."""
+"""Undocumented names that occur in configurations of running instances."""
 MAX_PARENTS = 3
-"""Places that are named for an element that is misplaced."""
+"""Maximum number of places to name for a misplaced element."""
 _PIECE = r"(?s)<!--.*?-->|<\?.*?\?>|(</[^>]*>)|(<[^!](?:[^\"'>]|\"[^\"]*\"|'[^']*')*>)|(<!\[CDATA\[.*?\]\]>|[^<\s]+)|<"
 _HINTS = {
     "LeaseTimeout": "LeasePeriod is the documented name",
@@ -34,17 +34,17 @@ _RETIRED_HINTS = {"D008": "SlabSize and InitialSlabCount replace it", "D015": "a
 
 
 def check_element(node: ElementNode, row: Element, deep: DeepCheck | None = None) -> Iterator[Finding]:
-    """Findings of ``node`` as an instance of ``row``; ``deep`` judges the kinds that :mod:`sowctl.config.kinds` does
+    """Findings of ``node`` as an instance of ``row``; ``deep`` checks the kinds that :mod:`sowctl.config.kinds` does
     not read."""
     for name in node.attributes:
         message = f"unexpected attribute '{name}' on {node.tag}"
         yield build_node_finding(
             "X012", node, message, "write an element; only Include has an attribute", level=Level.WARNING
         )
-    # What a module makes of its options is its own affair.
+    # The options of a module are not checked here.
     if row.kind == "opaque":
         return
-    # A mixed element is a text or a container, as it was written.
+    # A mixed element is a text or a container, depending on its content.
     if row.kind in CONTAINER_KINDS and (row.kind != "mixed" or node.children):
         yield from _check_container(node, row, deep)
     else:
@@ -59,13 +59,13 @@ def _check_container(node: ElementNode, row: Element, deep: DeepCheck | None) ->
             if row.kind != "open":
                 unknown, close = _judge_unknown(child, row, node)
                 yield unknown
-                # The element that was meant is not missing too.
+                # The intended element counts as present.
                 seen.setdefault(close or "", 0)
             continue
-        # Counted under the present name, so that one element under two names is there twice.
+        # Counted by the present name, so that an element under two names counts as two.
         seen[below.tag] = seen.get(below.tag, 0) + 1
         if child.children and below.kind not in CONTAINER_KINDS:
-            # S075 tells of the element that swallowed its neighbours: they are not missing too.
+            # S075 reports an element that has swallowed its siblings: these are not reported as missing.
             for inside in child.children:
                 seen.setdefault(inside.tag, 0)
         if child.tag != below.tag:
@@ -83,7 +83,7 @@ def _check_container(node: ElementNode, row: Element, deep: DeepCheck | None) ->
             yield build_node_finding("S003", child, f"{what} may appear only once in {node.tag}", "remove one of them")
         yield from check_element(child, below, deep)
     for below in row.children:
-        # Where an include is missing the element may stand in it, so its absence proves nothing.
+        # If an include is missing, the element may be in it, so its absence is not conclusive.
         if below.is_required and below.tag not in seen and node.complete:
             yield build_node_finding(
                 below.missing, node, f"{_format_name(node)} requires {_add_article(below.tag)}", f"add <{below.tag}>"
@@ -105,7 +105,7 @@ def _find_stray_text(node: ElementNode) -> Place:
             depth += not match[2].endswith("/>")
         elif match[3] and depth == 0:
             return node.source.find_place(match.start(), node.place.element)
-        # The end tag of the section itself: what follows belongs to others.
+        # The end tag of the section itself: the following text belongs to other elements.
         if depth < 0:
             break
     return node.place
@@ -135,7 +135,7 @@ def _check_value(node: ElementNode, row: Element, deep: DeepCheck | None) -> Ite
 def _check_size(node: ElementNode, row: Element) -> Iterator[Finding]:
     odd = find_odd_interval(node.text) if row.kind in _INTERVAL_KINDS else None
     wrong = find_bounds_fault(row, node.text)
-    # What has no unit may be in range.
+    # A value without a unit may be in range.
     if wrong is not None and row.bounds is not None and odd is None:
         level = Level.WARNING if row.bounds in _RAISED_BOUND_HINTS else Level.ERROR
         yield build_node_finding(
@@ -146,7 +146,7 @@ def _check_size(node: ElementNode, row: Element) -> Iterator[Finding]:
 
 
 def find_odd_interval(text: str) -> tuple[str, str] | None:
-    """Describe the fault of a readable interval and the fix: no unit, or a fraction; None where it is plain."""
+    """Describe the fault of a readable interval and the fix: no unit, or a fraction; None if it has neither."""
     if text.strip("0") and text.isdigit():
         return f"{text!r} has no unit; seconds are assumed", f"write {text}s"
     if "." in text and text[0].isdigit():
@@ -166,23 +166,23 @@ def _choose_level(rule: str) -> Level:
 
 
 def _judge_unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple[Finding, str | None]:
-    """The finding about an element that is not known here, and the known one that it was meant to be."""
+    """The finding about an unknown element, and the known one that was probably meant."""
     if child.tag in TOLERATED_TAGS:
         message = f"unknown element {child.tag} in {node.tag}"
         hint = _HINTS.get(child.tag, "it is not documented")
         return build_node_finding("S002", child, message, hint, level=Level.WARNING), None
     from sowctl.config.suggestions import find_nearest_or_longer
 
-    # A name that is right elsewhere is misplaced and not misspelt; only a name without a home gets a suggestion.
+    # A name that is known elsewhere is misplaced, not misspelt; only an unknown name gets a suggestion.
     parents = _find_parents(child.tag)
     close = None if parents else find_nearest_or_longer(child.tag, [below.tag for below in row.children])
     what = "it"
-    # A section that was made up around known elements: ``Queues`` for ``Queue``.
+    # An invented section around known elements: ``Queues`` for ``Queue``.
     if close is None and not parents and child.tag.endswith("s"):
         parents = _find_parents(child.tag[:-1])
         what = f"the section does not exist; {child.tag[:-1]}"
     if parents:
-        # The whole path: elements of one name, such as Topic, stand in several sections and take different children.
+        # The whole path: elements of one name, such as Topic, occur in several sections with different children.
         here = (node.place.element or node.tag).strip("/").removeprefix("AMPSConfig/")
         places = " or ".join(parents[:MAX_PARENTS]) + (" and others" if len(parents) > MAX_PARENTS else "")
         message = f"{child.tag} is not allowed in {here}; {what} belongs in {places}"
@@ -197,7 +197,7 @@ def _judge_unknown(child: ElementNode, row: Element, node: ElementNode) -> tuple
 
 @lru_cache(maxsize=1024)
 def _find_parents(tag: str) -> list[str]:
-    """The paths of the elements in which one of this name belongs; none where there is no such element."""
+    """The paths of the elements that may contain one of this name; none if the name is unknown."""
     from sowctl.config.elements.parent_paths import find_parents
 
     return find_parents(tag)

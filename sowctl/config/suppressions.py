@@ -1,9 +1,9 @@
-"""Comments that switch rules off: ``<!-- sowctl: ignore B012, D003 because the logs go to a ramdisk -->``.
+"""Comments that disable rules: ``<!-- sowctl: ignore B012, D003 because the logs go to a ramdisk -->``.
 
-Before the root element such a comment counts for its whole file, elsewhere for the element that follows it and all that
-stands in that one. It names rules as ``--select`` does; words after ``because`` are for people. Only lint obeys it:
-what would stop an instance stops it whatever a comment says, so ``validate`` does not. A comment that names an unknown
-rule, or that nothing needed, is itself a finding. Ruled by ``sowctl-lint(7)``.
+Before the root element such a comment applies to its whole file, elsewhere to the element that follows it and all
+descendants. It names rules as ``--select`` does; words after ``because`` are for people. Only lint obeys it: errors
+that stop an instance do so whatever a comment says, so ``validate`` ignores it. A comment that names an unknown rule,
+or that has no effect, is itself a finding. Ruled by ``sowctl-lint(7)``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS_PATTERN = re.compile(r"(?s)(.*?)(?:\bbecause\b.*)?")
 
 
 class Suppression(Struct, frozen=True):
-    """One comment: where it stands, the rules it names, and the lines and columns between which it counts."""
+    """One comment: its place, the rules it names, and the range of lines and columns in which it applies."""
 
     source: SourceFile
     offset: int
@@ -47,14 +47,14 @@ class Suppression(Struct, frozen=True):
 def apply_suppressions(
     findings: Iterable[Finding], sources: Iterable[SourceFile], active: frozenset[str]
 ) -> Iterator[Finding]:
-    """The findings that no comment switches off, and what is to be said about the comments.
+    """The findings that no comment disables, and the findings about the comments.
 
-    The first of ``sources`` is the main file, the only one that can say what to assume. ``active`` are the ids of the
-    rules that were asked for: a comment about another rule is neither used nor unused.
+    The first of ``sources`` is the main file, the only one in which ``assume`` counts. ``active`` are the ids of the
+    selected rules: a comment about another rule is neither used nor unused.
     """
     suppressions: list[Suppression] = []
     for number, source in enumerate({source.file: source for source in sources}.values()):
-        # Most files have no such comment and are spared the search.
+        # Most files have no such comment and skip the search.
         if "sowctl" in source.text:
             for found in _read_suppressions(source, main=number == 0):
                 if isinstance(found, Finding):
@@ -70,7 +70,7 @@ def apply_suppressions(
             yield finding
     if UNUSED_WORD_CODE in active:
         for found in suppressions:
-            # Of a comment about a rule that did not run nothing can be said.
+            # Whether a comment about a rule that did not run is used is unknown.
             if found.rules <= active and (id(found.source), found.offset, found.word) not in used:
                 message = f"the comment has no effect: nothing here violates {found.word}"
                 yield _build_finding(
@@ -111,21 +111,21 @@ def _read_suppressions(source: SourceFile, *, main: bool) -> Iterator[Suppressio
                 yield _build_finding(source, start, UNKNOWN_WORD_CODE, Level.WARNING, message, _IGNORE_HINT)
         elif piece[2] == "":
             if not rooted:
-                # Comments in front of the root count for the whole file, so they get an entry below that of the root.
+                # Comments before the root apply to the whole file, so they get an entry below that of the root.
                 reach.append((0, waiting))
                 rooted, waiting = True, []
             reach.append((start, waiting))
             waiting = []
         if piece[2] == "/" or piece[3] == "/":
-            # What no element follows counts for nothing.
+            # A comment that no element follows applies to nothing.
             for offset, names in waiting:
                 yield from _parse_rules(source, offset, names, (offset, offset))
-            # The element that ends here: comments in front of it counted from its start tag to this place.
+            # The element that ends here: comments before it apply from its start tag to this place.
             begin, inside = reach.pop()
             for offset, names in inside:
                 yield from _parse_rules(source, offset, names, (begin, end))
             waiting = []
-    # What is still open: the entry of the whole file, and elements that the end of a broken file cuts off.
+    # Still open: the entry of the whole file, and elements cut off by the end of a broken file.
     for begin, inside in reach:
         for offset, names in inside:
             yield from _parse_rules(source, offset, names, (begin, len(source.text)))

@@ -1,7 +1,7 @@
-"""Topic names of the configuration as patterns: the journal's, a queue's, a destination's.
+"""Topic names of the configuration as patterns: those of the journal, of queues, of destinations.
 
-A name with characters of a regular expression is an unanchored PCRE pattern, any other stands for itself. Used by the
-model, the rules, and where messages are routed to a Pattern topic. Ruled by ``sow-config(5)``, TransactionLog.
+A name with special characters of regular expressions is an unanchored PCRE pattern; any other name matches only itself.
+Used by the model, the rules, and the routing of messages to Pattern topics. Ruled by ``sow-config(5)``, TransactionLog.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _PATTERN_CHARACTERS = frozenset(".^$*+?()[]{}|\\")
 
 
 def topic_matches(pattern: str, name: str, regex: bool = True) -> bool:
-    """Return True if a topic name of the configuration stands for ``name``.
+    """Return True if a topic name or pattern of the configuration matches ``name``.
 
-    Raises :class:`~sowctl.errors.ConfigError` SOW-CFG-163 for a pattern that is none, or that gives up on this name.
+    Raises :class:`~sowctl.errors.ConfigError` SOW-CFG-163 for an invalid pattern, or one that gives up on this name.
     """
-    # A name stands for itself, also where its characters make a pattern that does not match it, such as ``a+b``.
+    # A name matches itself, even if it is a pattern that does not match it, such as ``a+b``.
     if pattern == name:
         return True
     return regex and is_pattern(pattern) and compile_topic_search(pattern)(name)
@@ -48,8 +48,8 @@ def compile_topic_search(pattern: str) -> Callable[[str], bool]:
 
     def search(name: str) -> bool:
         try:
-            # A search that gives up at the library's limits is an error: taken for no match, the topic would silently
-            # be left out.
+            # A search that gives up at the library's limits is an error: treated as no match, it would silently omit
+            # the topic.
             return compiled.search(name) is not None
         except pcre2.LibraryError as error:
             raise _build_pattern_error(pattern, f"{error} on {name!r}") from None
@@ -60,13 +60,13 @@ def compile_topic_search(pattern: str) -> Callable[[str], bool]:
 def compile_any_search(patterns: Iterable[str], *, strict: bool = False) -> Callable[[str], bool]:
     """The search of several patterns at once, faster than one after the other.
 
-    A pattern that is none matches nothing; with ``strict`` the search raises as :func:`topic_matches` does.
+    An invalid pattern matches nothing; with ``strict`` the search raises as :func:`topic_matches` does.
     """
     import re
 
     wanted = list(dict.fromkeys(patterns))
     easy = [pattern for pattern in wanted if _is_easy(pattern)]
-    # Easy patterns have neither groups nor alternatives, so they can stand side by side.
+    # Easy patterns have neither groups nor alternatives, so they can be joined by ``|``.
     together = re.compile("|".join(easy)).search if easy else None
     others = [pattern for pattern in wanted if not _is_easy(pattern)]
 
@@ -86,7 +86,7 @@ def compile_any_search(patterns: Iterable[str], *, strict: bool = False) -> Call
 
 
 def _is_easy(pattern: str) -> bool:
-    """Return True for plain text, dots and anchors, which mean the same to both libraries; one costs an import."""
+    """Return True for plain text, dots and anchors, which mean the same to both libraries; PCRE costs an import."""
     return not is_pattern(pattern.removeprefix("^").removesuffix("$").replace(".*", "").replace(".", ""))
 
 

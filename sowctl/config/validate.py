@@ -1,8 +1,8 @@
-"""``validate_config``: every error that would stop an instance, as findings in the order of the file.
+"""``validate_config``: every error that would stop an instance, as findings in file order.
 
-The engine-level function behind ``sowctl validate``. It never raises for what a file contains, only when there is no
-file to read. Structure, types and ranges come from the element table, the rest from the table of rules; warnings and
-advice use the same tables and belong to lint. Ruled by ``sow-config(5)``.
+The function of ``sowctl validate``. It never raises for the content of a file, only if there is no file to read.
+Structure, types and ranges come from the element table, the rest from the table of rules; warnings and advice use the
+same tables and belong to lint. Ruled by ``sow-config(5)``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from sowctl.findings import Finding, Level
 
 _TOPIC_NAMES = frozenset({"UnderlyingTopic", "Name"})
 _IMPLIED_RULES = {"F006": ("F016", "S035", "F018")}
-"""By a rule about an element, what need not be said about the same one: a Filter that must go is not judged further."""
+"""By a rule about an element, rules not reported for the same element: a Filter to be removed is not checked
+further."""
 _SECTION_RULES: dict[str, tuple[str, ...]] = {
     "MessageTypes": ("R001",),
     "Modules": ("R002", "F019"),
@@ -35,7 +36,7 @@ _SECTION_RULES: dict[str, tuple[str, ...]] = {
     "TransactionLog": ("R008", "R009", "R014", "R023", "R028", "F029", "F031"),
     "Replication": ("R016",),
 }
-"""By section, the rules that look there for what something else refers to."""
+"""By section, the rules that look there for the target of a reference."""
 _OTHER_NAMES = {"SOW": ("TopicMetaData",)}
 
 
@@ -50,8 +51,8 @@ def validate_config(
     """All errors of a configuration, sorted by place; an empty list means that nothing would stop an instance.
 
     With ``fragment`` the file may hold parts of a configuration; ``given`` is as for
-    :func:`sowctl.config.load.read_document`. Raises :class:`~sowctl.errors.ConfigError`
-    SOW-CFG-030 when the file cannot be read at all.
+    :func:`sowctl.config.load.read_document`. Raises :class:`~sowctl.errors.ConfigError` SOW-CFG-030 if the file cannot
+    be read.
     """
     findings = inspect_config(
         path, environment=environment, defines=defines, fragment=fragment, least=Level.ERROR, given=given
@@ -68,11 +69,11 @@ def inspect_config(
     least: Level = Level.ADVICE,
     given: bytes | None = None,
 ) -> list[Finding]:
-    """All findings, sorted by place, each once; rules whose findings are all below ``least`` are not run.
+    """All findings, sorted by place, without duplicates; rules whose findings are all below ``least`` are not run.
 
     Raises as :func:`validate_config` does.
     """
-    # Decided by the gravest level that a rule can reach: a rule that is mild at one place may be an error at another.
+    # Decided by the highest level of a rule: one that is mild at one place may be an error at another.
     wanted = frozenset(rule.id for rule in RULES if rule.worst_level >= least)
     findings, document = examine_config(
         path, wanted, environment=environment, defines=defines, fragment=fragment, given=given
@@ -89,29 +90,29 @@ def examine_config(
     fragment: bool = False,
     given: bytes | None = None,
 ) -> tuple[list[Finding], Document | None]:
-    """The findings as they come and the document; of the table of rules only the ``wanted`` ones are run.
+    """The unsorted findings and the document; of the table of rules only the ``wanted`` ones are run.
 
-    What the loader, the element table and the expressions find is not chosen from. The document is None where it
-    cannot be used. Raises as :func:`validate_config` does.
+    Findings of the loader, the element table and the expressions are always included. The document is None if it is
+    unusable. Raises as :func:`validate_config` does.
     """
     document, findings = load_for_checks(path, environment=environment, defines=defines, fragment=fragment, given=given)
     if document is None:
         return findings, None
-    # A value with a variable missing is not the value that will be used: what else is wrong with it cannot be known.
+    # A value with a missing variable is not the final value, so other findings about it are dropped.
     unset = {finding.place.element or "" for finding in findings if finding.id == "X009"}
     findings.extend(found for found in _check_document(document, wanted, unset) if found.place.element not in unset)
     return _drop_implied(findings), document
 
 
 def _drop_implied(findings: list[Finding]) -> list[Finding]:
-    """The findings less those that only follow from another one about the same element."""
+    """The findings without those implied by another one about the same element."""
     spoken = {(echo, f.place.element) for f in findings for echo in _IMPLIED_RULES.get(f.id, ())}
     return [finding for finding in findings if (finding.id, finding.place.element) not in spoken]
 
 
 def sort_findings(findings: Iterable[Finding], sources: Iterable[SourceFile], main: str) -> list[Finding]:
     """Return each finding once, with a hint: those of the main file by line and column, then those of each include."""
-    # Several checks of one rule may come to the same finding.
+    # Several checks of one rule may yield the same finding.
     unique = {(finding.id, finding.place, finding.message): finding for finding in findings}
     order = {file: number for number, file in enumerate(dict.fromkeys((main, *(source.file for source in sources))))}
     for finding in unique.values():
@@ -121,7 +122,7 @@ def sort_findings(findings: Iterable[Finding], sources: Iterable[SourceFile], ma
 
 
 def _find_advice(rule: str) -> str | None:
-    """Find what the page of a rule says to write instead."""
+    """The text under ``Instead`` on the page of a rule."""
     from sowctl.config.rules.pages import find_page
 
     known = index_rules().get(rule)
@@ -129,7 +130,7 @@ def _find_advice(rule: str) -> str | None:
 
 
 def _check_document(document: Document, wanted: frozenset[str], unset: Collection[str]) -> Iterator[Finding]:
-    """The findings of the table and the rules, but none about an element that was made up around a fragment."""
+    """The findings of the table and the rules, except about elements that were added around a fragment."""
     made_up = document.synthetic_paths
     return (finding for finding in _run_checks(document, wanted, unset) if finding.place.element not in made_up)
 
@@ -151,20 +152,20 @@ def _run_checks(document: Document, wanted: frozenset[str], unset: Collection[st
 
 
 def find_unknowable_rules(document: Document, unset: Iterable[str] = ()) -> frozenset[str]:
-    """The rules that this document gives no reason to call broken; ``unset`` are the elements with a variable unset.
+    """The rules that cannot be checked in this document; ``unset`` are the elements with an unset variable.
 
-    A rule that calls something undefined is silent where the section that would define it is unknown: absent from a
-    fragment, made up around its loose entries, misspelled, or with a hole where an include could not be read or a
+    A rule about undefined names is not checked if the section that would define them is unknown: absent from a
+    fragment, added around its loose entries, misspelled, or incomplete because an include could not be read or a
     variable is not set. Ruled by ``sow-config(5)``, fragments.
     """
-    # The section is the second step of a path, /AMPSConfig/SOW/..., its number aside.
+    # The section is the second step of a path, /AMPSConfig/SOW/..., without its number.
     holes = {element.split("/")[2].partition("[")[0] for element in unset if element.count("/") > 1}
     whole = document.top.complete and not document.fragment
     silent: set[str] = set()
     for section, rules in _SECTION_RULES.items():
         nodes = list(document.top.find_all(section, *_OTHER_NAMES.get(section, ())))
         if not nodes:
-            # A misspelt section may hold what others refer to.
+            # A misspelt section may hold the targets of references.
             known = whole and not has_misspelled_child(document.top, section)
         else:
             known = all(node.complete and node.inner >= 0 and node.tag not in holes for node in nodes)

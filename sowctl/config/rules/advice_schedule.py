@@ -13,7 +13,7 @@ from sowctl.config.rules.survey import Survey
 MANUAL_MODULES = frozenset({"amps-action-on-admin", "amps-action-on-signal"})
 MIN_COMPACT_NANOSECONDS = 6 * HOUR
 MAX_AGE_SHARE = 0.6
-"""About a half, generously."""
+"""About a half, with a margin."""
 
 
 def _find_schedule(step: SubjectStep) -> ElementNode | None:
@@ -44,7 +44,7 @@ def compacts_often(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: ``<Every>10m</Every>`` with ``amps-action-do-compact-sow``.
     Instead: run it at a quiet time, such as ``Sunday at 03:00``.
     """
-    # Any of the events of an action starts all of its steps, so one that comes often is enough.
+    # Each event of an action starts all of its steps, so one frequent event is enough.
     often: dict[int, ElementNode] = {}
     for step in survey.steps:
         every = _find_schedule(step)

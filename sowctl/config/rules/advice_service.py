@@ -1,4 +1,4 @@
-"""Advice on Logging and Admin: what is written, what removes it, and who may ask."""
+"""Advice on Logging and Admin: log levels, retention of logs and statistics, and access."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sowctl.config.rules.survey import Survey
 INFO_LEVELS = frozenset({"developer", "trace", "stats", "info", "debug"})
 DATA_LEVELS = frozenset({"developer", "trace"})
 LOGON_MESSAGE = "12-0010"
-"""The message that writes out the commands of clients, logon among them."""
+"""The message that logs the commands of clients, including logon."""
 _ESCAPE = r"%[A-Za-z]"
 _NOT_PRODUCTION = r"(?i)\b(dev\w*|test\w*|qa|uat|demo|local|sandbox|staging)\b"
 
@@ -55,7 +55,7 @@ def logs_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         file = target.find("FileName")
         if file is None or not file.text or (target.find_text("Protocol") or "").lower() not in ("file", "gzip"):
             continue
-        # Without a counter or a time in its name the file is written anew at each rotation, and cannot grow further.
+        # Without a counter or a time in its name the file is overwritten at each rotation and does not grow further.
         rotates_in_place = target.find("RotationThreshold") is not None and not re.search(_ESCAPE, file.text)
         if not rotates_in_place and not any(_is_covered(file.text, pattern, survey) for pattern in patterns):
             message = f"log files '{file.text}' without remove-files or compress-files action: the disk fills"
@@ -67,10 +67,10 @@ def logs_grow(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _is_covered(file: str, pattern: str, survey: Survey) -> bool:
-    # A counter or a time stands for some text without a slash; one character is enough for a pattern to be tried on.
+    # A counter or a time expands to some text without a slash; one character is enough to test a pattern.
     name = os.path.normpath(survey.root / re.sub(_ESCAPE, "0", file))
     glob = os.path.normpath(survey.root / pattern)
-    # A text that is filled in when the action runs may cover anything, and servers add endings to the name.
+    # A text that is filled in when the action runs may match anything, and servers append suffixes to the name.
     return "{{" in pattern or any(glob_matches(glob, name + suffix) for suffix in ("", ".log", ".gz", ".1"))
 
 
@@ -167,7 +167,7 @@ def log_shows_data(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _names_logon(text: str | None) -> bool:
-    """Return True if a list of message numbers or patterns has the one of logon commands."""
+    """Return True if a list of message numbers or patterns includes that of logon commands."""
     for word in (text or "").split(","):
         try:
             if word.strip() and re.fullmatch(word.strip(), LOGON_MESSAGE):

@@ -1,7 +1,7 @@
-"""Advice on the storage of a topic: slabs, the size hint, and indexes that exist already.
+"""Advice on the storage of a topic: slabs, the size hint, and redundant indexes.
 
-How large messages are and how many processors and how much memory there is, no configuration knows: these rules use
-what a comment of the file says (:mod:`sowctl.config.rules.facts`) and are silent where it says nothing.
+A configuration does not contain the size of messages, the number of processors or the size of the memory: these rules
+use the values in a comment of the file (:mod:`sowctl.config.rules.facts`) and report nothing without them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from sowctl.config.rules.rule import Problem
 from sowctl.config.rules.survey import Survey
 
 SLAB_OVERHEAD_BYTES = 64
-"""Bytes of a slab that no message can use."""
+"""Bytes of a slab that messages cannot use."""
 BYTES_PER_KEY = 16
-"""The least that an index keeps for each expected key: its digest."""
+"""Minimum size of an index entry for each expected key: its digest."""
 DEFAULT_MEMORY_BYTES = 1 << 40
-"""Memory that is taken as the limit where the file does not say how much there is: a terabyte."""
+"""Assumed memory, 1 TB, if the file does not state its size."""
 LARGE_START_BYTES = 1 << 30
 LARGE_START_BYTES_PER_CORE = 128 << 20
 
 
 def _read_slab_size(node: ElementNode) -> int | None:
-    """The slab size of a topic, the default included; None where it cannot be told."""
-    # The retired sizes make the slab then (behaviour 11.31); these rules judge SlabSize alone.
+    """The slab size of a topic, including the default; None if it is unknown."""
+    # The retired sizes determine the slab then (behaviour 11.31); these rules check only SlabSize.
     if node.find("RecordSize", "IncrementSize") is not None and node.find("SlabSize") is None:
         return None
     slab = node.find("SlabSize")
@@ -76,7 +76,7 @@ def slab_without_need(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if slab is None or number is None or number <= SLAB_OVERHEAD_BYTES:
         return
     largest = survey.facts.largest_message
-    # 5MB counts as the default whether a kilobyte has 1000 or 1024 bytes.
+    # 5MB counts as the default, whether a kilobyte has 1000 or 1024 bytes.
     enough = (
         number <= DEFAULT_SLAB_BYTES or is_size_within(slab, "5MB", "5MB")
         if largest is None
@@ -119,7 +119,7 @@ def slabs_below_cores(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if slab is None or not number or facts.cores is None:
         return
     expected = read_count(node.find("ExpectedKeyCountHint"))
-    # Slabs are at most as many as memory or the expected records fill; without either nothing can be said.
+    # The memory or the expected records limit the number of slabs; without either it is unknown.
     limits = [] if facts.memory is None else [facts.memory]
     if expected is not None and facts.largest_message is not None:
         limits.append(expected * facts.largest_message)
@@ -173,7 +173,7 @@ def key_count_rounded(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     hint = node.find("ExpectedKeyCountHint")
     number = read_count(hint)
-    # A power of two has one bit set, and loses it in this.
+    # A power of two has one bit set, which this clears.
     if hint is not None and number and number & (number - 1):
         rounded = 1 << number.bit_length()
         message = f"ExpectedKeyCountHint {hint.text} will be rounded up to {rounded}"
@@ -219,7 +219,7 @@ def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     view = survey.find_entry(node).kind == "View"
     known = _find_grouped_fields(node) if view else {key.text for key in node.find_all("Key")}
     for index in indexes:
-        # Equal sets, whatever their order: the values of the same fields find the same records.
+        # Equal sets, in any order: the values of the same fields find the same records.
         if known and {key.text for key in index.find_all("Key")} == known:
             what = "Grouping" if view else "Key"
             yield Problem(
@@ -230,7 +230,7 @@ def index_repeats_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _find_grouped_fields(view: ElementNode) -> set[str] | None:
-    """The output fields that hold the grouping fields of a view; None where one is not projected as it is."""
+    """The output fields that hold the grouping fields of a view; None if one is not projected unchanged."""
     outputs: dict[str, str] = {}
     for section in view.find_all("Projection"):
         for field in section.find_all("Field"):

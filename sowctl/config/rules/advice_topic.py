@@ -1,4 +1,4 @@
-"""Advice on what a topic is: its name, its file, and what of it survives a restart."""
+"""Advice on the definition of a topic: its name, its file, and its durability."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sowctl.config.rules.survey import Survey
 from sowctl.config.topic_patterns import is_pattern
 
 SHORT_LIFETIME_NANOSECONDS = HOUR
-"""Records that expire within this time are taken for a cache that may be lost."""
+"""Records that expire within this time are assumed to be a cache that may be lost."""
 MANY_RECORDS = 1_000_000
 
 
@@ -63,7 +63,7 @@ def file_outside(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     named = Path(os.path.normpath(root / format_file_name(file.text, name, node.find_text("MessageType") or "")))
     hint = "keep the store below it, or write an absolute path if another place is intended"
     if not named.is_relative_to(root):
-        # An absolute path says that another place is meant.
+        # An absolute path shows that another place is intended.
         if not Path(file.text).is_absolute():
             yield Problem(file, f"FileName '{file.text}' leaves the directory of the configuration", hint)
     elif not named.resolve().is_relative_to(root.resolve()):
@@ -109,7 +109,7 @@ def lost_on_restart(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _can_compare(survey: Survey) -> bool:
-    """Return True if asking for each topic whether it is journaled takes no more than moments."""
+    """Return True if checking whether each topic is journaled takes only moments."""
     patterns = [name for name, _ in survey.journal_topics if is_pattern(name)]
     hard = sum(is_pattern(name.replace(".", "").strip("^*$")) for name in patterns)
     topic_count = len(survey.entries)
@@ -142,7 +142,7 @@ def topic_not_journaled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         return
     logged = any(True for _ in survey.find_nodes("TransactionLog"))
     missing = [entry for entry in survey.entries if _is_unjournaled(entry, survey)]
-    # Without any log each topic would say the same.
+    # Without a log every topic would have the same finding.
     for entry in missing if logged else missing[:1]:
         others = "" if logged or len(missing) == 1 else f" (and {len(missing) - 1} more)"
         message = f"persistent topic '{entry.name}'{others} is not journaled: no replay, replication or rebuild"

@@ -1,4 +1,4 @@
-"""Advice on views: what their values mean, and what they cost."""
+"""Advice on views: the meaning of their values, and their cost."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def _find_field_names(field: ElementNode) -> tuple[Field, ...]:
 
 
 def _qualify_name(field: Field, joined: bool) -> tuple[str, str]:
-    """A field as topic and path; the topic only where there are several."""
+    """A field as topic and path; the topic only if there are several."""
     return (field.qualifier[-1] if joined and field.qualifier else "", str(field.path))
 
 
 def _add_joined_fields(grouped: set[tuple[str, str]], view: ElementNode, survey: Survey, joined: bool) -> set[str]:
-    """Add to ``grouped`` what joins make equal to it; the topics of which each group has one record."""
+    """Add to ``grouped`` the fields that joins make equal to it; return the topics with one record per group."""
     equal: dict[tuple[str, str], list[tuple[str, str]]] = {}
     fields: dict[str, set[tuple[str, str]]] = {}
     for underlying in view.find_all("UnderlyingTopic"):
@@ -82,7 +82,7 @@ def _add_joined_fields(grouped: set[tuple[str, str]], view: ElementNode, survey:
     for source in find_sources(view):
         for entry in survey.find_entries(source.name, source.type or survey.find_entry(view).type)[:1]:
             missing[source.name if joined else ""] = {key.text for key in entry.node.find_all("Key")}
-    # Publishers choose such keys, so no fields determine a record.
+    # Publishers choose these keys, so no fields determine a record.
     without_key = {topic for topic, keys in missing.items() if not keys}
     whole: set[str] = set()
     waiting = list(grouped)
@@ -93,8 +93,8 @@ def _add_joined_fields(grouped: set[tuple[str, str]], view: ElementNode, survey:
         found = set(equal.pop(name, ()))
         missing.get(topic, set()).discard(path)
         if topic not in whole and topic in missing and not missing[topic] and topic not in without_key:
-            # All fields of its Key are determined: a group has one record of this topic, and with it all of its fields,
-            # also those that other joins use.
+            # All fields of its Key are determined: a group has one record of this topic, which determines all other
+            # fields, including those that other joins use.
             whole.add(topic)
             found |= fields.get(topic, set())
         waiting.extend(found - grouped)
@@ -110,7 +110,7 @@ def _find_unaggregated_fields(tree: Tree) -> Iterator[Field]:
         part = waiting.pop()
         if isinstance(part, Field):
             yield part
-        # What stands inside an aggregate is computed over the whole group.
+        # The fields inside an aggregate are computed over the whole group.
         elif not (isinstance(part, Call) and part.name in AGGREGATES):
             waiting.extend(reversed(part.list_children()))
 

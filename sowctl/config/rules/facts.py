@@ -1,9 +1,9 @@
 """Facts about messages and machine that the author of a configuration states in a comment of the file.
 
 ``<!-- sowctl: assume largest-message=2MB cores=16 memory=64GB -->`` anywhere in the main file; several such comments
-add up, and the last word on a fact counts. Words after ``because`` are for people. Read by
+are combined, and the last value of a fact counts. Words after ``because`` are for people. Read by
 :class:`~sowctl.config.rules.survey.Survey` for the advice on storage and memory, and by
-:mod:`sowctl.config.suppressions`, which says what in such a comment has no effect. Ruled by ``sowctl-lint(7)``.
+:mod:`sowctl.config.suppressions`, which reports words without effect. Ruled by ``sowctl-lint(7)``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_FACT_VALUE = 1 << 62
 
 
 class Facts(Struct, frozen=True):
-    """Sizes in bytes; None where no comment says one."""
+    """Sizes in bytes; None if no comment states one."""
 
     largest_message: int | None = None
     cores: int | None = None
@@ -40,13 +40,13 @@ def parse_facts(text: str) -> Facts:
 
 
 def find_comment_faults(words: str) -> list[str]:
-    """List in sentences the words of one such comment that have no effect; empty where all is well."""
+    """Describe the words of a comment that have no effect, a sentence each; empty if there are none."""
     read = list(_parse_words(words))
     return [fault for _, _, fault in read if fault] if read else ["the comment has nothing to assume"]
 
 
 def _parse_words(words: str) -> list[tuple[str, int | None, str]]:
-    """Return name, number and fault of each word; the number is None where there is a fault."""
+    """Return name, number and fault of each word; the number is None if there is a fault."""
     rows: list[tuple[str, int | None, str]] = []
     for word in re.findall(r"[^\s,;]+", re.split(r"\bbecause\b", words, maxsplit=1)[0]):
         name, _, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""Rules about what a message type can do: have fields, be enriched, and be written once per field."""
+"""Rules about the abilities of a message type: fields, enrichment, and unique destinations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sowctl.config.rules.survey import Survey
 from sowctl.messages.types import FIELDLESS_TYPES, UNCONSTRUCTIBLE_TYPES
 
 NOT_ENRICHABLE_TYPES = UNCONSTRUCTIBLE_TYPES - {"composite-global"}
-"""Types of topics that rule F021 speaks of; of composite-global publishing itself says that it cannot be written."""
+"""Types of topics for rule F021; composite-global is excluded, because publishing reports it itself."""
 
 
 def no_fields(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -92,7 +92,7 @@ def lookup_unavailable(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     from sowctl.expressions.syntax.trees import walk_tree
 
     declared = any(option.tag == "Lookup" for module in survey.find_nodes("Module") for option in module.walk())
-    # A transient topic is folded from the journal at every use (behaviour 1.6).
+    # A transient topic is rebuilt from the journal at every use (behaviour 1.6).
     recovers = is_transient(node) and (node.find_text("RecoveryPoint") or "epoch").lower() != "now"
     for section in node.find_all("Preprocessing", "Enrichment"):
         for field in section.find_all("Field"):
@@ -129,13 +129,13 @@ def part_number_missing(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _iterate_identifiers(entry: ElementNode) -> Iterator[tuple[ElementNode, object]]:
-    """The fields that an entry names in messages of its own type, each with the element that names it."""
+    """The fields that an entry uses in messages of its own type, each with the element that contains it."""
     for key in (
         *entry.find_all("Key", "Index"),
         *(key for index in entry.find_all("HashIndex") for key in index.find_all("Key")),
     ):
         yield key, key.text
-    # The fields of a view's expressions are those of its sources, which have types of their own.
+    # The fields in a view's expressions belong to its sources, which have types of their own.
     if entry.tag in ("View", "ViewDefinition"):
         return
     for text in entry.find_all("Filter", "Priority", "BarrierExpression"):

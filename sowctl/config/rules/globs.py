@@ -1,4 +1,4 @@
-"""Match paths with the Pattern of an action: a shell glob over one directory, never below it.
+"""Match paths with the Pattern of an action: a shell glob in one directory, without its subdirectories.
 
 Called by the advice on files. Ruled by ``sow-config(5)``, actions.
 """
@@ -9,6 +9,6 @@ from fnmatch import fnmatchcase
 
 
 def glob_matches(pattern: str, path: str) -> bool:
-    """Return True if a glob stands for a path, both absolute or both relative; ``*`` does not cross a slash."""
+    """Return True if a glob matches a path, both absolute or both relative; ``*`` does not match a slash."""
     wanted, parts = pattern.split("/"), path.split("/")
     return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))

@@ -1,7 +1,7 @@
-"""The rules that a command stops at when it loads a configuration, because the model would be wrong or meaningless.
+"""The rules that stop a command when it loads a configuration, because the model would be wrong or meaningless.
 
-Their rows stand here, apart from the rest of :mod:`sowctl.config.rules.table`, which a command that only loads has no
-need to read.
+Their rows are separate from the rest of :mod:`sowctl.config.rules.table`, so that a command that only loads need not
+import those.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOAD_RULES: tuple[Rule, ...] = (
 
 
 def find_load_errors(top: ElementNode) -> Iterator[Finding]:
-    """Yield the findings of those rules, lazily, in the order above."""
+    """Yield the findings of these rules, lazily, in the order above."""
     survey = Survey(top, Path())
     for rule in LOAD_RULES:
         yield from rule.run(survey)

@@ -1,7 +1,7 @@
 """Values of elements as the advice reads and writes them: intervals, sizes, counts and switches.
 
-A reader gives None where there is no element, or none that makes sense: the element table speaks of that one. Called by
-the rules only. Ruled by ``sow-config(5)``, text and values.
+A reader returns None if the element is absent or invalid; the element table reports invalid ones. Called only by the
+rules. Ruled by ``sow-config(5)``, text and values.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ def read_count(node: ElementNode | None) -> int | None:
 
 
 def read_switch(node: ElementNode | None) -> bool | None:
-    """Return True if an element says true or enabled, None if it is absent or cannot be read."""
+    """Return True if an element is true or enabled, None if it is absent or unreadable."""
     word = _read_measure(node, parse_switch)
     return None if word is None else bool(word)
 
 
 def is_size_within(node: ElementNode, low: str, high: str) -> bool:
-    """Return True if a readable size lies between two others inclusive, be a kilobyte 1000 or 1024 bytes."""
+    """Return True if a readable size is between two others, inclusive, whether a kilobyte is 1000 or 1024 bytes."""
     return find_bounds_fault(Element(node.tag, "1", "bytes", low=low, high=high, bounds="S027"), node.text) is None
 
 
 def can_compare_all(one: int, other: int, cost: int = 10) -> bool:
-    """Return True if every one of ``one`` things may be compared with every one of ``other``.
+    """Return True if each of ``one`` items may be compared with each of ``other``.
 
     ``cost`` is that of one comparison, 1 for the cheapest. No sensible file comes near the limit; a hostile one must
     not make lint compare for minutes.
@@ -74,7 +74,7 @@ def can_compare_all(one: int, other: int, cost: int = 10) -> bool:
 
 
 def format_size_text(number: int) -> str:
-    """A size in bytes for people, with one decimal where it is not whole: ``5MB``, ``1.5GB``, ``100 bytes``."""
+    """A size in bytes for people, with one decimal unless it is whole: ``5MB``, ``1.5GB``, ``100 bytes``."""
     for unit, factor in reversed(SIZE_FACTORS.items()):
         if unit and number >= factor:
             whole, tenths = divmod(round(10 * number / factor), 10)

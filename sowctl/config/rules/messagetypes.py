@@ -1,4 +1,4 @@
-"""Rules of MessageTypes/MessageType: what the modules with settings need."""
+"""Rules of MessageTypes/MessageType: required settings of modules."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def publish_target_missing(node: ElementNode, survey: Survey) -> Iterator[Proble
     Instead: add ``<DefaultPublishTarget>ORDERS_DIRECT</DefaultPublishTarget>``.
     """
     where, name = _find_underlying(node)
-    # A queue without UnderlyingTopic has its own name for its topic, which is never a pattern.
+    # The topic of a queue without UnderlyingTopic is its own name, which is never a pattern.
     pattern = where is not node and _is_regex(name, survey) and survey.can_use_pattern(name)
     if pattern and node.find("DefaultPublishTarget") is None and not has_misspelled_child(node, "DefaultPublishTarget"):
         message = "DefaultPublishTarget is required when UnderlyingTopic is a regular expression"
@@ -118,7 +118,7 @@ def queue_not_journaled(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add the topic to TransactionLog.
     """
     where, name = _find_underlying(node)
-    # The source is misspelt, which S002 tells of; the queue's own name was never meant as its topic.
+    # The source is misspelt, which S002 reports; the queue's own name was not intended as its topic.
     if where is node and has_misspelled_child(node, "UnderlyingTopic"):
         return
     if name and not _is_recorded(name, None, survey) and survey.can_use_pattern(name):
@@ -153,7 +153,7 @@ def queue_journaled_otherwise(node: ElementNode, survey: Survey) -> Iterator[Pro
 
 
 def _is_recorded(name: str, kind: str | None, survey: Survey) -> bool:
-    """Return True if the log records a topic, or, for a pattern, anything that it may stand for."""
+    """Return True if the log records a topic or, for a pattern, any topic that it may match."""
     if survey.is_journaled(name, kind):
         return True
     if not _is_regex(name, survey):

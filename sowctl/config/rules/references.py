@@ -61,14 +61,14 @@ def unknown_other_type(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             for option in (
                 option for options in step.find_all("Options") for option in options.find_all("MessageType")
             ):
-                # What stands in double braces is filled in when the action runs.
+                # Text in double braces is filled in when the action runs.
                 if "{{" not in option.text:
                     yield from _unknown_type(option, survey)
 
 
 def _check_parts(survey: Survey) -> Iterator[Problem]:
-    """The parts of composite types: what they name must be built in or defined before them."""
-    # Types are made in the order of the file, so a part must be known by then.
+    """The parts of composite types: each must be built in or defined before the type."""
+    # Types are created in file order, so a part must be known by then.
     before = set(BUILT_IN_TYPES)
     for message_type in survey.find_nodes("MessageType"):
         for part in message_type.find_all("MessageType"):
@@ -132,7 +132,7 @@ def generator_not_registered(node: ElementNode, survey: Survey) -> Iterator[Prob
     for generator in node.find_all("KeyGenerator"):
         for module in generator.find_all("Module"):
             name = module.text
-            # The chaining generator is built in, and known by the name of its Library.
+            # The chaining generator is built in, and recognised by the name of its Library.
             built_in = ID_CHAINING_GENERATOR in libraries.get(name, "")
             if name in libraries and not built_in and not entry_points(group=KEY_GENERATOR_GROUP, name=name):
                 message = (
@@ -172,7 +172,7 @@ def duplicate_name(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         for other in survey.find_nodes(subject):
             name = other.find_text("Name")
             if name and subject == "Function":
-                # Names of functions are written in any letter case.
+                # Names of functions are case-insensitive.
                 name = name.upper()
             if name and first.setdefault(name, other) is not other and not survey.is_repeated(other):
                 message = f"duplicate {subject} name '{name}' (first at {first[name].place})"

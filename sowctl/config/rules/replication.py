@@ -37,10 +37,10 @@ def replicated_not_journaled(node: ElementNode, survey: Survey) -> Iterator[Prob
         if name is None or not name.text or not kind or survey.is_journaled(name.text, kind):
             continue
         if any(entry.kind in QUEUE_KINDS for entry in survey.find_entries(name.text, kind)):
-            # The messages of a queue are those of the topic below it: R008 judges where they are kept.
+            # The messages of a queue are those of its underlying topic: R008 checks that the log records it.
             continue
         if (
-            # Whether two patterns have a name in common is not decided: the log is taken to record what may be meant.
+            # Whether two patterns have a common name is not decided: the log is assumed to record the intended topics.
             survey.has_regex_topics
             and is_pattern(name.text)
             and any(
@@ -49,7 +49,7 @@ def replicated_not_journaled(node: ElementNode, survey: Survey) -> Iterator[Prob
             )
         ):
             continue
-        # Where a pattern or a type of the log cannot be used, another rule tells of it, and nothing follows for this
+        # If a pattern or a type of the log is unusable, another rule reports it, and nothing can be concluded for this
         # topic.
         if not survey.can_use_pattern(name.text) or not survey.knows_types(
             kind, *(recorded for _, recorded in survey.journal_topics)

@@ -4,35 +4,36 @@
 finding may carry has exactly one row, whether its check is a function here, a column of the element table, the loader
 or the check of expressions.
 
-- ``level`` is its severity; where some of its findings are milder or graver, ``also`` is the other severity and the
+- ``level`` is its severity; if some of its findings are milder or more severe, ``also`` is the other severity and the
   function yields ``Problem(..., level=...)`` for those.
 - ``title`` is its short name in lower case with hyphens, unique, at most 40 characters: ``lint --select``, ``--ignore``
-  and ``--explain`` take it in place of the id.
-- ``element`` is where in the file it applies, for people: ``SOW/Topic``, ``Transports/Transport/InetAddr``.
+  and ``--explain`` accept it instead of the id.
+- ``element`` is the place in the file where it applies, for people: ``SOW/Topic``, ``Transports/Transport/InetAddr``.
 - ``checks`` are pairs of a subject and a function, ``("Topic", "topic.persistent_without_file")``: the function
   ``persistent_without_file`` of ``sowctl/config/rules/topic.py`` is called with each node of the subject (see
   :meth:`~sowctl.config.rules.survey.Survey.find_nodes`) and the :class:`~sowctl.config.rules.survey.Survey`, and yields
-  :class:`Problem`. It knows neither its id nor its level, never raises for what the file contains, and judges only
-  what is well-formed (another rule speaks of the rest). The module is imported when the rule first runs.
+  :class:`Problem`. It knows neither its id nor its level, never raises for the content of the file, and checks only
+  well-formed values (another rule reports the others). The module is imported when the rule first runs.
 
 **A rule is documented once**, by a page of four headings, each at the start of a line, in this order::
 
-    What: the construct that is found, in one sentence, beginning with a small letter.
+        What: the construct that is found, in one sentence, beginning with a small letter.
 
-    Why: what goes wrong with it.
-    Example: a few words or a snippet in double back-quotes.
-    Instead: what to write.
+        Why: its consequence.
+        Example: a few words or a snippet in double back-quotes.
+        Instead: the alternative to write.
 
-The page is the docstring of the rule's function, of the first where there are several. A rule without a function, and
-one whose function covers a part of it only, has its page in :mod:`sowctl.config.rules.pages`. From the pages come
-``lint --explain`` and sowctl-lint(7); a test fails for an id without a page and for a page without an id.
+The page is the docstring of the rule's function, of the first if there are several. A rule without a function, or whose
+function covers only a part of it, has its page in :mod:`sowctl.config.rules.pages`. ``lint --explain`` and
+sowctl-lint(7) are generated from the pages; a test fails for an id without a page and for a page without an id.
 
 **A rule is tested by files**: ``tests/config/rules/cases/ID-bad.xml`` breaks it and ``ID-good.xml`` does not; the
-module docstring of ``tests/config/rules/test_cases.py`` says how they are marked.
+module docstring of ``tests/config/rules/test_cases.py`` describes their markers.
 
-**Where it goes**: the function into the module of its element (the map of this room lists them); the row of advice, an
-id that begins with B, into :mod:`sowctl.config.rules.table_advice`, any other into :mod:`sowctl.config.rules.table`.
-Then ``python -m sowctl.cli.manual man/`` makes sowctl-lint(7) anew, and README says how many rules there are.
+**To add a rule**: put the function into the module of its element (the docstring of this package lists them); the row
+of advice, an id that begins with B, into :mod:`sowctl.config.rules.table_advice`, any other row into
+:mod:`sowctl.config.rules.table`. Then ``python -m sowctl.cli.manual man/`` regenerates sowctl-lint(7), and README
+states the number of rules.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from sowctl.findings import Finding, Level, Place
 
 
 class Problem(Struct, frozen=True):
-    """A rule broken at ``node``, or at a place inside its text; ``level`` where it is not the rule's own.
+    """A rule broken at ``node``, or at a place inside its text; ``level`` if it differs from the rule's own.
 
-    With ``secret`` the line is not shown: what it holds must not go into a log.
+    With ``secret`` the line is not shown, because its content must not be logged.
     """
 
     node: ElementNode
@@ -68,7 +69,7 @@ RuleFunction: TypeAlias = Callable[[ElementNode, Survey], Iterable[Problem]]
 
 
 class Rule(Struct, frozen=True):
-    """A row of the table; the module says what its columns mean."""
+    """A row of the table; the docstring of this module describes its columns."""
 
     id: str
     level: Level
@@ -79,7 +80,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def worst_level(self) -> Level:
-        """The gravest level that a finding of this rule may have."""
+        """The highest level that a finding of this rule may have."""
         return max(self.level, self.also or self.level)
 
     def resolve_functions(self) -> Iterator[tuple[str, RuleFunction]]:
@@ -98,5 +99,5 @@ class Rule(Struct, frozen=True):
                     found = build_node_finding(
                         self.id, problem.node, problem.message, problem.hint, level=level, place=problem.place
                     )
-                    # The excerpt is the line of the file, which holds the secret.
+                    # The excerpt is the line of the file, which contains the secret.
                     yield replace(found, excerpt=None) if problem.secret else found

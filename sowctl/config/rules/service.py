@@ -1,4 +1,4 @@
-"""Rules of TransactionLog, Logging and Admin, and of files that must not serve two purposes."""
+"""Rules of TransactionLog, Logging and Admin, and of files used for two purposes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def archive_is_journal(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     hint = "name a directory on another device"
     if old == new:
         yield Problem(archive, "JournalArchiveDirectory equals JournalDirectory", hint, level=Level.ERROR)
-    # Below the journal means on its device, as far as a path can tell.
+    # A path below the journal is assumed to be on its device.
     elif new.startswith(old + os.sep):
         yield Problem(archive, "JournalArchiveDirectory shares a device with JournalDirectory", hint)
 
@@ -76,7 +76,7 @@ def two_purposes(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: give each its own file.
     """
     uses: dict[str, str] = {}
-    # In the order of the file: the finding belongs to the second use.
+    # In file order: the finding is reported at the second use.
     for purpose, file, text in sorted(_iterate_files(survey), key=lambda use: survey.find_order(use[1])):
         path = os.path.normpath(survey.root / text)
         other = uses.setdefault(path, purpose)
@@ -96,7 +96,7 @@ def _iterate_files(survey: Survey) -> Iterator[tuple[str, ElementNode, str]]:
     ]
     for purpose, node in sections:
         file = node.find("FileName")
-        # ``:memory:`` names no file, so many may have it.
+        # ``:memory:`` is no file, so several elements may have it.
         if file is not None and file.text and file.text != ":memory:":
             yield purpose, file, file.text
     for entry in survey.entries:

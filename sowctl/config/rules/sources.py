@@ -1,8 +1,7 @@
-"""The topics that views and conflated topics derive from, and the rules about them: there, in order, no circle.
+"""The topics that views and conflated topics derive from, and the rules about them: existence, order, no cycles.
 
-The functions ``find_sources`` and ``resolve_source`` are called by other rules and by
-:mod:`sowctl.config.derived_entries`; the rules are run from :mod:`sowctl.config.rules.table`. Ruled by
-``sow-config(5)``, View and ConflatedTopic.
+Other rules and :mod:`sowctl.config.derived_entries` call ``find_sources`` and ``resolve_source``; the rules are run
+from :mod:`sowctl.config.rules.table`. Ruled by ``sow-config(5)``, View and ConflatedTopic.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from sowctl.config.suggestions import find_nearest
 from sowctl.values.topicref import TopicRef
 
 _MAX_CYCLE_NAMES = 10
-"""So many names of a cycle are shown."""
+"""Maximum number of names of a cycle to show."""
 
 
 class ViewSource(Struct, frozen=True):
-    """A topic that a view reads: its message type where one is written, its name, and the element that names it."""
+    """A source topic of a view: its message type, if written, its name, and the element that names it."""
 
     type: str | None
     name: str
@@ -33,7 +32,7 @@ class ViewSource(Struct, frozen=True):
 
 
 def find_sources(view: ElementNode) -> Iterator[ViewSource]:
-    """The sources of a view; of a Join that does not parse, none."""
+    """The sources of a view; none for a Join that does not parse."""
     underlying = view.find("UnderlyingTopic")
     if underlying is None:
         return
@@ -56,9 +55,9 @@ def split_reference(text: str) -> tuple[str | None, str]:
 
 
 def resolve_source(source: ViewSource, entry: SubjectEntry, survey: Survey) -> SubjectEntry | None:
-    """The entry that a source means, wherever it stands; the view's own message type where none is written.
+    """The entry that a source refers to, anywhere in the file; the view's own message type if none is written.
 
-    Of two of one name it is the other one; an entry that reads its own name alone reads itself.
+    If two entries have the name, it is the other one; an entry that is the only one of its name refers to itself.
     """
     found = [other for other in survey.find_entries(source.name, source.type or entry.type) if other is not entry]
     return found[0] if found else _resolve_itself(source, entry)
@@ -80,7 +79,7 @@ def undefined_source(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     if underlying is None or underlying.find("Join") is not None:
         return
     for source in find_sources(node):
-        # A topic of that name and another type is for F022 to judge.
+        # F022 reports a topic of that name and another type.
         elsewhere = [] if source.type else [e for e in survey.find_entries(source.name) if e is not entry]
         if resolve_source(source, entry, survey) is None and not elsewhere and survey.has_all_names:
             close = find_nearest(source.name, (other.name for other in survey.entries if other is not entry))
@@ -114,7 +113,7 @@ def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     entry = survey.find_entry(node)
     found = list(find_sources(node))
     underlying = node.find("UnderlyingTopic")
-    # Where one Join does not parse, which topics are attached is not known.
+    # If one Join does not parse, the attached topics are unknown.
     if underlying is None or len(found) != 2 * len(list(underlying.find_all("Join"))):
         return
     attached: set[TopicRef] = set()
@@ -129,7 +128,7 @@ def join_order(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 def _resolve_reference(source: ViewSource, entry: SubjectEntry, survey: Survey) -> TopicRef:
-    """The topic of a source, also where its type is not written and is not the view's."""
+    """The topic of a source, even if its type is not written and is not the view's."""
     found = resolve_source(source, entry, survey)
     others = [] if source.type else [other for other in survey.find_entries(source.name) if other is not entry]
     if found is None and len(others) == 1:
@@ -149,7 +148,7 @@ def defined_later(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for entry in (entry for entry in survey.entries if entry.number in below):
         for source in find_sources(entry.node):
             found = resolve_source(source, entry, survey)
-            # Of entries in a circle R027 tells: no order would help.
+            # R027 reports entries in a cycle: no order would help.
             again = found is not None and circle.get(found.number, -1) == circle[entry.number]
             if found is not None and found.number > entry.number and not again:
                 message = f"'{source.name}' is defined after {entry.label}; move it before"
@@ -190,7 +189,7 @@ def derivation_cycle(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         told.add(own)
         path, step, seen = [entry], entry, {entry.number: 0}
         while True:
-            # Every member of a circle reads another member, so the walk comes back to one that it has seen.
+            # Every member of a cycle reads another member, so the walk returns to a visited one.
             step = next(found for found in below[step.number] if circle.get(found.number, -1) == own)
             if step.number in seen:
                 break
@@ -210,7 +209,7 @@ def derivation_too_deep(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     """
     depth: dict[int, int] = {}
     below = _index_sources(survey)
-    # One pass in the order of the file is enough, because a source must stand before what reads it.
+    # One pass in file order is enough, because a source must precede its readers.
     for entry in survey.entries:
         if entry.number not in below:
             continue
@@ -233,14 +232,14 @@ def _index_sources(survey: Survey) -> dict[int, list[SubjectEntry]]:
 
 
 def find_cycles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
-    """Return by entry one number for all entries that derive from each other: the strongly connected parts, in one walk
-    (Tarjan)."""
+    """Return by entry one number for all entries that derive from each other: the strongly connected components, in one
+    walk (Tarjan)."""
     order: dict[int, int] = {}
     low: dict[int, int] = {}
     part: dict[int, int] = {}
     kept: list[int] = []
     for root in below:
-        # A stack of its own instead of recursion: thousands of views, each over the next, are a legal file.
+        # An explicit stack instead of recursion: thousands of views, each over the next, are a legal file.
         waiting = [] if root in order else [(root, iter(below[root]))]
         while waiting:
             number, rest = waiting[-1]
@@ -258,7 +257,7 @@ def find_cycles(below: dict[int, list[SubjectEntry]]) -> dict[int, int]:
                 waiting.pop()
                 if waiting:
                     low[waiting[-1][0]] = min(low[waiting[-1][0]], low[number])
-                # This entry was met first of its part: all that was kept since belongs to that part.
+                # This entry is the first of its component: all entries on the stack since then belong to it.
                 if low[number] == order[number]:
                     while number not in part:
                         part[kept.pop()] = number
@@ -272,7 +271,7 @@ def starts_empty(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Example: a View over a Topic with ``<Durability>transient</Durability>`` and no TransactionLog.
     Instead: no change is needed if this is intended; otherwise journal the source, or make it persistent.
     """
-    # One pass in the order of the file is enough, because a source must stand before what reads it.
+    # One pass in file order is enough, because a source must precede its readers.
     empty: dict[int, str] = {}
     for entry in survey.entries:
         if entry.kind == "Topic":

@@ -1,4 +1,4 @@
-"""Rules about values that are retired, obsolete or insecure, where a value and not an element is the matter."""
+"""Rules about retired, obsolete or insecure values, as opposed to elements."""
 
 from __future__ import annotations
 

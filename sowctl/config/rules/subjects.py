@@ -1,6 +1,6 @@
 """Subjects of rules: SOW entries under their present kind, action steps, transports, modules, functions.
 
-Found in a file by :class:`sowctl.config.rules.survey.Survey`; named by every module of rules. Ruled by
+Found in a file by :class:`sowctl.config.rules.survey.Survey`; used by every module of rules. Ruled by
 ``sow-config(5)``.
 """
 
@@ -47,7 +47,7 @@ SUBJECT_SECTIONS = {
 
 
 class SubjectEntry(Struct, frozen=True):
-    """A SOW entry under its present kind, whatever spelling it has."""
+    """A SOW entry under its present kind, in any spelling."""
 
     kind: str
     name: str
@@ -65,7 +65,7 @@ class SubjectEntry(Struct, frozen=True):
 
 
 class SubjectStep(Struct, frozen=True):
-    """One On, If or Do of an action that names a module, and the Options element, if there is one."""
+    """One On, If or Do of an action with a module, and its Options element, if any."""
 
     action: ElementNode
     node: ElementNode
@@ -88,17 +88,17 @@ def is_replication(transport: ElementNode) -> bool:
 
 
 def read_library_name(module: ElementNode) -> str:
-    """The name of the file that a module loads, wherever it lies."""
+    """The name of the file that a module loads, without its directory."""
     return (module.find_text("Library") or "").rpartition("/")[2]
 
 
 def index_message_types(declared: Iterable[ElementNode]) -> dict[str, str]:
-    """Return the message types that can be named with these declarations, and the module of each."""
+    """Return the modules of the known message types by name: built-in ones and these declarations."""
     known = {name: name for name in BUILT_IN_TYPES}
     for node in declared:
         if name := node.find_text("Name"):
             retired = node.find_text("Type") or ""
-            # An older spelling has the module in Type; a name that is built in keeps the module of that type.
+            # An older spelling has the module in Type; a built-in name keeps the module of its type.
             own = retired if retired in TYPE_MODULES else known.get(name, name)
             known[name] = node.find_text("Module") or own
     return known
@@ -110,7 +110,7 @@ def build_added_functions(modules: Iterable[ElementNode], declared: Iterable[Ele
     from sowctl.expressions.functions.signature import declare_function
 
     added = {
-        # The function is there in every configuration; whether its tables are declared is for F019 to say.
+        # Every configuration has the function; F019 checks that its tables are declared.
         "VALUE_LOOKUP": declare_function(
             "VALUE_LOOKUP", _refuse_call, "scalar scalar ...", "scalar", "", deterministic=False, lookup=True
         )
@@ -119,7 +119,7 @@ def build_added_functions(modules: Iterable[ElementNode], declared: Iterable[Ele
         added |= {one.name: one for one in LEGACY_FUNCTIONS}
     for node in declared:
         name, count = (node.find_text("Name") or "").upper(), node.find_text("ParameterCount") or ""
-        # Any number of arguments where none is declared, or none that can be read.
+        # Any number of arguments if the count is absent or unreadable.
         variadic = not (count.isascii() and count.isdigit() and len(count) < 4)
         kinds = "scalar? ..." if variadic else " ".join(["scalar"] * int(count))
         if name:

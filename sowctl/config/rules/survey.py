@@ -1,5 +1,4 @@
-"""The parts of a configuration that several rules read, found once: entries, journal, names that others may refer
-to."""
+"""The parts of a configuration that several rules read, found once: entries, journal, names of definitions."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Survey:
-    """The configuration as rules see it. Everything but the entries is worked out when first asked for."""
+    """A configuration prepared for rules. Everything except the entries is computed on first use."""
 
     def __init__(self, top: ElementNode, root: Path) -> None:
         self.top = top
@@ -67,7 +66,7 @@ class Survey:
             return (entry.node for entry in self.entries if entry.kind in QUEUE_KINDS)
         if subject in SUBJECT_SECTIONS:
             return self.find_children(*SUBJECT_SECTIONS[subject])
-        # Under the present name of a kind, so that a rule need not know the older spellings.
+        # By the present name of a kind, so that a rule need not know the older spellings.
         if subject in ENTRY_KINDS:
             return (entry.node for entry in self.entries if entry.kind == subject)
         return self.top.find_all(subject)
@@ -77,7 +76,7 @@ class Survey:
         return (node for part in self.top.find_all(section) for node in part.find_all(tag))
 
     def is_repeated(self, node: ElementNode) -> bool:
-        """Return True for a node in a section that is there a second time (S003), with its content perhaps twice."""
+        """Return True for a node in a repeated section (S003), whose content may occur twice."""
         return id(node) in self._repeated_nodes
 
     @cached_property
@@ -85,7 +84,7 @@ class Survey:
         seen: set[str] = set()
         found: list[ElementNode] = []
         for section in self.top.children:
-            # Both names of the section are one section.
+            # Both names of the section count as one section.
             tag = "SOW" if section.tag == "TopicMetaData" else section.tag
             found.extend((section, *section.children) if tag in seen else ())
             seen.add(tag)
@@ -96,7 +95,7 @@ class Survey:
         return self._by_node[id(node)]
 
     def find_entries(self, name: str, type_: str | None = None) -> tuple[SubjectEntry, ...]:
-        """The entries of a name, of one message type or any."""
+        """The entries with a name, of one message type or any."""
         found = self._by_name.get(name, ())
         return tuple(found) if type_ is None else tuple(entry for entry in found if entry.type == type_)
 
@@ -130,7 +129,7 @@ class Survey:
 
     @cached_property
     def _searches(self) -> dict[str | None, Callable[[str], bool]]:
-        """The search of all journal patterns of a message type, and with None of all."""
+        """The combined search of all journal patterns by message type; key None for all types."""
         by_type: dict[str | None, list[str]] = {}
         for pattern, recorded in self._journal_index[1]:
             by_type.setdefault(recorded, []).append(pattern)
@@ -139,13 +138,13 @@ class Survey:
 
     @cached_property
     def _journal_index(self) -> tuple[frozenset[tuple[str, str | None]], tuple[TopicRef, ...]]:
-        """The topics that the log records by name, with their type and with any, and those by pattern."""
-        # With None for any type beside the type itself, so that both questions are one look-up.
+        """The topics that the log records by name, with their type and with None for any, and those by pattern."""
+        # Keys with None for any type are added, so that both questions are one look-up.
         exact = frozenset(key for name, type_ in self.journal_topics for key in ((name, type_), (name, None)))
         return exact, tuple(ref for ref in self.journal_topics if self.has_regex_topics and is_pattern(ref.name))
 
     def matches_topic(self, pattern: str, name: str) -> bool:
-        """Return True if a topic pattern of this file matches; False for one that is no pattern (S063 tells)."""
+        """Return True if a topic pattern of this file matches; False for an invalid one (S063 reports it)."""
         try:
             return topic_matches(pattern, name, self.has_regex_topics)
         except ConfigError:
@@ -172,9 +171,9 @@ class Survey:
 
     @cached_property
     def is_complete(self) -> bool:
-        """Return True if absence proves anything: no include missing, no section misspelled, no lone section."""
+        """Return True if absence is conclusive: no include missing, no section misspelled, no single section alone."""
         lone = self.top.inner < 0 and len(self.top.children) < 2
-        # What a misspelt section holds is there for its author, so its absence proves nothing.
+        # The author considers the content of a misspelt section present, so its absence is not conclusive.
         misspelled = any(
             has_misspelled_child(self.top, section) for section in ("TransactionLog", "Actions", "Logging", "SOW")
         )
@@ -182,7 +181,7 @@ class Survey:
 
     @cached_property
     def has_listener(self) -> bool:
-        """Return True if the file describes something that listens; only then do rules about a server apply."""
+        """Return True if the file defines a listener; only then do rules about a server apply."""
         return any(True for _ in self.find_nodes("Transport")) or any(
             node.find("InetAddr") is not None for node in self.find_nodes("Admin")
         )
@@ -210,18 +209,19 @@ class Survey:
         return parse_facts(self.top.source.text)
 
     def knows_types(self, *types: str | None) -> bool:
-        """Return True if these message types are known; where not, another rule tells, and nothing follows."""
+        """Return True if these message types are known; if not, another rule reports it, and nothing can be
+        concluded."""
         return all(type_ in self.types for type_ in types)
 
     @cached_property
     def has_all_names(self) -> bool:
-        """Return True if every entry has a name and a known tag; one without may be what something refers to."""
+        """Return True if every entry has a name and a known tag; one without may be the target of a reference."""
         sections = self.top.find_all("SOW", "TopicMetaData")
         known = all(node.tag in ENTRY_KINDS for section in sections for node in section.children)
         return known and all(entry.name for entry in self.entries)
 
     def can_use_pattern(self, pattern: str) -> bool:
-        """Return True if this pattern and those of the journal can be used; else S002, S063 or S065 tells."""
+        """Return True if this pattern and those of the journal are usable; else S002, S063 or S065 reports it."""
         return self._can_use_journal_patterns and (not self.has_regex_topics or _is_usable_pattern(pattern))
 
     @cached_property
@@ -241,7 +241,7 @@ class Survey:
 
     @cached_property
     def types(self) -> dict[str, str]:
-        """Message types that can be named, and the module behind each."""
+        """Known message types, and the module of each."""
         return index_message_types(self.find_nodes("MessageType"))
 
     def count_parts(self, name: str) -> int:
@@ -262,7 +262,7 @@ class Survey:
 
 def _is_usable_pattern(pattern: str) -> bool:
     try:
-        # A pattern is compiled by its first use; this name is no topic's.
+        # A pattern is compiled on first use; no topic has this name.
         topic_matches(pattern, "\0")
     except ConfigError:
         return False

@@ -1,8 +1,8 @@
 """The table of all rules: id, level, title, element, and the functions that check it, if functions do.
 
-In the order of the ids, family by family; :mod:`sowctl.config.rules.rule` says what a row means and how one is added.
-A row without checks belongs to the loader (X), to the element table (S, D), or to the check of expressions and regular
-expressions (:mod:`sowctl.config.expression_texts`: S035, S036, S038, S063, F015 to F018). The advice stands in
+In the order of the ids, by family; :mod:`sowctl.config.rules.rule` describes the columns and how to add a row. A row
+without checks belongs to the loader (X), to the element table (S, D), or to the check of expressions and regular
+expressions (:mod:`sowctl.config.expression_texts`: S035, S036, S038, S063, F015 to F018). The advice is in
 :mod:`sowctl.config.rules.table_advice`. Ruled by ``sow-config(5)``; shown by ``lint --list`` and sowctl-lint(7).
 """
 
@@ -335,8 +335,8 @@ LIMIT_RULES: tuple[Rule, ...] = (
         (("Topic", "references.generator_not_registered"),),
     ),
 )
-"""What has a code and no published number: limits of this program, unreadable files, comments for lint, modules that
-nothing stands in for."""
+"""Findings with a code and no published number: limits of this program, unreadable files, comments for lint, key
+generators without a Python replacement."""
 
 RULES: tuple[Rule, ...] = (
     *_XML,
@@ -370,9 +370,9 @@ def find_rule(word: str) -> Rule | None:
 
 
 def select_rules(words: Iterable[str]) -> frozenset[str]:
-    """The ids that words mean: ids, codes, titles, beginnings of ids such as ``B`` or ``S04``, and ``all``.
+    """The ids that words select: ids, codes, titles, prefixes of ids such as ``B`` or ``S04``, and ``all``.
 
-    Raises :class:`~sowctl.errors.UsageError` SOW-CFG-050 for a word that means none.
+    Raises :class:`~sowctl.errors.UsageError` SOW-CFG-050 for a word that selects none.
     """
     chosen: set[str] = set()
     for word in words:
@@ -389,7 +389,7 @@ def select_rules(words: Iterable[str]) -> frozenset[str]:
 
 
 def suggest_rule(word: str) -> str | None:
-    """A hint that names the rule whose id or title is nearest to a word."""
+    """A hint with the rule whose id or title is nearest to a word."""
     from sowctl.config.suggestions import find_nearest
 
     close = find_nearest(word, (name for rule in index_rules().values() for name in (rule.id, rule.title)))

@@ -1,7 +1,7 @@
-"""Rules of what actions refer to: topics, transports, queues and directories that must be there.
+"""Rules of the objects that actions refer to: topics, transports, queues and directories must exist.
 
-Run from :mod:`sowctl.config.rules.table`; which modules and options an action may have is ruled in
-:mod:`sowctl.config.rules.actions`. Ruled by ``sow-config(5)``, actions.
+Run from :mod:`sowctl.config.rules.table`; :mod:`sowctl.config.rules.actions` checks the modules and options of an
+action. Ruled by ``sow-config(5)``, actions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def undefined_target(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             continue
         topic, transport = options.find("Topic"), options.find("Transport")
         # A step on the SOW fails without its topic, and one that watches records has nothing to watch; a message may be
-        # published to a topic that nothing defines.
+        # published to an undefined topic.
         needed = module.text.endswith("-sow") or module.text in _ENTRY_MODULES
         kind = options.find_text("MessageType")
         known = kind is None or survey.knows_types(kind)
@@ -75,7 +75,7 @@ _ENTRY_MODULES = frozenset(
         "amps-action-on-alert",
     }
 )
-"""Modules whose topic is an entry of SOW to be of any use."""
+"""Modules that need an entry of SOW as their topic."""
 _MESSAGE_MODULES = frozenset(
     {
         "amps-action-on-publish-message",
@@ -85,11 +85,11 @@ _MESSAGE_MODULES = frozenset(
         "amps-action-do-publish-message",
     }
 )
-"""Modules whose topic may be one that nothing defines."""
+"""Modules whose topic may be undefined."""
 
 
 def _is_known_topic(name: str, kind: str | None, survey: Survey) -> bool:
-    """Return True if the journal, a Pattern or the server knows a topic that is no entry of SOW."""
+    """Return True if the journal, a Pattern or the server defines a topic that is no entry of SOW."""
     patterns = (entry.node.find_text("Pattern") for entry in survey.entries if entry.kind == "Topic")
     server = name.startswith("/AMPS/")
     return (
@@ -100,7 +100,7 @@ def _is_known_topic(name: str, kind: str | None, survey: Survey) -> bool:
 
 
 def _is_fixed_name(name: str, survey: Survey) -> bool:
-    # What stands in double braces is filled in when the action runs.
+    # Text in double braces is filled in when the action runs.
     return bool(name) and "{{" not in name and not (survey.has_regex_topics and is_pattern(name))
 
 

@@ -1,4 +1,4 @@
-"""Rules of SOW/Topic: identity, storage and history of one topic, and what two topics must not share."""
+"""Rules of SOW/Topic: identity, storage and history of one topic, and conflicts between topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sowctl.values.topicref import TopicRef
 from sowctl.values.units import parse_interval
 
 SERVER_TOPICS = frozenset({"/AMPS/ClientStatus", "/AMPS/SOWStats", "/AMPS/Tx/Checkpoint"})
-"""Topics that the server publishes and that a SOW may record."""
+"""Topics of the server that a SOW may record."""
 
 
 def _read_durability(node: ElementNode) -> str:
@@ -58,7 +58,7 @@ def history_with_expiration(node: ElementNode, survey: Survey) -> Iterator[Probl
 
 
 MAX_LIFETIME_NANOSECONDS = parse_interval("400000w")
-"""7,665 years: what begins in this century and lives longer ends beyond the year 9999."""
+"""7,665 years: a longer lifetime that begins in this century ends after the year 9999."""
 
 
 def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -73,7 +73,7 @@ def lifetime_beyond_dates(node: ElementNode, survey: Survey) -> Iterator[Problem
         return
     try:
         lifetime = read_expiration(expiration.text)[1]
-    # Values that cannot be read are reported by the rule about them.
+    # Unreadable values are reported by the rule about them.
     except (ValueError, Wrong):
         return
     if lifetime > MAX_LIFETIME_NANOSECONDS:
@@ -102,7 +102,7 @@ def domain_without_key(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     Instead: add the Key fields, or remove KeyDomain.
     """
     domain = node.find("KeyDomain")
-    # S002 reports a misspelt Key, which is the one that the domain belongs to.
+    # S002 reports a misspelt Key, which the domain belongs to.
     if domain is not None and node.find("Key") is None and not has_misspelled_child(node, "Key"):
         yield Problem(domain, "KeyDomain requires at least one Key", "add <Key>, or remove KeyDomain")
 
@@ -155,7 +155,7 @@ def defined_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for entry in survey.entries:
         if not entry.name or not entry.type or survey.is_repeated(entry.node):
             continue
-        # A queue with the name of a Topic is what R029 tells.
+        # R029 reports a queue with the name of a Topic.
         kind = "queue" if entry.kind in QUEUE_KINDS else entry.kind
         kinds = seen.setdefault(entry.ref, {})
         other = next((kinds[had] for had in kinds if {had, kind} != {"queue", "Topic"}), None)
@@ -179,7 +179,7 @@ def shared_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
             continue
         path = os.path.normpath(survey.root / format_file_name(file.text, entry.name, entry.type))
         other = first.setdefault(path, entry)
-        # One topic that is defined twice (R020) has one file.
+        # A topic that is defined twice (R020) has only one file.
         if other.ref != entry.ref:
             message = f"FileName '{file.text}' is shared by '{other.name}' and '{entry.name}'"
             yield Problem(file, message, "use %n in FileName, or use different files")
@@ -196,7 +196,7 @@ def file_of_the_instance(node: ElementNode, survey: Survey) -> Iterator[Problem]
     file, entry = node.find("FileName"), survey.find_entry(node)
     if file is None or not file.text or _read_durability(node) != "persistent":
         return
-    # Links are followed here, because a store that is a link to the journal would destroy it as well.
+    # Links are resolved, because a store that is a link to the journal would destroy it as well.
     path = (survey.root / format_file_name(file.text, entry.name, entry.type)).resolve()
     places = ("JournalDirectory", "JournalArchiveDirectory")
     logs = [
@@ -217,7 +217,7 @@ _SIDE_FILE_PATTERN = re.compile(
     r"\.(?:sow|queue)(?:-[a-z]+|\.new(?:-[0-9-]+)?|\.(?:damaged|replaced)-[0-9]+)|"
     r"\.(?:memo|asked)(?:\.new-[0-9]+)?|\.sow-(?:views|memo|runs)/.*|\.journal\.(?:torn|cut)-[0-9]+|\.queue"
 )
-"""What follows in names of the files that lie beside stores, journals and states of queues (``sow-store(5)``)."""
+"""Suffixes of the files beside stores, journals and queue states (``sow-store(5)``)."""
 
 
 def name_of_side_file(node: ElementNode, survey: Survey) -> Iterator[Problem]:
@@ -296,7 +296,7 @@ def behind_pattern(node: ElementNode, survey: Survey) -> Iterator[Problem]:
         for other, pattern in earlier:
             if other.number >= entry.number or other.type != entry.type or not entry.name:
                 continue
-            # Which entry fits first is the one that counts (behaviour 1.8).
+            # The first matching entry counts (behaviour 1.8).
             if survey.matches_pattern(pattern or "", entry.name):
                 message = f"'{entry.name}' matches the Pattern of '{other.name}' defined earlier; it is never reached"
                 yield Problem(entry.node, message, f"move it before {other.label}")

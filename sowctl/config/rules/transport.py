@@ -1,4 +1,4 @@
-"""Rules of Transports/Transport: what each type needs, and addresses that clash."""
+"""Rules of Transports/Transport: requirements of each type, and conflicting addresses."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def port_used_twice(node: ElementNode, survey: Survey) -> Iterator[Problem]:
 
 
 _Host: TypeAlias = IPv4Address | IPv6Address | str
-"""An address, or a name in lower case; an empty one is every address of the machine."""
+"""An address, or a name in lower case; an empty one means every address of the machine."""
 
 
 def _parse_host(text: str) -> _Host:
@@ -148,12 +148,12 @@ def _parse_host(text: str) -> _Host:
 
 
 def _hosts_overlap(one: _Host, other: _Host) -> bool:
-    """Return True if two hosts may have an address in common. 0.0.0.0 is every address of IPv4, [::] every one of
-    IPv6.
+    """Return True if two hosts may have an address in common. 0.0.0.0 means every IPv4 address, [::] every IPv6
+    address.
     """
     if one == other or "" in (one, other):
         return True
     if isinstance(one, str) or isinstance(other, str):
-        # A name may stand for any address, and so for one of all.
+        # A name may resolve to any address, including one that the unspecified address covers.
         return any(not isinstance(host, str) and host.is_unspecified for host in (one, other))
     return one.version == other.version and (one.is_unspecified or other.is_unspecified)

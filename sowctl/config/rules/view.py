@@ -1,7 +1,7 @@
-"""Rules of View and ConflatedTopic: their fields, their message types, and what a derived topic can be.
+"""Rules of View and ConflatedTopic: their fields, their message types, and the abilities of a derived topic.
 
-Run from :mod:`sowctl.config.rules.table`; which topics an entry derives from is told by
-:mod:`sowctl.config.rules.sources`. Ruled by ``sow-config(5)``, View and ConflatedTopic.
+Run from :mod:`sowctl.config.rules.table`; :mod:`sowctl.config.rules.sources` finds the topics that an entry derives
+from. Ruled by ``sow-config(5)``, View and ConflatedTopic.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _find_unqualified_fields(node: ElementNode, wanted: int, own: str) -> Iterat
     for field, tree in _iterate_fields(node):
         for name in expression_texts.find_fields(tree):
             topic = name.qualifier[-1] if name.qualifier else None
-            # A name alone is enough where the view has said of which type that topic is, and it is the view's own.
+            # A name alone is enough if the view states the type of the topic, and it is the view's own.
             if len(name.qualifier) >= wanted or (topic in known and known[topic] in (None, own)):
                 continue
             place = expression_texts.find_text_place(field, name.span[0])
@@ -112,7 +112,7 @@ def unreachable_field(node: ElementNode, survey: Survey) -> Iterator[Problem]:
     for field, tree in [*_iterate_fields(node), *condition]:
         for name in expression_texts.find_fields(tree):
             topic = name.qualifier[-1] if name.qualifier else None
-            # Of a topic that is not defined nothing is known but its name.
+            # Only the name of an undefined topic is known.
             known = read.get(topic or "")
             if topic is None or (
                 known is not None and (len(name.qualifier) < 2 or name.qualifier[0] in known or not known)

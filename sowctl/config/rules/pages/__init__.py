@@ -1,8 +1,8 @@
-"""The page of a rule: what it finds, why, an example, what to write instead.
+"""The page of a rule: the construct, the reason, an example, and the alternative.
 
 The page of most rules is the docstring of their function. Other rules have theirs in the modules of this package, in
-dictionaries ``PAGES`` by rule id. ``lint --explain`` and sowctl-lint(7) show them.
-:mod:`sowctl.config.rules.rule` has the convention.
+dictionaries ``PAGES`` by rule id. ``lint --explain`` and sowctl-lint(7) show the pages.
+:mod:`sowctl.config.rules.rule` describes the convention.
 
 * ``loading``: XML, encoding, Include, variables.
 * ``structure``: which elements exist, where, how often.
@@ -27,7 +27,7 @@ _HEADING_PATTERN = re.compile(r"^\s*(What|Why|Example|Instead): ", re.MULTILINE)
 
 
 class RulePage(NamedTuple):
-    """The four parts of a page, each one paragraph; back-quotes mark what is written literally."""
+    """The four parts of a page, each one paragraph; back-quotes mark literal text."""
 
     what: str
     why: str
@@ -36,7 +36,7 @@ class RulePage(NamedTuple):
 
 
 def find_page(rule: Rule) -> RulePage:
-    """The page of a rule. Raises LookupError for a rule that has none."""
+    """The page of a rule. Raises LookupError for a rule without one."""
     text = _collect_pages().get(rule.id)
     if text is None:
         text = next((function.__doc__ or "" for _, function in rule.resolve_functions()), "")
@@ -44,7 +44,7 @@ def find_page(rule: Rule) -> RulePage:
 
 
 def read_page(text: str, owner: str) -> RulePage:
-    """The parts of a written page. Raises LookupError where a heading is missing, repeated, or out of order."""
+    """The parts of a written page. Raises LookupError if a heading is missing, repeated, or out of order."""
     parts = _HEADING_PATTERN.split(text)
     if [part.lower() for part in parts[1::2]] != list(RulePage._fields):
         raise LookupError(f"{owner} has no page with the headings What, Why, Example, Instead")
@@ -61,13 +61,13 @@ def format_page(rule: Rule) -> str:
 
 
 def format_severity(rule: Rule) -> str:
-    """``error``, or both where a rule has two: ``error or warning``."""
+    """``error``, or both severities of a rule that has two: ``error or warning``."""
     levels = (rule.level, rule.also) if rule.also is not None else (rule.level,)
     return " or ".join(Level(level).name.lower() for level in levels)
 
 
 def list_page_ids() -> frozenset[str]:
-    """The ids of the rules that have their page in this package."""
+    """The ids of the rules whose page is in this package."""
     return frozenset(_collect_pages())
 
 

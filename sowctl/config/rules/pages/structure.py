@@ -1,4 +1,4 @@
-"""Pages of the rules of structure: which elements there are, where, how often, and which ones are required."""
+"""Pages of the rules of structure: existence, place, multiplicity and requirement of elements."""
 
 from __future__ import annotations
 
