@@ -1,7 +1,7 @@
-"""The message of an error on standard error. ``main.py`` is the only caller; the error itself has the exit status.
+"""Format errors for standard error. Only ``main.py`` calls this module; the error itself has the exit status.
 
-Text: ``error[SOW-XXX-NNN]: place: what``, then the excerpt, what is durable, how to resume, and a hint. With
-``--error-format json`` the same as one object in one line. Every datum passes through ``escape_line``.
+Text: ``error[SOW-XXX-NNN]: place: message``, then the excerpt, the durable part, how to resume, and a hint. With
+``--error-format json`` the same as one object in one line. Every value is escaped by ``escape_line``.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _URL_PATTERN = re.compile(r"[a-z][a-z0-9+.-]+:/")
 
 
 def convert_oserror(error: OSError) -> StorageError:
-    """The operating system's refusal in plain words: code ``SOW-CLI-060``, exit status 6."""
+    """An error of the operating system in plain words: code ``SOW-CLI-060``, exit status 6."""
     text, hint = _OSERROR_TEXTS.get(error.errno or 0, (error.strerror or str(error) or type(error).__name__, None))
     name = error.filename
     if name is None and error.errno == errno.ENOENT and (gone := _find_removed_directory()) is not None:
         name, text, hint = gone, "the working directory was removed", "change to an existing directory: cd"
     place = os.fsdecode(name) if isinstance(name, str | bytes) else None
     if place is not None and error.errno == errno.ENOENT and _URL_PATTERN.match(place):
-        # A path has one slash where the URL had two.
+        # A Path has one slash where the URL had two.
         hint = "use a local path; sowctl pipeline export TOPIC --output URL and sowctl pipeline load take a URL"
     return StorageError("SOW-CLI-060", text, place=place, hint=hint, errno=errno.errorcode.get(error.errno or 0))
 
 
 def add_hint(error: SowError, command: str) -> SowError:
-    """The error, with a hint that fits the command, where a view, conflated topic or queue was no topic, and where an
-    SQLite table cannot have some columns."""
+    """The error, with a hint for the command if a view, conflated topic or queue was given instead of a topic, or if an
+    SQLite table does not support some columns."""
     if error.code == "SOW-EXC-025":
         error.hint = _SQLITE_HINTS.get(command, error.hint)
     words = _KIND_HINTS.get(command, {})
@@ -64,7 +64,7 @@ _SQLITE_HINTS = {
     "export": "choose members with --select, or use .parquet, .arrow or .ndjson",
     "sql": "rename columns in the statement: SELECT a AS b, or use .parquet, .arrow or .ndjson",
 }
-"""How to choose the columns in commands without --columns, or with a statement that names them."""
+"""How to choose the columns in commands without --columns, or whose statement names them."""
 
 
 _KIND_HINTS: dict[str, dict[str, str]] = {
@@ -92,17 +92,16 @@ _KIND_HINTS: dict[str, dict[str, str]] = {
         "ConflatedTopic": "its records have the keys of its topic: use that topic",
     },
 }
-"""What somebody may have wanted who gave a command the name of no topic, by command and kind of entry; the kind ``""``
-stands for all others."""
+"""Alternatives if an entry is not a topic, by command and kind of entry; the kind ``""`` covers all others."""
 
 
 def _find_removed_directory() -> str | None:
-    """The name that the working directory had, where it was removed; what asks for it then is told no name."""
+    """The former name of the working directory if it was removed; None if it exists."""
     try:
         Path.cwd()
     except FileNotFoundError:
         try:
-            # The kernel puts this word behind the name of a directory that is gone.
+            # The kernel appends this suffix to the name of a removed directory.
             return str(Path("/proc/self/cwd").readlink()).removesuffix(" (deleted)")
         except OSError:
             return "."
@@ -110,9 +109,9 @@ def _find_removed_directory() -> str | None:
 
 
 def find_encoding_error(argv: Sequence[str]) -> UsageError | None:
-    """Return error ``SOW-CLI-078`` for the first argument that is not UTF-8; None where all are."""
+    """Return error ``SOW-CLI-078`` for the first argument that is not UTF-8; None if all are."""
     for word in argv:
-        # Python shows a byte of an argument that is not UTF-8 as one of these.
+        # Python represents the bytes of an argument that are not UTF-8 by these surrogates.
         if any("\udc80" <= letter <= "\udcff" for letter in word):
             return UsageError("SOW-CLI-078", f"the argument {word!r} is not UTF-8", hint="encode it as UTF-8")
     return None
@@ -134,13 +133,13 @@ def report_error(error: SowError, streams: Streams, error_format: str) -> None:
 
 
 def build_error_row(error: SowError) -> dict[str, object]:
-    """The error as an object of JSON."""
+    """The error as a JSON object."""
     row: dict[str, object] = {"level": "error", "code": error.code, "exit": error.exit_status, "message": error.message}
     for name in ("place", "hint", "excerpt"):
         if (value := getattr(error, name)) is not None:
             row[name] = value
     for name, value in error.facts.items():
         if value is not None:
-            # A fact never takes the place of what every error has.
+            # A fact must not replace a member that every error has.
             row.setdefault(name, value)
     return row

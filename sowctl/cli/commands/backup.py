@@ -1,4 +1,4 @@
-"""``sowctl backup``: all of an instance as of one instant."""
+"""``sowctl backup``: a copy of an instance as of one instant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sowctl.declarations import Argument, declare_option, declare_part
 from sowctl.errors import UsageError
 
 _NICENESS = 10
-"""What is published meanwhile goes first where processors are few."""
+"""Lower priority than publishers if there are few processors."""
 EXAMPLES = (
     "sowctl backup backups",
     "sowctl backup backups --full --summary json",
@@ -89,7 +89,7 @@ def run(invocation: Invocation, arguments: BackupArguments) -> int:
             report = create_backup(
                 instance, place, bookmarks=[Path(one) for one in arguments.bookmarks or ()], full=arguments.full
             )
-    # Only a list has rows, so the flag --json is about the report.
+    # Only a list has rows, so the flag --json refers to the report.
     summary = "json" if arguments.summary is None and arguments.output.format == "json" else arguments.summary
     show_report(invocation, report, summary)
     return 0

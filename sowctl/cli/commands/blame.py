@@ -1,4 +1,4 @@
-"""``sowctl blame``: who set which field of a record."""
+"""``sowctl blame``: the publisher of each field of a record."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def run(invocation: Invocation, arguments: BlameArguments) -> int:
 
 
 def _build_rows(record: Blame, *, brief: bool, several: bool) -> Iterator[bytes]:
-    """Rows as JSON, whose numbers have their own digits; ``brief``: what fits a line, for people."""
+    """Rows as JSON, which preserves the digits of numbers; ``brief``: the columns that fit a line, for people."""
     from sowctl.output.members import dump_json
     from sowctl.values.differences import format_path
 
     named = any(origin.version.client is not None for origin in record.fields)
     doubtful = any(origin.earlier for origin in record.fields)
     front = dump_json({"key": record.text})[:-1] + "," if several or not brief else "{"
-    # Many fields have one origin: its facts are written once, and not again for each field.
+    # Many fields have the same origin: its facts are encoded once.
     ends: dict[tuple[int, bool], str] = {}
     for origin in record.fields:
         mark = id(origin.version), origin.earlier

@@ -1,9 +1,9 @@
 """Implementations of the larger commands, imported when the command runs.
 
-* ``publish``: ``publish``: output while it runs, and the report.
+* ``publish``: ``publish``: progress and the report.
 * ``eval``: ``eval``: reading inputs, output, warnings of bad messages.
 * ``doctor``: ``doctor``: its checks.
-* ``config_add``: ``config add``, whatever is added.
+* ``config_add``: all ``config add`` commands.
 * ``demo``: ``demo``: its data.
 * ``diff``: ``diff`` and ``history --diff``: output and exit status.
 * ``fix``: ``lint --fix`` and ``lint --diff``: corrected texts to files, or as a difference.
@@ -13,7 +13,7 @@
 * ``subscribe``: ``subscribe`` and ``query --follow``: events to output, control lines from input.
 * ``places``: ``subscribe`` and ``export --changes``: the position in a bookmark store.
 * ``export_changes``: ``export --changes``.
-* ``input_lines``: standard input, watched while the command does something else, or read line by line.
+* ``input_lines``: standard input, read in a thread or line by line.
 * ``bookmark``: all ``bookmark`` commands: operands, opening the store, rows of output.
 * ``queue``: all ``queue`` commands: handles from operands and standard input, messages about outcomes.
 * ``view``: all ``view`` commands: output.

@@ -46,9 +46,9 @@ PlaceJson: TypeAlias = Annotated[bool, declare_option("--json", help="Print the 
 def open_bookmarks(
     invocation: Invocation, store: str, store_config: str | None, *, begun: bool = True
 ) -> Iterator[tuple[Instance, BookmarkStore]]:
-    """The instance whose journal counts, and the store, of that instance or of another one.
+    """Open the instance of the journal and the bookmark store, which may be in another instance.
 
-    ``begun``: a store that is not there is a mistyped one (MissingError ``SOW-BKM-001``), and is not begun.
+    With ``begun``, a missing store is an error (MissingError ``SOW-BKM-001``), and none is created.
     """
     from sowctl.engine.api import RowVerbs
     from sowctl.engine.subscriptions.bookmark_stores.store_kinds import open_bookmark_store
@@ -60,7 +60,7 @@ def open_bookmarks(
 
 
 def build_place_row(row: StoredPlace) -> dict[str, Any]:
-    """Return the row of a position as stored."""
+    """Return the row of a stored position."""
     from sowctl.values.times import format_time
 
     return {
@@ -99,11 +99,11 @@ def build_standing_row(one: BookmarkStanding) -> dict[str, Any]:
 
 
 STANDINGS_FIT = TableFit(spare=("bookmark", "stored", "size"), figures=("size", "behind"))
-"""Of the row of a place for a person, what gives way on a narrow terminal."""
+"""Columns of a position for people that a narrow terminal may drop."""
 
 
 def build_person_row(one: BookmarkStanding, now: int) -> dict[str, Any]:
-    """One place against the journal for a terminal: ages and sizes for people."""
+    """The row of a position and its lag for a terminal: ages and sizes for people."""
     lag = one.lag
     return {
         "client": one.row.who.client,
@@ -117,7 +117,7 @@ def build_person_row(one: BookmarkStanding, now: int) -> dict[str, Any]:
 
 
 def build_check_row(one: BookmarkStanding) -> dict[str, Any]:
-    """Return the row of a position, and what a subscription that continues there would do."""
+    """Return the row of a position, and what a subscription that resumes from it would do."""
     state = "lost" if one.problem is not None else "partly" if one.missing else "ready"
     words = None if not one.missing else f"not in the journals: {', '.join(one.missing)}"
     if one.problem is not None:

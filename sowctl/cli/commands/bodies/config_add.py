@@ -1,4 +1,4 @@
-"""The body of ``sowctl config add``: new elements are written into the configuration and printed."""
+"""The body of ``sowctl config add``: write new elements into the configuration and print them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Writing(Struct, frozen=True, kw_only=True):
 
 
 def open_config(invocation: Invocation, writing: Writing) -> ConfigText:
-    """The configuration file to be changed. Raises what finding and reading it raises."""
+    """Open the configuration file to change. Raises the errors of finding and reading it."""
     from sowctl.cli.configuration import parse_defines
     from sowctl.config.additions import ConfigText
 
@@ -50,7 +50,7 @@ def open_config(invocation: Invocation, writing: Writing) -> ConfigText:
 
 
 def add_journal_part(config: ConfigText, parts: list[NewPart], name: str, message_type: str) -> None:
-    """Add a Topic of the transaction log to ``parts`` where there is one that does not record this topic yet."""
+    """Add a Topic of the transaction log to ``parts`` if there is a log that does not record this topic."""
     from sowctl.config.additions import NewPart
     from sowctl.config.instance import build_coverage
     from sowctl.config.new_elements import build_journal_topic
@@ -63,21 +63,21 @@ def add_journal_part(config: ConfigText, parts: list[NewPart], name: str, messag
 def write_addition(
     invocation: Invocation, config: ConfigText, addition: Addition, writing: Writing, change: str
 ) -> int:
-    """Replace the file, unless this is a dry run, and print the new elements; ``change`` says in words what they do.
+    """Replace the file, unless this is a dry run, and print the new elements; ``change`` describes them.
 
-    Returns the exit status. Raises OSError, and RefusedError ``SOW-CFG-070`` where the file is no longer the one that
-    was read.
+    Returns the exit status. Raises OSError, and RefusedError ``SOW-CFG-070`` if the file has changed since it was
+    read.
     """
     from sowctl.output.display import escape_line
 
     if not writing.dry_run:
         from sowctl.output_file import open_whole_file
 
-        # Behind a link lies the file that is meant; a rename would put a file in the link's place.
+        # The target of a link is replaced; a rename would replace the link by a file.
         with open_whole_file(config.path.resolve(), force=True, seam=invocation.seam) as stream:
             stream.write(addition.content)
-            # Asked last, because validating takes a while: what an editor or another command has written meanwhile
-            # would be lost.
+            # Checked last, because validation takes a while: changes of an editor or another command meanwhile would be
+            # lost.
             if config.path.read_bytes() != config.content:
                 raise RefusedError(
                     "SOW-CFG-070",

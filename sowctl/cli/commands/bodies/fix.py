@@ -1,4 +1,4 @@
-"""The bodies of ``lint --fix`` and ``lint --diff``: corrected texts written to their files, or printed as a
+"""The bodies of ``lint --fix`` and ``lint --diff``: write the corrected texts to their files, or print a
 difference."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sowctl.errors import UsageError
 from sowctl.findings import Finding
 
 Judge = Callable[[Path, bytes], Sequence[Finding]]
-"""``(path, content) -> findings`` of the chosen rules in that file."""
+"""``(path, content) -> findings`` of the selected rules in that file."""
 
 
 def fix_files(invocation: Invocation, paths: Sequence[Path], judge: Judge, *, write: bool) -> bool:
-    """Mend what has one safe answer in each file and write it, or print what would be changed; whether anything was.
+    """Fix the findings that have one safe fix and write each file, or print the changes; return True if there were any.
 
-    What another file includes is mended where it is named itself. Raises UsageError ``SOW-CLI-093`` for standard
-    input, and OSError.
+    Included files are fixed only if they are given themselves. Raises UsageError ``SOW-CLI-093`` for standard input,
+    and OSError.
     """
     total: Counter[str] = Counter()
     for path in paths:
@@ -48,7 +48,7 @@ def _judge_text(judge: Judge, path: Path, text: str) -> Sequence[Finding]:
 
 
 def refuse_standard_input(files: Sequence[str]) -> None:
-    """Raises UsageError ``SOW-CLI-093`` where one of the files is standard input, which cannot be written back."""
+    """Raises UsageError ``SOW-CLI-093`` if one of the files is standard input, which cannot be written."""
     if "-" in files:
         raise UsageError("SOW-CLI-093", "standard input cannot be changed in place", hint="name a file")
 
@@ -56,7 +56,7 @@ def refuse_standard_input(files: Sequence[str]) -> None:
 def _write_fixed(invocation: Invocation, path: Path, found: Fixed) -> None:
     from sowctl.output_file import open_whole_file
 
-    # Behind a link lies the file that is meant; a rename would put a file in the link's place.
+    # The target of a link is replaced; a rename would replace the link by a file.
     with open_whole_file(path.resolve(), force=True, seam=invocation.seam) as stream:
         stream.write(found.text.encode())
     words = ", ".join(f"{rule} {count}" if count > 1 else rule for rule, count in sorted(found.mended.items()))

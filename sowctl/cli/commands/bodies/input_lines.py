@@ -1,10 +1,11 @@
-"""Standard input watched while a command does something else, or read line by line.
+"""Standard input, read in a thread while a command does something else, or read line by line.
 
 A consumer that answers each line before it reads the next one writes while the command writes. If the command read only
-between two waits, both pipes would fill up, and each side would wait for the other for ever.
+between two waits, both pipes would fill up, and each side would wait for the other forever.
 
-What was read and not taken is bounded: beyond that the other side waits, as it would without the thread. And so is a
-line: what comes without a line break is no control line and no bookmark, and is left out up to the next break.
+The unprocessed input is limited: beyond the limit the other side waits, as it would without the thread. The length of a
+line is limited, too: longer input without a line break is no control line and no bookmark, and is skipped up to the
+next break.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from contextlib import suppress
 from threading import Condition, Thread
 
 MAX_READ_AHEAD_BYTES = 16 << 20
-"""Bytes that are read ahead. A consumer that answers every message of a delivery has far less to say."""
+"""Maximum read-ahead in bytes. A consumer that acknowledges every message of a delivery writes far less."""
 MAX_LINE_BYTES = 1 << 20
-"""Bytes of a line. The longest sensible one is a control line with a filter, or the bookmark of many publishers."""
+"""Maximum length of a line. The longest sensible line is a control line with a filter, or the bookmark of many
+publishers."""
 
 _READ_BYTES = 1 << 18
-"""Bytes that are read at once."""
+"""Bytes of one read."""
 
 
 def read_lines_by_pause(source: int, most: int, longest: int) -> Iterator[list[bytes]]:
-    """The lines that come from descriptor ``source``: what there is whenever nothing more has come yet, or ``most``.
+    """Batches of lines from descriptor ``source``: up to ``most`` lines, or fewer as soon as no more input is
+    available.
 
-    Who writes one line and waits for what it brings about does not wait for others to be written. While the caller is
-    busy with some lines, more gather, so that many that come quickly are still taken together. Blank lines are left
-    out. Raises ValueError for a line of more than ``longest`` bytes, behind the lines before it.
+    So a writer that waits for the effect of one line does not wait for others. While the caller processes a batch, more
+    lines accumulate, so frequent lines are still batched. Blank lines are skipped. Raises ValueError for a line of more
+    than ``longest`` bytes, after yielding the lines before it.
     """
     gathered = LineAssembler(longest)
     lines: list[bytes] = []
@@ -50,19 +53,19 @@ def read_lines_by_pause(source: int, most: int, longest: int) -> Iterator[list[b
 
 
 class InputReader:
-    """Reader of descriptor ``source`` in a thread. ``number``: a descriptor that can be read when there is something
-    new.
+    """Reads descriptor ``source`` in a thread. ``number`` is a descriptor that becomes readable when there is new
+    input.
     """
 
     def __init__(self, source: int, most: int = MAX_READ_AHEAD_BYTES) -> None:
         self.number, self._tell = os.pipe()
-        # The bytes in the pipe say only that there is something: one that finds it full is not missed.
+        # A byte in the pipe only signals new input; if the pipe is full, a further one is not needed.
         os.set_blocking(self._tell, False)
         self._most = most
         self._parts: deque[bytes] = deque()
         self._size = 0
         self._room = Condition()
-        # Nothing ends a read of a terminal: the thread ends with the process.
+        # A read from a terminal cannot be ended: the thread ends with the process.
         Thread(target=self._read_source, args=(source,), name="hearing", daemon=True).start()
 
     def _read_source(self, source: int) -> None:
@@ -77,12 +80,13 @@ class InputReader:
         os.close(self._tell)
 
     def read(self) -> bytes | None:
-        """Wait for something new, give it; empty where :meth:`read_available` took it. None at the end of the input."""
+        """Wait for new input and return it; empty if :meth:`read_available` already returned it. None at end of
+        input."""
         signs = os.read(self.number, 1 << 16)
         return self.read_available() or (b"" if signs else None)
 
     def read_available(self) -> bytes:
-        """Return the bytes that have come meanwhile, without waiting."""
+        """Return the input that has arrived so far, without waiting."""
         with self._room:
             found = b"".join(self._parts)
             self._parts.clear()
@@ -92,7 +96,8 @@ class InputReader:
 
 
 class LineAssembler:
-    """Complete lines of what comes in parts, each at most ``longest`` bytes. ``cut``: longer ones, left out."""
+    """Assembles lines of at most ``longest`` bytes from partial input. ``cut`` counts longer lines, which are
+    skipped."""
 
     def __init__(self, longest: int = MAX_LINE_BYTES) -> None:
         self.cut = 0
@@ -101,12 +106,12 @@ class LineAssembler:
         self._cutting = False
 
     def take_lines(self, data: bytes) -> list[bytes]:
-        """The lines that are complete with this, without their breaks; blank ones are left out."""
+        """The lines that this input completes, without line breaks; blank lines are skipped."""
         first, *others = data.split(b"\n")
         self._rest += first
         found = []
         for part in others:
-            # The break behind what has come so far.
+            # This break ends the line assembled so far.
             if self._fits_line():
                 found.append(bytes(self._rest))
             self._rest = bytearray(part)
@@ -115,7 +120,7 @@ class LineAssembler:
         return [line for line in found if line.strip()]
 
     def _fits_line(self) -> bool:
-        """True where the line at hand is short enough so far; the bytes of a longer one are dropped."""
+        """Return True if the current line is short enough so far; the bytes of a longer one are dropped."""
         if len(self._rest) > self._longest:
             self.cut += not self._cutting
             self._cutting = True

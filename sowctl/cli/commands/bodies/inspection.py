@@ -1,4 +1,4 @@
-"""Shared code of ``schema`` and ``stats``: the choice of records, and the rows that are shown of them."""
+"""Shared code of ``schema`` and ``stats``: the selection of records, and the rows of output."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def inspect_topics(
 ) -> list[Any]:
     """Call ``look`` for each topic with a function that opens its records, its name and its type.
 
-    ``paths``, joined by commas, are fields that the records should have.
-    Of several topics those without records yet are left out, as in a query.
+    ``paths``, joined by commas, are fields that the records should have. If there are several topics, those without
+    records are skipped, as in a query.
     """
     from sowctl.cli.lookup import apply_unknown, resolve_read_targets
     from sowctl.cli.parsing.option_values import parse_at_option
@@ -48,7 +48,7 @@ def inspect_topics(
         targets = resolve_read_targets(instance, names, wanted.message_type, literal=wanted.literal_topic)
         options = QueryOptions(filter=wanted.filter, at=when.resolve_time(instance), fresh=wanted.fresh)
         report_unknown_fields(instance, targets, apply_unknown(invocation, options, paths, strict=wanted.strict))
-        # Every pass over the records sees the same clock: none expires between two of them.
+        # Every pass over the records has the same clock, so that no record expires between two passes.
         now = instance.now
         instance = replace(instance, clock=lambda: now)
         found = []
@@ -68,7 +68,7 @@ def _open_query(
 
 
 def _find_name(instance: Instance, target: Target) -> tuple[str, MessageType]:
-    """Name and message type of a target; those of a bare file stand in it."""
+    """Name and message type of a target; those of a bare file are read from it."""
     from sowctl.engine.sources.opener import open_source
 
     if target.topic is not None:
@@ -78,7 +78,7 @@ def _find_name(instance: Instance, target: Target) -> tuple[str, MessageType]:
 
 
 def note_coverage(invocation: Invocation, report: SchemaReport | StatsReport) -> None:
-    """Say how many records were looked at, and what is not in the answer."""
+    """Print how many records were examined, and which were not included."""
     counted = format_count(report.records, "record")
     words = f"{report.topic}: {counted}"
     if report.looked_at != report.records:
@@ -90,7 +90,7 @@ def note_coverage(invocation: Invocation, report: SchemaReport | StatsReport) ->
 
 
 def build_path_row(report: SchemaReport, facts: PathFacts, *, brief: bool) -> dict[str, Any]:
-    """One path of a schema; ``brief``: what fits a line, for people."""
+    """One path of a schema; ``brief``: the columns that fit a line, for people."""
     if not brief:
         return {"topic": report.topic, "message_type": report.message_type, **as_dict(facts)}
     types = [name if len(facts.types) == 1 else f"{name} {count:,}" for name, count in facts.types.items()]

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 SPARK_PANEL = "Spark options"
 MAX_SHORT_JOB_BYTES = 256 << 20
-"""Bytes below which a job is short (:func:`sowctl.spark.sessions.open_session`).
+"""Size of a short job in bytes (:func:`sowctl.spark.sessions.open_session`).
 
-CPU of a start and one job, quick compilation as against the usual one: a rebuild of 45 MB of journal 0.67, of 220 MB
-0.72; an export of all fields as Parquet, which is Java's work most of all, 0.75 and 0.91; a load of 208 MB of NDJSON
+CPU of a start and one job, quick compilation compared with the usual one: a rebuild of 45 MB of journal 0.67, of
+220 MB 0.72; an export of all fields as Parquet, which is mostly Java's work, 0.75 and 0.91; a load of 208 MB of NDJSON
 0.76. Each MB of that export costs 1.11 times as much, so that 500 MB would break even.
 """
 LOG_INTERVAL_SECONDS = 30.0
-"""Seconds between two lines of progress where standard error is no terminal."""
+"""Seconds between two lines of progress if standard error is no terminal."""
 BAR_COLUMNS = 20
 DATA_SETS = ("parquet", "orc", "ndjson", "csv", "sow", "delta", "iceberg")
 
@@ -44,7 +44,7 @@ Topic: TypeAlias = Annotated[str, Argument("TOPIC", "Name of the topic.", comple
 
 
 class SparkOptions(Struct, frozen=True):
-    """Where a job runs and where its tasks put their output."""
+    """Where a job runs, and where its tasks write their output."""
 
     staging: Annotated[
         str | None,
@@ -74,7 +74,7 @@ class SparkOptions(Struct, frozen=True):
 
 
 class DataSetOptions(Struct, frozen=True, kw_only=True):
-    """The data set that a job writes: its place, format and partitions, and what the Spark writer is told."""
+    """The data set that a job writes: its place, format and partitions, and options of the Spark writer."""
 
     output: Annotated[
         str,
@@ -113,8 +113,8 @@ class DataSetOptions(Struct, frozen=True, kw_only=True):
 class JobProgress:
     """Progress of a job on standard error.
 
-    On a terminal a line, which is written over itself and begins before Spark does, whose start takes longer than most
-    short jobs; with ``--progress json`` an object a second; into anything else, such as a log file, a line every
+    On a terminal, one line that is overwritten; it appears before Spark is started, which takes longer than most short
+    jobs. With ``--progress json``, an object per second; otherwise, as in a log file, a line every
     ``LOG_INTERVAL_SECONDS``.
     """
 
@@ -128,7 +128,7 @@ class JobProgress:
         self._batches = ""
         self._began = monotonic()
         self._next = self._began + (LOG_INTERVAL_SECONDS if self._logged else 0.0)
-        # The tasks are told by a thread that watches them, the phases of the driver by the main one.
+        # A watching thread reports the tasks, the main thread the phases of the driver.
         self._lock = threading.Lock()
         self._is_on_screen = False
         if self._drawn:
@@ -136,22 +136,22 @@ class JobProgress:
 
     @property
     def is_shown(self) -> bool:
-        """True where progress is shown."""
+        """True if progress is shown."""
         return self._json or self._drawn or self._logged
 
     @property
     def watch(self) -> Callable[[str, int, int], None]:
-        """The function that an instance tells its progress."""
+        """The progress callback for an instance."""
         from sowctl.engine.instance import ignore_progress
 
         return self.show_phase if self.is_shown else ignore_progress
 
     def show_start(self) -> None:
-        """Show that Spark is being started."""
+        """Show that Spark is starting."""
         self._show({"phase": "starting Spark"}, ["starting Spark"], at_once=True)
 
     def show_tasks(self, progress: StageProgress) -> None:
-        """Show the finished tasks of the running stages, and what they have dealt with."""
+        """Show the finished tasks of the running stages, and the rows and bytes that they processed."""
         row = {
             "counted": "tasks",
             "done": progress.done,
@@ -168,12 +168,12 @@ class JobProgress:
         self._show(row, words, stage=progress.stage, share=(progress.done, progress.tasks))
 
     def show_phase(self, what: str, done: int, total: int) -> None:
-        """Show ``done`` of ``total`` (0: unknown) ``what`` of the driver's own work, a plural noun."""
+        """Show ``done`` of ``total`` (0: unknown) ``what`` of the driver's own work; ``what`` is a plural noun."""
         words = [f"{done:,} of {total:,}" if total else f"{done:,}"]
         self._show({"counted": what, "done": done, "total": total}, words, stage=what, share=(done, total))
 
     def show_batch(self, progress: Progress) -> None:
-        """A stream has dealt with a batch more."""
+        """Show that a stream has processed another batch."""
         behind = format_count(progress.behind, "entry", "entries")
         lag = f", {behind} ({format_bytes(progress.bytes_behind)}) behind" if progress.behind else ""
         batches = format_count(progress.batches, "batch", "batches")
@@ -181,13 +181,13 @@ class JobProgress:
         self._show({"counted": "batches", **asdict(progress)}, [], at_once=True)
 
     def erase(self) -> None:
-        """Take the line away, before something else is written; it may be drawn again."""
+        """Erase the line before other output; it may be drawn again."""
         if self._is_on_screen:
             self._is_on_screen = False
             self._streams.draw_line("")
 
     def end(self) -> None:
-        """Take the line away for good."""
+        """Erase the line permanently."""
         with self._lock:
             self.erase()
             if self._drawn:
@@ -212,7 +212,7 @@ class JobProgress:
             elif self._drawn and (at_once or is_due):
                 self._next = now + DRAW_INTERVAL_SECONDS
                 columns = self._streams.measure_columns(self._streams.stderr) - 1
-                # The line is written over itself, and what was longer before is erased.
+                # The line is overwritten; the rest of a longer previous line is erased.
                 self._is_on_screen = True
                 self._streams.draw_line(_fit_line(self._name, words, stage, share, columns))
             elif self._logged and is_due:
@@ -222,9 +222,9 @@ class JobProgress:
 
 
 def _fit_line(name: str, words: Sequence[str], stage: str, share: tuple[int, int], columns: int) -> str:
-    """``pipeline load: [####------] 3 of 8 tasks, 812,000 rows, 214.0 MiB; load orders``, as much as has room.
+    """``pipeline load: [####------] 3 of 8 tasks, 812,000 rows, 214.0 MiB; load orders``, shortened to ``columns``.
 
-    What there is no room for is left out as a whole: first the bar, then the stage, then the last of the words.
+    Parts that do not fit are omitted completely: first the bar, then the stage, then the last of the words.
     """
     bar = ""
     if share[1]:
@@ -240,11 +240,11 @@ def _fit_line(name: str, words: Sequence[str], stage: str, share: tuple[int, int
 
 @contextmanager
 def open_job_session(options: SparkOptions, progress: JobProgress, *, reads: int | None = None) -> Iterator[Any]:
-    """A session for one job: quiet unless --verbose, with ``progress`` shown, ended at the end.
+    """A session for one job: quiet unless --verbose, with ``progress`` shown, closed at the end.
 
-    ``reads``: how many bytes the job is going to read, None where that is not known.
+    ``reads`` is the number of bytes that the job will read, None if unknown.
 
-    Raises UsageError ``SOW-SPK-001`` without the extra, and what starting raises; what Spark itself cannot do is a
+    Raises UsageError ``SOW-SPK-001`` without the extra, and the errors of the start; failures of Spark itself become
     StorageError ``SOW-SPK-070``.
     """
     from sowctl.spark.jobs.report import translate_spark_errors
@@ -268,7 +268,7 @@ def open_job_session(options: SparkOptions, progress: JobProgress, *, reads: int
         _show_progress(progress, spark),
         translate_spark_errors(),
     ):
-        # None unless a setting turns the web interface on.
+        # None unless a setting enables the web interface.
         if (url := spark.sparkContext.uiWebUrl) is not None:
             invocation.note(f"Spark web interface: {url}")
         yield spark
@@ -276,12 +276,12 @@ def open_job_session(options: SparkOptions, progress: JobProgress, *, reads: int
 
 @contextmanager
 def _silence_logging(verbose: bool) -> Iterator[None]:
-    """Python's side of Spark logs calls that an interrupt breaks off, which a user who interrupts need not see."""
+    """Suppress log messages of Spark's Python side about calls that an interrupt aborted."""
     import logging
 
     root, nobody = logging.getLogger(), logging.NullHandler()
     if not verbose:
-        # Without any handler Python's logging writes warnings to standard error by itself.
+        # Without a handler, Python's logging writes warnings to standard error.
         root.addHandler(nobody)
     try:
         yield
@@ -290,7 +290,7 @@ def _silence_logging(verbose: bool) -> Iterator[None]:
 
 
 def count_journal_bytes(instance: Instance, directory: str | None = None) -> int | None:
-    """The bytes of the journals that a job folds, as they are stored; None where there are none yet."""
+    """The stored size in bytes of the journals that a job folds; None if there are none yet."""
     from sowctl.engine.topics.positions import open_log
     from sowctl.remote import place
 
@@ -298,12 +298,12 @@ def count_journal_bytes(instance: Instance, directory: str | None = None) -> int
         with open_log(instance, directory=None if directory is None else place.parse_place(directory)) as log:
             return sum(file.size for file in log.list_files())
     except SowError:
-        # The job says what is wrong, and better.
+        # The job itself reports the error, in more detail.
         return None
 
 
 def count_file_bytes(paths: Sequence[str]) -> int | None:
-    """The bytes of some files; None where one is elsewhere."""
+    """The size of files in bytes; None if one is not on this machine."""
     try:
         return sum(Path(path).stat().st_size for path in paths)
     except OSError:
@@ -311,7 +311,7 @@ def count_file_bytes(paths: Sequence[str]) -> int | None:
 
 
 def parse_pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """``NAME=VALUE`` texts. Raises UsageError ``SOW-CLI-075``."""
+    """Parse ``NAME=VALUE`` texts. Raises UsageError ``SOW-CLI-075``."""
     found = {}
     for text in texts or ():
         key, equals, value = text.partition("=")
@@ -324,7 +324,7 @@ def parse_pairs(name: str, texts: Sequence[str] | None) -> dict[str, str]:
 def resolve_topic(
     instance: Instance, name: str, message_type: str | None = None, *, logged: bool = False
 ) -> TopicConfig:
-    """The one topic, or logical topic, of this name; ``logged``: also one that only the transaction log names."""
+    """The only topic, or logical topic, of this name; with ``logged`` also one that only the transaction log names."""
     from sowctl.engine.topics.targets import find_publish_topic, find_topic
     from sowctl.errors import MissingError
 
@@ -337,7 +337,7 @@ def resolve_topic(
 
 
 def parse_staging(text: str | None) -> Place | None:
-    """The directory that ``--staging`` names, here or at a URL."""
+    """The directory of ``--staging``, local or at a URL."""
     from sowctl.remote.place import resolve_place
 
     return None if text is None else resolve_place(Path.cwd(), text)
@@ -349,7 +349,7 @@ def build_output(options: DataSetOptions, spark: SparkOptions, *, meta: bool = F
 
     declared = "" if options.fields is not None and options.fields.strip().lower() == "infer" else options.fields
     found = parse_staging(spark.staging)
-    # A store that is to be sent to a URL is made by the driver in a directory: staging at a URL gives it none.
+    # The driver creates a store for a URL in a local directory, which staging at a URL does not provide.
     own = str(found) if isinstance(found, Path) else None
     made = Output(
         resolve_output(options.output, options.format),
@@ -371,13 +371,13 @@ def resolve_output(path: str, format: str | None) -> str:
     from sowctl.spark.jobs.outputs.lakes import is_table
     from sowctl.spark.paths import is_remote
 
-    # a URL of the scheme file stays one: without it Spark would look in its default file system
+    # a ``file`` URL is kept: without the scheme, Spark would use its default file system
     keep = is_remote(path) or is_file_url(path) or is_table(format, path)
     return path if keep else str(Path(path).absolute())
 
 
 def show_job_report(invocation: Invocation, report: JobReport, summary: str | None) -> None:
-    """Say what a job did: one line of JSON on standard output with ``--summary json``, else words."""
+    """Print the report of a job: one line of JSON on standard output with ``--summary json``, else in words."""
     if summary == "json":
         from sowctl.output import reports
 
@@ -390,7 +390,7 @@ def show_job_report(invocation: Invocation, report: JobReport, summary: str | No
 
 
 def format_entry(row: StreamEntry) -> bytes:
-    """Return the line of an entry: its message, or of a deletion what ``journal dump`` shows of it."""
+    """Return the line of an entry: its message or, for a deletion, its line in ``journal dump``."""
     if row.payload is not None:
         return row.payload
     from sowctl.output.members import encode_compact
@@ -405,7 +405,7 @@ def format_job_report(report: JobReport) -> str:
     from sowctl.output.display import escape_line
     from sowctl.values.display import format_bytes, format_count, format_duration
 
-    # A view is told by its own name; the topics that it reads are in the report as JSON.
+    # A view is shown by its own name; the report as JSON has the topics that it reads.
     names = (report.details["view"],) if "view" in report.details else report.topics
     what = " ".join((report.job, ", ".join(map(escape_line, names)))).strip()
     counts = [format_count(report.records, "record")]
@@ -421,7 +421,7 @@ def format_job_report(report: JobReport) -> str:
 
 @contextmanager
 def _show_progress(progress: JobProgress, spark: Any) -> Iterator[None]:
-    """The tasks of the stages under way, where progress is shown at all."""
+    """Show the tasks of the running stages, if progress is shown."""
     from sowctl.spark.jobs.progress import watch_progress
 
     if not progress.is_shown:

@@ -1,5 +1,5 @@
-"""The stored position of ``sowctl subscribe`` in a bookmark store: after the printed messages, or the acknowledged
-ones."""
+"""The stored position of ``sowctl subscribe`` in a bookmark store: after the printed messages, or after the
+acknowledged ones."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ UNLIMITED_SECONDS = float("inf")
 
 
 class PlaceLimits(Struct):
-    """Times of stored places; tests set other ones."""
+    """Intervals of stored positions; tests set other values."""
 
     commit_interval_seconds: float = 1.0
-    """Seconds between two writes of a place, unless something else is asked for."""
+    """Seconds between two writes of a position, unless --commit-every is given."""
 
 
 PLACE_LIMITS = PlaceLimits()
 
 
 class PlaceTracker:
-    """The place of one subscription, moved on by what happens to the output."""
+    """The position of one subscription, advanced as messages are printed or acknowledged."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class PlaceTracker:
 
     @property
     def has_unacknowledged(self) -> bool:
-        """True where messages were printed and are not acknowledged."""
+        """True if printed messages have not been acknowledged yet."""
         from sowctl.engine.subscriptions.bookmark_stores.progress import ConsumerProgress
 
         return isinstance(self._progress, ConsumerProgress) and self._progress.open_messages > 0
@@ -78,16 +78,16 @@ class PlaceTracker:
     def note_written(self, delivery: Delivery) -> None:
         """Note that a delivery was written, perhaps not flushed yet."""
         if isinstance(delivery, EventBatch):
-            # Records of the beginning, and what no entry of the log caused, have no place in it.
+            # Records of the initial state, and messages without a journal entry, have no position in the log.
             if delivery.publishers and delivery.sequences:
                 self._progress.note_delivered(delivery.publishers, delivery.sequences)
                 self._last = Bookmark(delivery.publishers[-1], delivery.sequences[-1]), delivery.txids[-1]
         elif delivery.txid is not None and delivery.bookmark is not None and delivery.command != "group_begin":
-            # Where nothing follows the last message, its own bookmark says the same, and programs look for it.
+            # If nothing follows the last message, its own bookmark is the same position, and programs look for it.
             self._progress.note_reached(delivery.txid, move=self._last is None or self._last[1] != delivery.txid)
 
     def note_flushed(self, *, commits: bool = False) -> None:
-        """Note that everything written has been flushed; the place is stored now and then, or with ``commits`` now."""
+        """Note that everything written has been flushed; store the position at intervals, or with ``commits`` now."""
         self._progress.note_flushed()
         now = time.monotonic()
         if self._commit and (commits or now - self._looked >= PLACE_LIMITS.commit_interval_seconds):
@@ -95,22 +95,22 @@ class PlaceTracker:
             self._progress.commit()
 
     def note_idle(self, subscription: Subscription) -> None:
-        """The output is flushed, and there is nothing more to print at the moment."""
+        """Note that the output is flushed, and that no further messages are available at the moment."""
         if subscription.settled:
             self._progress.note_reached(subscription.txid)
         elif subscription.finished and self._last is not None and is_last_entry(self._instance, *self._last):
-            # It has ended behind a message: more with the same bookmark would have come otherwise.
+            # The subscription ended after a message: it would have printed further ones with the same bookmark.
             self._progress.note_reached(subscription.txid)
         self.note_flushed(commits=True)
         self._store.write_due_places()
 
     def note_exported(self, txid: int) -> None:
-        """Everything up to ``txid`` is in a file that is complete."""
+        """Note that everything up to ``txid`` is in a complete file."""
         self._progress.note_reached(txid, move=True)
         self.note_flushed(commits=True)
 
     def acknowledge(self, line: bytes) -> None:
-        """Take the acknowledgement in one line of the consumer. Raises UsageError ``SOW-IDN-001``."""
+        """Process the acknowledgement in one line of the consumer. Raises UsageError ``SOW-IDN-001``."""
         from sowctl.engine.subscriptions.bookmark_stores.progress import ConsumerProgress
 
         assert isinstance(self._progress, ConsumerProgress)
@@ -118,7 +118,7 @@ class PlaceTracker:
         self._progress.commit()
 
     def close(self) -> None:
-        """Store what is acknowledged."""
+        """Store the acknowledged position."""
         if self._commit:
             self._progress.commit()
         self._store.close()
@@ -133,10 +133,10 @@ def hold_place(
     target: str,
     asked: SubscribeOptions,
 ) -> Iterator[tuple[SubscribeOptions, PlaceTracker | None]]:
-    """The options with the place that the store has, and what keeps it; when it ends, the place is stored.
+    """Yield the options with the stored position, and its tracker; store the position at the end.
 
-    Raises UsageError ``SOW-CLI-033`` for options that do not go together, ``SOW-BKM-009`` for a store that is followed
-    itself, LockedError ``SOW-BKM-010`` where another run has the place, and what opening the store raises.
+    Raises UsageError ``SOW-CLI-033`` for conflicting options, ``SOW-BKM-009`` for a bookmark store that is itself
+    followed, LockedError ``SOW-BKM-010`` if another run holds the position, and the errors of opening the store.
     """
     _check_options(keeping)
     if keeping.store is None:
@@ -157,12 +157,12 @@ def hold_place(
             hint="subscribe to other topics, or store positions elsewhere",
         )
     of = instance if keeping.store_config is None else invocation.open_other_instance(Path(keeping.store_config))
-    # One without an id gets one that it has again the next time.
+    # A subscription without an id gets one that is the same in the next run.
     sub_id = keeping.sub_id or " ".join(filter(None, (target, asked.filter)))
     who = Subscriber(keeping.client or "", sub_id)
     count, interval = _parse_commit_interval(keeping.commit_every)
     found = open_bookmark_store(of, keeping.store, RowVerbs())
-    # Without --commit a place is read and stays where it is, however many read it.
+    # Without --commit a position is only read, by any number of readers.
     with hold_place_locks(found, [who] if keeping.commit else [], instance):
         store = BufferedBookmarkStore(found, count, interval, time.monotonic)
         progress = (ConsumerProgress if keeping.ack else FlushProgress)(store, who, instance.publisher_id)
@@ -174,8 +174,8 @@ def hold_place(
         try:
             yield asked, places
         finally:
-            # What an interrupt or an error has left in the output's buffer goes out first; where it cannot, it does
-            # not count as printed.
+            # Output left in the buffer by an interrupt or an error is flushed first; if that fails, it does not count
+            # as printed.
             with suppress(OSError):
                 invocation.streams.stdout.flush()
                 progress.note_flushed()

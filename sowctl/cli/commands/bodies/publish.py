@@ -46,17 +46,17 @@ if TYPE_CHECKING:
     from sowctl.messages.framing.envelope import EnvelopeFormat
 
 _MAX_NAMES = 10
-"""Files that the words about the rest of an input name; a directory may have thousands."""
+"""Maximum number of files to name as the rest of an input; a directory may have thousands."""
 _DRAW_INTERVAL_SECONDS = 0.2
-"""Seconds between two drawings of the progress line."""
+"""Seconds between two updates of the progress line."""
 
 
 def choose_envelope_format(
     form: str | None, framing: str | None, *, ignores_unknown: bool, time_unit: str | None, client: str | None
 ) -> EnvelopeFormat | None:
-    """The form of the envelopes to read; None where messages come in no envelopes.
+    """The format of the envelopes to read; None if messages have no envelopes.
 
-    Raises UsageError ``SOW-CLI-012`` for a form with another framing, ``SOW-INP-017`` for options without envelopes.
+    Raises UsageError ``SOW-CLI-012`` for a format with another framing, ``SOW-INP-017`` for options without envelopes.
     """
     name = form or ("sowctl" if framing == "envelope" else None)
     if form is not None and framing not in (None, "envelope"):
@@ -81,8 +81,8 @@ def choose_envelope_format(
 def split_operands(
     instance: Instance, topic: str | None, message_type: str | None, files: list[str]
 ) -> tuple[str | None, list[str]]:
-    """Topic and files where messages come in envelopes, which name their topics themselves: a first operand that is a
-    file, or standard input, and no topic is the first of the files."""
+    """Topic and files if messages have envelopes, which name their topics: a first operand that is a file or standard
+    input, and not a topic, is the first of the files."""
     from sowctl.engine.topics.targets import find_publish_topic
 
     if topic is None or not (topic == "-" or Path(topic).exists()):
@@ -97,10 +97,10 @@ def split_operands(
 def expand_directories(
     names: Sequence[str], *, framed: bool, notify: Callable[[str], None]
 ) -> tuple[list[str], list[str]]:
-    """The inputs, with the files of each directory in its place, and the directories; ``notify`` takes remarks.
+    """The inputs, with directories replaced by their files, and the directories; ``notify`` receives remarks.
 
-    Raises MissingError ``SOW-CLI-062`` for a directory without files, OSError for one that cannot be read, and, unless
-    ``framed`` says what is in the files, UsageError ``SOW-EXC-002`` for a file whose name does not.
+    Raises MissingError ``SOW-CLI-062`` for a directory without files, OSError for an unreadable one, and, unless the
+    content is known (``framed``), UsageError ``SOW-EXC-002`` for a file whose name does not show its format.
     """
     roots = [name for name in names if name != "-" and Path(name).is_dir()]
     if not roots:
@@ -123,7 +123,7 @@ def expand_directories(
 def read_input_partitions(
     names: Sequence[str], directories: Sequence[str], options: InputOptions
 ) -> tuple[dict[str, PartitionValues], InputOptions]:
-    """The partition columns in the paths of inputs, of those that have any; and the options, without types of these."""
+    """The partition columns in the paths of the inputs that have any; and the options without the types of these."""
     from sowctl.arrow.inputs.partitions import list_partition_names, read_partitions
 
     files = [name for name in names if name != "-"]
@@ -138,8 +138,8 @@ def read_input_partitions(
 
 
 def find_row_names(names: Sequence[str], format: str | None, kind: str | None, framing: str | None) -> frozenset[str]:
-    """The inputs that have rows: the files whose names say so; all if a ``format`` is given, none with a framing, or
-    where messages of ``kind`` cannot be made of columns."""
+    """The inputs with rows: those whose names show it; all if a ``format`` is given; none with a framing, or if
+    messages of ``kind`` cannot be constructed from columns."""
     from sowctl.arrow.inputs.input_formats import find_format
     from sowctl.messages.types import UNCONSTRUCTIBLE_TYPES
 
@@ -151,10 +151,10 @@ def find_row_names(names: Sequence[str], format: str | None, kind: str | None, f
 
 
 def _share_types(names: Sequence[str], options: InputOptions) -> InputOptions:
-    """The options of several inputs, whose types are those of columns that not every input has.
+    """The options of several inputs, with types for columns that some inputs lack.
 
-    Raises UsageError ``SOW-EXC-010`` for a type of a column that none has, unless one is a pipe, whose columns are not
-    known before it is read, and what reading a header raises.
+    Raises UsageError ``SOW-EXC-010`` for a type of a column that no input has, unless one is a pipe, whose columns are
+    unknown before it is read, and the errors of reading a header.
     """
     from sowctl.arrow.inputs.delimited_source import read_columns, refuse_unknown_types
 
@@ -171,7 +171,7 @@ def _share_types(names: Sequence[str], options: InputOptions) -> InputOptions:
 
 
 def build_envelope_hint(name: str) -> str | None:
-    """The command that publishes the envelopes of a file; None for a file without them."""
+    """The command that publishes the envelopes of a file; None if it has none."""
     from shlex import quote
 
     form = guess_file_form(name)
@@ -179,7 +179,7 @@ def build_envelope_hint(name: str) -> str | None:
 
 
 def _build_file_hint(name: str) -> str:
-    """The command that publishes a file whose name was given in the place of the topic."""
+    """The command that publishes a file whose name was given instead of a topic."""
     from shlex import quote
 
     hint = build_envelope_hint(name)
@@ -191,10 +191,10 @@ def _build_file_hint(name: str) -> str:
 
 
 class PublishRun:
-    """Watches one run; a context manager, because the rejects file has to be closed and the progress line ended.
+    """Output of one run; a context manager, because the rejects file must be closed and the progress line ended.
 
-    ``framing`` and ``kind``, that of the messages' type, are None until they are known: :meth:`prepare` is called
-    before the inputs are read.
+    ``framing`` and ``kind``, that of the messages' type, are None until :meth:`prepare` is called before the inputs are
+    read.
     """
 
     def __init__(
@@ -219,9 +219,9 @@ class PublishRun:
         self._row_names: frozenset[str] = frozenset()
         self._partitions: Mapping[str, PartitionValues] = {}
         self.inputs: list[InputFacts] = []
-        """What the inputs of rows were read as, those that were opened."""
+        """How the opened inputs with rows were read."""
         self._reader: FrameReader | None = None
-        """The reader of the current input, unless it is one of rows."""
+        """The reader of the current input, unless it has rows."""
         self._path = rejects
         self._file: BinaryIO | None = None
         self._warnings = RefusedWarnings(invocation, "--rejects FILE saves them; --verbose prints all messages")
@@ -248,7 +248,7 @@ class PublishRun:
             self._explain_error(error)
 
     def prepare(self, instance: Instance, topic: str | None, message_type: str | None) -> None:
-        """Know what is read, before it is: the framing, unless one is given, and the kind of the message type."""
+        """Determine, before reading, the framing, unless one is given, and the kind of the message type."""
         self.framing = self.framing or find_framing(instance, topic, message_type)
         self.kind = find_kind(instance, topic, message_type) if self.framing != "envelope" else None
 
@@ -262,19 +262,18 @@ class PublishRun:
         row_names: frozenset[str],
         partitions: Mapping[str, PartitionValues],
     ) -> Iterator[tuple[str, MessageSource]]:
-        """The inputs, opened in turn; ``row_names`` are those of rows, ``partitions`` the columns of their paths.
+        """The inputs, opened in turn; ``row_names`` are those with rows, ``partitions`` the columns of their paths.
 
-        Raises UsageError and OSError at once for what cannot be read.
+        Raises UsageError and OSError immediately for unreadable inputs.
         """
         for name in row_names:
-            # Of several, the last is not refused when the first are published already.
+            # If there are several, the last one is checked before the first ones are published.
             choose_format(name, options.format)
         refuse_unreadable(names)
         if options.delimited.types and len(row_names) > 1:
             options = _share_types([name for name in names if name in row_names], options)
         self._names, self._row_names, self._partitions = names, row_names, partitions
-        # Places in a packed file count what comes out of it, of which nobody knows how much there is; those of rows
-        # are numbers.
+        # Offsets in a compressed file are those of its content, whose size is unknown; for rows they are row numbers.
         if len(names) == 1 and not row_names and Path(names[0]).is_file() and not is_compressed(names[0]):
             self._size = Path(names[0]).stat().st_size
         return self._iterate_sources(instance, topic, message_type, options)
@@ -314,24 +313,24 @@ class PublishRun:
             yield found.name, found.source
 
     def _note_partitions(self, partitions: PartitionValues, format: str) -> None:
-        """Say that messages of a format do not get the columns of their directories."""
+        """Note that messages of a format do not get the columns of their directories."""
         words = f"partition columns are not added to {format} messages: {', '.join(partitions)}"
         self.invocation.note_once(words)
 
     def _counts_rows(self, name: str) -> bool:
-        """True where the places of an input are numbers of rows or lines, without offsets."""
+        """True if the positions in an input are numbers of rows or lines, without offsets."""
         return any(one.name == name and one.format not in ("json", "ndjson") for one in self.inputs)
 
     def watch_instance(self, instance: Instance) -> Instance:
-        """The instance of a dry run or a replacement, which acknowledge nothing while they read: it tells how far the
-        reading has come."""
+        """The instance of a dry run or a replacement, which acknowledge nothing while they read: it reports the
+        progress of reading."""
         mode, shown = self.invocation.settings.progress, self.invocation.shows_progress()
         if not (self._options.dry_run or self._options.replace_all) or not (shown or mode == "json"):
             return instance
         self.invocation.meter = meter = ProgressMeter(self.invocation.streams, "publish", mode, shown=shown)
 
         def tell(what: str, done: int, total: int) -> None:
-            # Of rows the place is the number of the next one.
+            # For rows the position is the number of the next row.
             if what == "bytes":
                 meter.show_progress("rows" if self._row_names else "bytes", done, 0 if self._row_names else self._size)
             else:
@@ -342,7 +341,8 @@ class PublishRun:
     def build_load(
         self, topic: str, sources: Iterable[tuple[str, MessageSource]], message_type: str | None
     ) -> Callable[[Instance, PublishOptions], PublishReport]:
-        """Build what publishes the inputs where a replacement says, and tells its instance how far the reading is."""
+        """Build the function that publishes the inputs when the replacement calls it, and reports the progress of
+        reading."""
         from sowctl.engine.verbs.publish import publish_messages
 
         def load(instance: Instance, options: PublishOptions) -> PublishReport:
@@ -365,7 +365,7 @@ class PublishRun:
         promise = "durable" if batch.durable else "published, not saved anywhere"
         self.invocation.durable = f"{self.published:,} {words} {promise}, up to txid {batch.last_txid}"
         if self.tee:
-            # Envelopes may delete: such an entry has no message.
+            # An envelope may be a deletion, whose entry has no message.
             told = batch.payloads if self.framing != "envelope" else [one for one in batch.payloads if one]
             self.invocation.streams.stdout.write(frame_messages(told, self.framing or "lines"))
             self.invocation.streams.stdout.flush()
@@ -376,7 +376,7 @@ class PublishRun:
             self._draw_progress(batch.end_offset)
 
     def note_replaced(self, report: PublishReport) -> None:
-        """Note that all changes of a replacement are durable; a run that ends early says so."""
+        """Note that all changes of a replacement are durable, for the report of a run that ends early."""
         self.published = report.published
         verb = "is" if self.published == 1 else "are"
         words = f"{format_count(self.published, 'change')} {verb} durable, up to txid {report.last_txid}"
@@ -384,25 +384,25 @@ class PublishRun:
         self.invocation.resume = "the complete input was published"
 
     def note_rejected(self, refused: Rejected) -> None:
-        """Count a refused message; write it to the rejects file, else say it."""
+        """Count a rejected message; write it to the rejects file, else print a warning."""
         self.rejects += 1
         self._last = refused
         if self._file is not None:
-            # A row of a table has a line alone.
+            # A row of a table has only a line number.
             self._file.write(format_reject_line(refused, offset=not self._counts_rows(refused.source)))
-            # One by one, so that the file is complete wherever the run ends.
+            # Flushed one by one, so that the file is complete wherever the run ends.
             self._file.flush()
         elif self._options.on_error == "skip":
             hint = suggest_conversion(refused, self.kind, self.invocation.command, self._form_name)
             self._warnings.warn(refused, hint)
 
     def warn_replaced(self, kinds: Iterable[MessageType]) -> None:
-        """Say which of these types cannot be merged, so that their deltas took the place of records."""
+        """Warn about types that cannot be merged, so that their deltas replaced records."""
         for name in sorted(kind.name for kind in kinds if not kind.mergeable):
             self.invocation.warn(f"{name} messages cannot be merged: each delta replaced its record")
 
     def warn_exceptions(self) -> None:
-        """Say of which columns some cells are text although their types were detected as others."""
+        """Warn about columns in which some cells are text although another type was detected."""
         for facts in self.inputs:
             for column in facts.columns:
                 if column.exceptions:
@@ -414,7 +414,7 @@ class PublishRun:
                     )
 
     def print_report(self, report: PublishReport, summary: str | None) -> None:
-        """The report at the end; of a dry run that would replace all records, behind the first changes."""
+        """Print the report; for a dry run that would replace all records, after the first changes."""
         if summary != "json" and report.first_changes:
             marks = {"inserted": "+", "updated": "~", "deleted": "-"}
             more = report.published - len(report.first_changes)
@@ -423,10 +423,10 @@ class PublishRun:
         show_report(self.invocation, report, summary)
 
     def note_resume(self, rest: InputRest) -> None:
-        """Say at the end how to go on, unless all is to be done again.
+        """Set the words about how to resume, unless everything must be repeated.
 
-        The rest begins with a message that was not published. Files that were not come to follow it: the rest comes
-        to them through a pipe, in the place of its file.
+        The rest begins with a message that was not published. Unread files follow it: the rest reaches them through a
+        pipe instead of its file.
         """
         from shlex import quote
 
@@ -451,14 +451,14 @@ class PublishRun:
             by_lines = self._reader is not None and self._reader.by_lines
             is_array = self.framing in ("json", "envelope") and not by_lines
             words = f"the rest begins at {f'line {rest.line}' if by_lines else f'byte {rest.offset}'}"
-            # What follows an element of an array is no array.
+            # The rest of an array is not an array.
             if (
                 is_array
                 or names[0] == STDIN_NAME
                 or not Path(self._names[rest.input]).is_file()
                 or is_compressed(names[0])
             ):
-                # what came through a pipe, or is packed, is not there for tail(1) to read
+                # tail(1) cannot read input from a pipe again, or compressed input
                 words += f" of {names[0]}{later}"
             else:
                 # tail(1) counts lines and bytes from 1.
@@ -469,7 +469,7 @@ class PublishRun:
         self.invocation.resume = words
 
     def _is_end(self, rest: InputRest) -> bool:
-        """True where nothing of its file follows a place."""
+        """True if a position is the end of its file."""
         path = Path(self._names[rest.input])
         return (
             not self._row_names
@@ -479,7 +479,7 @@ class PublishRun:
         )
 
     def _explain_error(self, error: SowError) -> None:
-        """Add to an error what is published, and the line that it is about."""
+        """Add the published part to an error, and the line that it is about."""
         error.facts.pop("report", None)
         error.facts.setdefault("published", self.published)
         if self._last is not None:
@@ -494,7 +494,7 @@ class PublishRun:
             return
         self._drawn, self._line = now, True
         rate = self.published / (now - self._started)
-        # A file that still grows is longer by now than it was.
+        # A growing file may be longer by now.
         known = 0 < place <= self._size
         left = format_duration((now - self._started) * (self._size - place) / place, whole=True) if known else ""
         rest = f", {100 * place // self._size} % of the file, {left} left" if known else ""

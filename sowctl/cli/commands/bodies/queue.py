@@ -1,4 +1,4 @@
-"""Shared code of commands on queues: handles from operands and standard input, outcomes put into words."""
+"""Shared code of commands on queues: handles from operands and standard input, descriptions of outcomes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from sowctl.output.facts import Fact
 
 MAX_BATCH_LINES = 1000
-"""Handles of one change at most: as many acknowledgements share a sync."""
+"""Maximum number of handles in one change: all of them share a sync."""
 MAX_LINE_BYTES = 256 << 20
-"""Bytes of a line: what queue lease prints has the whole message in it."""
+"""Maximum bytes of a line: the lines of queue lease contain the whole message."""
 _GOOD_OUTCOMES = ("done", "deferred", "max_cancels", "max_deliveries")
 _OUTCOME_TEXTS = {
     "stale": "is no longer leased with this token",
@@ -41,9 +41,9 @@ _COUNT_WORDS = {"max_cancels": "dead after MaxCancels", "max_deliveries": "dead 
 
 
 def read_handles(invocation: Invocation, queue: OpenQueue, texts: Sequence[str]) -> Iterator[list[MessageHandle]]:
-    """Yield batches of the messages that operands name; ``-`` stands for the lines of standard input, as they come.
+    """Yield batches of the messages that operands name; ``-`` means the lines of standard input, as they arrive.
 
-    Raises UsageError ``SOW-QUE-011`` for one that names none, after those before it.
+    Raises UsageError ``SOW-QUE-011`` for an invalid handle, after those before it.
     """
     from sowctl.engine.verbs.queue import parse_handle
 
@@ -54,7 +54,7 @@ def read_handles(invocation: Invocation, queue: OpenQueue, texts: Sequence[str])
             try:
                 handles.append(parse_handle(text, owner))
             except UsageError:
-                # What was named before it was meant, whatever comes behind it.
+                # The handles before an invalid one are still processed.
                 if handles:
                     yield handles
                 raise
@@ -81,7 +81,7 @@ def _read_lines(stream: BinaryIO) -> Iterator[list[bytes]]:
     try:
         source = stream.fileno()
     except OSError:
-        # A caller's own stream, or a standard input that is closed.
+        # A caller's own stream, or a closed standard input.
         while lines := list(islice(stream, MAX_BATCH_LINES)):
             yield lines
         return
@@ -101,7 +101,7 @@ def apply_batches(
     *,
     as_json: bool = False,
 ) -> int:
-    """Call ``act`` batch by batch and print the outcome of each message; status 1 where one was not ``done``.
+    """Call ``act`` for each batch and print the outcome of each message; status 1 if one was not ``done``.
 
     ``as_json``: an array with an object per message is written to standard output, batch by batch.
     """
@@ -126,12 +126,12 @@ def _encode_outcome(handle: MessageHandle, outcome: Outcome) -> bytes:
 
 
 def delay_handles(handles: Sequence[MessageHandle], delay_us: int) -> list[MessageHandle]:
-    """The same messages, to be back not before this time."""
+    """The same messages, to return no earlier than after this delay."""
     return [replace(handle, delay_us=delay_us) for handle in handles]
 
 
 def build_info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
-    """All facts of a queue; ``brief``: those that fit a line, for people."""
+    """All facts of a queue; ``brief``: the columns that fit a line, for people."""
     from sowctl.output.reports import as_dict
 
     depth = info.depth
@@ -160,11 +160,11 @@ def build_info_row(info: QueueInfo, *, brief: bool) -> dict[str, Any]:
 
 
 QUEUES_FIT = TableFit(spare=("type", "underlying", "acks", "in", "workers", "age"), figures=("age", "in", "acks"))
-"""Of the row of a queue for a person, what gives way on a narrow terminal."""
+"""Columns of a queue for people that a narrow terminal may drop."""
 
 
 def build_person_row(info: QueueInfo) -> dict[str, Any]:
-    """The brief row of a queue for a terminal: ages and rates in words, states without messages left out."""
+    """The brief row of a queue for a terminal: ages and rates in words, without states that have no messages."""
     row = build_info_row(info, brief=True)
     row["age"] = None if info.age_seconds is None else format_age(info.age_seconds)
     del row["in/s"], row["acks/s"]
@@ -176,7 +176,7 @@ def build_person_row(info: QueueInfo) -> dict[str, Any]:
 
 
 def build_person_facts(info: QueueInfo) -> Iterator[Fact]:
-    """The facts of a queue for a terminal: figures for people, and nothing of what there is not."""
+    """The facts of a queue for a terminal: formatted values, without absent ones."""
     from sowctl.cli.io.rows import shorten_path
     from sowctl.output.facts import Fact
 
@@ -223,7 +223,7 @@ def _format_second(at: int) -> str:
 
 
 def iterate_facts(row: dict[str, Any]) -> Iterator[dict[str, str]]:
-    """The facts of a queue line by line, and each holder of leases in a line of its own."""
+    """The facts of a queue line by line, with a line for each holder of leases."""
     for fact, value in row.items():
         if fact != "holders":
             yield {"fact": fact, "value": _format_value(value)}

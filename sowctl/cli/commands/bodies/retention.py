@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 
 
 ROTATE_HINT = "sowctl journal rotate finishes it"
-"""What makes the active file one that can be compressed, archived or removed."""
+"""How to finish the active file, so that it can be compressed, archived or removed."""
 
 
 def build_prune_rule(
     invocation: Invocation, instance: Instance, keep_for: str | None, keep_size: str | None, before: str | None
 ) -> KeepRule:
-    """Build the rule of what is to be kept, of which one text is given. Raises UsageError, MissingError
-    ``SOW-ENG-070``.
-    """
+    """Build the retention rule from the one text that is given. Raises UsageError, and MissingError ``SOW-ENG-070``."""
     age = parse_interval("--keep-for", keep_for)
     if keep_for is not None and parse_whole_number(keep_for.strip()):
         # As in a configuration, a number alone counts seconds; days are meant more often, and files are removed.
@@ -47,14 +45,14 @@ def build_prune_rule(
 
 
 def has_finished_files(instance: Instance) -> bool:
-    """True where the journal has more than its active file, which no command of this kind touches."""
+    """True if the journal has files other than the active one, which these commands never touch."""
     from sowctl.engine.maintenance.retention.journals import list_journal_files
 
     return any(file.is_finished for file in list_journal_files(instance))
 
 
 def list_files(invocation: Invocation, sink: Sink, instance: Instance, files: Iterator[Any], done: str) -> None:
-    """List files as each is ``done``, a participle; say it where there was none, as an empty list says nothing."""
+    """List files as each is ``done``, a participle; print a note if there was none, because an empty list is silent."""
     first = next(files, None)
     sink.write_rows(map(as_dict, files if first is None else chain((first,), files)))
     if first is None:
@@ -65,8 +63,8 @@ def list_files(invocation: Invocation, sink: Sink, instance: Instance, files: It
 
 
 def report_pruned(invocation: Invocation, report: PruneReport, summary: str | None, *, has_finished: bool) -> None:
-    """Say what was removed, who keeps what, and which past can be asked for no more: as one line of JSON on standard
-    output with ``--summary json``, else in words."""
+    """Print the removed files, the needs that retain others, and the past that is no longer available: as one line of
+    JSON on standard output with ``--summary json``, else in words."""
     if summary == "json":
         invocation.streams.stdout.write(encode_report(report).encode() + b"\n")
         return
@@ -95,10 +93,11 @@ def _format_held_files(held: HeldFiles) -> str:
 
 
 class RecordDeleter:
-    """Deletes records for actions by the verb, which stands above the room of actions."""
+    """Deletes records for actions: calls the verb, which the layer of actions must not import."""
 
     def delete(self, instance: Instance, topic: str, message_type: str, filter: str, *, dry_run: bool) -> int:
-        """Delete records of the topics of a name or pattern; how many, or with ``dry_run`` how many match."""
+        """Delete records of the topics of a name or pattern; return their number, or with ``dry_run`` that of
+        matches."""
         from sowctl.engine.options import DeleteOptions
         from sowctl.engine.topics.targets import resolve_targets
         from sowctl.engine.verbs.delete import delete_records
@@ -109,18 +108,18 @@ class RecordDeleter:
 
 
 def build_step_row(report: StepReport) -> dict[str, Any]:
-    """Return the row of one step of an action that was due."""
+    """Return the row of one step of a due action."""
     did = report.did
     counts = {"files": did.files, "bytes": did.bytes, "records": did.records}
     return {"action": report.action, "name": report.name, "step": report.step, "outcome": report.outcome} | counts
 
 
 ACTIONS_FIT = TableFit(spare=("action", "last", "steps"), state="next")
-"""Of the row of an action for a person, what gives way on a narrow terminal."""
+"""Columns of an action for people that a narrow terminal may drop."""
 
 
 def build_person_action_row(action: PlannedAction, now: int) -> dict[str, Any]:
-    """An action for a terminal: how long ago it ran, and in what time it runs next or that it is due."""
+    """An action for a terminal: the time since its last run, and the time until the next, or that it is due."""
     row = build_action_row(action, now)
     due = action.find_due_time(now) if action.is_supported else None
     del row["due"]
@@ -130,7 +129,7 @@ def build_person_action_row(action: PlannedAction, now: int) -> dict[str, Any]:
 
 
 def build_action_row(action: PlannedAction, now: int) -> dict[str, Any]:
-    """An action: its schedule, when it ran and will run, its steps."""
+    """An action: its schedule, its last and next run, its steps."""
     from sowctl.engine.maintenance.retention.actions import ACTION_PREFIX, STEP_FUNCTIONS, USAGE_CONDITION
 
     here = [

@@ -1,4 +1,4 @@
-"""Output of the rows of ``sowctl sql``: in the formats of records, or in those that have types as they are."""
+"""Output of the rows of ``sowctl sql``: in the formats of records, or in typed formats."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sowctl.engine.tables.topic import TableRead
 
 TYPED_WRITERS = {"parquet": "Parquet", "arrow": "ArrowStream"}
-"""Formats with types of their own, and their writers: rows keep the types that SQL gave them."""
+"""Formats with types of their own, and their writers: rows keep their SQL types."""
 NAN_FORMATS = ("msgpack",)
-"""Formats that are made of JSON, and have NaN and infinities all the same."""
+"""Formats based on JSON that nevertheless have NaN and infinities."""
 
 
 class ResultWriter:
-    """Output of the rows of statements; made before anything is read, so that a wrong option costs nothing."""
+    """Output of the rows of statements; created before anything is read, so that invalid options fail early."""
 
     def __init__(self, invocation: Invocation, choice: OutputChoice) -> None:
         self._sink = sink = Sink(invocation, choice)
@@ -36,7 +36,8 @@ class ResultWriter:
             )
 
     def write(self, database: Database, text: str) -> None:
-        """Write the rows of all statements of a text; a file takes those of one, and their number is said."""
+        """Write the rows of all statements of a text; a file holds those of one statement, and their number is
+        printed."""
         sink, written = self._sink, 0
         with ExitStack() as held:
             out: BinaryIO = sink.invocation.streams.stdout
@@ -54,7 +55,7 @@ class ResultWriter:
                     )
                 if sink.format == "table" and sink.path is None:
                     sink.invocation.start_paging()
-                    # A table has colours, and its cells are made safe one by one.
+                    # A table has colours, and its cells are escaped one by one.
                     out = sink.invocation.streams.painted_stdout
                 if number and sink.format in ("table", "csv", "tsv"):
                     out.write(b"\n")
@@ -82,7 +83,7 @@ class ResultWriter:
 
         from sowctl.values.paths import Path, Step
 
-        # Results are no records: a column may be called like metadata without meaning it.
+        # Results are no records: columns with names of metadata are ordinary columns.
         options = replace(self._sink.options, facts=True)
         if not options.columns and self._sink.format in ("table", "csv", "tsv"):
             options = replace(options, columns=tuple(Path((Step(name),)) for name in result.names))

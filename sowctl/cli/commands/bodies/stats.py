@@ -1,4 +1,4 @@
-"""The two halves of ``stats``: figures of fields, and messages of the journal by time."""
+"""The two parts of ``stats``: statistics of fields, and messages of the journal by time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEFAULT_INTERVAL_SECONDS = 60.0
 
 
 class JournalCount(Struct, frozen=True):
-    """The messages that are counted: those of all topics where ``target`` is None."""
+    """The messages to count: those of all topics if ``target`` is None."""
 
     target: str | None
     message_type: str | None
@@ -52,7 +52,7 @@ def show_fields(
     from sowctl.engine.profile.sample import parse_sample
     from sowctl.values.paths import parse_path
 
-    # A path of sowctl schema may be given as it stands there: filters have no sign for the elements of an array.
+    # A path of sowctl schema is accepted unchanged: filters have no notation for the elements of an array.
     paths = [parse_path(text.replace("[*]", "")) for text in names]
     share = parse_sample(fields.sample)
     sink = Sink(invocation, output)
@@ -75,7 +75,7 @@ def show_fields(
     if sink.format == "table":
         from sowctl.output.charts import draw_fields
 
-        # The name of a single topic was just typed.
+        # The name of a single topic is known to the user.
         several = len(reports) > 1
         rows = [(report.topic if several else None, [as_dict(one) for one in report.fields]) for report in reports]
 
@@ -128,8 +128,8 @@ def count_journal(invocation: Invocation, counted: JournalCount, output: OutputC
             client=counting.client,
         )
         topic_names = [_format_target(counted.target, counted.message_type)] if counted.target else []
-        # A person and a table see no interval in which nothing happened; other programs get each, unless they asked
-        # for fewer.
+        # Output for people and tables skips intervals without messages; other programs get each, unless they requested
+        # fewer.
         asked = counting.interval is not None or sink.format in ("table", "csv", "tsv")
         most = MAX_ASKED_INTERVALS if asked else MAX_INTERVALS
         report = count_rates(instance, topic_names, within, interval=interval, most=most, by_topic=counting.by_topic)
@@ -145,13 +145,13 @@ def count_journal(invocation: Invocation, counted: JournalCount, output: OutputC
         if rows:
             _draw_figures(sink, lambda terminal, out: draw_rates(rows, rows[0]["begin"], terminal, out))
         return 0
-    # A cell cannot hold the counts of all intervals in a form that programs for tables read.
+    # A cell cannot hold the counts of all intervals in a form that spreadsheet programs read.
     sink.write_rows(_iterate_interval_rows(report) if sink.format in ("csv", "tsv") else rows)
     return 0
 
 
 def _iterate_interval_rows(report: RatesReport) -> Iterator[dict[str, Any]]:
-    """Yield one row for each topic, client and interval with messages, in the order of time within each."""
+    """Yield one row for each topic, client and interval with messages, ordered by time within each."""
     from sowctl.values.times import format_time
 
     for one in report.series:

@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 
 MAX_PENDING_LINES = 1000
+"""Control lines to keep until the subscription waits; further ones are not read yet."""
 LAST_PLACE_STORE, LAST_PLACE_CLIENT = "sowctl.bookmarks", "sowctl"
 """The bookmark store of ``--since-last``, beside the configuration, and the client of its positions."""
-"""Control lines that are kept until the subscription waits; further ones stay where they are."""
 
 
 class EventPrinter:
-    """One run. ``controlled``: lines of standard input say how it goes on. ``places``: its place is kept in a store.
+    """Prints the events of one run. ``controlled``: standard input has control lines. ``places`` tracks its position.
 
-    ``format``: text, lines for a person, the default on a terminal; ndjson, an object a line; raw, payloads.
-    ``several``: of more than one topic."""
+    ``format``: text, lines for people, the default on a terminal; ndjson, an object per line; raw, payloads.
+    ``several``: events of more than one topic."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class EventPrinter:
         self._out = streams.stdout
         on_terminal = is_terminal(streams.stdout)
         self._lines: EventLines | PersonLines = EventLines(data_only=format == "raw", terminal=on_terminal)
-        # Who says how it goes on has to know the events as they are.
+        # A controlling program needs the events unchanged.
         for_person = on_terminal and not controlled and (places is None or not places.acknowledged)
         if format == "text" or (format is None and for_person):
             self._lines = PersonLines(streams.measure_columns(), several=several)
@@ -75,9 +75,9 @@ class EventPrinter:
     def run(
         self, topics: Sequence[TopicConfig], options: SubscribeOptions, joining: NewTopicResolver | None = None
     ) -> None:
-        """Print events until the subscription ends; ``joining``: what it means of topics that come later."""
+        """Print events until the subscription ends; ``joining`` resolves topics that are created later."""
         streams = self._invocation.streams
-        # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
+        # The output of a separate process may be a pipe whose reader closes it while nothing is written.
         own = self._invocation.own_process
         output = self._out.fileno() if own else None
         self._hearing = InputReader(streams.stdin.fileno()) if self._listens and own else None
@@ -91,21 +91,21 @@ class EventPrinter:
                 while given := streams.stdin.read(MAX_LINE_BYTES):
                     self._apply_controls(subscription, given)
             self._write_deliveries(subscription.ready(), subscription)
-            # What the records were read from is not needed any more; a store that is replaced can go.
+            # The records have been read; their files are released, so that a replaced store can be removed.
             self._instance.close()
             while True:
                 self._write_deliveries(subscription.ready(), subscription)
                 if subscription.finished:
                     break
                 if self._later:
-                    # They have come while others were done.
+                    # Lines that arrived in the meantime.
                     self._apply_controls(subscription, b"")
                     continue
                 ready = subscription.wait()
                 if self._hearing is not None and self._hearing.number in ready:
                     data = self._hearing.read()
                     if data is None:
-                        # Nobody tells anything any more; the subscription goes on as it is.
+                        # No further control lines; the subscription continues unchanged.
                         subscription.forget_input(self._hearing.number)
                     self._apply_controls(subscription, b"\n" if data is None else data)
             self._await_acknowledgements(subscription)
@@ -121,22 +121,22 @@ class EventPrinter:
                 self._out.flush()
                 places.note_flushed()
             if self._hearing is not None and len(self._later) < MAX_PENDING_LINES:
-                # What is acknowledged in the course of a long replay moves the place on already.
+                # Acknowledgements during a long replay advance the position at once.
                 self._take_lines(self._hearing.read_available())
-        # Before every wait: what there is has arrived before the next message comes.
+        # Before every wait, all output must have reached the reader.
         self._out.flush()
         if places is not None:
             places.note_idle(subscription)
 
     def _await_acknowledgements(self, subscription: Subscription) -> None:
-        """Wait for what the consumer has not acknowledged yet, until it has or its end is closed."""
+        """Wait for outstanding acknowledgements, until the consumer has sent them or closed its end."""
         hearing, places = self._hearing, self._places
         if hearing is not None and places is not None:
             while places.has_unacknowledged and (data := hearing.read()) is not None:
                 self._apply_controls(subscription, data)
 
     def _take_lines(self, data: bytes) -> None:
-        """Take complete lines that acknowledge; others are kept until the subscription waits."""
+        """Process complete lines that acknowledge; keep others until the subscription waits."""
         places, lines = self._places, self._heard_lines
         cut = lines.cut
         for line in lines.take_lines(data):
@@ -155,7 +155,7 @@ class EventPrinter:
             )
 
     def _apply_controls(self, subscription: Subscription, data: bytes) -> None:
-        """Run the commands of complete lines; one that fails is reported, and the subscription continues."""
+        """Run the commands of complete lines; an invalid one is reported, and the subscription continues."""
         from sowctl.engine.subscriptions.control import parse_control
 
         self._take_lines(data)
@@ -169,7 +169,7 @@ class EventPrinter:
                 self._warn_error(error)
 
     def _warn_error(self, error: SowError) -> None:
-        """Say what is wrong with a line. Raises the error where it is about something else."""
+        """Print a warning about an invalid line. Raises the error if it has another cause."""
         if error.exit_status != 2:
             raise error
         self._invocation.warn(error.message, code=error.code, place=error.place, hint=error.hint)
@@ -181,12 +181,12 @@ class EventPrinter:
         try:
             return resolve_followed_topics(self._instance, target)
         except MissingError as error:
-            # Said of a line while others go on, not of the command.
+            # An error about one line, while the others continue, must not end the command.
             raise UsageError(error.code, error.message, place=error.place, hint=error.hint) from None
 
 
 class FollowedTopics(Struct, frozen=True):
-    """The topics of a subscription as given. ``strict``: a named field that no record has is an error."""
+    """The topics of a subscription as given. ``strict``: a named field that occurs in no record is an error."""
 
     names: Sequence[str]
     message_type: str | None = None
@@ -204,7 +204,7 @@ def follow_topics(
     format: str | None,
     controlled: bool = False,
 ) -> None:
-    """Print the events of a subscription until it ends, and keep its position where ``place`` says so."""
+    """Print the events of a subscription until it ends, and store its position if ``place`` requires it."""
     from sowctl.cli.commands.bodies.places import hold_place
     from sowctl.cli.lookup import apply_unknown
     from sowctl.engine.options import QueryOptions
@@ -224,7 +224,7 @@ def follow_topics(
         note_filter(instance, asked.filter)
         replayed = asked.bookmark is not None or place.store is not None
         topics = _resolve_topics(instance, names, message_type, literal=literal, replayed=replayed)
-        # A view is not computed for this, and what has no records yet may come to have any field.
+        # Views are not computed for this check, and a topic without records may get any field later.
         stored = [Target(topic=one) for one in topics if one.file is not None and has_records(instance, one)]
         if stored and len(stored) == len(topics):
             named = QueryOptions(filter=asked.filter, order_by=asked.order_by, select=asked.select)
@@ -238,7 +238,7 @@ def follow_topics(
 
 
 def _apply_since_last(invocation: Invocation, place: PlaceOptions) -> PlaceOptions:
-    """Return the options that ``--since-last`` stands for. Raises UsageError ``SOW-CLI-012`` beside one of them."""
+    """Return the options that ``--since-last`` implies. Raises UsageError ``SOW-CLI-012`` beside one of them."""
     if not place.since_last:
         return place
     given = {"--store": place.store, "--client": place.client, "--store-config": place.store_config}
@@ -258,9 +258,9 @@ def follow_query(
     is_shaped: bool,
     literal: bool,
 ) -> int:
-    """``query --follow``: the records that match, then the messages behind them, as payloads.
+    """``query --follow``: print the payloads of the matching records, then of the messages after them.
 
-    Raises UsageError ``SOW-CLI-097`` where other options shape the output (``is_shaped``).
+    Raises UsageError ``SOW-CLI-097`` if other options change the form of the output (``is_shaped``).
     """
     if is_shaped or asked.projection is not None or asked.fresh:
         hint = (
@@ -290,7 +290,7 @@ def follow_query(
 def _resolve_topics(
     instance: Instance, names: Sequence[str], message_type: str | None, *, literal: bool, replayed: bool = False
 ) -> list[TopicConfig]:
-    """The topics that a subscription to ``names`` follows, each once."""
+    """The topics that a subscription to ``names`` follows, without duplicates."""
     from sowctl.cli.lookup import hint_at_filter
 
     found: list[TopicConfig] = []
@@ -303,7 +303,7 @@ def _resolve_topics(
 def _build_resolver(
     instance: Instance, names: Sequence[str], message_type: str | None, *, literal: bool
 ) -> NewTopicResolver | None:
-    """The resolver of topics that one of ``names`` takes up later; None where none does."""
+    """The resolver of topics that match one of ``names`` later; None if no name is a pattern."""
     found = [build_new_topic_resolver(instance, name, message_type, literal=literal) for name in names]
     resolvers = [resolver for resolver in found if resolver is not None]
     if len(resolvers) <= 1:
