@@ -1,6 +1,6 @@
-"""The configuration that a command means: its file, values of its variables, the document, the functions it adds.
+"""The configuration of a command: its file, values of its variables, the document, and the functions that it adds.
 
-``-`` is the configuration on standard input. Its includes and relative paths count from the working directory.
+``-`` is the configuration on standard input. Its includes and relative paths are relative to the working directory.
 """
 
 from __future__ import annotations
@@ -43,22 +43,20 @@ def parse_defines(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def find_main_file(invocation: Invocation, file: str | None) -> tuple[Path, bytes | None]:
-    """The path of an operand, or of the usual configuration; for ``-`` a name and what standard input holds."""
+    """The path of an operand, or of the default configuration; for ``-`` a name and the content of standard input."""
     if file != "-":
         return invocation.find_config_path(file), None
     from sowctl.cli.io.sources import STDIN_NAME
     from sowctl.config.parse import MAX_FILE_BYTES
 
-    # One byte more than a configuration may have, as from a file: the loader then says that it is too large.
+    # One byte more than the maximum, as from a file: the loader then reports that it is too large.
     return Path(STDIN_NAME), invocation.streams.stdin.read(MAX_FILE_BYTES + 1)
 
 
 def load_document(
     invocation: Invocation, file: str | None, define: Sequence[str] | None, *, fragment: bool = False
 ) -> Document:
-    """The configuration of an operand, or the usual one. Raises what :func:`sowctl.config.load.read_document`
-    raises.
-    """
+    """The configuration of an operand, or the default one. Raises as :func:`sowctl.config.load.read_document`."""
     from sowctl.config.load import read_document
 
     path, given = find_main_file(invocation, file)
@@ -71,8 +69,8 @@ def load_document(
 class NamedFunctions(Mapping[str, "Function"]):
     """The functions by upper-case name; none without --config and SOWCTL_CONFIG.
 
-    The configuration is read when a name is first looked up: expressions of built-in functions do without it. Raises
-    what opening it raises, and ConfigError for a function that cannot be used.
+    The configuration is read when a name is first looked up: expressions with only built-in functions do not need it.
+    Raises the errors of opening it, and ConfigError for an unusable function.
     """
 
     def __init__(self, invocation: Invocation) -> None:
@@ -90,7 +88,7 @@ class NamedFunctions(Mapping[str, "Function"]):
 
     def _load_functions(self) -> Mapping[str, Function]:
         if self._read is None:
-            # Without a configuration there are none, which is remembered as well.
+            # Without a configuration there are none, which is cached, too.
             self._read = {}
             if has_named_config(self._invocation):
                 from sowctl.engine.extensions.functions import load_functions
@@ -101,12 +99,12 @@ class NamedFunctions(Mapping[str, "Function"]):
 
 
 def has_named_config(invocation: Invocation) -> bool:
-    """True where --config or SOWCTL_CONFIG names a configuration."""
+    """True if --config or SOWCTL_CONFIG names a configuration."""
     return bool(invocation.settings.config or invocation.environ.get("SOWCTL_CONFIG"))
 
 
 def list_added_functions(invocation: Invocation) -> list[FunctionEntry]:
-    """The entries; none without --config and SOWCTL_CONFIG. A function that cannot be used is said and left out."""
+    """The entries; none without --config and SOWCTL_CONFIG. An unusable function is reported and skipped."""
     if not has_named_config(invocation):
         return []
     from sowctl.engine.extensions.functions import load_functions

@@ -1,4 +1,4 @@
-"""State that commands of one process share: open files, and configurations as long as no file of theirs changed."""
+"""State shared by the commands of one process: open files, and configurations whose files are unchanged."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from sowctl.config.model import InstanceConfig
 
 _RECENT_MICROS = MICROS_PER_SECOND // 10
-"""Microseconds that are more than clocks of file systems are coarse."""
+"""Microseconds; more than the resolution of file system clocks."""
 _FileStamps: TypeAlias = tuple[tuple[str, int, int, int, int] | None, ...]
 
 
 class SharedInstance(Instance, frozen=True):
-    """An instance of one command of several: what it leaves open serves the next one."""
+    """An instance of one of several commands: files that it leaves open are reused by the next one."""
 
     lasting: ClassVar[bool] = True
 
     def close(self) -> None:
-        """Do nothing: who runs the commands closes what they leave open, behind the last one."""
+        """Do nothing: the runner of the commands closes open files after the last one."""
 
 
 class ConfigurationCache:
-    """Configurations by their paths. A file is the same while device, inode, size and time of change are."""
+    """Configurations by their paths. A file is unchanged if device, inode, size and modification time are."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str | None], tuple[_FileStamps, dict[str, str], InstanceConfig]] = {}
 
     def load(self, path: Path, environment: Mapping[str, str], root: Path | None) -> InstanceConfig:
-        """The configuration of a file, read anew where it or a file that it includes has changed.
+        """The configuration of a file, read again if it or an included file has changed.
 
-        Raises ConfigError as :func:`sowctl.config.instance.load_instance`; an error is not kept.
+        Raises ConfigError as :func:`sowctl.config.instance.load_instance`; an error is not cached.
         """
         key = str(Path.cwd() / path), None if root is None else str(Path.cwd() / root)
         known = self._known.get(key)
@@ -48,7 +48,7 @@ class ConfigurationCache:
         begun = system_clock()
         config = load_instance(path, environment=environment, root=root)
         stamp = _stamp_files(config)
-        # A file that was written just now may have been written while it was read: such a reading is not kept.
+        # A file modified just now may have changed while it was read: the result is not cached.
         if all(one is not None and one[4] // 1000 < begun - _RECENT_MICROS for one in stamp):
             self._known[key] = stamp, dict(environment), config
         return config

@@ -26,15 +26,14 @@ FOREVER_SECONDS = 3_000_000_000.0
 SELF_REPORTING_COMMANDS = frozenset(
     {"publish", "subscribe", "tail", "browse", "conflate", "journal tail", "queue lease", "queue run", "shell"}
 )
-"""Commands that say themselves how far they are, or that have no end."""
+"""Commands that report their own progress, or that have no end."""
 
 
 class Invocation:
-    """One run of one command. ``durable`` says at any time what an interruption would leave, in words, and ``resume``
-    at its end how to go on from there; ``own_process`` that the process is this program's alone. ``limit`` starts the
-    clock of --timeout with its seconds. ``kept``: configurations that other commands of this process have read.
-    An ``endless`` run has no progress to show; ``meter`` shows that of others. ``left`` is the exit status where the
-    reader leaves the pager early."""
+    """One run of one command. ``durable`` describes at any time what an interruption would leave, and ``resume`` at the
+    end how to resume; with ``own_process`` the process runs only this program. ``limit`` starts the clock of --timeout
+    with its seconds. ``kept``: configurations that other commands of this process have read. An ``endless`` run has no
+    progress to show; ``meter`` shows that of others. ``left`` is the exit status if the user leaves the pager early."""
 
     def __init__(self, streams: Streams, environ: Mapping[str, str], seam: Seam, clock: Clock) -> None:
         self.streams = streams
@@ -55,12 +54,12 @@ class Invocation:
         self.kept: ConfigurationCache | None = None
 
     def apply_settings(self, settings: Settings) -> None:
-        """Take over the global options: ``clock`` becomes that of --now, ``lock_wait`` its seconds, --timeout begins.
+        """Apply the global options: ``clock`` becomes that of --now, ``lock_wait`` its seconds, --timeout begins.
 
         Raises :class:`~sowctl.errors.UsageError` for an unreadable time or interval (``SOW-CLI-006``).
         """
         self.settings = settings
-        # First, so that an error about the options that follow is dressed as asked.
+        # First, so that errors about the following options have the requested colours.
         self.streams.color = settings.color
         if settings.now:
             self.clock = build_fixed_clock(parse_instant(settings.now, self.clock))
@@ -69,7 +68,7 @@ class Invocation:
             return
         allowed = self._parse_seconds("timeout", settings.timeout)
         if allowed < FOREVER_SECONDS:
-            # Nothing at all could be done in no time; the timer takes 0 for "never".
+            # Nothing can be done in zero time, and the timer interprets 0 as "never".
             self.limit(max(allowed, 0.001))
 
     def _parse_seconds(self, option: str, text: str) -> float:
@@ -78,7 +77,7 @@ class Invocation:
         try:
             return parse_seconds(text)
         except ValueError as error:
-            # The words name what the user wrote: the option or the variable.
+            # The message names the option or the variable that the user set.
             variable = f"SOWCTL_{option.upper()}"
             name = variable if self.environ.get(variable) == text else f"--{option.replace('_', '-')}"
             raise UsageError(
@@ -86,12 +85,12 @@ class Invocation:
             ) from None
 
     def find_config_path(self, named: str | None = None) -> Path:
-        """The configuration file: ``named``, by --config or SOWCTL_CONFIG, or the usual one in the working directory.
+        """The configuration file: ``named``, by --config or SOWCTL_CONFIG, or the default one in the working directory.
 
-        A directory that is named has it under a usual name, too.
+        If a directory is named, the file in it with a usual name.
 
-        Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` where several have one and ``SOW-CLI-090`` for ``-``,
-        and :class:`~sowctl.errors.ConfigError` ``SOW-CLI-005`` where none has.
+        Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-004`` if several have one and ``SOW-CLI-090`` for ``-``, and
+        :class:`~sowctl.errors.ConfigError` ``SOW-CLI-005`` if none has.
         """
         named = named or self.settings.config or self.environ.get("SOWCTL_CONFIG")
         if named == "-":
@@ -116,24 +115,23 @@ class Invocation:
     def open_instance(
         self, *targets: str, fix_names: bool = False, watch: Callable[[str, int, int], None] | None = None
     ) -> Instance:
-        """The instance of the configuration, for use in a ``with`` statement. Raises what opening raises.
+        """The instance of the configuration, for use in a ``with`` statement. Raises the errors of opening it.
 
-        Where no configuration is named or found and all ``targets`` are files, an instance without one. ``fix_names``:
-        it shows FIX messages with the names of their tags. ``watch`` is told the progress instead of the meter.
+        If there is no configuration and all ``targets`` are files, an instance without a configuration. ``fix_names``:
+        it shows FIX messages with the names of their tags. ``watch`` receives the progress instead of the meter.
         """
         instance = self._open_configured(targets)
         if fix_names:
             instance = replace(instance, fix_names=True)
         from sowctl.engine.instance import ignore_progress
 
-        # A copy only where there is something to show: what a shell keeps open from one command to the next belongs to
-        # the instance that was made.
+        # A copy only if there is progress to show: files that a shell keeps open between commands belong to the
+        # original instance.
         watch = watch or self.make_watch()
         return instance if watch is ignore_progress else replace(instance, watch=watch)
 
     def make_watch(self) -> Callable[[str, int, int], None]:
-        """Return the function that an instance tells its progress: a meter, where that is shown and the command
-        ends."""
+        """Return the progress callback for an instance: a meter if progress is shown and the command ends."""
         from sowctl.engine.instance import ignore_progress
 
         wanted = self.settings.progress
@@ -147,12 +145,12 @@ class Invocation:
     def _open_configured(self, targets: tuple[str, ...]) -> Instance:
         from sowctl.engine.instance import Instance
 
-        # Before any store is opened: from then on pages of a file can end the process.
+        # Before any store is opened: from then on, pages of a file can end the process.
         if self.own_process:
             from sowctl.cli.crash import install_handlers
 
             install_handlers(as_json=self.settings.error_format == "json")
-        # A configuration that is there counts also for files: it may know more about their topics.
+        # An existing configuration is used for files, too: it may have more information about their topics.
         if targets and not self.has_config() and all(map(_is_path, targets)):
             self.note_detail("no configuration; the targets are files")
             return Instance(
@@ -168,7 +166,7 @@ class Invocation:
         return self.open_other_instance(self.find_config_path(), root)
 
     def open_other_instance(self, path: Path, root: Path | None = None) -> Instance:
-        """The instance of another configuration than the command's own, with the same clock and the same notes."""
+        """The instance of another configuration than the command's own, with the same clock and notes."""
         from sowctl.engine.instance import Instance
 
         self.note_detail(f"configuration {path}, clock {format_time(self.clock())}")
@@ -200,27 +198,27 @@ class Invocation:
         return replace(instance, tell_more=self.note_detail)
 
     def has_config(self) -> bool:
-        """True where a configuration is named or found."""
+        """True if a configuration is given or found."""
         named = self.settings.config or self.environ.get("SOWCTL_CONFIG")
         return bool(named) or any(Path(name).is_file() for name in CONFIG_NAMES)
 
     def parse_instant(self, text: str) -> Micros:
-        """A time of an option, as seen at this run's clock. Raises UsageError."""
+        """Parse the time of an option, relative to this run's clock. Raises UsageError."""
         return parse_instant(text, self.clock)
 
     def note(self, *lines: str) -> None:
-        """Say something on standard error unless --quiet. The lines are made safe to show here."""
+        """Print lines on standard error unless --quiet. The lines are escaped here."""
         if not self.settings.quiet:
             self._write_note(tuple(map(shorten_words, lines)))
 
     def note_once(self, text: str) -> None:
-        """As :meth:`note`, but once in this run: what reads one thing twice remarks on it twice."""
+        """As :meth:`note`, but once in this run: code that reads data twice also notes twice."""
         if text not in self._noted:
             self._noted.add(text)
             self.note(text)
 
     def note_detail(self, text: str) -> None:
-        """Say something on standard error with --verbose. ``text`` is made safe to show here."""
+        """Print text on standard error with --verbose. ``text`` is escaped here."""
         if self.settings.verbose:
             self._write_note((text,))
 
@@ -232,8 +230,8 @@ class Invocation:
     def warn(
         self, text: str, *, code: str | None = None, place: str | None = None, hint: str | None = None, **facts: object
     ) -> None:
-        """Say that something is not as expected: in words ``[code] place: text`` and the hint in a line of its own, in
-        JSON each by itself, and ``facts`` with them. ``text``, ``place`` and ``hint`` are made safe to show here."""
+        """Print a warning: in words ``[code] place: text`` with the hint in its own line, in JSON as separate members,
+        together with ``facts``. ``text``, ``place`` and ``hint`` are escaped here."""
         from sowctl.output.display import escape_line
 
         front = (f"[{code}] " if code else "") + (f"{escape_line(place)}: " if place else "")
@@ -246,24 +244,24 @@ class Invocation:
         )
 
     def _write_remark(self, level: str, text: str, shown: str, **facts: object) -> None:
-        # All that is said is an object then, so that a program can read every line of standard error.
+        # With JSON, all output is objects, so that a program can read every line of standard error.
         if self.settings.error_format == "json":
             self.streams.write_stderr_json({"level": level, "message": text} | facts)
         else:
             self.streams.write_stderr_painted(shown)
 
     def start_paging(self) -> None:
-        """Let a pager show what is written to standard output from here on, where that is a terminal."""
+        """Show further standard output in a pager if it is a terminal."""
         if self.settings.no_pager or self.endless or self.command in SELF_REPORTING_COMMANDS:
             return
-        # Asked first: the module is not needed for a pipe.
+        # Checked first: the module is not needed for a pipe.
         if is_terminal(self.streams.stdout):
             from sowctl.cli.pager import open_pager
 
             self.streams.start_paging(lambda terminal: open_pager(terminal, self.environ))
 
     def shows_progress(self) -> bool:
-        """True where progress is drawn: as --progress says, else where standard error is a terminal that can."""
+        """True if progress is drawn: as --progress requires, else if standard error is a suitable terminal."""
         wanted = self.settings.progress
         if wanted == "auto":
             capable = is_terminal(self.streams.stderr) and self.environ.get("TERM") != "dumb"
@@ -272,7 +270,7 @@ class Invocation:
 
 
 def _is_path(target: str) -> bool:
-    # What is at a URL is no file here, and to say so needs no configuration.
+    # A URL is no local file; the resulting error needs no configuration.
     if "://" in target and not target.startswith("file:"):
         return True
     return ("/" in target or target.endswith((".sow", ".journal"))) and Path(target).exists()

@@ -1,10 +1,10 @@
 """Handlers of fatal signals: LMDB maps the file, and some damaged pages end the process.
 
-A signal handler of Python would never run (the faulting instruction would be tried again for ever), so a handler of C
-is set, which says what happened and ends the process with the status for damage. A store that is read without locks
-and was written meanwhile shows such pages, too, and is none: that is asked first. Only ``main.run`` asks for this: in
-another program, which calls this package, the signals belong to that program. ``check`` needs none of it; it reads in
-a process of its own.
+A signal handler in Python would never run (the faulting instruction would be retried forever), so a C handler is set,
+which prints a message and ends the process with the status for damage. A store that is read without locks and was
+written meanwhile has such pages, too, without being damaged: this is checked first. Only ``main.run`` installs the
+handlers: in another program that calls this package, the signals belong to that program. ``check`` does not need them;
+it reads in a process of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _format_error(error: SowError, as_json: bool) -> bytes:
 
 
 def install_handlers(*, as_json: bool) -> None:
-    """Set the handlers, once; later calls change nothing."""
+    """Install the handlers once; later calls have no effect."""
     if _kept_handlers:
         return
     import ctypes
@@ -58,11 +58,11 @@ def install_handlers(*, as_json: bool) -> None:
                 status = error.exit_status
                 os.write(2, _format_error(error, as_json))
         finally:
-            # Nothing else may run: the instruction that failed would be tried again.
+            # No other code may run: the faulting instruction would be retried.
             os._exit(status)
 
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(die)
-    # Kept as long as the process lives: the C library has the address alone, and would call what was collected.
+    # Referenced until the process ends: the C library has only the address, and would call a collected object.
     _kept_handlers.append(handler)
     library = ctypes.CDLL(None)
     library.signal.restype = ctypes.c_void_p

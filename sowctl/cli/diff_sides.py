@@ -1,8 +1,8 @@
-"""Sides of ``diff`` from its operands: targets at instants, ranges of the journal, whole instances, files of rows.
+"""Parse the operands of ``diff``: targets at instants, ranges of the journal, whole instances, files of rows.
 
-``[INSTANCE:]TARGET[@WHEN]``, where INSTANCE is a configuration or the directory of one, WHEN an instant as ``query
---at`` takes it or ``WHEN..WHEN``. What is an exact topic's name or a file's path is never taken apart. A file of rows,
-by its ending, is the state that publishing it to the topic of the other side would make of an empty one.
+``[INSTANCE:]TARGET[@WHEN]``, where INSTANCE is a configuration or the directory of one, WHEN an instant as for ``query
+--at`` or ``WHEN..WHEN``. The exact name of a topic or path of a file is never split. A file of rows, recognised by its
+extension, is the state that publishing it to the empty topic of the other side would create.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ RANGE_MARK = ".."
 
 
 class SideParts(Struct, frozen=True):
-    """The parts of one word: the file of a configuration (None: the command's own), a target (None: the whole
-    instance), the instant (None: now), and the one behind which a range begins; or a file of rows (``rows``), which is
-    the whole word."""
+    """The parts of one operand: the file of a configuration (None: the command's own), a target (None: the whole
+    instance), the instant (None: now), and the one after which a range begins; or a file of rows (``rows``), which is
+    the whole operand."""
 
     text: str
     config: Path | None
@@ -47,7 +47,7 @@ class SideParts(Struct, frozen=True):
 
     @property
     def front(self) -> str:
-        """The word up to the instant."""
+        """The operand up to the instant."""
         return self.text if self.at is None and self.after is None else self.text.rpartition("@")[0]
 
 
@@ -59,11 +59,11 @@ def pair_sides(
     stack: ExitStack,
     types: Sequence[str] = (),
 ) -> list[tuple[DiffSide, DiffSide]]:
-    """The sides that are to be compared, topic by topic; ``stack`` closes the instances.
+    """The sides to compare, by topic; ``stack`` closes the instances.
 
-    One word is compared with its own present, a range alone at its two ends. ``topic_names`` are those of whole
-    instances, ``types`` those of the columns of a file. Raises UsageError ``SOW-DIF-005`` for words that do not go
-    together, and what opening and resolving raise.
+    A single operand is compared with its own present; of a single range, the two ends. ``topic_names`` are those of
+    whole instances, ``types`` those of the columns of a file. Raises UsageError ``SOW-DIF-005`` for operands that do
+    not match, and the errors of opening and resolving.
     """
     opener = _SideOpener(invocation, stack)
     first = opener.parse_parts(words[0])
@@ -98,7 +98,7 @@ def pair_sides(
 
 
 def _pair_by_topic(old: list[DiffSide], new: list[DiffSide]) -> list[tuple[DiffSide, DiffSide]]:
-    """Sides of one topic beside each other; a topic that one instance alone has is compared with none."""
+    """Pairs of sides of one topic; a topic that exists in only one instance is compared with an absent one."""
     if len(old) == len(new) == 1 and not old[0].absent:
         return [(old[0], new[0])]
     there = {_topic_key(side): side for side in new}
@@ -147,9 +147,10 @@ class _SideOpener:
     def pair_with_file(
         self, one: SideParts, two: SideParts, message_type: str | None, types: Sequence[str]
     ) -> tuple[DiffSide, DiffSide]:
-        """Return the sides where at least one of the words is a file of rows, which belongs to the topic of the other.
+        """Return the sides if at least one operand is a file of rows, which belongs to the topic of the other.
 
-        Raises UsageError ``SOW-DIF-005`` where that is not one topic, and what reading and publishing the file raise.
+        Raises UsageError ``SOW-DIF-005`` if that is not a single topic, and the errors of reading and publishing the
+        file.
         """
         file, other = (one, two) if one.rows else (two, one)
         if other.rows or other.target is None:
@@ -170,7 +171,7 @@ class _SideOpener:
         return (read, side) if one.rows else (side, read)
 
     def build_sides(self, named: SideParts, topic_names: Sequence[str], message_type: str | None) -> list[DiffSide]:
-        """The sides that one word means."""
+        """The sides that one operand selects."""
         instance = self.open_instance(named)
         whole = named.target is None
         if named.target is not None:
@@ -196,16 +197,16 @@ class _SideOpener:
         return made
 
     def _resolve_existing(self, instance: Instance, text: str, message_type: str | None) -> list[Target]:
-        """Resolve a name in an instance that may not have it; no targets where it has not."""
+        """Resolve a name in an instance that may not have it; no targets if it does not."""
         try:
             return resolve_targets(instance, text, message_type, derived=True)
         except MissingError:
             return []
 
     def parse_parts(self, text: str) -> SideParts:
-        """The parts of a word."""
+        """The parts of an operand."""
         if is_row_file(text) and not self._is_exact(SideParts(text, None, text), file=False):
-            # A name without such a topic is that of a file, which is opened, or said to be missing.
+            # A name that is no topic is that of a file, which is opened, or reported as missing.
             return SideParts(text, None, text, rows=True)
         config, rest = _split_instance(text)
         if config is not None and rest is None:
@@ -219,7 +220,7 @@ class _SideOpener:
         return _with_instant(SideParts(text, config, front), when)
 
     def _is_exact(self, named: SideParts, *, file: bool = True) -> bool:
-        """True where the whole word is a file's path, if ``file``, or the name of a topic that is configured."""
+        """True if the whole operand is a file's path, if ``file``, or the name of a configured topic."""
         assert named.target is not None
         if file and Path(named.target).is_file():
             return True
@@ -231,7 +232,7 @@ class _SideOpener:
 
 
 def is_row_file(text: str) -> bool:
-    """Return whether a word ends as a file of rows does."""
+    """Return whether an operand has the extension of a file of rows."""
     return find_format(text) is not None
 
 
@@ -239,10 +240,10 @@ def is_row_file(text: str) -> bool:
 def open_file_state(
     instance: Instance, topic: TopicConfig | None, name: str, options: InputOptions
 ) -> Iterator[InputState]:
-    """Open the state that publishing a file of rows to an empty ``topic`` would make.
+    """Open the state that publishing a file of rows to an empty ``topic`` would create.
 
-    Raises MissingError ``SOW-CLI-062`` where there is no file, InputError for a message that would be refused, and
-    UsageError ``SOW-PUB-031`` for a topic that is not published to.
+    Raises MissingError ``SOW-CLI-062`` for a missing file, InputError for a message that would be rejected, and
+    UsageError ``SOW-PUB-031`` for a topic without publishes.
     """
     from sowctl.arrow.inputs.row_inputs import open_row_input
     from sowctl.engine.verbs.publish import publish_messages
@@ -260,7 +261,7 @@ def open_file_state(
                     copy, topic.label, [(found.name, found.source)], message_type=topic.message_type
                 )
         except InputError as error:
-            # It speaks of options of publish.
+            # The original hint names options of publish.
             error.hint = "the file must have messages or rows of the topic, as publish reads them"
             error.facts.pop("report", None)
             raise
@@ -277,7 +278,7 @@ def _with_instant(named: SideParts, when: str) -> SideParts:
 
 
 def _split_instance(text: str) -> tuple[Path | None, str | None]:
-    """The configuration that a word begins with, and the rest of it: ``TARGET``, ``@WHEN``, or nothing."""
+    """The configuration at the beginning of an operand, and the rest: ``TARGET``, ``@WHEN``, or nothing."""
     if (found := _find_configuration(text)) is not None:
         return found, None
     for sign in (":", "@"):

@@ -1,4 +1,4 @@
-"""``sowctl bookmark check``: whether subscriptions can go on."""
+"""``sowctl bookmark check``: check that subscriptions can resume."""
 
 from __future__ import annotations
 

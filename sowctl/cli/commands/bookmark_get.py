@@ -1,4 +1,4 @@
-"""``sowctl bookmark get``: where one subscription goes on."""
+"""``sowctl bookmark get``: the position at which one subscription resumes."""
 
 from __future__ import annotations
 

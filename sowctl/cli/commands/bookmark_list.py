@@ -1,4 +1,4 @@
-"""``sowctl bookmark list``: where subscriptions stand."""
+"""``sowctl bookmark list``: positions and lags of subscriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl bookmark purge``: subscriptions that are over."""
+"""``sowctl bookmark purge``: remove obsolete subscriptions."""
 
 from __future__ import annotations
 

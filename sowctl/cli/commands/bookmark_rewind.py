@@ -1,4 +1,4 @@
-"""``sowctl bookmark rewind``: messages again."""
+"""``sowctl bookmark rewind``: repeat messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl bookmark set``: a place, on purpose."""
+"""``sowctl bookmark set``: set the position of a subscription."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl browse``: an instance looked through on a terminal."""
+"""``sowctl browse``: an instance in the terminal browser."""
 
 from __future__ import annotations
 

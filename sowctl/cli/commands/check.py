@@ -1,4 +1,4 @@
-"""``sowctl check``: every byte, read and compared."""
+"""``sowctl check``: verify every byte of stores and journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl completion``: scripts for shells, and the answers that they ask for."""
+"""``sowctl completion``: completion scripts for shells, and the completions that they request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(invocation: Invocation, arguments: CompletionArguments) -> int:
     if arguments.names is not None:
         from sowctl.cli.completion.instance_values import InstanceValues
 
-        invocation.find_config_path()  # raises where there is none: a person may have asked
+        invocation.find_config_path()  # raises without a configuration: a person may have run the command
         out.write("".join(f"{name}\n" for name, _ in InstanceValues(invocation).list_names(arguments.names)).encode())
         return 0
     from sowctl.cli.completion.scripts import build_script, encode_answer, unquote_words

@@ -1,4 +1,4 @@
-"""``sowctl config add queue``: a queue for a configuration that exists."""
+"""``sowctl config add queue``: a queue for an existing configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFAULT_LEASE = "30s"
 DEFAULT_BACKLOG = 2
 """Messages leased to one subscription at a time; with one, it waits after each message for the next."""
 CHOSEN_RULES = frozenset({"B042"})
-"""Advice that only --max-per-subscription 1 can bring about."""
+"""Advice that applies only to --max-per-subscription 1."""
 
 
 class ConfigAddQueueArguments(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""``sowctl config add topic``: a topic for a configuration that exists."""
+"""``sowctl config add topic``: a topic for an existing configuration."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def run(invocation: Invocation, arguments: ConfigAddTopicArguments) -> int:
     topic = replace(topic, keys=topic.keys or tuple(arguments.key or ()))
     config = open_config(invocation, arguments.writing)
     others = [entry.file_name for entry in config.config.sow if isinstance(entry, TopicConfig) and entry.file_name]
-    # A name without %n is that of one topic alone.
+    # A FileName without %n belongs to a single topic.
     usual = next((name for name in reversed(others) if "%n" in name and "${" not in name), DEFAULT_FILE_NAME)
     element = build_topic(
         topic.name,
@@ -111,6 +111,6 @@ def run(invocation: Invocation, arguments: ConfigAddTopicArguments) -> int:
     if not arguments.no_journal:
         add_journal_part(config, parts, topic.name, topic.message_type)
     change = f"added topic {topic.name} with key {', '.join(topic.keys) or 'of its publishers'}"
-    # What is not journalled, or kept in every version, is so because an option says it.
+    # Options request a topic without a journal, or all versions, so the advice against them is suppressed.
     chosen = frozenset({"B050"} if arguments.no_journal else ()) | {"B053"}
     return write_addition(invocation, config, config.add_parts(parts, chosen), arguments.writing, change)

@@ -1,4 +1,4 @@
-"""``sowctl config add view``: a view for a configuration that exists."""
+"""``sowctl config add view``: a view for an existing configuration."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def run(invocation: Invocation, arguments: ConfigAddViewArguments) -> int:
 
 
 def _find_source_type(config: InstanceConfig, source: str | None, joins: Sequence[str]) -> str:
-    """The message type of the source, or of the first joined one; json where it is unknown."""
+    """The message type of the source, or of the first joined one; json if it is unknown."""
     from sowctl.expressions.syntax.errors import ExpressionError
     from sowctl.expressions.syntax.joins import parse_join
 

@@ -1,4 +1,4 @@
-"""``sowctl config diff``: what differs in meaning between two configurations."""
+"""``sowctl config diff``: differences in meaning between two configurations."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def run(invocation: Invocation, arguments: ConfigInitArguments) -> int:
     if arguments.json and arguments.file == "-":
         raise UsageError("SOW-CLI-012", "--json and CONFIG - exclude each other", hint="name a file")
     path = require_local_path(arguments.file)
-    # A link that leads nowhere does not exist for the first question, and must not be replaced either.
+    # A dangling link does not exist for exists(), and must not be replaced either.
     if arguments.file != "-" and (path.exists() or path.is_symlink()):
         raise RefusedError(
             "SOW-CLI-035",
@@ -116,7 +116,7 @@ def _choose_name(path: Path) -> str:
 
 
 def _ask_answers(invocation: Invocation, name: str, message_type: str, journal: str | None) -> Answers:
-    """The answers of the person at the terminal. Raises UsageError ``SOW-CFG-064`` where there is none."""
+    """The answers of the user at the terminal. Raises UsageError ``SOW-CFG-064`` without a terminal."""
     from sowctl.cli.streams import is_terminal
     from sowctl.config.initial_config import Answers, check_name
 
@@ -134,7 +134,7 @@ def _ask_answers(invocation: Invocation, name: str, message_type: str, journal: 
 
 
 def _ask_topic(invocation: Invocation, message_type: str, *, first: bool) -> InitialTopic | None:
-    """The next topic, asked for again until it can be used; None where there is to be no other."""
+    """The next topic, asked for until it is valid; None if the user enters no further one."""
     from sowctl.config.initial_config import InitialTopic, check_topic
     from sowctl.values.paths import split_list
 
@@ -155,7 +155,7 @@ def _ask_topic(invocation: Invocation, message_type: str, *, first: bool) -> Ini
 
 
 def _ask_line(invocation: Invocation, question: str, default: str) -> str:
-    """One line from the terminal. Raises UsageError ``SOW-CLI-036`` where the input ends."""
+    """One line from the terminal. Raises UsageError ``SOW-CLI-036`` at the end of the input."""
     line = invocation.streams.ask_line(f"{question}{f' [{default}]' if default else ''}: ")
     if not line:
         raise UsageError("SOW-CLI-036", "the input ended before all questions were answered", hint="use --topic")

@@ -1,4 +1,4 @@
-"""``sowctl config schema``: what may stand in a configuration."""
+"""``sowctl config schema``: the elements of a configuration."""
 
 from __future__ import annotations
 

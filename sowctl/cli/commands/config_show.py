@@ -1,4 +1,4 @@
-"""``sowctl config show``: what a configuration says once everything is resolved."""
+"""``sowctl config show``: a configuration with includes, variables and defaults resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl conflate``: kept states of conflated topics, advanced to the clock."""
+"""``sowctl conflate``: advance the saved states of conflated topics to the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl delete``: records out of topics."""
+"""``sowctl delete``: delete records."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
     from sowctl.engine.verbs.query import report_unknown_fields
 
     check_report_options(arguments.summary, arguments.format)
-    # Before anything is opened: where no answer can come, the command ends at once.
+    # Checked before anything is opened: without a way to confirm, the command ends immediately.
     ask = not dry_run and invocation.streams.must_confirm(yes=arguments.yes)
     messages: tuple[bytes, ...] | None = None
 
@@ -90,13 +90,13 @@ def run(invocation: Invocation, arguments: DeleteArguments) -> int:
             named = apply_unknown(invocation, QueryOptions(filter=wanted.filter), None, strict=arguments.strict)
             report_unknown_fields(instance, targets, named)
         if ask:
-            # A count for the question only; the deletion itself looks again.
+            # The count is only for the question; the deletion matches again.
             plans = delete_records(instance, targets, options(True))
             counts = ", ".join(f"{plan.matched:,} of {escape_line(plan.topic)}" for plan in plans if plan.matched)
             if counts:
                 invocation.streams.confirm(f"delete these records: {counts}")
             else:
-                # There is nothing to ask about. What comes to match from now on is not deleted unasked.
+                # Nothing to confirm. Records that match later must not be deleted without confirmation.
                 invocation.note("no record matches: nothing was deleted")
                 dry_run = True
         reports = delete_records(instance, targets, options(dry_run))

@@ -1,4 +1,4 @@
-"""``sowctl demo``: an instance to try the commands on."""
+"""``sowctl demo``: an instance for trying the commands."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(invocation: Invocation, arguments: DemoArguments) -> int:
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise RefusedError("SOW-CLI-019", "the directory exists and is not empty", place=arguments.directory)
     demo.write_demo(place)
-    # The clock of that morning, so that every demo has the same stamps and digests.
+    # The clock of that morning, so that every demo has the same timestamps and digests.
     morning = build_fixed_clock(int(demo.START_TIME.timestamp()) * 1_000_000)
     reports = []
     with Instance.open(place / "sowctl.xml", environment={}, seam=invocation.seam, clock=morning) as instance:

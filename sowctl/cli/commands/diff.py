@@ -1,4 +1,4 @@
-"""``sowctl diff``: what differs between two states."""
+"""``sowctl diff``: differences between two states."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def run(invocation: Invocation, arguments: DiffArguments) -> int:
         words = [arguments.before] if arguments.after is None else [arguments.before, arguments.after]
         types = arguments.type or ()
         sides = pair_sides(invocation, words, arguments.topic or (), arguments.message_type, stack, types)
-        # A field that one of several topics has is known, so all of them are looked at before one is refused.
+        # A field of any of the topics is known, so all of them are examined before one is reported.
         unknown = choose_unknown(invocation, strict=arguments.strict)
         named = wanted.filter or wanted.fields or wanted.ignored or wanted.on
         lacking = UnknownFieldCheck(sides[0][0].instance, unknown) if named and sides and unknown != "ignore" else None

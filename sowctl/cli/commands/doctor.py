@@ -1,4 +1,4 @@
-"""``sowctl doctor``: whether everything that commands need is here."""
+"""``sowctl doctor``: check the environment and the instance."""
 
 from __future__ import annotations
 

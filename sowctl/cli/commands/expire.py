@@ -1,4 +1,4 @@
-"""``sowctl expire``: what is over, out of the stores."""
+"""``sowctl expire``: remove expired records from the stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl explain``: what error codes and exit statuses mean."""
+"""``sowctl explain``: the meaning of error codes and exit statuses."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def run(invocation: Invocation, arguments: ExplainArguments) -> int:
 
 
 def _is_disk_full(words: list[str]) -> bool:
-    """Return whether the words are those of a full disk, or the codes that it has."""
+    """Return whether the words name a full disk, or one of its codes."""
     text = " ".join(words).replace("-", " ").lower()
     return text in ("disk full", "full disk") or text in DISK_FULL_CODES
 
@@ -104,7 +104,7 @@ DISK_FULL_CODES = ("sow jrn 021", "jrn 021", "sow sto 040", "sto 040")
 
 
 def _list_space(invocation: Invocation) -> Iterator[str]:
-    """What may be removed in the instance at hand, in order; nothing without a configuration."""
+    """List the space that can be freed in the instance, in order; empty without a configuration."""
     if not invocation.has_config():
         return
     from sowctl.cli.commands.bodies.doctor import format_reclaimable

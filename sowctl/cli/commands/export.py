@@ -1,4 +1,4 @@
-"""``sowctl export``: records of topics into a file."""
+"""``sowctl export``: write records of topics to files."""
 
 from __future__ import annotations
 
@@ -172,13 +172,13 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
         if ending is not None and can_publish(ending.format, meta=arguments.meta):
             targets = select_publishable_targets(instance, targets)
         labels = [one.topic.label for one in targets if one.topic is not None]
-        # One topic alone is written without a copy of the whole database.
+        # A single topic is written without copying the whole database.
         if apart or (is_database(path) and (len(targets) > 1 or arguments.add or path.suffix == ".duckdb")):
             asked = replace(asked, at=when.resolve_time(instance))
             writing = ExportOptions(arguments.meta, arguments.overwrite, arguments.add, FORCE_HINT)
             instance = replace(instance, seam=invocation.seam)
             if apart and not arguments.add:
-                # What an error or an interrupt leaves.
+                # For the message of an error or an interrupt.
                 invocation.durable = "no files were written"
             reports = export_targets(instance, targets, arguments.file, asked, writing, arguments.file_format)
             invocation.durable = None
@@ -200,7 +200,7 @@ def run(invocation: Invocation, arguments: ExportArguments) -> int:
 def _print_reports(
     invocation: Invocation, arguments: ExportArguments, labels: list[str], reports: list[ExportReport], seconds: float
 ) -> int:
-    """Print what was written: a line for each file, and of several a total."""
+    """Print the written files: a line for each, and a total if there are several."""
     from sowctl.cli.io.report_output import show_words
     from sowctl.output.replaced_bytes import REPLACED_CODE, REPLACED_HINT
     from sowctl.values.display import format_bytes, format_count, format_duration
@@ -224,7 +224,7 @@ def _print_reports(
 
 
 def _check_position_options(arguments: ExportArguments) -> None:
-    """Refuse options that need, or do not go with, --changes. Raises UsageError ``SOW-EXC-019``, ``SOW-CLI-033``."""
+    """Reject options that require, or conflict with, --changes. Raises UsageError ``SOW-EXC-019``, ``SOW-CLI-033``."""
     query, start, place = arguments.query, arguments.start, arguments.place
     given: dict[str, object]
     if arguments.changes:

@@ -69,7 +69,7 @@ def run(invocation: Invocation, arguments: GetArguments) -> int:
             sink.write(
                 iterate_key_records(instance, where, keys, fields=arguments.fields, at=at, note_missing=missing.note)
             )
-        # A view is not computed once more for this.
+        # A view is not computed again for this check.
         if arguments.output.columns is not None and (where.topic is None or where.topic.derived is None):
             from sowctl.cli.lookup import apply_unknown
             from sowctl.engine.options import QueryOptions

@@ -65,7 +65,7 @@ def run(invocation: Invocation, arguments: HashArguments) -> int:
     them: the first 32 hex digits of the SHA-256 of the lines "NAME.TYPE DIGEST", sorted by bytes, each ended by a line
     feed. --all leaves out views and other derived topics. --expect compares the last line.
     """
-    # Judged before the digest is computed, which may take long.
+    # Parsed before the digest is computed, which may take long.
     wanted = _parse_expected(arguments.expect) if arguments.expect is not None else None
     from functools import partial
 

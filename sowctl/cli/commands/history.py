@@ -97,7 +97,7 @@ def run(invocation: Invocation, arguments: HistoryArguments) -> int:
         first = next(batches, None)
         named = first is not None and any(record.client is not None for record in first.records)
         names = SHORT_CLIENT_FIELDS if named else SHORT_METADATA_FIELDS
-        # A person who asked for one record knows its key.
+        # A user who requested one record knows its key.
         known = (
             sink is not None and sink.is_for_person and arguments.keys_from is None and len(arguments.keys or ()) == 1
         )

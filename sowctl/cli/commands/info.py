@@ -1,4 +1,4 @@
-"""``sowctl info``: what there is."""
+"""``sowctl info``: topics, stores and queues of an instance."""
 
 from __future__ import annotations
 

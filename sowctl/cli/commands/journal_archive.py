@@ -1,4 +1,4 @@
-"""``sowctl journal archive``: finished journal files to where there is room."""
+"""``sowctl journal archive``: move finished journal files to the archive."""
 
 from __future__ import annotations
 

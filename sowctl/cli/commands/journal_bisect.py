@@ -1,4 +1,4 @@
-"""``sowctl journal bisect``: since when something is so, and who wrote it."""
+"""``sowctl journal bisect``: find the entry that changed a state, and its publisher."""
 
 from __future__ import annotations
 

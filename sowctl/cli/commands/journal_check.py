@@ -1,4 +1,4 @@
-"""``sowctl journal check``: every byte of the log, read and compared."""
+"""``sowctl journal check``: verify every byte of the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl journal compress``: finished journal files made smaller."""
+"""``sowctl journal compress``: compress finished journal files."""
 
 from __future__ import annotations
 

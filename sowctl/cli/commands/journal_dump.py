@@ -1,4 +1,4 @@
-"""``sowctl journal dump``: what the log says."""
+"""``sowctl journal dump``: print journal entries."""
 
 from __future__ import annotations
 

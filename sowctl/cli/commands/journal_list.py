@@ -1,4 +1,4 @@
-"""``sowctl journal list``: the files of the log."""
+"""``sowctl journal list``: list journal files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl journal prune``: old journal files removed for good."""
+"""``sowctl journal prune``: remove old journal files permanently."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def run(invocation: Invocation, arguments: JournalPruneArguments) -> int:
     check_report_options(arguments.summary, arguments.output.format)
     sink = Sink(invocation, arguments.output, facts=True)
     with invocation.open_instance() as instance:
-        # What was written wrongly is said before anybody is asked for a yes.
+        # Invalid options are reported before the confirmation is requested.
         rule = build_prune_rule(invocation, instance, arguments.keep_for, arguments.keep_size, arguments.before)
         ask = not arguments.dry_run and invocation.streams.must_confirm(yes=arguments.yes)
         if ask:

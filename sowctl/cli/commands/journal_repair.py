@@ -1,4 +1,4 @@
-"""``sowctl journal repair``: a journal that can be read again, and says what it lacks."""
+"""``sowctl journal repair``: make a damaged journal readable, and report its gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl journal rotate``: the active journal file finished, and a new one begun."""
+"""``sowctl journal rotate``: finish the active journal file and start a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl journal search``: entries by what they are and what they say."""
+"""``sowctl journal search``: find entries by metadata and content."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ def run(invocation: Invocation, arguments: JournalSearchArguments) -> int:
         )
         note_filter(instance, arguments.filter)
         found = search_journal(instance, options, data=not (arguments.no_data or arguments.count), directory=where)
-        # Somebody who searches may give the text to look for instead of a topic.
+        # The user may have given the text to search for instead of a topic.
         with explain_missing_topic("--regex PATTERN searches for text, --key KEY finds a record"):
             if arguments.count:
                 number = sum(len(batch.records) for batch in found)
                 invocation.streams.stdout.write(b"%d\n" % number)
             else:
                 sink.write(found)
-        # Entries may have fields that no record has any more, so it is told only where none was found.
+        # Entries may have fields that no present record has, so the note is printed only if no entry matched.
         if arguments.filter is not None and arguments.filter.strip() and not found.report.matched and directory is None:
             names = {split_target(text)[0] for text in topic_names}
             stored = [one for one in instance.topics if one.file is not None and has_records(instance, one)]

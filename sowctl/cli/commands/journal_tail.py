@@ -1,4 +1,4 @@
-"""``sowctl journal tail``: what was written last, and what is being written."""
+"""``sowctl journal tail``: print the last entries, and follow new ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = (
     "sowctl journal tail -f orders",
 )
 _COLLECTING_FORMATS = ("table", "json")
-"""Formats that are written when all records are known."""
+"""Formats that are written only when all records are known."""
 
 
 class JournalTailArguments(Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def run(invocation: Invocation, arguments: JournalTailArguments) -> int:
     sink = Sink(invocation, replace(output, format=chosen, meta=True))
     with invocation.open_instance(fix_names=arguments.fix_names) as instance:
         if arguments.follow:
-            # Of a process of its own the output may be a pipe, whose reader may go away while nothing is written.
+            # The output of a separate process may be a pipe whose reader closes it while nothing is written.
             descriptor = streams.stdout.fileno() if invocation.own_process else None
             sink.write(
                 follow_journal(

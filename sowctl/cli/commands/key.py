@@ -86,7 +86,7 @@ def _iterate_rows(
     kind: str | None,
     refused: Callable[[str], None],
 ) -> Iterator[dict[str, Any]]:
-    """A row per message of the inputs; the code of each message that has none goes to ``refused``."""
+    """A row per message of the inputs; the code of each message without a key is passed to ``refused``."""
     from sowctl.cli.io.report_output import RefusedWarnings
     from sowctl.cli.io.sources import open_frame_readers
     from sowctl.engine.writing.rejects import locate_chunk_refusals

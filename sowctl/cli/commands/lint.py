@@ -103,7 +103,7 @@ def run(invocation: Invocation, arguments: LintArguments) -> int:
     from sowctl.cli.configuration import find_main_file, parse_defines
 
     inputs = (
-        # A directory stands for the files in it.
+        # A directory selects the files in it.
         [(Path(file), None) if Path(file).is_dir() else find_main_file(invocation, file) for file in arguments.files]
         if arguments.files
         else [find_main_file(invocation, None)]
@@ -127,7 +127,7 @@ def run(invocation: Invocation, arguments: LintArguments) -> int:
         from sowctl.cli.commands.bodies.fix import fix_files, refuse_standard_input
 
         refuse_standard_input(arguments.files or ())
-        # Directories stand for the files in them, as for a look at them.
+        # Directories select the files in them, as without --fix.
         each = [result.path for result in look(paths, {}, least) if result.readable]
 
         def judge(path: Path, content: bytes) -> Sequence[Finding]:
@@ -141,7 +141,7 @@ def run(invocation: Invocation, arguments: LintArguments) -> int:
 
 
 def _show_findings(invocation: Invocation, linted: Iterable[Linted], format: str, failing: Level) -> int:
-    """Write the findings of all files and their count; the status."""
+    """Write the findings of all files and their count; return the exit status."""
     from sowctl.cli.io.report_output import write_findings, write_findings_document
 
     results: list[Linted] = []
@@ -156,7 +156,7 @@ def _show_findings(invocation: Invocation, linted: Iterable[Linted], format: str
     else:
         tally = write_findings(invocation, findings(), format)
     invocation.note(f"{tally} in {len(results)} {'file' if len(results) == 1 else 'files'}")
-    # Told last, so that one file that cannot be read does not hide what is wrong with the others.
+    # Checked last, so that one unreadable file does not hide the findings of the others.
     if not all(result.readable for result in results):
         return 4
     return 1 if any(level >= failing for level in tally.counts) else 0

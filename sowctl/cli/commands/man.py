@@ -11,7 +11,7 @@ from sowctl.cli.streams import is_terminal
 from sowctl.declarations import Argument, declare_option
 
 _MIN_SUBJECT_COLUMNS = 24
-"""Columns that the subject of a page in a list needs."""
+"""Minimum columns for the subject of a page in a list."""
 EXAMPLES = (
     "sowctl man query",
     "sowctl man journal dump",
@@ -51,7 +51,7 @@ def run(invocation: Invocation, arguments: ManArguments) -> int:
         width = max((len(page.name) for page in found), default=0)
         subjects = [page.subject for page in found]
         room = invocation.streams.measure_columns() - width - 2
-        # One line a page, as long as a subject that is cut says something.
+        # One line per page, as long as a shortened subject is still useful.
         if is_terminal(invocation.streams.stdout) and room >= _MIN_SUBJECT_COLUMNS:
             subjects = [shorten(subject, room, placeholder=" ...") for subject in subjects]
         show_list(invocation, (f"{page.name:{width}}  {text}" for page, text in zip(found, subjects, strict=True)))

@@ -129,8 +129,8 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
     progress = JobProgress(invocation)
     with invocation.open_instance(watch=progress.watch) as instance:
         wanted = resolve_topic(instance, arguments.topic, arguments.message_type)
-        # Before Spark starts, which takes long: a topic that takes no bulk load is refused at once, a missing file too,
-        # and a directory that names no column.
+        # Before Spark starts, which takes long: reject topics that do not support bulk loads, missing files, and
+        # directories that name no column.
         require_loadable_topic(wanted)
         found = expand_paths(arguments.files, notify=invocation.note_once)
         read_partitions(found, arguments.files)
@@ -143,7 +143,7 @@ def run(invocation: Invocation, arguments: PipelineLoadArguments) -> int:
                 options,
                 staging_directory=parse_staging(arguments.spark.staging),
             )
-    # With --rejects they are in that file, all of them and not only the first.
+    # With --rejects all of them are in that file, not only the first ones.
     if arguments.rejects is None:
         for one in report.details["commit"]["samples"]:
             place = f"{one['source']}:byte {one['offset']}"

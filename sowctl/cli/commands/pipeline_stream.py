@@ -112,7 +112,7 @@ def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
 
     progress = pipeline.JobProgress(invocation)
     with invocation.open_instance(watch=progress.watch) as instance:
-        # A topic that only the TransactionLog names has entries to follow, though no records.
+        # A topic that only the TransactionLog names has entries to follow, although it has no records.
         wanted = (
             pipeline.resolve_topic(instance, arguments.topic, arguments.message_type, logged=True)
             if arguments.topic is not None

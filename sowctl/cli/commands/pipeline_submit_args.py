@@ -1,4 +1,4 @@
-"""``sowctl pipeline submit-args``: the line that runs a job on a cluster."""
+"""``sowctl pipeline submit-args``: the command line that runs a job on a cluster."""
 
 from __future__ import annotations
 

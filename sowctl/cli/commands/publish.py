@@ -1,4 +1,4 @@
-"""``sowctl publish``: messages into topics."""
+"""``sowctl publish``: publish messages to topics."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
     framing = "nul" if arguments.null else arguments.framing
     options = arguments.publish
     if options.sequence is not None and options.client is None:
-        # Named for a number, the client of the environment is one like any other.
+        # With --sequence, the client of the environment counts like --client.
         options = replace(options, client=invocation.environ.get("SOWCTL_CLIENT") or None)
     form = choose_envelope_format(
         arguments.envelope,
@@ -259,9 +259,9 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
         raise UsageError("SOW-EXC-010", f"--format cannot be combined with {given}", hint=f"omit {given}")
     reading = _parse_input_options(arguments)
     if form is not None and form.client is not None:
-        # Each partition is a publisher of its own, so that the run has no single client.
+        # Each partition is a publisher of its own, so the run has no single client.
         options = replace(options, client=None)
-    # An envelope says for itself whether it is a delta.
+    # Each envelope states whether it is a delta.
     deltas = options.delta or enveloped
     if not deltas and (options.update_only or options.delta_null != "ignore"):
         raise UsageError(
@@ -331,7 +331,7 @@ def run(invocation: Invocation, arguments: PublishArguments) -> int:
 
 
 def _parse_input_options(arguments: PublishArguments) -> InputOptions:
-    """How inputs of rows are read. Raises UsageError ``SOW-EXC-010``."""
+    """How to read inputs with rows. Raises UsageError ``SOW-EXC-010``."""
     from sowctl.arrow.inputs.input_formats import DelimitedOptions, InputOptions
     from sowctl.cli.io.row_files import parse_delimiter, parse_types
 
@@ -349,7 +349,7 @@ def _parse_input_options(arguments: PublishArguments) -> InputOptions:
 def _refuse_options(
     arguments: PublishArguments, reading: InputOptions, rows: frozenset[str], topic: str | None
 ) -> None:
-    """Refuse options that the inputs do not take. Raises UsageError ``SOW-EXC-010``."""
+    """Reject options that the inputs do not support. Raises UsageError ``SOW-EXC-010``."""
     from sowctl.cli.io.row_files import refuse_foreign_options
 
     if rows and topic is None:

@@ -129,7 +129,7 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     output = choose_stream_output(arguments.output, json=arguments.json, follow=arguments.follow)
     asked = replace(
         asked,
-        # With metadata records come in the order of their updates, unless pages are read by key (behaviour 3.1).
+        # With metadata, records are ordered by update, unless pages are read by key (behaviour 3.1).
         by_time=output.meta and asked.after_key is None,
         counted=arguments.statistics or bool(arguments.count and output.format),
         index_from=None if arguments.no_index else asked.index_from,
@@ -150,7 +150,7 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
     if output.path is not None if arguments.explain else not arguments.count or output != OutputChoice():
         from sowctl.cli.io.output_sink import Sink
 
-        # Made before a store is opened, so that a wrong option costs nothing.
+        # Created before a store is opened, so that invalid options fail early.
         sink = Sink(invocation, output)
     to_file = sink if sink is not None and sink.path is not None else None
     row_format = output.format
@@ -179,7 +179,7 @@ def run(invocation: Invocation, arguments: QueryArguments) -> int:
             )
     with invocation.open_instance(*names, fix_names=arguments.fix_names) as instance:
         targets = resolve_read_targets(instance, names, arguments.message_type, literal=literal)
-        # Topics that are named one by one are all wanted.
+        # Topics that are named individually are all included.
         if len(names) == 1 and sink is not None and not arguments.count and sink.writes_envelopes:
             targets = select_publishable_targets(instance, targets)
         asked = replace(asked, at=when.resolve_time(instance))
@@ -220,7 +220,7 @@ def _show_plans(
     sink: Sink | None,
     document: bool,
 ) -> int:
-    """Print the plan of each topic: text, or an object a line with the formats json and ndjson.
+    """Print the plan of each topic: text, or an object per line with the formats json and ndjson.
 
     ``sink``: the file to write to instead of standard output. ``document``: the objects are elements of one array.
     """
@@ -251,7 +251,7 @@ def _show_plans(
 def _apply_option_string(
     invocation: Invocation, asked: QueryOptions, text: str, at: str | None, literal: bool
 ) -> tuple[QueryOptions, str | None, bool]:
-    """The query, ``--at`` and ``--literal-topic`` with what ``--options`` says; notes on what has no effect are told.
+    """Apply ``--options`` to the query, ``--at`` and ``--literal-topic``; print notes on options without effect.
 
     Raises UsageError ``SOW-CLI-013`` for two instants, ``SOW-QRY-017``.
     """

@@ -1,4 +1,4 @@
-"""``sowctl queue ack``: messages are processed."""
+"""``sowctl queue ack``: acknowledge messages."""
 
 from __future__ import annotations
 

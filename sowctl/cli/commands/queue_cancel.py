@@ -1,4 +1,4 @@
-"""``sowctl queue cancel``: leased messages go back."""
+"""``sowctl queue cancel``: return leased messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl queue depth``: how many messages are pending."""
+"""``sowctl queue depth``: the number of pending messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl queue expire``: messages dropped unprocessed."""
+"""``sowctl queue expire``: drop messages without processing them."""
 
 from __future__ import annotations
 

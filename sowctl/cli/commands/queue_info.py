@@ -1,4 +1,4 @@
-"""``sowctl queue info``: one queue."""
+"""``sowctl queue info``: details of one queue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(invocation: Invocation, arguments: QueueInfoArguments) -> int:
     if sink.is_for_person and arguments.output.columns is None:
         show_facts(invocation, list(build_person_facts(info)))
     elif sink.format == "table" and arguments.output.columns is None:
-        # One fact a line: a table with forty columns shows nothing.
+        # One fact per line: a table with forty columns is unreadable.
         sink.write_rows(iterate_facts(row))
     else:
         sink.write_rows([row])

@@ -1,4 +1,4 @@
-"""``sowctl queue lease``: messages for another program."""
+"""``sowctl queue lease``: lease messages for another program."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(invocation: Invocation, arguments: QueueLeaseArguments) -> int:
             invocation.streams.probe_stdout()
         messages = queue.lease_for_client(arguments.count, arguments.client)
         with ExitStack() as unprinted:
-            # What nobody can have got is not leased, and was not delivered.
+            # Messages that could not be printed are returned, and do not count as delivered.
             if leased := [build_handle(message) for message in messages if message.token]:
                 unprinted.callback(queue.cancel, leased, arguments.client, started=False)
             sink.write([build_queue_batch(queue, messages, LEASED_FIELDS)])

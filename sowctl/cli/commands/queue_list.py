@@ -1,4 +1,4 @@
-"""``sowctl queue list``: all queues."""
+"""``sowctl queue list``: list the queues."""
 
 from __future__ import annotations
 

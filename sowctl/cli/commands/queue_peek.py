@@ -1,4 +1,4 @@
-"""``sowctl queue peek``: what is in a queue."""
+"""``sowctl queue peek``: print the messages of a queue."""
 
 from __future__ import annotations
 

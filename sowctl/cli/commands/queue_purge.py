@@ -1,4 +1,4 @@
-"""``sowctl queue purge``: an empty queue."""
+"""``sowctl queue purge``: drop all messages of a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl queue renew``: leases last longer."""
+"""``sowctl queue renew``: extend leases."""
 
 from __future__ import annotations
 

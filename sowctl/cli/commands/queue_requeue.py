@@ -1,4 +1,4 @@
-"""``sowctl queue requeue``: dead and delayed messages, again."""
+"""``sowctl queue requeue``: deliver dead and delayed messages again."""
 
 from __future__ import annotations
 

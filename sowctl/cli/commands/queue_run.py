@@ -123,7 +123,7 @@ def run(invocation: Invocation, arguments: QueueRunArguments) -> int:
             is_done = True
         finally:
             line.erase()
-            # Also where a signal ends it: what was done until then is done.
+            # Also when a signal ends the command: the finished work is reported.
             if is_done or work.report.delivered:
                 _show_report(invocation, work.report, arguments.summary, arguments.dead_letter)
     return 1 if work.report.dead or work.report.failed else 0
@@ -141,9 +141,9 @@ def _show_report(invocation: Invocation, report: WorkReport, summary: str | None
 
 
 class _StatusLine:
-    """One line on standard error with what a worker has done and what waits, at most twice a second.
+    """One line on standard error with the finished and the pending messages of a worker, at most twice a second.
 
-    ``has_end``: the worker ends by itself. One that does not says so, if it finds no message when it begins.
+    ``has_end``: the worker ends by itself. An endless worker prints a note if it finds no message at the beginning.
     """
 
     def __init__(
@@ -163,13 +163,13 @@ class _StatusLine:
             self._streams.under = self.erase
 
     def erase(self) -> None:
-        """Take the line away, before something else is written."""
+        """Erase the line before other output."""
         if self._drawn:
             self._drawn = False
             self._streams.draw_line("")
 
     def follow(self, report: WorkReport) -> None:
-        """Say after the first round that the worker waits, and draw the line where it is shown."""
+        """Print after the first round that the worker waits, and draw the line if it is shown."""
         from sowctl.engine.queues.reports import compute_depth
 
         if self._notes_waiting:
@@ -183,7 +183,7 @@ class _StatusLine:
             self.draw(report)
 
     def draw(self, report: WorkReport) -> None:
-        """Draw the line, unless it was drawn just now."""
+        """Draw the line, unless it was drawn recently."""
         from sowctl.engine.queues.reports import compute_depth
 
         now = self._clock()

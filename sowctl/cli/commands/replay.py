@@ -1,4 +1,4 @@
-"""``sowctl replay``: stores from journals."""
+"""``sowctl replay``: bring stores up to date with the journals."""
 
 from __future__ import annotations
 

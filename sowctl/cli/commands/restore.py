@@ -1,4 +1,4 @@
-"""``sowctl restore``: an instance made of a backup."""
+"""``sowctl restore``: restore an instance from a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl schema``: what the messages of a topic consist of."""
+"""``sowctl schema``: the paths and types of the messages of a topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType as Kind
 
 NARROW_COLUMNS = 80
-"""Columns of a terminal below which there are no examples."""
+"""Width of a terminal in columns below which examples are omitted."""
 EXAMPLES = (
     "sowctl schema orders",
     "sowctl schema customers --at 2026-01-05T10:00:00Z --json",
@@ -103,7 +103,7 @@ def run(invocation: Invocation, arguments: SchemaArguments) -> int:
         return 0
     brief = sink.format == "table"
     terminal = sink.options.terminal
-    # The paths are what is asked for: on a narrow terminal examples would take their room.
+    # The paths are essential: on a narrow terminal, examples would take up their space.
     left_out = {"examples"} if brief and terminal is not None and terminal.columns < NARROW_COLUMNS else set()
     several = len(reports) > 1
     for_each = (

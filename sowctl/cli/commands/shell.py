@@ -1,4 +1,4 @@
-"""``sowctl shell``: many commands in one process."""
+"""``sowctl shell``: several commands in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl snapshot``: the state at an earlier time."""
+"""``sowctl snapshot``: write the state of a topic at an earlier time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
     when = parse_at_option(invocation, arguments.at)
     if arguments.to is not None:
         return _write_directory(invocation, arguments, arguments.to)
-    # Only a file that ends in .sow becomes a store; anything else is records in a format.
+    # Only a file that ends in .sow becomes a store; any other holds records in a format.
     if arguments.output is None or not arguments.output.endswith(".sow"):
         sink = Sink(invocation, replace(arguments.records, path=arguments.output, force=arguments.force))
 
@@ -104,7 +104,7 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
             written = sink.write(result)
         sink.note_file(written)
         return 0
-    # Before the instance is opened: a file that exists is refused at once.
+    # Before the instance is opened: an existing file is rejected at once.
     output = require_local_path(arguments.output)
     refuse_existing(output, force=arguments.force)
     with invocation.open_instance(arguments.target) as instance:
@@ -117,14 +117,14 @@ def run(invocation: Invocation, arguments: SnapshotArguments) -> int:
             filter=arguments.filter,
             force=arguments.force,
         )
-    # A store has no format, so the flag --json is about the report.
+    # A store has no format, so the flag --json refers to the report.
     summary = "json" if arguments.summary is None and arguments.records.format == "json" else arguments.summary
     show_report(invocation, report, summary)
     return 0
 
 
 def _write_directory(invocation: Invocation, arguments: SnapshotArguments, directory: str) -> int:
-    """Write a store for each topic. Raises UsageError ``SOW-CLI-012`` for options that only a single output has."""
+    """Write a store for each topic. Raises UsageError ``SOW-CLI-012`` for options of a single output."""
     from sowctl.cli.io.report_output import show_reports
     from sowctl.cli.parsing.option_values import parse_at_option
     from sowctl.engine.topics.targets import resolve_targets

@@ -1,4 +1,4 @@
-"""``sowctl stats``: figures of fields, and of the journal."""
+"""``sowctl stats``: statistics of fields, and of the journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl store check``: the structure of stores, and a part of their data."""
+"""``sowctl store check``: verify the structure of stores, and a part of their data."""
 
 from __future__ import annotations
 

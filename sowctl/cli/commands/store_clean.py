@@ -1,4 +1,4 @@
-"""``sowctl store clean``: what killed processes left beside stores and in temporary directories."""
+"""``sowctl store clean``: remove files of killed processes beside stores and in temporary directories."""
 
 from __future__ import annotations
 

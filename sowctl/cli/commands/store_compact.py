@@ -1,4 +1,4 @@
-"""``sowctl store compact``: stores without free pages."""
+"""``sowctl store compact``: replace stores by compact copies."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run(invocation: Invocation, arguments: StoreCompactArguments) -> int:
             ):
                 reports.append(report)
         finally:
-            # Also where one of the stores failed: the others are done.
+            # Even if one of the stores failed: the others are finished.
             if reports or arguments.format is not None:
                 show_reports(invocation, reports, arguments.summary, arguments.format)
     if not reports:

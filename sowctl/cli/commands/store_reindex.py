@@ -1,4 +1,4 @@
-"""``sowctl store reindex``: memo indexes, built before a query waits for them."""
+"""``sowctl store reindex``: build memo indexes in advance."""
 
 from __future__ import annotations
 

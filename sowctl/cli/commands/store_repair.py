@@ -1,4 +1,4 @@
-"""``sowctl store repair``: damaged stores made sound."""
+"""``sowctl store repair``: repair damaged stores."""
 
 from __future__ import annotations
 

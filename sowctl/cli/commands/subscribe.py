@@ -1,4 +1,4 @@
-"""``sowctl subscribe``: records, then what happens to them."""
+"""``sowctl subscribe``: print records, then their changes."""
 
 from __future__ import annotations
 

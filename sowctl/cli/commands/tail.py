@@ -1,4 +1,4 @@
-"""``sowctl tail``: what is published from now on."""
+"""``sowctl tail``: print messages as they are published."""
 
 from __future__ import annotations
 

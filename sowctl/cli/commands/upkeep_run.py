@@ -1,4 +1,4 @@
-"""``sowctl upkeep run``: the actions of the configuration that are due."""
+"""``sowctl upkeep run``: run due actions of the configuration."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def run(invocation: Invocation, arguments: ValidateArguments) -> int:
     else:
         tally = write_findings(invocation, findings(), arguments.format)
     if unread:
-        # The other files were looked at all the same; the error ends the command, with status 4 as any finding does.
+        # The other files were checked nevertheless; the error ends the command with status 4, as any finding does.
         raise unread[0]
     where = str(inputs[0][0]) if len(inputs) == 1 else f"{len(inputs)} files"
     invocation.note(str(tally) if tally.counts else f"{where}: no errors")

@@ -1,4 +1,4 @@
-"""``sowctl view check``: caches of views against their sources."""
+"""``sowctl view check``: compare caches of views with their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl view refresh``: caches of views brought up to date."""
+"""``sowctl view refresh``: bring caches of views up to date."""
 
 from __future__ import annotations
 

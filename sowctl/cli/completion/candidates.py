@@ -1,7 +1,7 @@
-"""From the words of a command line to what completes the one that is being written.
+"""Find the completions of the current word of a command line.
 
-The scripts of bash, zsh and fish ask here (``sowctl completion SHELL -- WORDS``), and so does the shell of this
-program. Nothing is run, and nothing raised: where something cannot be found out, it is not offered.
+Called by the scripts of bash, zsh and fish (``sowctl completion SHELL -- WORDS``) and by the shell of this program.
+Nothing is executed, and no error is raised: candidates that cannot be determined are not offered.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _HELP_OPTIONS = (("--help", "Show full help."), ("-h", "Show short help."))
 
 
 class Candidate(Struct, frozen=True):
-    """A word, and what it is."""
+    """A word and its description."""
 
     text: str
     help: str = ""
 
 
 class Candidates(Struct, frozen=True):
-    """Candidates: ``words``, ``paths`` (file, directory, store) behind ``front``; ``unfinished``: only beginnings."""
+    """Candidates: ``words``, or ``paths`` (file, directory, store) after ``front``; ``unfinished`` words are
+    prefixes."""
 
     words: tuple[Candidate, ...] = ()
     paths: str = ""
@@ -48,7 +49,8 @@ class Candidates(Struct, frozen=True):
 
 
 class _CommandLine(Struct):
-    """A command line as far as it is written: the option that waits for its value, and what has been given."""
+    """A command line up to the current word: the option that waits for its value, and the options and operands
+    given."""
 
     command: Command | None = None
     parameters: tuple[Parameter, ...] = GLOBAL_PARAMETERS
@@ -63,9 +65,9 @@ class _CommandLine(Struct):
 def find_candidates(
     invocation: Invocation, words: Sequence[str], current: str, seen: dict[Settings, InstanceValues] | None = None
 ) -> Candidates:
-    """Find what completes ``current`` behind ``words``. ``seen`` keeps what was found out for the next question."""
+    """Find the completions of ``current`` after ``words``. ``seen`` caches instance values between calls."""
     line = _read_line(words)
-    # The configuration is the one that the line itself names.
+    # The configuration is that of the line itself.
     named = {name: line.given[name] for name in ("config", "root") if name in line.given}
     asking = copy(invocation)
     asking.settings = replace(invocation.settings, quiet=True, **named)
@@ -95,7 +97,7 @@ def find_candidates(
         return Candidates()
     asked = operands[place]
     if asked.within and current and not is_filter_text(current):
-        # The next name, until something is written that only a filter has.
+        # The next name, as long as the text cannot be a filter.
         asked = operands[place - 1]
     return _complete_value(asked, line, current, known)
 
@@ -130,7 +132,7 @@ def _read_option(line: _CommandLine, word: str) -> None:
     name, equals, value = word.partition("=")
     parameter = _find_option(line, name)
     if parameter is None:
-        # It may stand in front of the command, and has a value there, too.
+        # It may precede the command, and have a value there, too.
         line.waiting = name if line.command is None and name in LEADING_VALUE_OPTIONS and not equals else None
     elif parameter.takes_value and not equals:
         line.waiting = parameter
@@ -172,7 +174,7 @@ def _select_words(current: str, words: Iterable[str], *, unfinished: bool = Fals
 
 
 def _complete_value(parameter: Parameter, line: _CommandLine, current: str, known: InstanceValues) -> Candidates:
-    """Find what completes the value of an option, or an operand."""
+    """Find the completions of the value of an option, or of an operand."""
     declared = parameter.declared
     kind = declared.complete
     if declared.choices:
@@ -193,7 +195,7 @@ def _complete_value(parameter: Parameter, line: _CommandLine, current: str, know
         )
         return _select_words(current, _keep_written(current, written), unfinished=True)
     if parameter.name == "paths" and target:
-        # One path to a word, so that the next one begins behind a blank.
+        # One path per word, so that the next path starts after a blank.
         return _select_words(current, known.sample_values(target))
     if declared.metavar in _FIELD_METAVARS and target:
         paths = [*known.sample_values(target), *(_list_column_names() if parameter.name == "columns" else ())]
@@ -206,12 +208,12 @@ def _complete_value(parameter: Parameter, line: _CommandLine, current: str, know
 
 
 def _keep_written(current: str, found: Iterable[str]) -> list[str]:
-    """The same with what is written as it is written: names of functions are found in any letter case."""
+    """The candidates with the user's own letter case: names of functions are found in any letter case."""
     return [current + one[len(current) :] for one in found]
 
 
 def _find_target(line: _CommandLine) -> str:
-    """The topic or view that the line names; empty where it names none."""
+    """The topic or view that the line names; empty if it names none."""
     operands = [one for one in line.parameters if isinstance(one.declared, Argument)]
     for parameter, word in zip(operands, line.operands, strict=False):
         if parameter.declared.complete in COMPLETED_KINDS:
@@ -222,7 +224,7 @@ def _find_target(line: _CommandLine) -> str:
 def _list_words(kind: str) -> tuple[str, ...]:
     """The words of a table."""
     if kind == "page":
-        # A page is named by its command, too, as help texts do.
+        # A page is also found by the name of its command, as in help texts.
         commands = (command.words[0] for command in COMMANDS if len(command.words) == 1)
         return (*commands, *(command.page for command in COMMANDS), *PAGES)
     if kind == "function":

@@ -1,6 +1,6 @@
 """Completion of a filter, a list of fields or an option text: paths, values, functions, names.
 
-Each function takes what is written so far and gives whole words: that text with its last part completed.
+Each function receives the text so far and returns whole words: the text with its last part completed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def complete_filter(text: str, values: Mapping[str, Iterable[str]], functions: I
 
 
 def complete_list(text: str, names: Iterable[str], *, order: bool = False) -> list[str]:
-    """Return the texts that continue a list of fields; ``order``: each may have its direction behind it."""
+    """Return the texts that continue a list of fields; with ``order``, a direction may follow each."""
     if order and re.search(rf"{_PATH_REGEX}\s+[A-Za-z]*$", text):
         last = text.rstrip().rpartition(" ")[2] if not text.endswith(" ") else ""
         return _complete_part(text[: len(text) - len(last)], last.upper(), ("ASC", "DESC"))
@@ -61,7 +61,7 @@ def complete_options(text: str, names: Iterable[str]) -> list[str]:
 
 
 def _find_open_quote(text: str) -> int | None:
-    """Return the position of the text literal that is not ended yet; None where there is none."""
+    """Return the position of an unterminated text literal; None if there is none."""
     begun = ended = before = None
     for place, letter in enumerate(text):
         if letter != "'":
@@ -69,7 +69,7 @@ def _find_open_quote(text: str) -> int | None:
         if begun is not None:
             begun, before, ended = None, begun, place
         else:
-            # Two marks in a row are one within the text, which goes on then.
+            # Two quotes in a row are one quote within the literal, which then continues.
             begun = before if ended == place - 1 and ended is not None else place
     return begun
 

@@ -1,6 +1,6 @@
 """Candidates from a configuration and its stores for completion: names, fields, values, texts of keys.
 
-Looking must not disturb: nothing is written, no index is built, and what cannot be read offers nothing.
+Reading must not disturb: nothing is written, no index is built, and unreadable data has no candidates.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
 
 SAMPLE_RECORDS = 200
-"""Records whose fields and values are offered: the first ones, so that no more is read of a large store."""
+"""Number of records, the first ones, whose fields and values are offered, to limit the reading of a large store."""
 _MAX_FIELD_VALUES = 100
-"""Values of a field that are kept."""
+"""Maximum number of values of a field."""
 _MAX_VALUE_CHARACTERS = 60
-"""Characters of the longest value that is offered."""
+"""Maximum length of an offered value in characters."""
 _MAX_PATH_NAMES = 4
-"""Names of the longest path that is offered."""
+"""Maximum number of names in an offered path."""
 
 _DESTINATION_PATTERN = re.compile(r"(?:^|\bAS\s+)(/[^\s/][^\s]*)$", re.IGNORECASE)
-"""The name of a projected field: behind AS, else the field itself."""
+"""The name of a projected field: the path after AS, else the field itself."""
 
 Values = dict[str, dict[str, None]]
-"""By path the values of a sample as an expression writes them, in the order in which they were met."""
+"""By path, the values of a sample in the notation of expressions, in the order in which they were found."""
 
 
 class InstanceValues:
-    """Names and values of the instance that a command line means; each is read once, where it is asked for."""
+    """Names and values of the instance that a command line names; each is read once, on demand."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
@@ -45,7 +45,7 @@ class InstanceValues:
         self._samples: dict[str, tuple[Values, tuple[str, ...]]] = {}
 
     def list_names(self, kind: str) -> list[tuple[str, str]]:
-        """The names of the entries that stand for a value, each with what it is."""
+        """The names of the entries of a kind, each with its description."""
         wanted, instance = COMPLETED_KINDS[kind], self._open_instance()
         if instance is None or instance.config is None:
             return []
@@ -56,15 +56,15 @@ class InstanceValues:
             if any(kind in entry.kind.lower() for kind in wanted if kind != "topic")
             or ("topic" in wanted and entry.kind == "Topic")
         }
-        # A line is a name: one that would be two lines is none that a shell could offer.
+        # Each line is a candidate: a name with a line break cannot be offered.
         return [(name, what) for name, what in found.items() if name.isprintable()]
 
     def sample_values(self, target: str) -> Values:
-        """The fields of some records of a target, and the values that they have there."""
+        """The fields of some records of a target, and their values."""
         return self._sample_target(target)[0]
 
     def sample_keys(self, target: str) -> list[str]:
-        """The texts of keys of some records, as ``get`` takes them; none where keys are not made of fields."""
+        """The key texts of some records, as for ``get``; empty unless the key is a single field."""
         values, paths = self._sample_target(target)
         if len(paths) != 1:
             return []
@@ -108,11 +108,12 @@ class InstanceValues:
         return found, keys
 
     def _read_definition(self, entry: OtherEntry) -> tuple[Values, tuple[str, ...]]:
-        """Read a view's, conflated topic's or queue's fields from its definition: its records may not be computed."""
+        """Read the fields of a view, conflated topic or queue from its definition, because its records may not be
+        computed."""
         from sowctl.config.derived_entries import View
 
         if not isinstance(entry, View):
-            # It has the messages of its topic; a queue of several topics, which a pattern names, is not looked at.
+            # It has the messages of its topic; a queue over several topics, given by a pattern, is not read.
             underlying: str = getattr(entry, "underlying", entry.name)
             return (self._sample_target(underlying)[0], ()) if underlying != entry.name else ({}, ())
         found = (_DESTINATION_PATTERN.search(field.strip()) for field in entry.projection)
@@ -120,7 +121,7 @@ class InstanceValues:
 
 
 def _note_members(message: Any, found: Values) -> None:
-    """Add the paths of a message, and their values, to what was found before."""
+    """Add the paths and values of a message to ``found``."""
     for path, value in _iterate_members(message, ""):
         values = found.setdefault(path, {})
         if value is not None and len(values) < _MAX_FIELD_VALUES:
@@ -128,10 +129,10 @@ def _note_members(message: Any, found: Values) -> None:
 
 
 def _iterate_members(value: Any, above: str) -> Iterator[tuple[str, str | None]]:
-    """Paths below a value, and what stands there as an expression writes it; None for what is no single value."""
+    """Paths below a value, each with its value in the notation of expressions; None if it is not a single value."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            # A name that the language could not read as a part of a path is left out, and so is an endless chain.
+            # A name that cannot be part of a path in the language is skipped, and so is an endless chain.
             if name.isprintable() and not set(name) & set(" /'\"\t") and above.count("/") < _MAX_PATH_NAMES:
                 path = f"{above}/{name}"
                 yield path, _format_literal(inner)

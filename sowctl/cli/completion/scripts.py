@@ -1,8 +1,8 @@
-"""The completion scripts of bash, zsh and fish: what is written goes to ``sowctl completion``, its answer to the shell.
+"""The completion scripts of bash, zsh and fish: they pass the command line to ``sowctl completion`` and use its answer.
 
-The answer is lines: the first says which paths belong there (``file``, ``directory``, ``store`` or ``-``), whether a
-word is ``unfinished`` and what stands in front of a path, separated by tabs; every other line is a word, a tab and what
-it is. Paths are the shell's business, since each has its own way with ``~`` and with quotation marks.
+The answer consists of lines: the first has the kind of paths to complete (``file``, ``directory``, ``store`` or ``-``),
+whether a word is ``unfinished``, and the prefix of a path, separated by tabs; every other line is a word, a tab and its
+description. Paths are completed by the shell, since each handles ``~`` and quotation marks in its own way.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def build_script(shell: str) -> str:
 
 
 def unquote_words(words: Sequence[str], shell: str) -> list[str]:
-    """The words of a line without their quotation marks, which bash hands over; the last may not be ended yet."""
+    """The words of a line without their quotation marks, which bash passes; the last one may be unterminated."""
     return [_unquote_word(word) for word in words] if shell == "bash" else list(words)
 
 
 def _unquote_word(word: str) -> str:
-    # A backslash at the end has nothing behind it yet.
+    # A backslash at the end does not escape anything yet.
     for text in (word, *((word[:-1],) if word.endswith("\\") else ()), word + '"', word + "'"):
         try:
             return "".join(shlex.split(text, posix=True))

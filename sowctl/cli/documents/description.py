@@ -15,7 +15,7 @@ _TYPE_WORDS = {str: "text", int: "integer", float: "number", bool: "true or fals
 
 
 class Member(Struct, frozen=True):
-    """One member of an object: its name, with ``[]`` for elements of arrays and ``.`` for members of members."""
+    """One member of an object: its name, with ``[]`` for elements of arrays and ``.`` for nested members."""
 
     name: str
     type_text: str
@@ -23,7 +23,7 @@ class Member(Struct, frozen=True):
 
 
 def build_json_schema(document: Document) -> dict[str, Any]:
-    """Return the JSON Schema of a document; of lines, that of each line."""
+    """Return the JSON Schema of a document; for lines, that of each line."""
     if document.form == "array":
         return schema(list[document.element])  # type: ignore[name-defined]  # a type that is made at run time
     return schema(document.element)

@@ -1,4 +1,4 @@
-"""What the members of documents mean. A name means the same in all documents, and has the same unit."""
+"""The meanings of the members of documents. A name has the same meaning and unit in all documents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Objects of JSON as Structs: what :func:`sowctl.output.reports.as_dict` makes of a report, and rows of other builders.
+"""JSON objects as Structs: results of :func:`sowctl.output.reports.as_dict` for reports, and rows of other builders.
 
-A Struct here refuses members that it does not know, so decoding an output with it proves the declaration.
+A Struct here rejects unknown members, so decoding an output with it proves the declaration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Form: TypeAlias = Literal["object", "array", "lines"]
 
 
 class Document(Struct, frozen=True):
-    """What a command prints: one ``object``, one ``array`` of ``element``, or ``lines`` with one ``element`` each.
+    """The output of a command: one ``object``, one ``array`` of ``element``, or ``lines`` with one ``element`` each.
 
     ``condition``: the options with which it is printed, empty for the usual document. ``text`` describes an element
     that is no object of this program, such as a message.
@@ -33,7 +33,7 @@ class Document(Struct, frozen=True):
 
 
 def derive_object(report: type[Struct], **changes: Any) -> type[Struct]:
-    """Return the Struct of a report as JSON, in which paths are texts and tuples arrays.
+    """Return the Struct of a report as JSON, in which paths become texts and tuples arrays.
 
     ``changes`` are the types of members that differ from their fields, such as times, or that the report does not have;
     None removes a member.
@@ -59,7 +59,7 @@ def declare_object(title: str, /, **members: Any) -> type[Struct]:
 
 
 def describe(kind: Any, meaning: str) -> Any:
-    """Return a type with its meaning in one document, where the name alone would mean something else or nothing."""
+    """Return a type with its meaning in one document, if the name alone has another meaning or none."""
     return Annotated[kind, Meta(description=meaning)]
 
 

@@ -1,6 +1,6 @@
 """The documents of each command with ``--json``, most of them derived from the report that the command prints.
 
-The functions import what they describe, so nothing is imported that a page does not need.
+The functions import the structs that they describe, so a page imports only its own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _entry() -> type[Struct]:
 
 
 def _total(report: type[Struct], **changes: Any) -> type[Struct]:
-    """Return the object of a report of which a last one may be the total: without a topic, with their number."""
+    """Return the object of a report whose last row may be the total: without a topic, with the number of topics."""
     return derive_object(
         report,
         topic=describe(str | None, "Name of the topic; null in the last row, the total of several topics."),

@@ -1,4 +1,4 @@
-"""Work of a bulk load's process after its report: memo indexes follow what was loaded."""
+"""Update memo indexes after a bulk load, in its process, after the report."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 def update_indexes(invocation: Invocation, loaded: Sequence[tuple[str, str, int]]) -> None:
-    """Bring the indexes up to date that there are of topics, given by name, message type and how much came.
+    """Update the existing indexes of topics, given by name, message type and number of loaded records.
 
-    Raises OSError where the report cannot be written.
+    Raises OSError if the report cannot be written.
     """
-    # A small load does not even load what knows of indexes.
+    # A small load does not import the module of indexes.
     if not needs_reindex(loaded):
         return
     from sowctl.engine.verbs.reindex import reindex_loaded
 
-    # Who waits for the report, at the other end of a pipe, waits for nothing more.
+    # A reader of the report at the other end of a pipe need not wait for the indexes.
     invocation.streams.stdout.flush()
     with invocation.open_instance() as instance:
         reindex_loaded(instance, loaded)

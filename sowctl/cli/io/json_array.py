@@ -1,4 +1,4 @@
-"""A JSON array on standard output whose elements come one after the other."""
+"""A JSON array on standard output, with elements written one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class JsonArray:
     """An array with an element per line, flushed as it grows, so that a program can wait for its lines.
 
-    A context manager: the array is closed also where an error ends it, which the exit status tells.
+    A context manager: the array is closed even if an error ends it, which the exit status shows.
     """
 
     def __init__(self, out: BinaryIO) -> None:
@@ -23,7 +23,7 @@ class JsonArray:
         return self
 
     def write_elements(self, elements: Sequence[bytes]) -> None:
-        """Write elements that are JSON in one line each, and flush them."""
+        """Write elements, each JSON in one line, and flush them."""
         for element in elements:
             self._out.write(self._opening + element)
             self._opening = b",\n"

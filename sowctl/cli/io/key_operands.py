@@ -1,6 +1,6 @@
-"""Keys of records named on the command line or in a file, and those of them that have no record.
+"""Keys of records given on the command line or in a file, and notes on keys without a record.
 
-Apart from other inputs, which import more than a ``get`` of one key does altogether.
+Separate from other inputs, which import more than a whole ``get`` of one key.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
 
 MAX_MISSING_NOTES = 10
-"""Missing keys that are named one by one."""
+"""Maximum number of missing keys that are printed individually."""
 
 
 def read_keys(invocation: Invocation, keys: Sequence[str], name: str | None) -> Iterator[str]:
     """Yield the keys of the command line, then those of a file, one a line; empty lines are skipped.
 
-    Raises UsageError ``SOW-CLI-003`` where neither is given, and what opening the file raises, before the first key.
+    Raises UsageError ``SOW-CLI-003`` if neither is given, and the errors of opening the file, before the first key.
     """
     if not keys and name is None:
         from sowctl.cli.parsing.synonyms import MISSING_ADVICE
@@ -41,13 +41,13 @@ def _iterate_file_keys(invocation: Invocation, name: str) -> Iterator[str]:
 
     for _, stream in open_inputs(invocation, [name]):
         for line in stream:
-            # As the texts of a command line: bytes that are no UTF-8 name no record, and are no error.
+            # As for texts of a command line: bytes that are not UTF-8 match no record, and are no error.
             if text := line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"):
                 yield text
 
 
 class MissingKeyNotes:
-    """Counts keys without a record, and says the first ones; ``notice`` makes the words of a key."""
+    """Counts keys without a record, and prints the first ones; ``notice`` formats the note on a key."""
 
     def __init__(self, invocation: Invocation, notice: Callable[[str], str]) -> None:
         self._invocation = invocation
@@ -61,7 +61,7 @@ class MissingKeyNotes:
             self._invocation.note(self._notice(key))
 
     def finish(self) -> int:
-        """Say how many more there were; returns the exit status."""
+        """Print the number of further ones; returns the exit status."""
         if self.count > MAX_MISSING_NOTES and not self._invocation.settings.verbose:
             self._invocation.note(f"{self.count - MAX_MISSING_NOTES:,} more keys are missing; --verbose prints them")
         return 1 if self.count else 0

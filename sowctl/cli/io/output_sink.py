@@ -1,4 +1,4 @@
-"""Output of records by commands: options checked first, then every batch to its format and place."""
+"""Output of records by commands: check the options, then write every batch in its format to its place."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from sowctl.output.facts import Fact
 
 TABLE_FORMATS = frozenset({"parquet", "arrow", "csv", "tsv", "sqlite"})
-"""Formats of rows, in which nothing but a column tells topics apart."""
+"""Formats of rows, in which only a column distinguishes topics."""
 
 
 MAX_ROWS_TOGETHER = 1000
-"""Rows in memory that are written at once: 500,000 rows of ``blame`` as csv took 25 s of CPU one by one."""
+"""Number of rows in memory that are written at once: 500,000 rows of ``blame`` as csv took 25 s of CPU one by one."""
 
 
 class Sink:
-    """Output of records of a command. Made before a store is opened, so that a wrong option costs nothing.
+    """Output of the records of a command. Created before a store is opened, so that invalid options fail early.
 
     ``front`` names the columns of metadata, if not the usual ones; ``facts``: the rows are no records.
 
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` for options that exclude each other and what
-    ``output.options`` and ``output.formats`` raise; :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011``.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` for conflicting options and the errors of
+    ``output.options`` and ``output.formats``; :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011``.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Sink:
         self.path = Path(choice.path) if choice.path not in (None, "-") else None
         self.force = choice.force
         if self.path is not None:
-            # Asked now, and again when the file is put in place: a query may take long, and another program may be
-            # faster.
+            # Checked now, and again when the file is renamed: a query may take long, and another program may create it
+            # in the meantime.
             refuse_existing(self.path, force=choice.force)
         streams = invocation.streams
         shown = self.path is None and is_terminal(streams.stdout)
@@ -76,7 +76,7 @@ class Sink:
         self.format = formats.choose_format(
             choice.format, terminal=shown, given=_list_shaping_options(choice), ending=named
         )
-        # With --format, too: the name of the file tells an Arrow file from an Arrow stream.
+        # Even with --format: the name of the file distinguishes an Arrow file from an Arrow stream.
         self._by_name = named is not None and named == self.format
         if self._file.packing is not None and self.format in formats.BINARY_FORMATS:
             refuse_compressed(str(self.path), self.format)
@@ -86,7 +86,7 @@ class Sink:
             invocation.note(
                 f"{escape_surrogates(str(self.path))} is written as {self.format}, which its name does not say"
             )
-        # Nothing but a terminal has widths and colours: what goes into a pipe never depends on them.
+        # Only a terminal has widths and colours: output to a pipe never depends on them.
         terminal = (
             Terminal(streams.measure_columns(), streams.find_encoding(), streams.shows_color(streams.stdout))
             if shown
@@ -107,25 +107,25 @@ class Sink:
         self._shaped = choice.format is not None or bool(_list_shaping_options(choice))
 
     def choose_front(self, front: Sequence[str]) -> None:
-        """Name the columns of metadata, where that is known late."""
+        """Name the columns of metadata, if they are known only later."""
         self.options = replace(self.options, front=tuple(front))
         self.renderer = self.make_renderer(self.options)
 
     @property
     def is_arrow_file(self) -> bool:
-        """True where the output is a file of Arrow's, not a stream."""
+        """True if the output is an Arrow file, not a stream."""
         ending = self._file.ending
         return self._by_name and ending is not None and ending.renderer == "FeatherRenderer"
 
     def make_renderer(self, options: OutputOptions, table: str = "records") -> formats.Renderer:
-        """A renderer of the chosen format; ``table`` is the name of the table of a database."""
+        """Create a renderer of the chosen format; ``table`` is the name of the table of a database."""
         return (
             self._file.make_renderer(options, table) if self._by_name else formats.make_renderer(self.format, options)
         )
 
     @contextmanager
     def open_file(self) -> Iterator[BinaryIO]:
-        """A stream whose content becomes the file of ``--output``, packed where its name says so."""
+        """A stream for the content of the file of ``--output``, compressed if its name says so."""
         assert self.path is not None
         with (
             open_whole_file(self.path, force=self.force, seam=self.invocation.seam) as stream,
@@ -135,16 +135,16 @@ class Sink:
 
     @property
     def writes_envelopes(self) -> bool:
-        """True where the output can be published elsewhere."""
+        """True if the output can be published elsewhere."""
         return can_publish(self.format, meta=self.options.meta)
 
     @property
     def is_for_person(self) -> bool:
-        """True where the output is a table on a terminal."""
+        """True if the output is a table on a terminal."""
         return self.options.terminal is not None and self.format == "table"
 
     def write_single_batch(self, batch: Batch) -> None:
-        """Write a batch as :meth:`write`; one record on a terminal, where no format was chosen, in lines."""
+        """Write a batch as :meth:`write` does; one record on a terminal, without a chosen format, line by line."""
         terminal = self.options.terminal
         if not self.is_for_person or terminal is None or self._shaped or len(batch.payloads) != 1:
             self.write([batch])
@@ -155,8 +155,8 @@ class Sink:
         write_record(batch, terminal, self.invocation.streams.stdout, meta=self.options.meta)
 
     def write(self, batches: Iterable[Batch], targets: Sequence[Target] = (), fit: TableFit = NO_FIT) -> int:
-        """Write all batches; returns the number of records. ``targets``: what they are of. ``fit``: what gives way on a
-        terminal.
+        """Write all batches; returns the number of records. ``targets`` are their topics. ``fit``: columns that a
+        terminal may drop.
 
         Raises UsageError ``SOW-EXC-013`` for several topics in one table that has no column for the topic.
         """
@@ -176,7 +176,7 @@ class Sink:
             if self.format == "table":
                 self.invocation.start_paging()
             streams = self.invocation.streams
-            # A table has colours and the terminal's encoding; each of its cells is made safe by itself.
+            # A table has colours and the terminal's encoding; each of its cells is escaped by itself.
             out = streams.painted_stdout if self.format == "table" else streams.stdout
             rendered = self.renderer.write(batches, out)
         else:
@@ -184,13 +184,13 @@ class Sink:
                 rendered = self.renderer.write(batches, stream)
         for note in rendered.notes:
             self.invocation.note(note)
-        # A status of its own would end scripts that only look at such records; what export writes is to be kept.
+        # A separate exit status would break scripts that only print such records; the output of export is for storage.
         for warning in () if watch is None else watch.format_warnings():
             self.invocation.warn(warning, code=REPLACED_CODE, hint=REPLACED_HINT)
         return rendered.records
 
     def note_file(self, count: int, noun: str = "record") -> None:
-        """Say how much the file of ``--output`` has; nothing where the output is no regular file."""
+        """Print the number of records in the file of ``--output``; nothing if the output is no regular file."""
         if self.path is None or not self.path.is_file():
             return
         from sowctl.output.display import escape_line
@@ -200,7 +200,7 @@ class Sink:
         self.invocation.note(f"{escape_line(str(self.path))}: {format_count(count, noun)}, {size}")
 
     def _end_progress(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The batches, with no line of progress on the terminal from the first one on."""
+        """The batches, without a progress line on the terminal from the first one on."""
         for batch in batches:
             if self.invocation.meter is not None:
                 self.invocation.meter.end()
@@ -208,11 +208,11 @@ class Sink:
 
     @property
     def named_format(self) -> str | None:
-        """The format that the name of the file says, if any."""
+        """The format by the name of the file, if any."""
         return self._file.ending.format if self._file.ending is not None else None
 
     def write_text(self, text: str) -> None:
-        """Write what is no format of records."""
+        """Write text that is no format of records."""
         with nullcontext(self.invocation.streams.stdout) if self.path is None else self.open_file() as stream:
             stream.write(text.encode())
 
@@ -221,11 +221,11 @@ class Sink:
     ) -> int:
         """Write facts about the instance - not records of it - in the same formats; returns their number.
 
-        A row in bytes is a JSON object, such as one whose numbers have the digits of a message. Columns that no row has
-        are told: they would be empty, as fields are that have no value. ``fit``: what gives way on a terminal.
-        ``together``: rows that are written at once, more than one where none of them has to be waited for.
+        A row in bytes is a JSON object, such as one whose numbers have the digits of a message. A note is printed for
+        columns that no row has: they would be empty, like fields without a value. ``fit``: columns that a terminal may
+        drop. ``together``: number of rows to write at once, more than one if no reader waits for single rows.
         """
-        # Facts are no records: their members may be called like metadata without meaning it.
+        # Facts are no records: members with names of metadata are ordinary members.
         columns = tuple(FieldPath((Step(one),)) if isinstance(one, str) else one for one in self.options.columns)
         self.renderer = self.make_renderer(replace(self.options, columns=columns, facts=True, fit=fit))
         members: dict[str, None] = {}
@@ -272,7 +272,7 @@ def show_list(invocation: Invocation, lines: Iterable[str]) -> None:
 def _note_members(
     rows: Iterable[Mapping[str, Any] | bytes], members: dict[str, None]
 ) -> Iterator[Mapping[str, Any] | bytes]:
-    """The rows as they are; the names of their members are added to ``members``."""
+    """The rows unchanged; the names of their members are added to ``members``."""
     from msgspec.json import decode
 
     for row in rows:
@@ -295,7 +295,7 @@ def _row_payload(row: Mapping[str, Any] | bytes) -> bytes:
 
 
 def _list_shaping_options(choice: OutputChoice) -> list[str]:
-    """The options given that only some formats take."""
+    """The given options that only some formats support."""
     options = (
         ("--delimiter", choice.delimiter is not None),
         ("--null", choice.null),
@@ -308,7 +308,7 @@ def _list_shaping_options(choice: OutputChoice) -> list[str]:
 
 
 def _refuse_shaping(name: str, format: str, given: Sequence[str]) -> None:
-    """Refuse options that the format of a binary file does not take. Raises UsageError ``SOW-OUT-012``."""
+    """Reject options that the format of a binary file does not support. Raises UsageError ``SOW-OUT-012``."""
     foreign = next(option for option in given if option not in formats.options_by_format()[format])
     hint = "leave it out, or give the file another ending"
     if foreign == "--no-headers":
@@ -317,7 +317,7 @@ def _refuse_shaping(name: str, format: str, given: Sequence[str]) -> None:
 
 
 def _choose_delimiter(choice: OutputChoice) -> bytes:
-    """Return the bytes that end a record. Raises UsageError ``SOW-CLI-012`` where that is said twice."""
+    """Return the bytes that end a record. Raises UsageError ``SOW-CLI-012`` if they are given twice."""
     chosen = [name for name in _list_shaping_options(choice) if name in ("--delimiter", "--null", "--length-prefix")]
     if len(chosen) > 1:
         raise UsageError("SOW-CLI-012", f"{' and '.join(chosen)} exclude each other", hint="give one of them")

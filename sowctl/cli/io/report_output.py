@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sowctl.output.linting.plain import FindingCounter
 
 MAX_WARNINGS = 10
-"""Refused messages of a run that are said one by one."""
+"""Maximum number of rejected messages of a run that are printed individually."""
 
 
 def show_findings(
@@ -30,9 +30,10 @@ def show_findings(
     clean: str,
     level: Level = Level.ERROR,
 ) -> int:
-    """Write ``findings`` as they come, then their count; ``status`` where one is at least as bad as ``level``, else 0.
+    """Write ``findings`` as they arrive, then their count; ``status`` if the level of one is ``level`` or higher, else
+    0.
 
-    ``clean`` is said where there was no finding at all.
+    ``clean`` is printed if there was no finding.
     """
     tally = write_findings(invocation, findings, "json" if as_json else "text")
     invocation.note(str(tally) if tally.counts else clean)
@@ -40,7 +41,7 @@ def show_findings(
 
 
 class Examination(Protocol):
-    """A check that goes on while its findings are taken; ``report`` and ``coverage`` say in the end what was read."""
+    """A check that runs while its findings are read; at the end, ``report`` and ``coverage`` describe what was read."""
 
     def __iter__(self) -> Iterator[Finding]: ...
     @property
@@ -50,10 +51,10 @@ class Examination(Protocol):
 
 
 def show_examination(invocation: Invocation, examined: Examination, *, format: str, summary: str | None) -> int:
-    """Write what a check finds, and then how much it has read; 5 where it found damage, else 0.
+    """Write the findings of a check, and then its coverage; returns 5 if it found damage, else 0.
 
-    Of findings as JSON each line of standard output is one, so how much was read follows as a line of JSON on standard
-    error, unless ``summary`` says otherwise; one document has both.
+    With findings as JSON, each line of standard output is a finding, so the coverage follows as a line of JSON on
+    standard error, unless ``summary`` requires text; one document has both.
     """
 
     from sowctl.output.linting.plain import FindingCounter
@@ -76,7 +77,7 @@ def show_examination(invocation: Invocation, examined: Examination, *, format: s
 
 
 def write_findings(invocation: Invocation, findings: Iterable[Finding], format: str) -> FindingCounter:
-    """Write ``findings`` to standard output in a format of ``output/linting/formats.py``; their count."""
+    """Write ``findings`` to standard output in a format of ``output/linting/formats.py``; returns their count."""
     from sowctl.output.linting.formats import make_renderer
     from sowctl.output.linting.plain import FindingCounter
 
@@ -87,11 +88,11 @@ def write_findings(invocation: Invocation, findings: Iterable[Finding], format: 
     show = make_renderer(
         format, lambda kind, words: streams.paint_text(kind, words) if colored else words, columns, invocation.command
     )
-    # Text has colours; the formats of programs have none, and a terminal shows them with nothing that commands it.
+    # Text has colours; the formats for programs have none, and are written to a terminal without control characters.
     out = streams.painted_stdout if format == "text" else streams.stdout
     for text in show(tally.count_findings(findings)):
         out.write(text.encode("utf-8", "backslashreplace") + b"\n")
-    # In front of the count on standard error, so that a terminal shows the two in order.
+    # Before the count on standard error, so that a terminal shows the two in order.
     out.flush()
     return tally
 
@@ -106,7 +107,7 @@ def write_findings_document(
 
     out = invocation.streams.stdout
     tally = FindingCounter()
-    # Findings are written as they come: there may be more of them than memory holds.
+    # Findings are written as they arrive: there may be more of them than fit into memory.
     opening = '{"findings":[\n'
     for finding in tally.count_findings(findings):
         out.write(f"{opening}{as_json(finding)}".encode())
@@ -119,7 +120,7 @@ def write_findings_document(
 
 
 def write_rows_document(invocation: Invocation, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write one JSON array with an object a line."""
+    """Write one JSON array with an object per line."""
     write_lines_document(invocation, map(format_json_line, rows))
 
 
@@ -131,8 +132,8 @@ def write_lines_document(invocation: Invocation, lines: Iterable[str]) -> None:
 
 
 class RefusedWarnings:
-    """A warning for each refused message, of the first :data:`MAX_WARNINGS` of a run, and in the end how many more
-    there were; with --verbose for every one. A context manager. ``kept``: how to keep them all, for the last words."""
+    """Warnings about rejected messages: the first :data:`MAX_WARNINGS` of a run, and at the end the number of others;
+    with --verbose all. A context manager. ``kept`` describes at the end how to get all of them."""
 
     def __init__(self, invocation: Invocation, kept: str = "--verbose prints all messages") -> None:
         self.count = 0
@@ -140,9 +141,9 @@ class RefusedWarnings:
         self._kept = kept
 
     def warn(self, refused: Rejected, hint: str | None = None) -> None:
-        """Count it, and say it where it is among the first."""
+        """Count a message, and print a warning if it is among the first."""
         self.count += 1
-        # An input of the wrong kind has all of its messages refused, and the first ten say as much as all.
+        # In an input of the wrong kind all messages are rejected, and the first ten are enough.
         if self.count <= MAX_WARNINGS or self._invocation.settings.verbose:
             place = {"file": refused.source, "line": refused.line, "column": refused.column, "byte": refused.offset}
             self._invocation.warn(refused.message, code=refused.code, place=refused.place, hint=hint, **place)
@@ -158,7 +159,7 @@ class RefusedWarnings:
 
 
 def show_report(invocation: Invocation, report: object, summary: str | None) -> None:
-    """Say what was done: one line of JSON on standard output with ``--summary json``, else words on standard error."""
+    """Print a report: one line of JSON on standard output with ``--summary json``, else words on standard error."""
     from sowctl.output import reports
 
     if summary == "json":
@@ -170,7 +171,7 @@ def show_report(invocation: Invocation, report: object, summary: str | None) -> 
 
 
 def show_words(invocation: Invocation, words: str, row: Mapping[str, object], summary: str | None) -> None:
-    """As :func:`show_report`, for what was done in ``words`` of the caller's; ``row`` is the same for programs."""
+    """As :func:`show_report`, for a report in the caller's ``words``; ``row`` is the same for programs."""
 
     if summary == "json":
         invocation.streams.stdout.write(format_json_line(row).encode() + b"\n")
@@ -181,7 +182,7 @@ def show_words(invocation: Invocation, words: str, row: Mapping[str, object], su
 
 
 def show_reports(invocation: Invocation, reports: Sequence[object], summary: str | None, format: str | None) -> None:
-    """Say what was done to each of several topics, and in total where they are more than one; a document has no total.
+    """Print a report for each of several topics, and a total if there are more than one; a document has no total.
 
     With ``--format``: rows on standard output, the total in the last one, without a topic. Else as a single report.
     Raises UsageError ``SOW-CLI-012`` as :func:`check_report_options` does.
@@ -208,7 +209,7 @@ def show_reports(invocation: Invocation, reports: Sequence[object], summary: str
 
 
 def check_report_options(summary: str | None, format: str | None) -> None:
-    """Raises UsageError ``SOW-CLI-012`` for two ways to write one report, before anything is done."""
+    """Raises UsageError ``SOW-CLI-012`` for two forms of one report, before anything is done."""
     if summary is not None and format is not None:
         raise UsageError("SOW-CLI-012", "--summary and --format exclude each other", hint="give one of them")
 
@@ -228,9 +229,9 @@ def show_statistics(
     said: bool = True,
     sink: Sink | None = None,
 ) -> None:
-    """Say for each topic how many records were examined, matched and returned; on request, so also with --quiet.
+    """Print for each topic how many records were examined, matched and returned; on request, so also with --quiet.
 
-    With ``format`` the same as rows on standard output or to ``sink``, the total last; ``said`` false: only these.
+    With ``format`` as rows on standard output or to ``sink``, the total last; with ``said`` false only these.
     """
     from sowctl.output import reports
 
@@ -245,7 +246,7 @@ def show_statistics(
 
 
 def _write_requested(invocation: Invocation, words: str) -> None:
-    """Say what was asked for, and is therefore said with --quiet, too."""
+    """Print requested output, which is therefore printed even with --quiet."""
     streams = invocation.streams
     streams.write_stderr(*streams.fold_lines(words.split("\n")))
 

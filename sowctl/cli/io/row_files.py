@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sowctl.arrow.inputs.input_formats import InputOptions
 
 _DELIMITER_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-"""Words for characters that a command line does not like."""
+"""Names of characters that are difficult to type on a command line."""
 _FORBIDDEN_DELIMITERS = frozenset('"\\\r\n\0\ufeff')
 
 
@@ -49,7 +49,7 @@ def parse_delimiter(text: str | None) -> str | None:
 
 
 def refuse_foreign_options(options: InputOptions, names: Iterable[str], given: Sequence[tuple[str, bool, str]]) -> None:
-    """Refuse options, each with whether it is given and the formats that it is for, that no input of rows takes.
+    """Reject options, each with whether it is given and its formats, that no input of rows supports.
 
     Raises UsageError ``SOW-EXC-010``.
     """

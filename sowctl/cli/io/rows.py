@@ -1,4 +1,4 @@
-"""Facts about an instance as rows for output: what ``info`` and ``journal`` print."""
+"""Facts about an instance as rows for the output of ``info`` and ``journal``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sowctl.values.display import format_age, format_ago, format_bytes, format_c
 from sowctl.values.times import build_fixed_clock, format_time, parse_time
 
 INFO_FIT = TableFit(spare=("txid", "free", "type", "kind", "size", "updated"), state="state", figures=("size", "free"))
-"""Of the brief row of a topic, what gives way on a narrow terminal."""
+"""Columns of the brief row of a topic that a narrow terminal may drop."""
 FILES_FIT = TableFit(spare=("number", "created"), paths=("path",), figures=("size", "txids"))
-"""Of the row of a journal file for a person, what gives way on a narrow terminal."""
+"""Columns of a journal file for people that a narrow terminal may drop."""
 
 BACKUPS_FIT = TableFit(spare=("kind", "txids", "records", "verified", "at"), figures=("size", "txids"))
-"""Of the row of a backup for a person, what gives way on a narrow terminal."""
+"""Columns of a backup for people that a narrow terminal may drop."""
 
 if TYPE_CHECKING:
     from sowctl.engine.maintenance.journal_search.entries import JournalEntries
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def build_topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
-    """All facts of a topic; ``brief``: those that fit a line, for people."""
+    """All facts of a topic; ``brief``: the columns that fit a line, for people."""
     updated = format_time(topic.last_update) if topic.last_update is not None else None
     if not brief:
         return as_dict(topic) | {"last_update": updated}
@@ -55,7 +55,7 @@ def build_topic_row(topic: TopicInfo, *, brief: bool) -> dict[str, Any]:
 
 
 def build_person_rows(infos: Sequence[TopicInfo], now: int) -> list[dict[str, Any]]:
-    """The brief rows for a terminal: the last update as an age at ``now``, a lag only where a topic has one."""
+    """The brief rows for a terminal: the last update as an age at ``now``, a lag only if a topic has one."""
     rows = [build_topic_row(topic, brief=True) for topic in infos]
     for row, topic in zip(rows, infos, strict=True):
         del row["last update"]
@@ -65,12 +65,13 @@ def build_person_rows(infos: Sequence[TopicInfo], now: int) -> list[dict[str, An
 
 
 def build_file_row(file: FileInfo) -> dict[str, Any]:
-    """One journal file; ``last_txid`` is null where it has no entry yet, or its end cannot be read."""
+    """One journal file; ``last_txid`` is null if it has no entry yet, or its end is unreadable."""
     return as_dict(file) | {"path": str(file.path), "created": format_time(file.created)}
 
 
 def build_person_file_row(file: FileInfo) -> dict[str, Any]:
-    """One journal file for a terminal: its path from the working directory if it is below it, its txids as a range."""
+    """One journal file for a terminal: its path, relative to the working directory if below it, its txids as a
+    range."""
     return {
         "path": shorten_path(str(file.path)),
         "number": file.number,
@@ -81,7 +82,7 @@ def build_person_file_row(file: FileInfo) -> dict[str, Any]:
 
 
 def build_person_backup_row(backup: BackupRow, now: int) -> dict[str, Any]:
-    """One backup for a terminal: its instant, its txids as a range, and how long ago it was read as a whole."""
+    """One backup for a terminal: its instant, its txids as a range, and the time since it was last verified."""
     row = as_dict(backup)
     verified = row["verified"] and format_ago((now - parse_time(row["verified"], build_fixed_clock(now))) / 1e6)
     return {
@@ -97,11 +98,11 @@ def build_person_backup_row(backup: BackupRow, now: int) -> dict[str, Any]:
 
 
 def shorten_path(path: str) -> str:
-    """``path`` from the working directory where it lies below that, else as it is."""
+    """``path`` relative to the working directory if it is below that, else unchanged."""
     try:
         here = f"{Path.cwd()}/"
     except OSError:
-        # Somebody has removed it.
+        # The working directory was removed.
         return path
     return path[len(here) :] if path.startswith(here) else path
 

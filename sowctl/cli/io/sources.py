@@ -1,4 +1,4 @@
-"""Input named on the command line: files, and ``-`` for standard input."""
+"""Input given on the command line: files, and ``-`` for standard input."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def open_frame_readers(
 ) -> Iterator[tuple[str, FrameReader]]:
     """Name and reader of each input in turn. A real file is read by its descriptor, which can be waited for.
 
-    ``kind`` is that of the messages' type, None where it is not known; ``form`` that of envelopes.
+    ``kind`` is that of the messages' type, None if unknown; ``form`` that of envelopes.
     """
     for name, stream in open_inputs(invocation, names):
         yield name, FrameReader(find_descriptor(stream), framing, name=name, kind=kind, form=form)
 
 
 def read_messages(invocation: Invocation, name: str, framing: str, kind: str | None) -> tuple[bytes, ...]:
-    """All messages of one input. Raises InputError as the framing does, and for a frame that it refuses."""
+    """All messages of one input. Raises InputError as the framing does, and for a frame that it rejects."""
     found: list[bytes] = []
     for _, reader in open_frame_readers(invocation, [name], framing, kind):
         for chunk in reader:
@@ -59,9 +59,9 @@ def read_messages(invocation: Invocation, name: str, framing: str, kind: str | N
 
 
 def refuse_unreadable(names: Sequence[str]) -> None:
-    """Open each input once: of several, the last is not missed when the first are published already.
+    """Open each input once: if there are several, a missing last one is found before the first ones are published.
 
-    Raises as :func:`open_inputs`. A pipe is not opened, for its writer would take our leaving for the end.
+    Raises as :func:`open_inputs`. A pipe is not opened, because its writer would see the close as the end.
     """
     for name in names:
         if name != "-" and not Path(name).is_fifo():
@@ -70,7 +70,7 @@ def refuse_unreadable(names: Sequence[str]) -> None:
 
 
 def find_kind(instance: Instance, topic: str | None, message_type: str | None) -> str | None:
-    """The kind of the message type of a topic that is published to; None where that cannot be told yet."""
+    """The kind of the message type of a topic for publishing; None if it is unknown yet."""
     from sowctl.engine.topics.targets import find_publish_topic
 
     if topic is None:
@@ -78,12 +78,12 @@ def find_kind(instance: Instance, topic: str | None, message_type: str | None) -
     try:
         return instance.find_message_type(find_publish_topic(instance, topic, message_type).message_type).kind
     except SowError:
-        # The publishing says what is wrong with the topic, after what is wrong with the options.
+        # Publishing reports errors about the topic, after those about the options.
         return None
 
 
 def find_framing(instance: Instance, topic: str | None, message_type: str | None) -> str:
-    """Return the framing of a topic's messages without an option: its type's; lines where there is none yet."""
+    """Return the default framing of a topic's messages: that of its type; lines if the topic is unknown yet."""
     kind = find_kind(instance, topic, message_type)
     return choose_framing(kind) if kind is not None else "lines"
 
@@ -91,9 +91,9 @@ def find_framing(instance: Instance, topic: str | None, message_type: str | None
 def explain_refusal(
     error: SowError, rejected: Sequence[Rejected], kind: str | None, command: str, form: str | None = None
 ) -> None:
-    """Show in ``error`` the line of the refused message that it is about, the last of ``rejected``, and say what to do
-    where the input is something else than messages of ``kind``; ``command`` is what reads them, such as publish, and
-    ``form`` that of the envelopes in which they come."""
+    """Add to ``error`` the line of the rejected message that it is about, the last of ``rejected``, and a hint if the
+    input is not messages of ``kind``; ``command`` is the reading command, such as publish, and ``form`` that of the
+    envelopes."""
     from sowctl.output.display import format_excerpt
 
     if not rejected or error.place != rejected[-1].place:
@@ -104,7 +104,7 @@ def explain_refusal(
     error.hint = suggest_conversion(refused, kind, command, form) or error.hint
 
 
-# The first bytes of such files, what they are called, and the format that reads them.
+# The first bytes of such files, their names, and the format that reads them.
 _FILE_MAGICS = (
     (b"PAR1", "Parquet", "parquet"),
     (b"ARROW1", "Arrow", "arrow"),
@@ -113,16 +113,15 @@ _FILE_MAGICS = (
 )
 _BOM_BYTES = 3
 _LINE_FEED_TOOL = r"tr '\r' '\n'"
-"""What makes line feeds of carriage returns."""
+"""Converts carriage returns to line feeds."""
 
 
 def suggest_conversion(refused: Rejected, kind: str | None, command: str, form: str | None = None) -> str | None:
-    """The next step where the first message of an input was refused because the input is packed, or is a file of
-    another kind; None where it does not look so. ``kind`` is that of the message type, None for envelopes
-    of ``form``."""
+    """A hint if the first message of an input was rejected because the input is compressed, or is a file of another
+    kind; None if it does not look so. ``kind`` is that of the message type, None for envelopes of ``form``."""
     data = refused.payload
-    # Rows were read as what they are; and only the first message shows what kind of file it is, behind a byte order
-    # mark perhaps.
+    # Rows were read in their own format; and only the first message, possibly after a byte order mark, shows the kind
+    # of the file.
     if not data or refused.offset > _BOM_BYTES or refused.code == "SOW-EXC-011":
         return None
     for magic, name, tool in COMPRESSION_TOOLS:
@@ -167,8 +166,8 @@ _MAX_FIRST_LINE_BYTES = 1 << 20
 
 
 def guess_file_form(name: str) -> str | None:
-    """The form of the envelopes that a file has, alone in their lines, as lines or as the elements of an array; None
-    for other files, and for standard input."""
+    """The form of the envelopes in a file of only envelopes, as lines or as the elements of an array; None for other
+    files, and for standard input."""
     try:
         if name == "-" or not Path(name).is_file():
             return None
@@ -189,14 +188,14 @@ def is_change(text: bytes) -> bool:
 
 
 def guess_form(text: bytes) -> str | None:
-    """The form of envelopes that a line has, as far as its members tell; None for other lines."""
+    """The form of envelopes of a line, as far as its members show; None for other lines."""
     from sowctl.messages.framing.foreign_envelope import guess_envelope_form
 
     return guess_envelope_form(text)
 
 
 def _format_pipeline(refused: Rejected, tool: str, command: str, operator: str = "") -> str:
-    """The input on its way through a tool, which takes the name of a file behind ``operator``."""
+    """A command line that pipes the input through a tool, whose file name follows ``operator``."""
     from shlex import quote
 
     if refused.source == STDIN_NAME:

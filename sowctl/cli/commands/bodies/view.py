@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def build_info_row(one: ViewInfo, *, brief: bool) -> dict[str, Any]:
-    """All facts of a view; ``brief``: those that fit a line, for people."""
+    """All facts of a view; ``brief``: the columns that fit a line, for people."""
     refreshed = None if one.refreshed is None else format_time(one.refreshed)
     if not brief:
         made = None if one.made is None else format_time(one.made)
@@ -34,11 +34,11 @@ def build_info_row(one: ViewInfo, *, brief: bool) -> dict[str, Any]:
 
 
 VIEWS_FIT = TableFit(spare=("type", "refreshed", "size"), figures=("size",))
-"""Of the row of a view for a person, what gives way on a narrow terminal."""
+"""Columns of a view for people that a narrow terminal may drop."""
 
 
 def build_person_row(one: ViewInfo, now: int) -> dict[str, Any]:
-    """The brief row of a view for a terminal: when it was refreshed as an age."""
+    """The brief row of a view for a terminal: the age of its last refresh."""
     age = None if one.refreshed is None else format_ago((now - one.refreshed) / 1e6)
     return build_info_row(one, brief=True) | {"refreshed": age}
 
