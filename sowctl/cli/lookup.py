@@ -1,4 +1,4 @@
-"""Names of the command line, looked up: which topics are meant."""
+"""Resolve names of the command line to topics."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def find_topics(instance: Instance, names: Sequence[str], *, regex: bool | None = None) -> list[TopicConfig]:
-    """The topics of these names, all where there are none; patterns only with ``regex``. Raises as ``resolve_targets``
-    does.
+    """The topics of these names, or all topics if there are none; patterns only with ``regex``. Raises as
+    ``resolve_targets`` does.
 
-    The name of a logical topic stands for the Pattern topic that has its records. ``regex`` is None for commands that
-    have no such option.
+    The name of a logical topic selects the Pattern topic that has its records. ``regex`` is None for commands without
+    that option.
     """
     if not names:
         return list(instance.topics)
@@ -38,16 +38,16 @@ def find_topics(instance: Instance, names: Sequence[str], *, regex: bool | None 
             else resolve_named_targets(instance, name, regex=regex)
         )
     ]
-    # Several names may lead to one topic, which is worked on once.
+    # Several names may resolve to one topic, which is processed once.
     return list(dict.fromkeys(_require_topic(target).whole_topic for target in found))
 
 
 def resolve_named_targets(
     instance: Instance, text: str, message_type: str | None = None, *, regex: bool
 ) -> list[Target]:
-    """The targets of a name that is a pattern only with ``regex``, the option of the command that asks.
+    """The targets of a name, which is a pattern only with ``regex``, the option of the calling command.
 
-    Raises as ``resolve_targets`` does; the hint names the option where what was given would match as a pattern.
+    Raises as ``resolve_targets`` does; the hint names the option if the text would match as a pattern.
     """
     try:
         return resolve_targets(instance, text, message_type, literal=not regex)
@@ -69,7 +69,7 @@ def resolve_named_targets(
 def resolve_all_named_targets(
     instance: Instance, names: Sequence[str], message_type: str | None, *, regex: bool
 ) -> list[Target]:
-    """The targets of these names, each once and in this order. Raises as :func:`resolve_named_targets`."""
+    """The targets of these names, without duplicates, in this order. Raises as :func:`resolve_named_targets`."""
     found: list[Target] = []
     for place, name in enumerate(names):
         with hint_at_filter(place):
@@ -80,7 +80,7 @@ def resolve_all_named_targets(
 def resolve_read_targets(
     instance: Instance, names: Sequence[str], message_type: str | None, *, literal: bool = False
 ) -> list[Target]:
-    """The targets of these names, to be read, each once and in this order: views, too.
+    """The targets of these names for reading, including views, without duplicates, in this order.
 
     Raises as ``resolve_targets`` does.
     """
@@ -93,7 +93,7 @@ def resolve_read_targets(
 
 @contextmanager
 def hint_at_filter(place: int) -> Iterator[None]:
-    """Say of an operand behind the first that names nothing how a filter or a key is given."""
+    """For an operand after the first that names no target, add a hint about how to give a filter or a key."""
     try:
         yield
     except MissingError as error:
@@ -104,9 +104,9 @@ def hint_at_filter(place: int) -> Iterator[None]:
 
 
 def resolve_one_target(instance: Instance, text: str, message_type: str | None) -> Target:
-    """The one target of this name, to be read: a view, too.
+    """The only target of this name for reading, which may be a view.
 
-    Raises UsageError ``SOW-CLI-023`` where a pattern matches several.
+    Raises UsageError ``SOW-CLI-023`` if a pattern matches several.
     """
     found = resolve_targets(instance, text, message_type, derived=True)
     if len(found) > 1:
@@ -116,8 +116,8 @@ def resolve_one_target(instance: Instance, text: str, message_type: str | None) 
 
 
 def apply_archive(instance: Instance, archive: str | None, journal: str | None) -> Instance:
-    """The instance with the archive that ``--archive`` names, where older files of its journal lie. Raises UsageError
-    ``SOW-CLI-038`` where ``--journal`` names another journal, ConfigError ``SOW-ENG-020`` where there is no journal."""
+    """The instance with the archive of ``--archive``, which holds older files of its journal. Raises UsageError
+    ``SOW-CLI-038`` if ``--journal`` names another journal, ConfigError ``SOW-ENG-020`` if there is no journal."""
     if archive is None:
         return instance
     if journal is not None:
@@ -130,7 +130,7 @@ def apply_archive(instance: Instance, archive: str | None, journal: str | None) 
 
 
 def _format_topic(topic: TopicConfig) -> str:
-    """A topic that a pattern takes, or may take a part of, in words."""
+    """Describe a topic that a pattern matches, possibly only in part."""
     return topic.name if topic.logical is None else f"logical topics of {topic.name}"
 
 
@@ -143,11 +143,11 @@ def _require_topic(target: Target) -> TopicConfig:
 def split_journal_operands(
     words: Sequence[str] | None, topics: Sequence[str] | None
 ) -> tuple[tuple[str, ...], str | None]:
-    """The topics among operands and ``--topic``, and the operand that is a directory or a URL: the journal to read.
+    """Split operands and ``--topic`` into topics and the operand that is a directory or URL: the journal to read.
 
     Raises UsageError ``SOW-CLI-013`` for two journals.
     """
-    # An empty word is not the working directory, as it would be for Path.
+    # An empty operand is not the working directory, as it would be for Path.
     places = [word for word in words or () if word and ("://" in word or Path(word).is_dir())]
     if len(places) > 1:
         raise UsageError("SOW-CLI-013", "the journal is given twice", hint=f"remove {places[-1]}")
@@ -157,7 +157,7 @@ def split_journal_operands(
 
 @contextmanager
 def explain_missing_topic(advice: str = "") -> Iterator[None]:
-    """Say of an operand that names no topic what else it may have been: a directory, or what ``advice`` tells."""
+    """For an operand that names no topic, add a hint about other meanings: a directory, or ``advice``."""
     try:
         yield
     except MissingError as error:
@@ -168,7 +168,7 @@ def explain_missing_topic(advice: str = "") -> Iterator[None]:
 
 
 def apply_unknown(invocation: Invocation, asked: QueryOptions, columns: str | None, *, strict: bool) -> QueryOptions:
-    """Return the query's options with the treatment of fields that no record has."""
+    """Return the query's options with the handling of unknown fields, which no record has."""
     from msgspec.structs import replace
 
     from sowctl.values.paths import split_list
@@ -178,5 +178,5 @@ def apply_unknown(invocation: Invocation, asked: QueryOptions, columns: str | No
 
 
 def choose_unknown(invocation: Invocation, *, strict: bool) -> Literal["ignore", "note", "error"]:
-    """Choose the treatment of fields that no record has. Notes that are not to be seen are not looked for either."""
+    """Choose the handling of unknown fields. Notes that will not be shown are not computed either."""
     return "error" if strict else "ignore" if invocation.settings.quiet else "note"

@@ -1,8 +1,8 @@
-"""The entry of the program and its one error boundary: argv in, exit status out.
+"""The entry point of the program and its only error boundary: from argv to the exit status.
 
-``run`` is the console script; ``main`` does the same for streams, environment, seam and clock that the caller gives.
-Order of thrift: ``--version`` and ``--help`` are answered from the table; a command's module is imported only when its
-word was read; Typer only where the command line is not plain (``arguments.py``).
+``run`` is the console script; ``main`` does the same for streams, environment, seam and clock of the caller. Imports
+are minimal: ``--version`` and ``--help`` are answered from the table; a command's module is imported only when its name
+is known; Typer only if the command line is not plain (``arguments.py``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TIMED_OUT_STATUS, HUNG_UP_STATUS, INTERRUPTED_STATUS, BROKEN_PIPE_STATUS, TERMIN
 
 
 class EndedBySignal(KeyboardInterrupt):
-    """A signal other than SIGINT that ends the run like an interrupt, with a word and an exit status of its own."""
+    """A signal other than SIGINT that ends the run like an interrupt, with its own word and exit status."""
 
     word = ""
     status = INTERRUPTED_STATUS
@@ -52,19 +52,19 @@ class Terminated(EndedBySignal):
 
 
 class HungUp(EndedBySignal):
-    """SIGHUP: the terminal has gone."""
+    """SIGHUP: the terminal was closed."""
 
     word, status = "hung up", HUNG_UP_STATUS
 
 
 class TimedOut(EndedBySignal):
-    """The time of --timeout is over. The status is that of timeout(1)."""
+    """The time limit of --timeout was reached. The status is that of timeout(1)."""
 
     word, status = "timed out", TIMED_OUT_STATUS
 
 
 class _ClosedOutput(io.RawIOBase):
-    """Stands for a standard output that was closed before the start: data must not vanish silently."""
+    """Replaces a standard output that was closed before the start: data must not be lost silently."""
 
     def writable(self) -> bool:
         return True
@@ -77,12 +77,12 @@ class _ClosedOutput(io.RawIOBase):
 
 
 def run() -> None:
-    """The console script: the process's own argv and streams; ends the process."""
-    # Imports and batches make thousands of objects at a time and hardly a cycle: looking for cycles so often is waste.
+    """The console script: runs with the process's argv and streams; ends the process."""
+    # Imports and batches create thousands of objects at a time and hardly any cycle: frequent collection is a waste.
     gc.set_threshold(GC_THRESHOLD_OBJECTS, 10, 10)
     # Raised as an exception, so that blocks are left in order: locks are released and temporary files removed.
     signal.signal(signal.SIGTERM, _terminate)
-    # Under nohup the signal is ignored, and has to stay so.
+    # Under nohup the signal is ignored, which must not be changed.
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _hang_up)
     try:
@@ -98,29 +98,29 @@ def run() -> None:
         try:
             sys.stdout and sys.stdout.flush()
         except OSError:
-            # Reported already; the interpreter would flush once more at its end, complain, and end with another status.
+            # Reported already; the interpreter would flush again at exit, print an error, and change the exit status.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _end_process(status)
     except KeyboardInterrupt as stop:
-        # After all was done and written: nothing is left to be told but that it came.
+        # All work is finished and written: only the exit status shows the interrupt.
         os._exit(stop.status if isinstance(stop, EndedBySignal) else INTERRUPTED_STATUS)
 
 
 def _open_stdout() -> BinaryIO:
-    """Standard output, always behind a buffer."""
+    """Standard output, always buffered."""
     if not sys.stdout:
         return io.BufferedWriter(_ClosedOutput())
     if isinstance(sys.stdout.buffer, io.RawIOBase):
-        # With PYTHONUNBUFFERED, writing to a pipe may take a part only, when its reader goes or a signal comes. A
-        # buffer writes the rest, or raises.
+        # With PYTHONUNBUFFERED, a write to a pipe may be partial if its reader closes it or a signal arrives. A buffer
+        # writes the rest, or raises.
         return open(sys.stdout.fileno(), "wb", closefd=False)
     return sys.stdout.buffer
 
 
 def _end_process(status: int) -> NoReturn:
-    """End the process without taking the interpreter apart, object by object: that takes as long as a small command.
+    """End the process without finalizing the interpreter, which takes as long as a small command.
 
-    What was registered to be done at exit is done, and a process that has threads waits for them as it always would.
+    Exit handlers are run, and a process with threads waits for them as usual.
     """
     threads = sys.modules.get("threading")
     if threads is not None and threads.active_count() > 1:
@@ -146,10 +146,10 @@ def main(
 ) -> int:
     """Run one command line and return its exit status (``sowctl(1)``, EXIT STATUS); raises nothing.
 
-    ``kept``: the configurations that this process has read already, where it runs several command lines.
-    ``own_process``: the process runs no program but this one, so that signal handlers may be set.
+    ``kept``: the configurations that this process has already read, if it runs several command lines.
+    ``own_process``: the process runs no other program, so signal handlers may be set.
     """
-    # The colour is looked up before anything is parsed, because what is wrong with the options is shown in it, too.
+    # The colour is determined before parsing, because errors about options use it, too.
     streams = Streams(stdin, stdout, stderr, environ, color=_find_early_option(argv, environ, "--color", "auto"))
     invocation = Invocation(streams, environ, seam, clock)
     invocation.own_process = own_process
@@ -160,10 +160,10 @@ def main(
         if invocation.meter is not None:
             invocation.meter.end()
         streams.end_paging()
-        # Within the boundary: what the last write could not put out is an error like any other.
+        # Inside the boundary: a failure of the last write is an ordinary error.
         stdout.flush()
         return status
-    # Before OSError, of which it is a kind: that the reader went away, as head(1) does, is not worth a word.
+    # Before OSError, its base class: a closed pipe, as by head(1), needs no message.
     except BrokenPipeError as gone:
         _end_paging(streams)
         return invocation.left if isinstance(gone, PagerLeft) else BROKEN_PIPE_STATUS
@@ -172,25 +172,26 @@ def main(
         return _report_refusal(error, invocation, argv)
     except UnicodeEncodeError as error:
         _end_paging(streams)
-        # The command line passes bytes that are not UTF-8 on as surrogates; most places can do with those, some not.
+        # The command line has bytes that are not UTF-8 as surrogates; most uses support them, some do not.
         from sowctl.cli.boundary import find_encoding_error
 
         named = find_encoding_error(argv)
         return _report_bug(error, invocation, argv) if named is None else _report_refusal(named, invocation, argv)
     except KeyboardInterrupt as stop:
-        # Ctrl-C and --timeout leave the pager to its reader; what else ends this process ends it, too.
+        # Ctrl-C and --timeout leave the pager open; any other end of this process ends it, too.
         _end_paging(streams, at_once=isinstance(stop, EndedBySignal) and not isinstance(stop, TimedOut))
         return _report_stop(invocation, stop)
     except MemoryError as error:
         _end_paging(streams)
         return _report_refusal(build_memory_error(error), invocation, argv)
-    except Exception as error:  # the boundary: everything else is a bug of ours
+    except Exception as error:  # the boundary: every other exception is a bug in sowctl
         _end_paging(streams)
         return _report_bug(error, invocation, argv)
 
 
 def _end_paging(streams: Streams, *, at_once: bool = False) -> None:
-    """Let the reader leave the pager before the words on why the run ended; a terminal that is gone adds nothing."""
+    """Let the user leave the pager before the message about the end of the run; errors of a closed terminal are
+    ignored."""
     with suppress(OSError):
         streams.end_paging(at_once=at_once)
 
@@ -199,7 +200,7 @@ def _dispatch(invocation: Invocation, argv: Sequence[str]) -> int:
     if len(argv) == 1 and argv[0] in ("--version", "-V"):
         from sowctl.version import VERSION
 
-        # Answered here, so that nothing else has to be imported for it.
+        # Answered here, so that nothing else is imported.
         invocation.streams.stdout.write(f"sowctl {VERSION}\n".encode())
         return 0
     from sowctl.cli.parsing.dispatch import dispatch_command
@@ -213,7 +214,7 @@ def _report_refusal(error: SowError | OSError, invocation: Invocation, argv: Seq
     reported = convert_oserror(error) if isinstance(error, OSError) else add_hint(error, invocation.command)
     for name, words in (("durable", invocation.durable), ("resume", invocation.resume)):
         if words is not None:
-            # What the error itself says of it is more exact.
+            # The error's own facts are more precise.
             reported.facts.setdefault(name, words)
     report_error(reported, invocation.streams, _find_early_option(argv, invocation.environ, "--error-format", "text"))
     _write_traceback(error, invocation, argv)
@@ -227,7 +228,7 @@ def _report_stop(invocation: Invocation, stop: KeyboardInterrupt) -> int:
         row |= {"durable": invocation.durable} | ({"resume": invocation.resume} if invocation.resume else {})
         invocation.streams.write_stderr_json(row)
     else:
-        # A terminal has echoed ^C; the words belong into a line of their own.
+        # The terminal has echoed ^C; the message starts on a new line.
         front = () if isinstance(stop, EndedBySignal) else ("",)
         words = word + (f"; {invocation.durable}" if invocation.durable else "")
         resume = () if invocation.resume is None else (f"  {invocation.resume}",)
@@ -250,7 +251,7 @@ def _report_bug(error: Exception, invocation: Invocation, argv: Sequence[str]) -
 
 
 def _write_traceback(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> None:
-    # Looked for in the words themselves: the error may have come before they were read.
+    # Searched in argv: the error may have occurred before it was parsed.
     if "--debug" in argv or invocation.settings.debug:
         import traceback
 
@@ -258,10 +259,10 @@ def _write_traceback(error: BaseException, invocation: Invocation, argv: Sequenc
 
 
 def _find_early_option(argv: Sequence[str], environ: Mapping[str, str], name: str, default: str) -> str:
-    """The value of a global option before anything was parsed: errors in parsing must be written as it says."""
+    """The value of a global option before parsing, for the format of parsing errors."""
     default = environ.get(f"SOWCTL_{name[2:].replace('-', '_').upper()}") or default
     for position, word in enumerate(argv):
-        # Behind it everything is an operand, whatever it looks like.
+        # All words after it are operands.
         if word == "--":
             break
         if word == name and position + 1 < len(argv):
@@ -272,7 +273,7 @@ def _find_early_option(argv: Sequence[str], environ: Mapping[str, str], name: st
 
 
 def _start_timeout(seconds: float) -> None:
-    # A timer of the process and no thread: what the command waits for is interrupted, and no fork inherits it.
+    # A process timer instead of a thread: it interrupts waits, and no fork inherits it.
     signal.signal(signal.SIGALRM, _time_out)
     signal.setitimer(signal.ITIMER_REAL, seconds)
 

@@ -1,8 +1,8 @@
-"""Tables that are longer than the terminal go through a pager, as git's output does.
+"""Show output that is longer than the terminal in a pager, as git does.
 
 The command is $SOWCTL_PAGER, else $PAGER, else less; an empty one, and ``cat``, mean none. less gets the options FRX
-unless $LESS has others: it ends where all fits, shows colours, and leaves the text on the screen. It is started when
-more lines were written than the terminal has; fewer are written as they are. Only a terminal is ever paged.
+unless $LESS is set: it exits if all fits, shows colours, and leaves the text on the screen. The pager is started when
+more lines were written than the terminal has; shorter output is written directly. Only output to a terminal is paged.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sowctl.cli.streams import PagerLeft, is_terminal
 from sowctl.interrupts import without_interrupts
 
 MAX_HELD_BYTES = 1 << 20
-"""Bytes that are kept to be written without the pager, should that turn out to be broken."""
+"""Bytes to retain, so that they can be written without the pager if that fails."""
 _DEFAULT_PAGER = "less"
 _COLOR_PATTERN = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 class Pager(io.RawIOBase):
-    """Stands in front of a terminal. What is written is held until it is longer than that; then ``command`` shows it.
+    """Buffers output to a terminal until it is longer than the screen; then ``command`` shows it.
 
     The program must call :meth:`end` at its end.
     """
@@ -44,15 +44,15 @@ class Pager(io.RawIOBase):
 
     @property
     def is_busy(self) -> bool:
-        """True where something is on its way to the terminal, which other words would disturb or overtake."""
+        """True if output is on its way to the terminal, which other messages would disturb or overtake."""
         return self._process is not None or (bool(self._held) and not self._direct)
 
     def isatty(self) -> bool:
-        """True: what is written is for a person, with the colours and the width of the terminal."""
+        """True: the output is for people, with the colours and the width of the terminal."""
         return True
 
     def fileno(self) -> int:
-        """The terminal's."""
+        """The descriptor of the terminal."""
         return self._terminal.fileno()
 
     def writable(self) -> bool:
@@ -60,12 +60,12 @@ class Pager(io.RawIOBase):
         return True
 
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # all that is ever written here
-        """Raises PagerLeft where nobody reads any more."""
+        """Write or buffer data. Raises PagerLeft if the user has left the pager."""
         if self._direct:
             return self._terminal.write(data)
         if self._process is None:
             self._held += data
-            # A line that is wider than the terminal takes several of its own; colours take no room.
+            # A line that is wider than the terminal occupies several rows; colours occupy none.
             lines = _COLOR_PATTERN.sub(b"", bytes(data)).decode("utf-8", "replace").split("\n")
             self._lines += len(lines) - 1 + sum((len(line) - 1) // max(self._size.columns, 1) for line in lines if line)
             if self._lines < self._size.lines:
@@ -78,13 +78,12 @@ class Pager(io.RawIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Do nothing: what is held may still be shorter than the terminal, and what is not is with the pager
-        already."""
+        """Do nothing: buffered output may still be shorter than the terminal, and any other was passed to the pager."""
 
     def _start_process(self) -> None:
-        # By the shell, because the variable may have options, redirections and quotes, as for every other program.
+        # Through the shell, because the variable may contain options, redirections and quotes, as in other programs.
         try:
-            # Broken off in between, a process would be left that nobody knows.
+            # An interrupt in between would leave an unknown process.
             with without_interrupts():
                 self._process = subprocess.Popen(
                     self._command, shell=True, stdin=subprocess.PIPE, env=self._environ, bufsize=0
@@ -92,7 +91,7 @@ class Pager(io.RawIOBase):
         except OSError:
             self._write_direct()
             return
-        # _held is kept: if the pager turns out to be broken, it is written without it (_wait_for_process).
+        # _held is kept: if the pager fails, it is written without it (_wait_for_process).
         self._pass_on(self._held)
 
     def _pass_on(self, data: bytes | bytearray | memoryview) -> None:
@@ -100,7 +99,7 @@ class Pager(io.RawIOBase):
         rest = memoryview(data)
         with _pause_timeout():
             try:
-                # Without a buffer: after an interrupt nothing is left that closing would have to wait for.
+                # Unbuffered: after an interrupt, closing need not wait for remaining data.
                 while rest:
                     rest = rest[self._process.stdin.write(rest) :]
             except BrokenPipeError:
@@ -109,14 +108,14 @@ class Pager(io.RawIOBase):
                     raise PagerLeft from None
 
     def _wait_for_process(self) -> bool:
-        """Wait for the pager; whether it was broken, and what it did not show was written without it."""
+        """Wait for the pager; return True if it failed and its output was written without it."""
         assert self._process is not None and self._process.stdin is not None
-        # Ctrl-C is the pager's own key from here on: it goes back to its prompt, and the terminal stays as it set it.
+        # From here on, Ctrl-C is for the pager: it returns to its prompt, and the terminal keeps its settings.
         with _without_interrupts():
             self._process.stdin.close()
             status = self._process.wait()
         self._process = None
-        # Nobody leaves a pager with a status; one that could not be run, or did not know its options, ends with it.
+        # Leaving a pager gives status 0; a pager that could not be run, or did not know its options, has another one.
         if status <= 0 or len(self._held) > MAX_HELD_BYTES:
             self._held.clear()
             return False
@@ -129,7 +128,8 @@ class Pager(io.RawIOBase):
         self._held.clear()
 
     def end(self, *, at_once: bool = False) -> None:
-        """Write what is held, or wait until the pager was left. ``at_once``: the process has to end, and so it goes."""
+        """Write the buffer, or wait until the user leaves the pager. ``at_once``: end it, because the process must
+        end."""
         if self._process is not None:
             if at_once:
                 self._process.terminate()
@@ -142,7 +142,7 @@ class Pager(io.RawIOBase):
 
 
 def open_pager(terminal: BinaryIO, environ: Mapping[str, str]) -> Pager | None:
-    """The pager in front of a stream; None where that is no terminal that can be paged, or none is wanted."""
+    """The pager for a stream; None if that is no suitable terminal, or no pager is wanted."""
     command = next((environ[name] for name in ("SOWCTL_PAGER", "PAGER") if name in environ), _DEFAULT_PAGER).strip()
     if command in ("", "cat") or environ.get("TERM", "dumb") == "dumb" or not is_terminal(terminal):
         return None
@@ -150,14 +150,14 @@ def open_pager(terminal: BinaryIO, environ: Mapping[str, str]) -> Pager | None:
         return None
     try:
         return Pager(terminal, command, environ)
-    # A stream that only says that it is a terminal has no size, and nothing in front of which a pager could be.
+    # A stream that only claims to be a terminal has no size and cannot be paged.
     except (OSError, ValueError, AttributeError):
         return None
 
 
 @contextmanager
 def _pause_timeout() -> Iterator[None]:
-    """Stop the clock of --timeout: a full pipe waits for who reads, and that time is not the command's."""
+    """Stop the clock of --timeout: time spent waiting for the user does not count."""
     left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         yield
@@ -171,7 +171,7 @@ def _without_interrupts() -> Iterator[None]:
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     except ValueError:
-        # Only the main thread hears signals, so that another one is not disturbed by them.
+        # Only the main thread receives signals, so another one needs no protection.
         yield
         return
     try:

@@ -1,8 +1,8 @@
-"""Progress of a long reading: one line on standard error, written over itself and gone at the end.
+"""Progress of a long operation: one line on standard error, which is overwritten and erased at the end.
 
-Nothing is drawn in the first seconds, since most commands end within them, nor once records go to the terminal. With
-``--progress always`` it is drawn at once, and again where another thing is counted; with ``--progress json`` it is an
-object a second.
+Nothing is drawn in the first seconds, since most commands end within them, nor after records are written to the
+terminal. With ``--progress always`` it is drawn at once, and again whenever another item is counted; with
+``--progress json`` it is an object per second.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from sowctl.cli.streams import Streams
 from sowctl.values.display import format_count, format_duration
 
 INITIAL_DELAY_SECONDS = 2.0
-"""Seconds before the first drawing."""
+"""Seconds before the first update."""
 DRAW_INTERVAL_SECONDS = 0.2
-"""Seconds between two drawings."""
+"""Seconds between two updates."""
 JSON_INTERVAL_SECONDS = 1.0
 """Seconds between two objects."""
 
 
 class ProgressMeter:
-    """``mode`` is that of --progress, ``shown`` whether auto means yes; ``clock`` counts seconds.
+    """``mode`` is that of --progress, ``shown`` is whether auto means yes; ``clock`` counts seconds.
 
-    ``name`` is the command; one meter counts one thing after another, such as the journal and then a store.
+    ``name`` is the command; one meter counts several items in turn, such as the journal and then a store.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class ProgressMeter:
             streams.under = self.erase
 
     def show_progress(self, what: str, done: int, total: int) -> None:
-        """``done`` of ``total`` ``what``, such as records; of 0, where the number is not known.
+        """Show ``done`` of ``total`` ``what``, such as records; ``total`` is 0 if it is unknown.
 
-        Cheap where nothing is to be drawn yet.
+        Cheap if nothing is to be drawn yet.
         """
         if not self._on:
             return
         now = self._clock()
         if (what, total) != self._counted:
-            # Another thing is counted from here: its rate is not that of the one before.
+            # Another item is counted from here: it has a new rate.
             self._counted, self._begin, self._from = (what, total), now, done
-            # Who asked to see it always sees each thing that is counted, however soon it is done.
+            # With --progress always, each counted item is shown, however soon it is finished.
             self._next = now if self._always else self._next
-        # The last word of a line that is there is written at once: nothing may be told for a while behind it.
+        # The final state of a drawn line is written at once: nothing else may be written for a while.
         if now < self._next and not (self._drawn and total and done >= total):
             return
         seconds = now - self._begin
@@ -68,20 +68,20 @@ class ProgressMeter:
             return
         self._next = now + DRAW_INTERVAL_SECONDS
         share = f"{100 * done // total} % of " if total else ""
-        # What ends a phase, such as a sync, is not counted: no time is promised for it.
+        # The end of a phase, such as a sync, is not counted: its duration is unknown.
         rest = f", {format_duration(left, whole=True)} left" if left is not None and left >= 0.5 else ""
         rest = ", finishing" if total and done >= total else rest
         self._draw_line(f"{self._name}: {share}{_format_counted(total or done, what)}{rest}")
         self._drawn = True
 
     def erase(self) -> None:
-        """Take the line away, before something else is written; it may be drawn again."""
+        """Erase the line before other output; it may be drawn again."""
         if self._drawn:
             self._drawn = False
             self._draw_line("")
 
     def end(self) -> None:
-        """Take the line away for good: from here on, what is written tells how far it has come."""
+        """Erase the line permanently: from here on, the output itself shows the progress."""
         self.erase()
         self._on = self._on and self._json
 
@@ -90,7 +90,7 @@ class ProgressMeter:
 
 
 def _format_counted(count: int, what: str) -> str:
-    """A count of ``what``, a plural noun that words may follow: ``1 entry``, ``2 records to index``."""
+    """A count of ``what``, a plural noun that may be followed by words: ``1 entry``, ``2 records to index``."""
     noun, *rest = re.split(r"(?= (?:of|to) )", what, maxsplit=1)
     one = noun.removesuffix("ies") + "y" if noun.endswith("ies") else noun.removesuffix("s")
     return format_count(count, "".join([one, *rest]), what)

@@ -1,8 +1,8 @@
-"""The three streams of a run, what a person sees on them, and questions to that person.
+"""The three streams of a run, their appearance on a terminal, and questions to the user.
 
-Standard output is data, bytes: exact in a pipe or file, and safe to show on a terminal
-(:mod:`sowctl.output.terminal`). Standard error is talk: UTF-8, one line feed at the end, made safe here whatever it
-says. Nothing else writes to either of them.
+Standard output is data, bytes: exact in a pipe or file, and escaped on a terminal (:mod:`sowctl.output.terminal`).
+Standard error is messages: UTF-8, one line feed at the end, always escaped here. No other code writes to either of
+them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _STYLES = {"error": "1;31", "warning": "1;33", "hint": "36", "note": "2", "bold"
 
 
 class PagerLeft(BrokenPipeError):
-    """The reader has left the pager before the end, and wants no more of it."""
+    """The user has left the pager before the end of the output."""
 
 
 class PagingStream(Protocol):
-    """A stream in front of a terminal whose end shows only when the reader has left it."""
+    """A stream to a terminal that ends only when the user has left it."""
 
     @property
     def is_busy(self) -> bool:
-        """True where something is on its way to the terminal, which other words would disturb or overtake."""
+        """True if output is on its way to the terminal, which other messages would disturb or overtake."""
         ...
 
     def end(self, *, at_once: bool = False) -> None:
-        """Wait for the reader, or with ``at_once`` for nobody."""
+        """Wait for the user, or with ``at_once`` do not wait."""
         ...
 
 
 class Streams:
-    """Standard input, output and error as binary streams, with the environment that says how to dress them.
+    """Standard input, output and error as binary streams, with the environment that determines colours and widths.
 
-    ``under`` takes away what stands in the last line of the terminal before something is said.
+    ``under`` erases the last line of the terminal before a message.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Streams:
         color: str = "auto",
     ) -> None:
         self.stdin = stdin
-        # Of the streams of another run in this process its own is made safe anew.
+        # The stream of another run in this process is already wrapped: unwrap it, and wrap it again.
         self._stdout: BinaryIO = getattr(stdout, "stream", stdout)
         self._safe: SafeTerminal | None = None
         self.stderr = stderr
@@ -64,9 +64,9 @@ class Streams:
 
     @property
     def stdout(self) -> BinaryIO:
-        """Standard output, with the last line of the terminal free for what is written next.
+        """Standard output, after erasing a progress line of the terminal.
 
-        On a terminal all that could command it is written as visible text.
+        On a terminal, control characters are written as visible text.
         """
         out = self.painted_stdout
         if not is_terminal(out):
@@ -79,30 +79,30 @@ class Streams:
 
     @property
     def painted_stdout(self) -> BinaryIO:
-        """Standard output for text that has the program's own colours: the writer makes each datum in it safe."""
+        """Standard output for text with the program's own colours: the writer escapes each value in it."""
         if self.under is not None:
             self.under()
         return self._stdout
 
     def start_paging(self, make: Callable[[BinaryIO], PagingStream | None]) -> None:
-        """Put a pager in front of standard output, if there is none yet and ``make`` makes one."""
+        """Start a pager for standard output, unless there is one or ``make`` returns none."""
         if self._pager is None and (pager := make(self._stdout)) is not None:
             self._pager = pager
             self._stdout = cast(BinaryIO, pager)
 
     def end_paging(self, *, at_once: bool = False) -> None:
-        """Wait until the reader has left the pager; then what was to be said meanwhile is said."""
+        """Wait until the user has left the pager; then print the messages that were held back."""
         if self._pager is None:
             return
         try:
             self._pager.end(at_once=at_once)
         finally:
-            # Runs also if the reader quit the pager early: the terminal is free again.
+            # Runs even if the user left the pager early: the terminal is free again.
             self._write_stderr_bytes(b"".join(self._unsaid))
             self._unsaid.clear()
 
     def shows_color(self, stream: BinaryIO) -> bool:
-        """True where colour belongs on ``stream``: by --color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, then TERM."""
+        """True if colours are used on ``stream``: by --color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, then TERM."""
         if self.color != "auto":
             return self.color == "always"
         if self.environ.get("NO_COLOR") or self.environ.get("TERM") == "dumb":
@@ -112,7 +112,7 @@ class Streams:
         return is_terminal(stream)
 
     def style_text(self, kind: str, text: str) -> str:
-        """``text`` in the colour of ``kind`` where standard error shows colours."""
+        """``text`` in the colour of ``kind`` if standard error has colours."""
         return self.paint_text(kind, text) if self.shows_color(self.stderr) else text
 
     @staticmethod
@@ -121,13 +121,13 @@ class Streams:
         return f"\x1b[{_STYLES[kind]}m{text}\x1b[0m"
 
     def write_stderr(self, *lines: str) -> None:
-        """Write lines to standard error, each made safe to show. A standard error that is gone is no reason to stop."""
+        """Write lines to standard error, each escaped. A closed standard error is ignored."""
         from sowctl.output.display import escape_line
 
         self.write_stderr_painted("\n".join(map(escape_line, lines)))
 
     def fold_lines(self, lines: Sequence[str]) -> list[str]:
-        """The lines made safe to show; on a terminal broken between words where they are longer than it."""
+        """The lines, escaped; on a terminal, longer lines are broken between words."""
         from sowctl.output.display import escape_line
 
         shown = list(map(escape_line, lines))
@@ -142,7 +142,7 @@ class Streams:
     def fold_labelled(self, style: str, label: str, text: str, indent: str = "") -> list[str]:
         """``label: text``, the label in a style; on a terminal broken between words, never within one, such as a path.
 
-        The text is already safe to show.
+        The text is already escaped.
         """
         lines = [f"{indent}{label}: {text}"]
         if is_terminal(self.stderr) and len(lines[0]) > (columns := self.measure_columns(self.stderr)):
@@ -158,8 +158,8 @@ class Streams:
         self.write_stderr_painted(format_json_line(row))
 
     def write_stderr_painted(self, text: str) -> None:
-        """As :meth:`write_stderr`, of text in the program's own colours: the caller makes each datum in it safe."""
-        # A name may hold bytes that are not UTF-8; they are shown, and are no reason to fail.
+        """As :meth:`write_stderr`, for text with the program's own colours: the caller escapes each value in it."""
+        # A name may contain bytes that are not UTF-8; they are shown, and must not cause a failure.
         line = text.encode("utf-8", "backslashreplace") + b"\n"
         if self._pager is not None and self._pager.is_busy:
             self._unsaid.append(line)
@@ -169,10 +169,10 @@ class Streams:
         self._write_stderr_bytes(line)
 
     def draw_line(self, text: str) -> bool:
-        """Write ``text`` over the last line of the terminal behind standard error; whether that was possible."""
+        """Write ``text`` over the last line of standard error's terminal; return whether that was possible."""
         from sowctl.output.display import clip_text, escape_line
 
-        # A line that goes on below would be erased in part only.
+        # Only a part of a line that wraps could be erased.
         shown = clip_text(escape_line(text), self.measure_columns(self.stderr) - 1)
         try:
             self.stderr.write(b"\r\x1b[K" + shown.encode("utf-8", "backslashreplace"))
@@ -182,7 +182,7 @@ class Streams:
         return True
 
     def ask_line(self, question: str) -> bytes:
-        """One line of the person at the terminal, with its line feed; nothing at the end of the input."""
+        """Read one line from the user at the terminal, with its line feed; empty at the end of the input."""
         from sowctl.output.display import escape_line
 
         self.stderr.write(escape_line(question).encode("utf-8", "backslashreplace"))
@@ -197,8 +197,8 @@ class Streams:
             pass
 
     def find_encoding(self) -> str:
-        """The encoding of the terminal as the locale variables name it; UTF-8 where they say nothing else."""
-        # The first that is set decides, as for every other program.
+        """The encoding of the terminal by the locale variables; UTF-8 by default."""
+        # The first variable that is set decides, as in other programs.
         for name in ("LC_ALL", "LC_CTYPE", "LANG"):
             if locale := self.environ.get(name):
                 codeset = locale.partition(".")[2].partition("@")[0]
@@ -206,8 +206,7 @@ class Streams:
         return "utf-8"
 
     def measure_columns(self, stream: BinaryIO | None = None) -> int:
-        """The width of the terminal behind standard output or another stream: COLUMNS, else what the terminal says,
-        else 80."""
+        """The width of the terminal of standard output or another stream: COLUMNS, else the terminal's own, else 80."""
         if (wanted := self.environ.get("COLUMNS", "")).isdecimal() and int(wanted) > 0:
             return int(wanted)
         try:
@@ -216,16 +215,16 @@ class Streams:
             return 80
 
     def probe_stdout(self) -> None:
-        """Find out whether standard output takes anything, for what cannot be taken back once it is to be printed.
+        """Check that standard output is writable, before an irreversible operation whose result will be printed.
 
-        Raises OSError where nothing can be written, BrokenPipeError where nobody reads it any more.
+        Raises OSError if it is not writable, BrokenPipeError if its reader has closed it.
         """
         import select
 
         try:
             number = self.stdout.fileno()
         except OSError:
-            # One that was closed before the start says so when it is written to; any other is a caller's own.
+            # One that was closed before the start fails when it is written; any other is a caller's own.
             raw = getattr(self.stdout, "raw", None)
             if raw is not None:
                 raw.write(b"")
@@ -237,14 +236,14 @@ class Streams:
         os.write(number, b"")
 
     def must_confirm(self, *, yes: bool, look: str = "--dry-run") -> bool:
-        """True where :meth:`confirm` has to be called: not with ``yes``, else where there is a person to ask. ``look``
-        is how to see beforehand what would happen.
+        """True if :meth:`confirm` must be called: not with ``yes``, else if there is a user to ask. ``look`` is the
+        option that shows the effect beforehand.
 
-        Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` where there is no terminal to ask on.
+        Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-007`` if there is no terminal to ask on.
         """
         if yes:
             return False
-        # Standard output is not asked: it is data, and may be on its way into a file while a person watches.
+        # Standard output does not matter: it is data, and may go to a file while the user watches.
         if not (is_terminal(self.stdin) and is_terminal(self.stderr)):
             raise RefusedError(
                 "SOW-CLI-007",
@@ -254,19 +253,19 @@ class Streams:
         return True
 
     def confirm(self, question: str) -> None:
-        """Ask on the terminal. Raises RefusedError ``SOW-CLI-008`` where the answer is not yes."""
+        """Ask on the terminal. Raises RefusedError ``SOW-CLI-008`` unless the answer is yes."""
         answer = self.ask_line(f"{question}? [y/N] ").strip().lower()
-        # An empty line, and the end of the input, are a no.
+        # An empty line and the end of the input count as no.
         if answer not in (b"y", b"yes"):
             raise RefusedError("SOW-CLI-008", "not confirmed; nothing was changed")
 
 
 class ClosedInput(io.BytesIO):
-    """Stands for a standard input that was closed before the start: nothing can be read, and a command may say so."""
+    """Replaces a standard input that was closed before the start: it cannot be read, and a command may report that."""
 
 
 def is_terminal(stream: BinaryIO) -> bool:
-    """True where ``stream`` is a terminal; false for a closed one."""
+    """True if ``stream`` is a terminal; false for a closed one."""
     try:
         return stream.isatty()
     except ValueError:

@@ -1,4 +1,4 @@
-"""``python -m sowctl.cli.manual man/``: write the generated pages anew."""
+"""``python -m sowctl.cli.manual man/``: regenerate the generated pages."""
 
 from __future__ import annotations
 

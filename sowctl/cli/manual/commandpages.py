@@ -1,6 +1,6 @@
-"""The section 1 manual pages, made from the table of commands and their declarations.
+"""The section 1 manual pages, generated from the table of commands and their declarations.
 
-``sowctl man`` shows them as they are made; ``generators.py`` says how the committed files are written.
+``sowctl man`` generates them on demand; ``generators.py`` writes the committed files.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def build_command_page(command: Command) -> ManualPage:
         sections.append(Section("ARGUMENTS", (Items(items),)))
     for panel, members in group_by_panel(loaded.parameters).items():
         sections.append(Section(panel.upper(), (_build_option_items(tuple(members)),)))
-    # Told where a command has the option, so that no page has to be looked up for it.
+    # Described on the page of each command with the option, so that no other page is needed.
     if any(p.declared.choices == FORMATS for p in options):
         sections += _build_format_sections(
             named=any(isinstance(p.declared, Option) and "--output" in p.declared.names for p in options)
@@ -190,9 +190,9 @@ _FORM_TEXTS = {
 
 
 def _build_json_sections(command: str, *, has_summary: bool) -> list[Section]:
-    """Return the section on what ``--json`` prints; none for a command without it.
+    """Return the section on the output of ``--json``; none for a command without it.
 
-    ``has_summary``: what ``--summary json`` prints is told apart from it.
+    ``has_summary``: the section distinguishes it from the output of ``--summary json``.
     """
     from sowctl.cli.documents.description import iterate_members
     from sowctl.cli.documents.table import list_documents

@@ -1,6 +1,6 @@
 """The tables of elements in ``sow-config(5)``, as roff, made from the element table.
 
-What stands between the two marks of the page is renewed (``generators.py``).
+The text between the two marks of the page is regenerated (``generators.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEGIN_MARK = '.\\" begin: made by python -m sowctl.cli.manual'
 END_MARK = '.\\" end: made by python -m sowctl.cli.manual'
 _KIND_NAMES = {"every": "interval or time", "usage": "percentage", "interval": "interval", "regex": "pattern"}
 _REPEATED_ELEMENTS = {"LocalQueue": "Queue", "GroupLocalQueue": "Queue"}
-"""Elements with the same children as another, which are listed once."""
+"""Elements with the same children as another, which are listed only once."""
 
 
 def generate_pages(directory: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Makes ``sowctl-expressions(7)`` of prose and of the tables of the language (``generators.py``).
+"""Generates ``sowctl-expressions(7)`` from prose and from the tables of the language (``generators.py``).
 
-The prose is written by hand in ``sowctl-expressions.7.in``; lines that begin with ``@`` name the tables that are put in
-their places.
+The prose is written by hand in ``sowctl-expressions.7.in``; lines that begin with ``@`` are replaced by the tables that
+they name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def generate_pages(directory: Path) -> dict[str, str]:
 
 
 _COMMON_NOTES = frozenset({NULL_STRICT_TEXT, NULL_SKIPPED_TEXT, NO_ARGUMENTS_TEXT, NOT_NESTED_TEXT})
-"""What the page says once for all functions, or for all aggregates."""
+"""Notes that the page states once for all functions, or for all aggregates."""
 _AGGREGATE_NOTES = (
     "NULL inputs are skipped.",
     "If there are no others, the result is NULL unless stated otherwise.",

@@ -1,9 +1,9 @@
-"""The manual pages that are made of tables and declarations, and how they are written.
+"""The manual pages that are generated from tables and declarations, and how they are written.
 
-sowctl-errors(7) and sowctl-lint(7) are made here, the others in modules of their own.
+sowctl-errors(7) and sowctl-lint(7) are generated here, the others in modules of their own.
 
-``python -m sowctl.cli.manual man/`` writes them all; a test compares the committed files with a fresh run. A generator
-is a function of the directory of the pages, where the prose of some lies, that gives files by their names.
+``python -m sowctl.cli.manual man/`` writes all of them; a test compares the committed files with a fresh run. A
+generator is a function from the directory of the pages, which holds the prose of some, to file contents by name.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def generate_error_page(directory: Path) -> dict[str, str]:
 
 
 def build_errors_page() -> ManualPage:
-    """Every error code with its exit status, its reason and what to do, as values."""
+    """Every error code with its exit status, cause and remedy, as values."""
     codes = load_codes()
     areas = []
     for beginning, area in ERROR_AREAS.items():
@@ -67,7 +67,7 @@ def build_errors_page() -> ManualPage:
 
 
 def _build_code_item(code: ErrorCode) -> tuple[str, str]:
-    """Tag and text: title and exit status, the reason, what to do, a page where it is not the area's."""
+    """Tag and text: title and exit status, cause, remedy, and a page unless it is that of the area."""
     status = f"exit status {code.status}" if code.status else "a finding that changes no exit status"
     lines = [f"{code.title[:1].upper()}{code.title[1:]}; {status}.", code.why, f"What to do: {code.action}"]
     if code.page != ERROR_AREAS[code.code[:7]].page:
@@ -79,7 +79,7 @@ def generate_lint_page(directory: Path) -> dict[str, str]:
     """sowctl-lint(7) by its name, from the prose in ``directory``.
 
     The prose is written by hand in ``sowctl-lint.7.in``; a line of ``@rules`` and the letter of a family is replaced by
-    the pages of its rules, ``@rules -`` by those of the reasons without a number. Raises OSError, and LookupError for a
+    the pages of its rules, ``@rules -`` by those of the rules without a number. Raises OSError, and LookupError for a
     rule without a page.
     """
     prose = (directory / f"{LINT_PAGE_FILE}.in").read_text(encoding="utf-8")
@@ -101,7 +101,7 @@ def _list_rule_family(letter: str) -> list[Rule]:
 
 
 def _format_rule(rule: Rule) -> list[str]:
-    """One rule: a heading of id, title and severity, the element, and the four parts of its page."""
+    """One rule: a heading with id, title and severity, the element, and the four parts of its page."""
     parts = find_page(rule)
     code = "" if rule.id == find_error_code(rule.id) else f", {find_error_code(rule.id)}"
     lines = [
@@ -116,7 +116,7 @@ def _format_rule(rule: Rule) -> list[str]:
 
 
 def _mark_literals(text: str) -> str:
-    """A paragraph whose literal parts, between double back-quotes, are in bold."""
+    """A paragraph with its literal parts, between double back-quotes, in bold."""
     pieces = text.split("``")
     return "".join(
         f"\\fB{_escape_rule_text(piece)}\\fR" if number % 2 else _escape_rule_text(piece)
@@ -125,7 +125,7 @@ def _mark_literals(text: str) -> str:
 
 
 def _escape_rule_text(text: str) -> str:
-    """A text that is no markup; a line may break between two elements."""
+    """A text without markup; a line may break between two elements."""
     return escape_text(text).replace("><", ">\\:<")
 
 
@@ -139,7 +139,7 @@ GENERATORS: tuple[Callable[[Path], dict[str, str]], ...] = (
 
 
 def generate_all_pages(directory: Path) -> dict[str, str]:
-    """Every generated page by the name of its file. Raises OSError where prose cannot be read."""
+    """Every generated page by the name of its file. Raises OSError if prose cannot be read."""
     return {name: text for generate in GENERATORS for name, text in generate(directory).items()}
 
 

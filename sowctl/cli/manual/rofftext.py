@@ -1,7 +1,7 @@
-"""The source of a manual page as plain text, for where neither man(1), mandoc(1) nor groff(1) is installed.
+"""The source of a manual page as plain text, if neither man(1), mandoc(1) nor groff(1) is installed.
 
-It knows the requests, macros and escapes that the pages in ``man/`` use, and a test holds it to that: a page with
-another one fails there. Called by :mod:`sowctl.cli.manual.viewer` alone.
+It supports the requests, macros and escapes that the pages in ``man/`` use; a test fails for a page that uses another
+one. Called only by :mod:`sowctl.cli.manual.viewer`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _SPECIAL_CHARACTERS = {
     "aq": "'", "ga": "`", "ha": "^", "ti": "~", "bu": "*", "em": "--", "en": "-", "lq": '"', "rq": '"', "dq": '"',
     "rs": "\\", "<=": "<=", ">=": ">=", "->": "->", "mu": "x",
 }  # fmt: skip
-"""Special characters by their two letters."""
+"""Special characters by their two-letter names."""
 _ESCAPE_PATTERN = re.compile(
     r"\\(?:f(?:\[[^\]]*\]|\(..|.)|\((?P<two>..)|\[(?P<long>[^\]]*)\]|s[+-]?\d|(?P<one>.)|$)", re.DOTALL
 )
@@ -38,25 +38,25 @@ _MIXED_FONTS = frozenset({"BR", "RB", "IR", "RI", "BI", "IB"})
 _TEXT_COLUMN = 7
 """Column of running text."""
 _TAG_INDENT_COLUMNS = 7
-"""How far the text of a tag stands in from the tag."""
+"""Indentation of the text of a tag, relative to the tag."""
 
 
 class UnknownMacroError(ValueError):
-    """A line of a page that this module cannot show."""
+    """A line of a page that this module does not support."""
 
 
 def format_text(source: str, columns: int = 80) -> str:
-    """The page as text of ``columns``. Raises :class:`UnknownMacroError` for a macro that it does not know."""
+    """The page as text of ``columns``. Raises :class:`UnknownMacroError` for an unsupported macro."""
     return "\n".join(_Page(columns).format_lines(source)) + "\n"
 
 
 def decode_escapes(text: str) -> str:
-    """A text line without escapes: fonts are dropped, special characters become themselves."""
+    """A text line without escapes: fonts are dropped, special characters are decoded."""
 
     def plain(match: re.Match[str]) -> str:
         name = match["two"] or match["long"]
         if name is not None:
-            # An error and no guess: a test shows every page, so a sign that is new is added to the table.
+            # An error instead of a guess: a test formats every page, so new characters are added to the table.
             if name not in _SPECIAL_CHARACTERS:
                 raise UnknownMacroError(f"\\({name}")
             return _SPECIAL_CHARACTERS[name]
@@ -71,7 +71,7 @@ def decode_escapes(text: str) -> str:
 
 
 class _Page:
-    """One page while it is read: the words that wait for the end of their paragraph, and how far it stands in."""
+    """The state of one page: the words of the unfinished paragraph, and its indentation."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns
@@ -85,7 +85,7 @@ class _Page:
     def format_lines(self, source: str) -> Iterator[str]:
         rows = iter(source.splitlines())
         for row in rows:
-            # ``\&`` in front says that the dot is text.
+            # A leading ``\&`` marks the dot as text.
             if row.startswith((".", "'")) and not row.startswith("\\&"):
                 yield from self.apply_request(row[1:], rows)
             elif self.verbatim:
@@ -100,8 +100,8 @@ class _Page:
         return _TEXT_COLUMN + 4 * self.nested + self.hanging
 
     def add_text(self, words: str) -> Iterator[str]:
-        """A line of running text, or the line that a tag is made of."""
-        # The line behind ``.TP`` is the tag, whatever it is.
+        """A line of running text, or the line that becomes a tag."""
+        # The line after ``.TP`` is always the tag.
         if self.awaits_tag:
             self.awaits_tag, self.tag = False, words
         elif words.strip():
@@ -111,7 +111,7 @@ class _Page:
             yield ""
 
     def flush_paragraph(self) -> Iterator[str]:
-        """Yield the paragraph that ends here, with its tag before it, beside it where that is short."""
+        """Yield the finished paragraph, with its tag before it, or beside it if the tag is short."""
         rows = textwrap.wrap(
             " ".join(self.words), max(20, self.columns - self.indent), break_on_hyphens=False, break_long_words=False
         )
@@ -127,7 +127,7 @@ class _Page:
         yield from (" " * self.indent + row for row in rows)
 
     def apply_request(self, line: str, rows: Iterator[str]) -> Iterator[str]:
-        """A macro or request, with the lines that belong to it."""
+        """Apply a macro or request, with the lines that belong to it."""
         name, _, rest = line.strip().partition(" ")
         if name.startswith('\\"') or name in _SILENT_REQUESTS or not name:
             return
@@ -142,13 +142,13 @@ class _Page:
             yield from self.start_paragraph(name, [decode_escapes(word) for word in _split_arguments(rest)])
 
     def start_paragraph(self, name: str, words: list[str]) -> Iterator[str]:
-        """A macro that ends the paragraph before it."""
+        """Apply a macro that ends the previous paragraph."""
         yield from self.flush_paragraph()
         if name == "TH":
             head = f"{words[0].upper()}({words[1]})"
             yield f"{head}{'sowctl manual':^{max(0, self.columns - 2 * len(head))}}{head}"
         elif name in ("SH", "SS"):
-            # A heading ends whatever stood in before it.
+            # A heading ends all indentation before it.
             self.nested = self.hanging = 0
             yield from ("", (" " * 3 if name == "SS" else "") + " ".join(words))
         elif name in ("PP", "P", "LP", "SY"):
@@ -180,17 +180,17 @@ class _Page:
         for row in rows:
             if row.startswith(".TE"):
                 break
-            # The lines in front that describe the columns end with a point; rules between rows are not drawn.
+            # The first lines, which describe the columns, end with a point; rules between rows are not drawn.
             if formats or row in ("_", "="):
                 formats = formats and not row.rstrip().endswith(".")
                 continue
-            # A cell in ``T{`` and ``T}`` may go over several lines.
+            # A cell in ``T{`` and ``T}`` may span several lines.
             while row.count("T{") > row.count("T}"):
                 row = f"{row} {_read_words(next(rows))}"
             bare = (cell.strip().removeprefix("T{").removesuffix("T}").strip() for cell in row.split("\t"))
             cells.append([decode_escapes(cell) for cell in bare])
         count = max(map(len, cells), default=0)
-        # The last column is not counted: its text is wrapped into the room that is left.
+        # The last column is not measured: its text is wrapped into the remaining width.
         widths = [max(len(row[at]) for row in cells if at < len(row)) for at in range(count)]
         yield ""
         for texts in cells:
@@ -202,7 +202,7 @@ class _Page:
 
 
 def _read_words(line: str, mark: str = ".") -> str:
-    """A line of text as it is, a font macro as the words that it prints."""
+    """A line of text unchanged; a font macro as the words that it prints."""
     name, _, rest = line.removeprefix(mark).partition(" ")
     if not line.startswith(mark) or name not in _PLAIN_FONTS | _MIXED_FONTS:
         return line
@@ -210,5 +210,5 @@ def _read_words(line: str, mark: str = ".") -> str:
 
 
 def _split_arguments(rest: str) -> list[str]:
-    """The arguments of a macro: texts in double quotes, or words, in which a space behind a backslash is no end."""
+    """The arguments of a macro: quoted texts or words; a space after a backslash does not end a word."""
     return [quoted or word for quoted, word in _ARGUMENT_PATTERN.findall(rest)]

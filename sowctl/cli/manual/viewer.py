@@ -1,6 +1,6 @@
 """Finds a manual page and formats it.
 
-With man(1) on a terminal, with groff(1) or mandoc(1) elsewhere, and by itself where there is none of them.
+With man(1) on a terminal, else with groff(1) or mandoc(1), and without a formatter if none of them is installed.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 SECTIONS = (5, 7, 1)
 _SUFFIXES = (".5", ".7", ".1")
-"""With one of these a name means the page of that section, as in ``sowctl-lint.7``."""
-# groff is told to write no colours, bold or underlining, so that the text is plain.
+"""A name with one of these suffixes, such as ``sowctl-lint.7``, refers to the page of that section."""
+# groff must not write colours, bold or underlining, so that the text is plain.
 _FORMATTER_COMMANDS = (
     ("groff", "-t", "-man", "-Tutf8", "-P-c", "-P-b", "-P-u"),
     ("mandoc", "-Tutf8", "-Owidth=80"),
 )
-"""Commands that make text of a page, the best first."""
+"""Commands that format a page as text, in order of preference."""
 _OVERSTRIKE_PATTERN = re.compile(b"[^\\n]\x08")
-"""Bold and underlined letters as mandoc writes them: a letter, a step back, and the letter that stays."""
+"""Bold and underlined letters as mandoc writes them: a letter, a backspace, and the final letter."""
 _SECTION_NUMBERS = tuple(map(str, SECTIONS))
 
 
 def find_page(words: Sequence[str]) -> pages.ManualPage | Path:
-    """The page of a command (made here and now), or the file of a hand-written one.
+    """The page of a command, generated on demand, or the file of a hand-written one.
 
     Raises :class:`~sowctl.errors.MissingError` ``SOW-CLI-020``.
     """
@@ -55,7 +55,7 @@ def find_page(words: Sequence[str]) -> pages.ManualPage | Path:
     sections: tuple[int, ...] = SECTIONS
     if name[-2:] in _SUFFIXES:
         name, sections = name[:-2], (int(name[-1]),)
-    # "expressions" means sowctl-expressions(7) and "store" sow-store(5): that is what they are about.
+    # "expressions" means sowctl-expressions(7) and "store" sow-store(5), the pages on these subjects.
     for full in (name, f"sowctl-{name}", f"sow-{name}"):
         for section in sections:
             if (path := _find_installed_page(f"{full}.{section}")) is not None:
@@ -64,7 +64,7 @@ def find_page(words: Sequence[str]) -> pages.ManualPage | Path:
 
 
 def format_page(source: pages.ManualPage | Path, *, pager: bool, environ: Mapping[str, str]) -> bytes | None:
-    """The page as text; None where ``pager`` was wanted and man(1) has shown it."""
+    """The page as text; None if ``pager`` was requested and man(1) has shown it."""
     if pager and shutil.which("man"):
         with tempfile.TemporaryDirectory() as place:
             path = source if isinstance(source, Path) else Path(place) / f"{source.name}.{source.number}"
@@ -86,10 +86,10 @@ def format_page(source: pages.ManualPage | Path, *, pager: bool, environ: Mappin
 
 
 def _find_installed_page(file: str) -> Path | None:
-    """Find the file of a page: beside the package (a checkout), or where this distribution was installed."""
+    """Find the file of a page: beside the package (a checkout), or where this distribution is installed."""
     package = Path(__file__).parents[2]
     section = f"man{file[-1]}"
-    # pip --target puts data beside the packages, whatever the list of installed files says
+    # pip --target puts data beside the packages, whatever the list of installed files contains
     for directory in (package.parent / "man", package.parent / "share" / "man" / section):
         if (directory / file).is_file():
             return directory / file
@@ -99,7 +99,8 @@ def _find_installed_page(file: str) -> Path | None:
 
 @cache
 def _index_installed_files() -> dict[str, list[PackagePath]]:
-    """The files of this distribution by their names; reading the list takes as long as formatting some pages."""
+    """The files of this distribution by name; cached, because reading the list takes as long as formatting some
+    pages."""
     from importlib.metadata import PackageNotFoundError, files
 
     found: dict[str, list[PackagePath]] = {}
@@ -120,12 +121,12 @@ class PageEntry(Struct, frozen=True):
 
 
 def list_pages() -> list[PageEntry]:
-    """All pages in the order of their names: those of the commands and the installed hand-written ones."""
+    """All pages, sorted by name: those of the commands and the installed hand-written ones."""
     return [entry for entry, _ in _read_pages()]
 
 
 def search_pages(words: str) -> list[PageEntry]:
-    """The pages that contain all of ``words``, whatever their case: first those that have them in name or subject."""
+    """The pages that contain all of ``words``, ignoring case: first those with a match in name or subject."""
     wanted = words.lower().split()
     named, mentioned = [], []
     for entry, text in _read_pages():
@@ -138,7 +139,7 @@ def search_pages(words: str) -> list[PageEntry]:
 
 @cache
 def _read_pages() -> tuple[tuple[PageEntry, str], ...]:
-    """Every page as an entry, with its text; made once a process, since all of them take half a second."""
+    """Every page as an entry, with its text; cached per process, because all of them take half a second."""
     from sowctl.cli.manual import commandpages
     from sowctl.cli.manual.rofftext import format_text
 
@@ -157,6 +158,6 @@ def _read_pages() -> tuple[tuple[PageEntry, str], ...]:
 
 
 def _read_subject(text: str) -> str:
-    """Read the subject behind the dash in a page's section NAME."""
+    """Read the subject after the dash in a page's section NAME."""
     match = re.search(r" - (.+?)\n\n", text, re.DOTALL)
     return " ".join(match[1].split()) if match is not None else ""

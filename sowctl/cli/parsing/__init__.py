@@ -1,4 +1,4 @@
-"""From argv to a call: which command is meant, and the values of its options.
+"""From argv to a call: finding the command, and parsing the values of its options.
 
 * ``table``: the table of commands: name, module, summary, group.
 * ``dispatch``: from argv to the command's function, and the call.
@@ -12,7 +12,7 @@
 * ``application``: reading all other command lines with Typer.
 * ``option_values``: option texts to instants, txids, keys, lifetimes and sizes.
 * ``codes``: error codes given as operands.
-* ``synonyms``: the words of other tools, and the nearest known word for a wrong one.
+* ``synonyms``: the words of other tools, and the nearest known word for an unknown one.
 * ``helptext``: the text of ``sowctl COMMAND --help``.
 * ``overview``: the text of ``sowctl --help`` and ``sowctl --version``.
 """

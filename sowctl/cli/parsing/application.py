@@ -1,7 +1,7 @@
 """The Typer application of one command: error messages, and every command line that is not plain.
 
-The only importer of Typer. An application holds exactly one command, built from that command's declarations, and is
-run with ``standalone_mode=False``: it answers with values or raises; it never ends the process.
+The only importer of Typer. An application has exactly one command, built from that command's declarations, and is run
+with ``standalone_mode=False``: it returns values or raises; it never ends the process.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _MISSING_PATTERN = re.compile(r"missing (?:argument|option) '(?P<name>[^']+)'", 
 
 
 def read_with_typer(name: str, parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
-    """The values of all ``parameters`` by name, or None where help is asked for.
+    """The values of all ``parameters`` by name, or None if help is requested.
 
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-003`` for what Typer refuses.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-003`` for errors of Typer.
     """
-    # What is among repeated operands is found there later.
+    # Parameters among repeated operands are split off later.
     among = [parameter for parameter in parameters if parameter.within]
     parameters = [parameter for parameter in parameters if not parameter.within]
     answer: dict[str, Any] = {}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(context_settings={"help_option_names": ["-h", "--help"]})(_build_collector(parameters, answer))
-    # Typer puts its own in place and leaves it there; a program that calls this one keeps its own.
+    # Typer installs its own hook permanently; a calling program must keep its own.
     hook = sys.excepthook
     try:
-        # Typer's own help text is not shown; helptext.py writes it from the same declarations.
+        # Typer's own help text is discarded; helptext.py formats it from the same declarations.
         with contextlib.redirect_stdout(io.StringIO()):
             app(list(words), prog_name=name, standalone_mode=False)
     except typer.TyperException as error:
@@ -61,7 +61,7 @@ def read_with_typer(name: str, parameters: Sequence[Parameter], words: Sequence[
         sys.excepthook = hook
     if not answer:
         return None
-    # Typer would turn the default of such a value into a text.
+    # Typer would convert the default of such a value to a text.
     answer |= {parameter.name: None for parameter in among}
     return {one.name: one.default if answer[one.name] is None else answer[one.name] for one in (*parameters, *among)}
 
@@ -83,7 +83,7 @@ def _build_collector(parameters: Sequence[Parameter], answer: dict[str, Any]) ->
         )
         for parameter in parameters
     ]
-    # Typer makes its options of a function's signature, so one is made of the declarations.
+    # Typer derives its options from a function's signature, so one is built from the declarations.
     collect.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]  # what Typer reads
     collect.__annotations__ = {parameter.name: parameter.annotation for parameter in signature}
     return collect
@@ -107,7 +107,7 @@ def _build_declaration(parameter: Parameter) -> Any:
 
 
 def _choose_parser(parameter: Parameter) -> Callable[[str], Any] | None:
-    """Return the parser of one value, whose errors are this program's; None where every text will do."""
+    """Return the parser of one value, which raises this program's errors; None if every text is valid."""
     declared = parameter.declared
     if declared.choices:
         choices = declared.choices
@@ -115,7 +115,7 @@ def _choose_parser(parameter: Parameter) -> Callable[[str], Any] | None:
         def choose(text: str) -> str:
             if text in choices:
                 return text
-            # What another tool calls so comes before a word that is spelled alike: jsonl is ndjson, and not json.
+            # A synonym of another tool precedes a word with similar spelling: jsonl is ndjson, not json.
             told = VALUE_SYNONYMS.get(text.lower())
             meant = [told] if told in choices else get_close_matches(text, choices, n=1)
             known = VALUE_ADVICE.get(text.lower()) or (
@@ -128,7 +128,7 @@ def _choose_parser(parameter: Parameter) -> Callable[[str], Any] | None:
         return None
 
     def number(text: str | int) -> int:
-        # Typer hands a default over as it is, and texts as they stand on the command line.
+        # Typer passes a default unchanged, and texts as on the command line.
         if isinstance(text, int):
             return text
         try:
@@ -149,7 +149,7 @@ def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) ->
     if _EXTRA_PATTERN.match(text) and name == "sowctl shell":
         hint = "pass commands on standard input: sowctl shell < FILE"
     if match := _UNKNOWN_PATTERN.match(text):
-        # Typer's own guesses reach too far ('--limit': '--delimiter' or '--meta'); these come from this program.
+        # Typer's own suggestions are too far off ('--limit': '--delimiter' or '--meta'); these are this program's.
         text = text[: match.end("name")]
         command = name.removeprefix("sowctl ")
         told = {**OPTION_SYNONYMS, **COMMAND_OPTION_SYNONYMS.get(command, {})}
@@ -165,7 +165,7 @@ def _build_usage_error(name: str, text: str, parameters: Sequence[Parameter]) ->
         hint = MISSING_ADVICE.get((name.removeprefix("sowctl "), match["name"]), hint)
     text = text.strip().rstrip(".")
     if match := _EXTRA_PATTERN.match(text):
-        # Typer writes "Got unexpected extra argument(s) (a b)"; the words may hold spaces of their own.
+        # Typer writes "Got unexpected extra argument(s) (a b)"; the words may contain spaces.
         extra = text[match.end() :].partition("(")[2].removesuffix(")")
         text = f"unexpected argument: {extra}"
         place = next((one for one in ("--to", "--output") if one in words), None)

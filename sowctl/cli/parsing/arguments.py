@@ -1,9 +1,9 @@
-"""Reads plain command lines quickly, and leaves everything else to Typer.
+"""Parses plain command lines quickly, and leaves all others to Typer.
 
-Typer's conversion layer takes longer to import than most commands run. So a command line is first read here, straight
-from the declarations. This reader knows no errors: whatever it is not certain of - an unknown spelling, a missing
-value, a value out of range, ``--help`` - it answers with None, and ``application.py`` lets Typer read the line again
-and speak. The law, held by a test over every command: where this reader answers, it answers what Typer would.
+Typer takes longer to import than most commands run. So a command line is first parsed here, directly from the
+declarations. This parser has no errors: for anything uncertain - an unknown spelling, a missing value, a value out of
+range, ``--help`` - it returns None, and ``application.py`` lets Typer parse the line again and report errors. The law,
+checked by a test over every command: a result of this parser equals that of Typer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sowctl.declarations import Argument, Option
 
 
 def read_plain(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
-    """The values of all ``parameters`` by name, or None where Typer has to look at the line."""
+    """The values of all ``parameters`` by name, or None if Typer must parse the line."""
     spelled = {name: parameter for parameter in parameters for name in _list_names(parameter)}
     values: dict[str, Any] = {}
     operands: list[str] = []
@@ -26,7 +26,7 @@ def read_plain(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[st
         if word == "--":
             operands += rest
             break
-        # A lone dash is an operand: standard input.
+        # A single dash is an operand: standard input.
         if not word.startswith("-") or word == "-":
             operands.append(word)
         elif not _take_option(word, rest, spelled, values):
@@ -42,11 +42,11 @@ def _take_option(word: str, rest: list[str], spelled: dict[str, Parameter], valu
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         parameter = spelled.get(name)
-        # Beginnings of names, and values for flags, are for Typer to judge.
+        # Prefixes of names, and values for flags, are left to Typer.
         if parameter is None or (equals and not parameter.takes_value):
             return False
         return _store_value(parameter, value if equals else None, rest, values)
-    # Short flags may stand together, with a value behind the last one.
+    # Short flags may be combined, with a value after the last one.
     for position, letter in enumerate(word[1:], start=2):
         parameter = spelled.get("-" + letter)
         if parameter is None:
@@ -69,7 +69,7 @@ def _store_value(parameter: Parameter, value: str | None, rest: list[str], value
     if value is None:
         if not rest:
             return False
-        # The next word is the value, also where it begins with a dash.
+        # The next word is the value, even if it begins with a dash.
         value = rest.pop(0)
     converted = _convert_value(parameter, value)
     if converted is None:
@@ -77,7 +77,7 @@ def _store_value(parameter: Parameter, value: str | None, rest: list[str], value
     if parameter.shape == "texts":
         values.setdefault(name, []).append(converted)
     else:
-        # Given twice, the last one counts.
+        # If given twice, the last one counts.
         values[name] = converted
     return True
 
@@ -90,7 +90,7 @@ def _convert_value(parameter: Parameter, text: str) -> str | int | None:
         return text
     try:
         return parse_number(declared, text)
-    except ValueError:  # for Typer to refuse
+    except ValueError:  # left to Typer to reject
         return None
 
 
@@ -104,9 +104,9 @@ def _complete_values(
         if any(_convert_value(parameter, word) is None for word in wanted):
             return None
         values[parameter.name] = list(wanted) if parameter.shape == "texts" else wanted[0]
-        # An operand that takes many takes all that are left, so it is the last.
+        # A repeated operand takes all remaining words, so it is the last.
         operands = operands[len(wanted) :]
-    # Too many or too few: the words about it are Typer's.
+    # Too many or too few: Typer reports the error.
     if operands or any(parameter.required and parameter.name not in values for parameter in parameters):
         return None
     return {parameter.name: values.get(parameter.name, parameter.default) for parameter in parameters}

@@ -1,7 +1,7 @@
-"""Codes of errors as words on the command line: which one is meant, and what there is to say of it.
+"""Error codes as words on the command line: parsing, finding and explaining them.
 
 The texts are those of :mod:`sowctl.codes`; a code that belongs to a rule for configurations is explained by the page of
-its rule, which this module asks for in the same form. ``explain`` and the completion scripts read it.
+its rule, which this module converts to the same form. Used by ``explain`` and the completion scripts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sowctl.findings import Level
 
 _PREFIX_PATTERN = re.compile(r"(?:SOW-)?([A-Z]{3}(?:-\d{0,2})?)")
 _CODE_PATTERN = re.compile(r"(?:sow-)?[a-z]{3}-\d+|[a-z]?\d+")
-"""What is meant as a code, as the id of a rule or as an exit status, in small letters."""
+"""Words that look like a code, the id of a rule or an exit status, in lower case."""
 RULES_PAGE = "sowctl-lint(7)"
 EXIT_STATUSES: tuple[tuple[int, str], ...] = (
     (0, "Done."),
@@ -51,14 +51,14 @@ EXIT_STATUSES: tuple[tuple[int, str], ...] = (
 
 
 def list_codes() -> list[str]:
-    """Every code that can be explained, in ascending order."""
+    """Every code that has an explanation, in ascending order."""
     return sorted({*load_codes(), *(find_error_code(rule) for rule in index_rules())})
 
 
 def explain_code(code: str) -> tuple[ErrorCode, Rule | None]:
-    """The text of a known code, and the rule that it belongs to, if one.
+    """The text of a known code, and the rule that it belongs to, if any.
 
-    A rule that is an error ends a command that loads the configuration with status 4; a milder one ends none.
+    A rule that is an error ends a command that loads the configuration with status 4; a milder one does not end it.
     """
     if (found := load_codes().get(code)) is not None:
         return found, None
@@ -71,16 +71,16 @@ def explain_code(code: str) -> tuple[ErrorCode, Rule | None]:
 
 
 def parse_status(word: str) -> int | None:
-    """The exit status that a word is; None for other words."""
+    """The exit status that a word denotes; None for other words."""
     return int(word) if word.isdecimal() and int(word) in dict(EXIT_STATUSES) else None
 
 
 def find_codes(word: str) -> list[str]:
-    """The codes that a word stands for: one for a code or for the id or title of a rule, several for a beginning, those
-    that end a command with it, perhaps none, for an exit status.
+    """The codes that a word denotes: one for a code or for the id or title of a rule, several for a prefix; for an exit
+    status the codes with that status, possibly none.
 
-    Letter case does not matter, and ``SOW-`` may be left out. Raises UsageError ``SOW-CLI-092`` with the nearest codes
-    where it stands for none.
+    Letter case does not matter, and ``SOW-`` may be omitted. Raises UsageError ``SOW-CLI-092`` with the nearest codes
+    if it denotes none.
     """
     codes = list_codes()
     if (status := parse_status(word)) is not None:
@@ -99,7 +99,7 @@ def find_codes(word: str) -> list[str]:
 
 
 def search_codes(words: Sequence[str]) -> list[str]:
-    """The codes whose title, cause and remedy contain all of ``words``, whatever their case; none for a lone code.
+    """The codes whose title, cause and remedy contain all of ``words``, ignoring case; none for a single code.
 
     A hyphen separates words as a space does.
     """

@@ -1,4 +1,4 @@
-"""From argv to a command's function: finds the word, imports that one module, reads its options, calls it."""
+"""From argv to a command's function: find the command, import its module, parse its options, call it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from sowctl.declarations import Option
 from sowctl.errors import UsageError
 
 _PATH_KINDS = {"FILE": "file", "DIR": "directory"}
-"""What a value names, by its metavar."""
+"""The kind of path that a value names, by its metavar."""
 
 
 class SplitLine(Struct, frozen=True):
-    """argv taken apart: the global options before the command's word, that word and what follows it."""
+    """argv, split into the global options before the command's word, that word and the following words."""
 
     leading: list[str]
     word: str | None
@@ -57,15 +57,15 @@ def dispatch_command(invocation: Invocation, argv: Sequence[str]) -> int:
     values = parameters.fold_flags(loaded.parameters, values)
     chosen = {parameter.name: values.pop(parameter.name) for parameter in GLOBAL_PARAMETERS}
     invocation.command = command.name
-    # Behind the reading, because only then it is known which words are options and which are values.
+    # After parsing, because only then options can be distinguished from values.
     invocation.apply_settings(Settings(**chosen))
     return loaded.run(invocation, parameters.build_arguments(loaded.arguments, loaded.parameters, values)) or 0
 
 
 def _refuse_empty_names(command: str, read: Sequence[parameters.Parameter], values: Mapping[str, Any]) -> None:
-    """Refuse an empty name of a file or directory, which would be the working directory.
+    """Reject an empty name of a file or directory, which would be the working directory.
 
-    Raises UsageError ``SOW-CLI-003``. Global options are left alone: without a name they have their defaults.
+    Raises UsageError ``SOW-CLI-003``. Global options are skipped: if empty, they have their defaults.
     """
     for parameter in read:
         declared, value = parameter.declared, values[parameter.name]
@@ -82,7 +82,7 @@ def _refuse_empty_names(command: str, read: Sequence[parameters.Parameter], valu
 
 
 def _decode_text(parameter: parameters.Parameter, value: Any) -> Any:
-    """Texts are UTF-8 also where the locale knows ASCII alone and has left other bytes as surrogates; paths stay."""
+    """Decode texts as UTF-8 even if the locale is ASCII and other bytes are surrogates; paths are unchanged."""
     if isinstance(value, list):
         return [_decode_text(parameter, item) for item in value]
     if not isinstance(value, str) or value.isascii() or parameter.declared.complete in ("file", "directory"):
@@ -93,15 +93,15 @@ def _decode_text(parameter: parameters.Parameter, value: Any) -> Any:
 
 
 def split_argv(argv: Sequence[str]) -> SplitLine:
-    """Find the command's word behind the global options."""
+    """Find the command's word after the global options."""
     leading: list[str] = []
     rest = list(argv)
     while rest and rest[0].startswith("-") and rest[0] not in ("-", "--"):
         option = rest.pop(0)
         leading.append(option)
-        # A short option may have its value attached, and then takes no further word.
+        # A short option may have its value attached, and then has no separate value.
         name = option[:2] if option[1:2] != "-" and option[:2] in LEADING_VALUE_OPTIONS and len(option) > 2 else option
-        # Without this the value of an option in front would be taken for the command's word.
+        # Without this, the value of a leading option would be taken for the command's word.
         if option in LEADING_VALUE_OPTIONS and name == option and rest:
             leading.append(rest.pop(0))
     if rest and rest[0] == "--":
@@ -112,9 +112,9 @@ def split_argv(argv: Sequence[str]) -> SplitLine:
 def _read_options(loaded: LoadedCommand, words: list[str], invocation: Invocation) -> dict[str, Any] | None:
     parameters = loaded.parameters
     if any(name in invocation.environ for name in GLOBAL_VARIABLES.values()):
-        # what the environment says stands in the place of the defaults, so both readers know nothing of it
+        # environment variables replace the defaults, so both parsers need not know about them
         parameters = (*parameters[: -len(GLOBAL_PARAMETERS)], *read_environment(invocation.environ))
-    # Tried first, because it is cheap; Typer is imported where this reader is not certain.
+    # Tried first, because it is cheap; Typer is imported only if this parser is uncertain.
     values = arguments.read_plain(parameters, words)
     if values is not None:
         return values
@@ -164,14 +164,14 @@ def _build_unknown_error(word: str, known: Sequence[str], front: str = "") -> Us
         return UsageError("SOW-CLI-001", f"unknown command '{front}{word}'", hint=f"did you mean {told}?")
     meant = [front + name for name in find_near(word, tuple(dict.fromkeys(known)), {} if front else COMMAND_SYNONYMS)]
     if not front and word not in COMMAND_SYNONYMS:
-        # The second word of a command by itself: repair, compact, tail. It is nearer than a word that is spelled alike.
+        # The second word of a command alone: repair, compact, tail. It is a better match than a similar spelling.
         meant = [command.name for command in table.COMMANDS if command.words[1:] == (word,)] or meant
     if meant:
         hint = f"did you mean {' or '.join(meant)}?"
     elif front:
         hint = f"sowctl {front}--help lists its commands"
     else:
-        # Topics are operands, not commands: a user who types a topic's name alone wants to see its records.
+        # Topics are operands, not commands: a user who types only a topic's name wants to see its records.
         hint = f"sowctl --help lists the commands; the records of a topic of this name: sowctl query {word}"
     return UsageError("SOW-CLI-001", f"unknown command '{front}{word}'", hint=hint)
 
@@ -180,7 +180,7 @@ def _show_overview(invocation: Invocation, leading: list[str], rest: list[str], 
     from sowctl.cli.parsing import overview
 
     streams = invocation.streams
-    # ``sowctl help query`` asks for what ``sowctl query --help`` prints.
+    # ``sowctl help query`` is the same as ``sowctl query --help``.
     if rest:
         return dispatch_command(invocation, [*rest, "--help"])
     if "--version" in leading or "-V" in leading:

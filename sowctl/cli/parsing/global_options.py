@@ -1,4 +1,4 @@
-"""The parameters of the global options, and the environment variables behind them."""
+"""The parameters of the global options, and their environment variables."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ GLOBAL_PARAMETERS: tuple[Parameter, ...] = read_parameters(Settings)
 GLOBAL_VARIABLES: dict[str, str] = {
     parameter.name: f"SOWCTL_{parameter.name.upper()}" for parameter in GLOBAL_PARAMETERS
 }
-"""The environment variable of each global option; it counts where the option is not given."""
+"""The environment variable of each global option; it counts if the option is not given."""
 _SWITCH_VALUES = {"1": 1, "true": 1, "yes": 1, "on": 1, "0": 0, "false": 0, "no": 0, "off": 0, "2": 2, "3": 3}
-"""What a variable of an option without a value may say: that it is given, or not, or how often."""
+"""Values of the variable of an option without a value: whether it is given, or how often."""
 
 
 def read_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
-    """``GLOBAL_PARAMETERS`` with what the environment sets as defaults; a variable that is empty sets nothing.
+    """``GLOBAL_PARAMETERS`` with the values of the environment as defaults; empty variables are ignored.
 
-    --config stays as it is: commands that can do without a configuration read only one that is given, so that
-    :meth:`~sowctl.cli.context.Invocation.find_config_path` looks at its variable.
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-091`` for a value that the option would not take.
+    --config is unchanged: commands that can run without a configuration read only one that is given, so
+    :meth:`~sowctl.cli.context.Invocation.find_config_path` reads its variable.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-091`` for a value that the option would not accept.
     """
     found = []
     for parameter in GLOBAL_PARAMETERS:
@@ -35,7 +35,7 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
             found.append(parameter)
             continue
         choices = parameter.declared.choices if parameter.takes_value else tuple(_SWITCH_VALUES)
-        # Words are taken as they are usually written; choices only as --help has them.
+        # Switches are accepted in any letter case; choices only as in --help.
         known = text if parameter.takes_value else text.lower()
         if choices and known not in choices:
             words = f"{name} is '{text}'; it takes {', '.join(choices)}"
@@ -43,13 +43,12 @@ def read_environment(environ: Mapping[str, str]) -> tuple[Parameter, ...]:
         value: object = text
         if not parameter.takes_value:
             value = _SWITCH_VALUES[known] if parameter.shape == "count" else bool(_SWITCH_VALUES[known])
-        # The default is exchanged, so that an option on the command line still wins.
+        # The default is replaced, so that an option on the command line overrides it.
         found.append(replace(parameter, default=value))
     return tuple(found)
 
 
-# ``--format`` is no global option, and often written in front of the command: its value must not be taken for a
-# command.
+# ``--format`` is no global option, but often precedes the command: its value must not be taken for a command.
 LEADING_VALUE_OPTIONS = frozenset(
     name
     for parameter in GLOBAL_PARAMETERS

@@ -1,6 +1,6 @@
 """The text of ``sowctl COMMAND --help``: usage, examples, description, operands, options by panel.
 
-``-h`` prints a screen of it: the options that are declared first, or those that the command names as common.
+``-h`` prints a single screen of it: the options that are declared first, or those that the command marks as common.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sowctl.cli.streams import Streams, is_terminal
 from sowctl.declarations import Argument, Option
 
 DEFAULT_COLUMNS = 80
-"""The width where no terminal says another one."""
+"""The width if no terminal has another one."""
 _MIN_COLUMNS, _MAX_COLUMNS = 40, 100
 _INDENT_COLUMNS = 26
 HELP_ENTRY = ("-h, --help", "Show short help (-h) or full help (--help).")
@@ -25,12 +25,12 @@ _SHELL_WORD_PATTERN = re.compile(r"""(?:[^\s"'\\]|\\.|"[^"]*"|'[^']*')+""")
 _STATEMENT_END_PATTERN = re.compile(r"(?<=\.) (?=[A-Z])|;| \(")
 MAX_SHORT_EXAMPLES = 3
 MAX_SHORT_OPTIONS = 8
-"""What ``-h`` shows of a command, so that it fits a terminal of 24 lines."""
+"""Maximum number of options for ``-h``, so that it fits a terminal of 24 lines."""
 
 
 def choose_columns(streams: Streams) -> int:
-    """The width of help: that of the terminal it goes to, within what is read well; 80 columns elsewhere."""
-    # Into pipes always the same width, so that what is stored does not depend on a terminal.
+    """The width of help: that of the terminal, within readable limits; 80 columns without a terminal."""
+    # Into pipes always the same width, so that stored output does not depend on a terminal.
     return (
         max(_MIN_COLUMNS, min(streams.measure_columns(), _MAX_COLUMNS))
         if is_terminal(streams.stdout)
@@ -41,8 +41,8 @@ def choose_columns(streams: Streams) -> int:
 def format_help(
     loaded: LoadedCommand, *, colored: bool = False, columns: int = DEFAULT_COLUMNS, folds: bool = False
 ) -> str:
-    """The help of one command, in lines of ``columns`` where no single word is longer; examples, too, if it ``folds``
-    them."""
+    """The help of one command, in lines of ``columns`` unless a word is longer; if it ``folds``, examples are broken,
+    too."""
     parts = [
         *format_usage_lines(format_usage(loaded), columns, colored=colored),
         "",
@@ -72,7 +72,7 @@ def format_help(
 def format_short_help(
     loaded: LoadedCommand, *, colored: bool = False, columns: int = DEFAULT_COLUMNS, folds: bool = False
 ) -> str:
-    """The help of one command on one screen: usage, first sentence, examples and common options, a line each."""
+    """The help of one command on one screen: usage, first sentence, examples and common options, one per line."""
     paragraph = " ".join(cleandoc(loaded.run.__doc__ or "").split("\n\n")[0].split())
     summary = re.split(r"(?<=[.:]) (?=[A-Z])", paragraph)[0]
     parts = [*format_usage_lines(format_usage(loaded), columns, colored=colored), "", *wrap_words(summary, columns), ""]
@@ -119,7 +119,7 @@ def format_usage_lines(words: str, columns: int, *, colored: bool) -> list[str]:
 
 
 def group_by_panel(parameters: Iterable[Parameter]) -> dict[str, list[Parameter]]:
-    """The options by the heading under which they stand, in the order in which they are declared."""
+    """The options by heading, in the order of declaration."""
     panels: dict[str, list[Parameter]] = {}
     for parameter in parameters:
         if isinstance(parameter.declared, Option):
@@ -149,9 +149,9 @@ def format_old_names(parameter: Parameter) -> str:
 
 
 def format_entry(names: str, help: str, columns: int = DEFAULT_COLUMNS, indent: int = _INDENT_COLUMNS) -> list[str]:
-    """Names on the left, help on the right from column ``indent``, in as many lines as it takes.
+    """Names on the left, help on the right from column ``indent``, in as many lines as needed.
 
-    On a terminal too narrow for two columns the help stands below the names.
+    On a terminal too narrow for two columns, the help is below the names.
     """
     if columns < 2 * indent:
         return [f"  {names}", *(" " * 6 + row for row in wrap_words(help, columns - 6))]
@@ -162,12 +162,12 @@ def format_entry(names: str, help: str, columns: int = DEFAULT_COLUMNS, indent: 
 
 
 def format_example(example: str, columns: int | None) -> list[str]:
-    """A command line for a shell in lines of ``columns``, all but the last with a backslash; in one for None."""
+    """A command line for a shell in lines of ``columns``, all but the last with a backslash; one line if None."""
     if columns is None or len(example) + 2 <= columns:
         return [f"  {example}"]
     lines: list[str] = []
     line = " "
-    # Words with their quotes: a line ends between them only, so that all lines together are the command.
+    # Words with their quotes: lines are broken only between them, so that the lines together are the command.
     for word in _SHELL_WORD_PATTERN.findall(example):
         if line.strip() and len(f"{line} {word} \\") > columns:
             lines.append(line + " \\")
@@ -186,7 +186,7 @@ def wrap_words(words: str, columns: int) -> list[str]:
 
 
 def format_title(words: str, colored: bool) -> str:
-    """A heading, bold where there are colours."""
+    """A heading, bold if colours are used."""
     return f"\x1b[1m{words}\x1b[0m" if colored else words
 
 

@@ -1,4 +1,4 @@
-"""A command with its function and its declarations: imported for a run, for its help, its page and completion."""
+"""A command with its function and its declarations, imported to run it, for its help, its page and completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sowctl.cli.parsing.global_options import GLOBAL_PARAMETERS
 class LoadedCommand(Struct, frozen=True):
     """A command with its function, the Struct of its arguments, its examples and its parameters, the global ones last.
 
-    ``common``: the names of the parameters that ``-h`` shows; the first ones where a command names none.
+    ``common``: the names of the parameters that ``-h`` shows; by default the first ones.
     """
 
     command: table.Command
@@ -30,7 +30,7 @@ class LoadedCommand(Struct, frozen=True):
 def load_command(command: table.Command) -> LoadedCommand:
     """Import the command's module and read its declarations."""
     module = importlib.import_module(f"sowctl.cli.commands.{command.module}")
-    # Without examples a command still runs; a test asks for them.
+    # A command without examples still runs; a test requires them.
     examples, common = getattr(module, "EXAMPLES", ()), getattr(module, "COMMON_OPTIONS", ())
     arguments: type[Struct] = vars(module)[module.run.__annotations__["arguments"]]
     return LoadedCommand(

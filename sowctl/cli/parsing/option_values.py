@@ -1,4 +1,4 @@
-"""Texts of options to the values that the engine takes: instants, txids, keys, lifetimes, sizes."""
+"""Parse texts of options to engine values: instants, txids, keys, lifetimes, sizes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 FUTURE_TOLERANCE_US = 1_000_000
-"""Microseconds by which clocks of machines that share files may differ without a note."""
+"""Microseconds by which the clocks of machines that share files may differ without a note."""
 
 
 class LogPosition(Struct, frozen=True):
-    """A place in the log: a txid or an instant; the other is None, or both are. ``bookmark`` is yet to be looked up."""
+    """A position in the log: a txid or an instant; the other is None, or both are. ``bookmark`` is not resolved yet."""
 
     txid: int | None = None
     time: Micros | None = None
@@ -31,7 +31,7 @@ class LogPosition(Struct, frozen=True):
     def resolve(self, instance: Instance, directory: str | None = None) -> LogPosition:
         """Resolve the bookmark to the txid of its entry, in the journals of the instance or in ``directory``.
 
-        NOW stays as it is. Raises MissingError ``SOW-ENG-070``.
+        NOW is unchanged. Raises MissingError ``SOW-ENG-070``.
         """
         if self.bookmark is None:
             return self
@@ -43,7 +43,7 @@ class LogPosition(Struct, frozen=True):
 
 
 def parse_at_option(invocation: Invocation, text: str | None) -> Moment:
-    """Parse ``--at``; a time that has not come yet is noted, as its state is the present one. Raises UsageError."""
+    """Parse ``--at``; a note is printed for a future time, whose state is the present one. Raises UsageError."""
     from sowctl.engine.topics.log_places import parse_moment
 
     found = parse_moment(text, invocation.clock)
@@ -55,10 +55,10 @@ def parse_at_option(invocation: Invocation, text: str | None) -> Moment:
 
 
 def parse_position(invocation: Invocation, text: str | None) -> LogPosition:
-    """A txid (a bare number or ``txid:N``), a bookmark or an instant. Raises UsageError."""
+    """Parse a txid (a bare number or ``txid:N``), a bookmark or an instant. Raises UsageError."""
     if text is None:
         return LogPosition()
-    # Only bookmarks have a bar, and only txids are bare numbers: no text can be taken for two kinds.
+    # Only bookmarks contain a bar, and only txids are bare numbers: no text is ambiguous.
     if "|" in text:
         from sowctl.identity.bookmarks import parse_bookmark
 
@@ -72,7 +72,7 @@ def parse_position(invocation: Invocation, text: str | None) -> LogPosition:
 
 
 def refuse_file_order(text: str | None) -> None:
-    """Refuse the name of a file as a sort order, where ``-o`` was meant to name the output. Raises UsageError."""
+    """Reject the name of a file as a sort order, if ``-o`` was meant to name the output. Raises UsageError."""
     if text is None or text.lstrip().startswith("/") or "." not in text:
         return
     from sowctl.output.exports import find_file_format
@@ -86,7 +86,7 @@ def refuse_file_order(text: str | None) -> None:
 
 
 def parse_range(name: str, text: str | None, only: str = "both") -> tuple[int, int] | None:
-    """``N:M``; a lone ``M`` is M itself, or with ``only="last"`` 1 to M. Raises UsageError ``SOW-CLI-018``."""
+    """Parse ``N:M``; a single ``M`` is M to M, or with ``only="last"`` 1 to M. Raises UsageError ``SOW-CLI-018``."""
     if text is None:
         return None
     low, colon, high = text.partition(":")
@@ -101,19 +101,19 @@ def parse_range(name: str, text: str | None, only: str = "both") -> tuple[int, i
 
 
 def parse_sow_keys(texts: Sequence[str] | None) -> tuple[str, ...]:
-    """The values of ``--sow-key``: each is one key, or a list with commas."""
+    """Parse the values of ``--sow-key``: each is one key, or a list with commas."""
     from sowctl.engine.search.keytext import split_keys
 
     return tuple(key for text in texts or () for key in split_keys(text))
 
 
 def parse_interval(name: str, text: str | None) -> float | None:
-    """An interval such as ``5m`` in seconds. Raises UsageError ``SOW-CLI-022``."""
+    """Parse an interval such as ``5m`` to seconds. Raises UsageError ``SOW-CLI-022``."""
     return _parse_number(name, text, parse_seconds, "use for example 30, 500ms, 5m or 2h")
 
 
 def parse_bytes(name: str, text: str | None) -> int | None:
-    """A size such as ``64MB`` in bytes. Raises UsageError ``SOW-CLI-022``."""
+    """Parse a size such as ``64MB`` to bytes. Raises UsageError ``SOW-CLI-022``."""
     return _parse_number(name, text, parse_size, "use for example 4096, 64KB or 10MB")
 
 

@@ -1,7 +1,7 @@
 """The options that several commands share, each declared once, so that all commands spell them alike.
 
-A command uses the name as the annotation of a field: ``message_type: MessageType = None``. Options that the engine has,
-too, are declared there (:mod:`sowctl.engine.options`); those of every command are in :mod:`sowctl.cli.settings`.
+A command uses the name as the annotation of a field: ``message_type: MessageType = None``. Options of the engine are
+declared there (:mod:`sowctl.engine.options`); those of every command are in :mod:`sowctl.cli.settings`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTPUT_PANEL = "Output options"
 
 
 def _declare_summary(words: str, *, document: bool = False) -> Option:
-    """Return the option of the report at the end; a ``document`` of it is printed by ``--json``."""
+    """Return the option of the report at the end; with ``document``, ``--json`` prints it as a document."""
     return declare_option("--summary", help=words, choices=("text", "json"), panel=OUTPUT_PANEL, document=document)
 
 
@@ -297,7 +297,7 @@ Follow: TypeAlias = Annotated[bool, declare_option("--follow", help="Keep printi
 
 
 class OutputChoice(Struct, frozen=True):
-    """The output of records as asked for: format, columns, framing and file."""
+    """The requested output of records: format, columns, framing and file."""
 
     format: Format = None
     meta: Meta = False
@@ -312,7 +312,7 @@ class OutputChoice(Struct, frozen=True):
 
 
 def choose_stream_output(output: OutputChoice, *, json: bool, follow: bool) -> OutputChoice:
-    """Return the output of a command that may follow, with the format that ``--json`` stands for.
+    """Return the output of a command that may follow, with the format implied by ``--json``.
 
     Raises UsageError ``SOW-CLI-012`` if another format was given.
     """
@@ -328,7 +328,7 @@ def choose_stream_output(output: OutputChoice, *, json: bool, follow: bool) -> O
 
 
 class RecordChoice(Struct, frozen=True):
-    """The records that a command looks at, and of which instant."""
+    """The records that a command reads, and as of which instant."""
 
     filter: Filter = None
     at: At = None

@@ -1,4 +1,4 @@
-"""The text of ``sowctl --help`` and ``sowctl --version``, from the table alone: no command is imported for it."""
+"""The text of ``sowctl --help`` and ``sowctl --version``, from the table alone, without importing any command."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def format_short_overview(*, colored: bool = False, columns: int = DEFAULT_COLUM
     """The overview on one screen: usage, examples, and the names of the commands by group."""
     lines = _format_head(EXAMPLES[:MAX_SHORT_EXAMPLES], columns, colored=colored, folds=folds)
     for group in GROUPS:
-        # of two words only the first: "journal" stands for list, dump, check ...
+        # of several words only the first: "journal" represents list, dump, check ...
         names = dict.fromkeys(command.words[0] for command in COMMANDS if command.group == group)
         lines += format_entry(format_title(group, False), " ".join(names), columns)
     lines += ["", "More: sowctl --help, sowctl COMMAND -h"]
@@ -81,7 +81,7 @@ def _format_head(examples: Sequence[str], columns: int, *, colored: bool, folds:
 
 
 def format_prefix(word: str, *, colored: bool = False, columns: int = DEFAULT_COLUMNS, folds: bool = False) -> str:
-    """The commands that begin with words which are none by themselves; there is nothing in it that ``folds``."""
+    """The commands that begin with words that are no command themselves; nothing in it depends on ``folds``."""
     lines = [
         f"{format_title('Usage:', colored)} sowctl {word} COMMAND [ARGUMENTS]...",
         "",
@@ -93,7 +93,7 @@ def format_prefix(word: str, *, colored: bool = False, columns: int = DEFAULT_CO
 
 
 def format_versions(*, as_json: bool) -> bytes:
-    """Name and version; as JSON with the versions of Python and of the libraries that touch data."""
+    """Name and version; as JSON with the versions of Python and of the libraries that process data."""
     if not as_json:
         return f"sowctl {VERSION}\n".encode()
     import json

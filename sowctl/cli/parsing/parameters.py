@@ -1,9 +1,9 @@
-"""Parameters of a command, as the readers of the command line, help, manual pages and completion use them.
+"""Parameters of a command, as used by the parsers of the command line, help, manual pages and completion.
 
 A command is a function ``run(invocation, arguments)``; the type of ``arguments`` is a Struct that declares its options
-and operands (:mod:`sowctl.declarations`). From the one declaration come the Typer application (``application.py``), the
-quick reader (``arguments.py``), the man pages and the completion scripts, so none of them can disagree with another
-about what a command takes. Declarations are Structs and not Typer's own: most commands start without importing it.
+and operands (:mod:`sowctl.declarations`). The Typer application (``application.py``), the quick parser
+(``arguments.py``), the man pages and the completion scripts are derived from this one declaration, so they cannot
+disagree. Declarations are Structs instead of Typer's own classes: most commands start without importing it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _NUMBER_PATTERN = re.compile("([+-]?)0*([0-9]{1,20})")  # 2**64 has 20 digits
 class Parameter(Struct, frozen=True):
     """One option or operand of a command: the name of its field, its declaration, shape and default.
 
-    ``part`` is the field that holds the Struct of the option, ``owner``, where that is not the command's own.
-    ``switches_off``: a flag whose field is True without it. ``is_tuple``: its texts are a tuple there.
-    ``stands_for``: a flag that gives another parameter, named first, a value, or an operand (None) that gives it its
-    own; the command itself never sees it. ``within``: the repeated operands among which it may be the last one.
+    ``part`` is the field that holds the Struct of the option, ``owner``, unless that is the command's own.
+    ``switches_off``: a flag whose field is True without it. ``is_tuple``: its texts become a tuple.
+    ``stands_for``: a flag that sets another parameter, named first, to a value, or an operand (None) that sets it to
+    its own value; the command itself never sees it. ``within``: the repeated operands of which it may be the last one.
     """
 
     name: str
@@ -52,18 +52,18 @@ class Parameter(Struct, frozen=True):
 
     @property
     def takes_value(self) -> bool:
-        """True where a value follows the parameter on the command line."""
+        """True if a value follows the parameter on the command line."""
         return self.shape not in ("flag", "count")
 
     def format_default(self) -> str:
-        """The default as a user would write it; empty where there is none."""
+        """The default as a user would write it; empty if there is none."""
         if not self.takes_value or self.default in (None, ()):
             return ""
         return format_size(self.default) if self.declared.unit == "bytes" else str(self.default)
 
 
 def parse_number(declared: Option | Argument, text: str) -> int:
-    """The whole number in the text of a value. Raises ValueError, with the bounds, for any other text."""
+    """Parse a whole number. Raises ValueError, with the bounds, for any other text."""
     least, most = (declared.minimum, declared.maximum) if isinstance(declared, Option) else (0, MAX_COUNT)
     bounds = f"it must be an integer from {least} to {most}"
     digits = _NUMBER_PATTERN.fullmatch(text)
@@ -112,7 +112,7 @@ def _build_parameter(
     else:
         shape = "text"
     required, switches_off = default is NODEFAULT, shape == "flag" and default is True
-    # What switches off is, for the readers, a flag like any other: given or not. An empty tuple is: not given.
+    # For the parsers, a flag that switches off is an ordinary flag: given or not. An empty tuple means: not given.
     known = None if required or default == () else False if switches_off else default
     return Parameter(field.name, declared, shape, required, known, None, part, owner, switches_off, origin is tuple)
 
@@ -124,8 +124,8 @@ def _add_choices(declared: Option, choices: tuple[str, ...]) -> Option:
 
 
 def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
-    """Return ``--json`` where ``--format`` or else ``--summary`` knows json and the command has no ``--json`` of its
-    own, and the operand that stands for an option."""
+    """Return ``--json`` if ``--format`` or else ``--summary`` has the choice json and the command declares no
+    ``--json``, and operands that replace options."""
     found: list[Parameter] = []
     known = {parameter.name: parameter.declared for parameter in own}
     for name in ("format", "summary"):
@@ -133,10 +133,10 @@ def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
         if "json" in known or found or not isinstance(declared, Option):
             continue
         if declared.names[0] not in ("--format", "--summary"):
-            # The format of files: standard output has the report.
+            # A format of files: standard output has the report.
             continue
         if "json" not in declared.choices:
-            # Of a stream: it has a line for each event.
+            # A stream has a line for each event.
             if "ndjson" in declared.choices:
                 flag = declare_option("--json", help=f"Same as {declared.names[0]} ndjson.", panel=declared.panel)
                 found.append(Parameter("json", flag, "flag", False, False, (name, "ndjson")))
@@ -149,7 +149,7 @@ def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
         flag = declare_option("--json", help=words, panel=declared.panel)
         found.append(Parameter("json", flag, "flag", False, False, (name, DOCUMENT if declared.document else "json")))
     operands = [parameter for parameter in own if isinstance(parameter.declared, Argument)]
-    # Behind an operand that may be left out nobody could tell what is meant, unless its command says so.
+    # After an optional operand it would be ambiguous, unless the command rules that out.
     if operands and all(one.required or getattr(one.declared, "comes_first", False) for one in operands):
         last = operands[-1]
         for parameter in own:
@@ -161,11 +161,10 @@ def _build_synonyms(own: Sequence[Parameter]) -> tuple[Parameter, ...]:
 
 
 def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[str, Any]:
-    """``values`` without the parameters that stand for another one, which has their value now.
+    """``values`` without the parameters that set another one, which now has their value.
 
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` where that parameter was given another value, and
-    ``SOW-CLI-013`` where an operand and its option are given, and ``SOW-CLI-003`` where a filter is not the last
-    operand.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-012`` if that parameter has another value, ``SOW-CLI-013`` if
+    both an operand and its option are given, and ``SOW-CLI-003`` if a filter is not the last operand.
     """
     for parameter in parameters:
         if parameter.within:
@@ -180,7 +179,7 @@ def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[
             values[name] = given
             continue
         target = next(one for one in parameters if one.name == name)
-        # The document that --json prints is json, too.
+        # The document that --json prints is JSON, too.
         same = (target.default, value, "json") if value == DOCUMENT else (target.default, value)
         if values[name] not in same:
             flag, other = f"--{parameter.name}", f"--{name} {values[name]}"
@@ -190,15 +189,15 @@ def fold_flags(parameters: Sequence[Parameter], values: dict[str, Any]) -> dict[
 
 
 def is_filter_text(word: str) -> bool:
-    """Return whether an operand behind a name reads like a filter: it has a blank, a slash, a quote, a comparison or a
-    bracket, is empty or a constant. Names with such characters stand first, or match a pattern."""
+    """Return whether an operand after a name looks like a filter: it contains a blank, a slash, a quote, a comparison
+    or a bracket, is empty or a constant. Names with such characters are given first, or matched by a pattern."""
     if _FILE_PATTERN.match(word) or _TYPED_NAME_PATTERN.fullmatch(word):
         return False
     return _FILTER_PATTERN.search(word) is not None
 
 
 def _split_filter(words: list[str]) -> tuple[list[str], str | None]:
-    """Split repeated operands into names and the filter behind them. The first one is always a name."""
+    """Split repeated operands into names and the filter after them. The first one is always a name."""
     filters = [word for word in words[1:] if is_filter_text(word)]
     if not filters:
         return words, None
@@ -213,9 +212,9 @@ def _split_filter(words: list[str]) -> tuple[list[str], str | None]:
 
 
 def build_arguments(kind: type[Struct], parameters: Sequence[Parameter], values: Mapping[str, Any]) -> Any:
-    """Build the Struct of a command from the values of its ``parameters``, each turned into what its field holds.
+    """Build the Struct of a command from the values of its ``parameters``, each converted to the type of its field.
 
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-022`` for an interval or a size that is none.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-CLI-022`` for an invalid interval or size.
     """
     own: dict[str, Any] = {}
     parts: dict[str, tuple[type[Struct], dict[str, Any]]] = {}
@@ -223,7 +222,7 @@ def build_arguments(kind: type[Struct], parameters: Sequence[Parameter], values:
         into = own
         if parameter.owner is not None:
             _, into = parts.setdefault(parameter.part, (parameter.owner, {}))
-        # What is not given has the default of its field.
+        # Fields of parameters that are not given keep their defaults.
         if parameter.name in values and (parameter.required or values[parameter.name] is not parameter.default):
             into[parameter.name] = _convert_value(parameter, values[parameter.name])
     return kind(**own, **{name: owner(**given) for name, (owner, given) in parts.items()})

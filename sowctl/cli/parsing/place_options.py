@@ -1,4 +1,4 @@
-"""Options of subscriptions about the stored position: where they go on after a restart."""
+"""Options of subscriptions about the stored position, from which they resume after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of ``sowctl stats``: of statistics of fields, and of messages of the journal."""
+"""Options of ``sowctl stats``: statistics of fields, and messages of the journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sowctl.declarations import declare_option
 
 
 class FieldOptions(Struct, frozen=True):
-    """How closely fields are looked at."""
+    """The level of detail of field statistics."""
 
     sample: Sample = None
     top: Annotated[
@@ -24,7 +24,7 @@ class FieldOptions(Struct, frozen=True):
 
 
 class RateOptions(Struct, frozen=True):
-    """Options of ``stats --journal``: the entries that count, and the intervals."""
+    """Options of ``stats --journal``: the counted entries, and the intervals."""
 
     interval: Annotated[
         float | None,

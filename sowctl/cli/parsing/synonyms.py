@@ -1,7 +1,7 @@
-"""The words of other tools for what a command here calls otherwise, and which known word a wrong one is near.
+"""The words of other tools for commands and options of this one, and the nearest known word for an unknown one.
 
-What comes from here are hints: a word of these tables is never accepted in the place of the right one.
-``application.py`` asks about options, ``dispatch.py`` about commands.
+They are used only in hints: a word of these tables is never accepted instead of the right one. ``application.py`` uses
+those of options, ``dispatch.py`` those of commands.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ OPTION_SYNONYMS: Mapping[str, str] = {
     "--patch": "--diff",
     "-p": "--diff",
 }
-"""By an option of other tools, the one that a command may have instead, with its value where that says it."""
+"""By an option of other tools, the equivalent option that a command may have, with its value if that is needed."""
 
 COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "delete": {"--all": "--filter '1 = 1'"},
@@ -98,7 +98,7 @@ COMMAND_OPTION_SYNONYMS: Mapping[str, Mapping[str, str]] = {
         "--prefetch": "--max-per-subscription",
     },
 }
-"""By a command, what an option means there alone; overrides :data:`OPTION_SYNONYMS`."""
+"""By command, the meaning of an option in it; overrides :data:`OPTION_SYNONYMS`."""
 
 _KEY_WORDS = "get, history and blame take keys as operands: sowctl {} TOPIC KEY"
 _STORE_WORDS = "bookmark commands take the store as their first operand: sowctl {} STORE"
@@ -127,8 +127,8 @@ OPTION_ADVICE: Mapping[str, str] = {
     "--tsv": "rows are read from a file: --from FILE.tsv",
     "--group": "subscriptions have no groups; workers that share messages use a queue: sowctl queue run",
 }
-"""By an option that a command has under no name, another way to do the same; a command with the same word in
-:data:`OPTION_SYNONYMS` for an option that it has is told that one."""
+"""By an option that a command lacks, another way to achieve the same; a word that :data:`OPTION_SYNONYMS` maps to an
+option of the command gets that hint instead."""
 
 _UNDO_ADVICE = (
     "sowctl history prints the versions of a record; "
@@ -146,7 +146,7 @@ COMMAND_ADVICE: Mapping[str, str] = {
     "forget": "sowctl journal prune removes old journal files; backups are directories, which rm removes",
     "unlock": "locks end with the process that holds them; sowctl doctor looks for problems",
 }
-"""By a command of other tools for which there is no single one here, what to use instead."""
+"""By a command of other tools without a single equivalent here, the alternatives."""
 
 COMMAND_SYNONYMS: Mapping[str, str] = {
     "select": "query",
@@ -255,8 +255,8 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
     "create-view": "config add view",
     "create-queue": "config add queue",
 }
-"""By a command of other tools, the one of this program, with its option where that says it; an option of the program
-counts as well."""
+"""By a command of other tools, that of this program, with its option if needed; an option of the program counts as
+well."""
 
 COMMAND_OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
     **{name: dict.fromkeys(("--key", "--keys"), _KEY_WORDS.format(name)) for name in ("history", "blame")},
@@ -265,7 +265,7 @@ COMMAND_OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         for name in ("list", "get", "set", "rewind", "check", "purge")
     },
 }
-"""By a command, the advice for an option there; overrides :data:`OPTION_ADVICE`."""
+"""By command, the advice for an option; overrides :data:`OPTION_ADVICE`."""
 
 MISSING_ADVICE: Mapping[tuple[str, str], str] = {
     (
@@ -280,7 +280,7 @@ MISSING_ADVICE: Mapping[tuple[str, str], str] = {
     ("pipeline export", "--output"): "name a directory or URL, for example --output s3://bucket/orders",
     ("restore", "--to"): "name a new directory, for example --to restored",
 }
-"""By a command and what was not given to it, what to give."""
+"""By command and missing parameter, the value to give."""
 
 VALUE_SYNONYMS: Mapping[str, str] = {
     "jsonl": "ndjson",
@@ -293,7 +293,7 @@ VALUE_SYNONYMS: Mapping[str, str] = {
     "excel": "csv",
     "text": "table",
 }
-"""By a value of an option of other tools, that of an option here."""
+"""By an option value of other tools, the equivalent value here."""
 
 VALUE_ADVICE: Mapping[str, str] = {
     "kafka": "records of Kafka are read with --envelope kafka",
@@ -304,7 +304,7 @@ VALUE_ADVICE: Mapping[str, str] = {
     "sqlite": "sowctl export writes SQLite and DuckDB files",
     "duckdb": "sowctl export writes SQLite and DuckDB files",
 }
-"""By a value that an option does not have, what is meant by it."""
+"""By an unknown value of an option, advice on its likely meaning."""
 
 
 TYPE_SYNONYMS: Mapping[str, str] = {
@@ -331,15 +331,15 @@ TYPE_SYNONYMS: Mapping[str, str] = {
 
 
 def find_near(word: str, known: Collection[str], table: Mapping[str, str]) -> list[str]:
-    """Return the likely meanings of ``word``, best first: that in ``table``, else known words like it.
+    """Return the likely meanings of ``word``, best first: that in ``table``, else similar known words.
 
-    A suggestion of the table counts only where its first word is known.
+    A suggestion of the table counts only if its first word is known.
     """
     told = table.get(word.lower())
     if told is not None and told.split()[0] in known:
         return [told]
     from difflib import get_close_matches
 
-    # Three letters at least: a beginning of one or two says nothing about what was meant.
+    # Three letters at least: a shorter prefix is too ambiguous.
     begun = [name for name in known if len(word.lstrip("-")) > 2 and name.startswith(word)]
     return begun[:3] or get_close_matches(word, known, n=2, cutoff=0.75)

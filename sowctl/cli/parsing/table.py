@@ -1,12 +1,12 @@
-"""The table of commands: name, module, summary, group. A command exists if and only if it has a line here.
+"""The table of commands: name, module, summary, group. A command exists if and only if it has a row here.
 
 ``sowctl --help``, the man pages, the completion scripts and the dispatcher all read this table; none of them imports
 a command's module to learn its name. Importing this module costs next to nothing.
 
-A new command is a file in ``sowctl/cli/commands`` and a line here. The file has a Struct that declares its options and
+A new command is a file in ``sowctl/cli/commands`` and a row here. The file has a Struct that declares its options and
 operands (:mod:`sowctl.declarations`), one public function ``run(invocation, arguments)`` whose docstring is the text of
-its page, and a tuple ``EXAMPLES`` of command lines, which stand in help and page. Then ``python -m sowctl.cli.manual
-man/`` makes the page.
+its page, and a tuple ``EXAMPLES`` of command lines for help and page. Then ``python -m sowctl.cli.manual man/``
+generates the page.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 
 class Command(Struct, frozen=True):
-    """One line: ``name`` is one to three words, ``module`` in ``sowctl.cli.commands`` has ``run`` and ``EXAMPLES``."""
+    """One row: ``name`` is one to three words, ``module`` in ``sowctl.cli.commands`` has ``run`` and ``EXAMPLES``."""
 
     name: str
     module: str
@@ -26,7 +26,7 @@ class Command(Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The name as it stands in argv."""
+        """The words of the name, as in argv."""
         return tuple(self.name.split())
 
     @property
@@ -192,7 +192,7 @@ PREFIXES = {
     "config": "show, compare, create and change configurations",
     "config add": "add topics, views, queues, expiration and history",
 }
-"""The words that are no command by themselves, with what their commands are about."""
+"""The words that are no command by themselves, with the subject of their commands."""
 PAGES = (
     "sow-archive",
     "sow-backup",
@@ -221,7 +221,7 @@ PAGES = (
     "sowctl-tutorial",
     "sowctl-types",
 )
-"""The pages that are about no single command; sowctl-lint(7) is found by the name of its command."""
+"""The pages about more than one command; sowctl-lint(7) is found by the name of its command."""
 _COMMANDS_BY_WORDS = {command.words: command for command in COMMANDS}
 
 
@@ -231,7 +231,7 @@ def find_command(words: tuple[str, ...]) -> Command | None:
 
 
 class Member(Struct, frozen=True):
-    """A word that may follow a prefix: that of a command or of another prefix, and what it is about."""
+    """A word that may follow a prefix, to form a command or another prefix, and its description."""
 
     word: str
     summary: str
@@ -250,7 +250,7 @@ def list_members(prefix: str) -> tuple[Member, ...]:
 
 
 def split_prefix(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The prefix with which ``words`` begin, as long as possible, and the words behind it; empty for none."""
+    """The longest prefix of commands at the beginning of ``words``, and the remaining words; empty for none."""
     length = 0
     while length < len(words) and " ".join(words[: length + 1]) in PREFIXES:
         length += 1
@@ -258,6 +258,6 @@ def split_prefix(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def split_command(words: Sequence[str]) -> tuple[Command | None, list[str]]:
-    """The command with which ``words`` begin, None for none, and the words behind it."""
+    """The command at the beginning of ``words``, None for none, and the remaining words."""
     prefix, behind = split_prefix(words)
     return find_command((*prefix.split(), *behind[:1])), behind[1:]

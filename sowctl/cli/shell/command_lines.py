@@ -1,7 +1,7 @@
-"""Lines cut into words as a POSIX shell cuts them: quotation marks, backslashes, comments; nothing else of a shell.
+"""Split lines into words as a POSIX shell does: quotation marks, backslashes, comments; no other shell syntax.
 
-Variables, patterns and ``~`` stay as they are written. What a shell takes for a pipe, a redirection or the end of a
-command is refused outside quotation marks: a filter ``/qty > 5`` that was written without them must not be guessed at.
+Variables, patterns and ``~`` are literal. Characters that a shell interprets as a pipe, a redirection or the end of a
+command are rejected outside quotation marks: the meaning of an unquoted filter ``/qty > 5`` must not be guessed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from sowctl.errors import UsageError
 
 _SPECIAL_CHARACTERS = frozenset("|&;<>()`")
 _ESCAPABLE_CHARACTERS = frozenset('$`"\\')
-"""What a backslash takes its meaning from within double quotation marks; before others it is itself."""
+"""Characters that a backslash escapes within double quotation marks; before others it is literal."""
 
 _MAX_SHOWN_CHARACTERS = 200
-"""Letters of a command that an error shows."""
+"""Maximum characters of a command in an error message."""
 
 
 class Word(Struct):
-    """A word, and where it begins in the text. ``open`` is the quotation mark that is not ended yet, if any."""
+    """A word, and its offset in the text. ``open`` is the unterminated quotation mark, if any."""
 
     text: str
     start: int
@@ -29,11 +29,11 @@ class Word(Struct):
 
 
 class Unfinished(Exception):
-    """A quotation mark is open, or the text ends with a backslash: it goes on in the next line."""
+    """A quotation mark is open, or the text ends with a backslash: the command continues in the next line."""
 
 
 class _WordCutter:
-    """Goes through a text once: all of it, or line by line as each comes (``text`` None, then :meth:`feed_lines`)."""
+    """Splits a text once: all of it, or line by line as lines arrive (``text`` None, then :meth:`feed_lines`)."""
 
     def __init__(self, text: str | None = None) -> None:
         self.text = ""
@@ -42,14 +42,14 @@ class _WordCutter:
         self.joined = False
         self._before = 0
         self._word: Word | None = None
-        # Letters of the last word, joined at its end: a text that grows by one letter is copied each time.
+        # Letters of the last word, joined at its end: a string would be copied for each letter.
         self._letters: list[str] = []
         if text is not None:
             self.feed_lines(text)
             self._end_word()
 
     def feed_lines(self, text: str) -> None:
-        """Go on with the next lines; what is open stays so. Raises UsageError ``SOW-CLI-102``."""
+        """Continue with the next lines; open quotation marks stay open. Raises UsageError ``SOW-CLI-102``."""
         self._before += len(self.text)
         self.text, self.joined = text, False
         self._cut_words()
@@ -61,7 +61,7 @@ class _WordCutter:
             if self.open:
                 at = self._read_quoted(at, letter)
             elif letter == "\\":
-                # At the end of a line it joins this with the next one, of which there may be none yet.
+                # At the end of a line it joins this with the next one, which may not have arrived yet.
                 self.joined = at + 1 == len(text) or (text[at + 1] == "\n" and at + 2 == len(text))
                 if at + 1 < len(text) and text[at + 1] != "\n":
                     self._add_letters(at, text[at + 1])
@@ -108,7 +108,7 @@ class _WordCutter:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a command. Raises Unfinished, and UsageError ``SOW-CLI-102`` for what a shell would act on."""
+    """The words of a command. Raises Unfinished, and UsageError ``SOW-CLI-102`` for shell syntax."""
     cut = _WordCutter(text)
     if cut.open or cut.joined:
         raise Unfinished
@@ -116,7 +116,7 @@ def split_words(text: str) -> list[str]:
 
 
 def split_last_word(text: str) -> tuple[list[str], Word]:
-    """The words before the last one, and the last one, which is empty behind a blank. Raises UsageError."""
+    """The words before the last one, and the last one, which is empty after a blank. Raises UsageError."""
     cut = _WordCutter(text)
     if not cut.words or (not cut.open and text[-1:].isspace()):
         return [word.text for word in cut.words], Word("", len(text))
@@ -125,9 +125,9 @@ def split_last_word(text: str) -> tuple[list[str], Word]:
 
 
 def quote_word(text: str, mark: str, *, finished: bool) -> str:
-    """A text as it is written so that it is one word: plain where it can be, else within quotation marks.
+    """A text, quoted if necessary so that it is one word.
 
-    ``mark`` is the one that it was begun with, if any. Where it is not ``finished`` the closing mark is left out.
+    ``mark`` is the quotation mark that it was begun with, if any. Unless ``finished``, the closing mark is omitted.
     """
     if not mark and text and not set(text) & {*_SPECIAL_CHARACTERS, *"'\"\\#"} and not any(map(str.isspace, text)):
         return text
@@ -145,20 +145,20 @@ def iterate_commands(lines: Iterator[str]) -> Iterator[tuple[int, str]]:
         first, text, cut = number, [line], _WordCutter()
         try:
             cut.feed_lines(line)
-            # Each line is looked at once: a mark that stays open to the end of a long script must not be looked for
-            # from its beginning with every line.
+            # Each line is scanned once: an open mark in a long script must not cause a scan from its beginning for
+            # every line.
             while (cut.open or cut.joined) and (following := next(lines, None)) is not None:
                 text.append(following)
                 number += 1
                 cut.feed_lines(following)
         except UsageError:
-            # What a shell would act on ends the command here. The runner cuts its words again and shows this error.
+            # Shell syntax ends the command here. The runner splits its words again and reports this error.
             pass
         yield first, "".join(text)
 
 
 def is_unfinished(text: str) -> bool:
-    """True where a command is unfinished at the end of ``text``: a quotation mark is open, or a backslash ends it."""
+    """True if a command is unfinished at the end of ``text``: a quotation mark is open, or a backslash ends it."""
     try:
         split_words(text)
     except Unfinished:
@@ -169,7 +169,7 @@ def is_unfinished(text: str) -> bool:
 
 
 def build_unfinished_error(text: str) -> UsageError:
-    """The error of a command whose quotation mark is open where the input ends; its first line is shown."""
+    """The error of a command with an open quotation mark at the end of the input; its first line is shown."""
     words = "incomplete last command: a quote is open, or the line ends with a backslash"
     if lines := text.rstrip("\n").count("\n"):
         words += f"; it includes {lines:,} more lines" if lines > 1 else "; it includes the next line"

@@ -1,4 +1,4 @@
-"""The terminal of ``sowctl shell``: a line is edited, completed and remembered; the only importer of prompt_toolkit."""
+"""The terminal of ``sowctl shell``: line editing, completion and history; the only importer of prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAX_PATHS = 500
 def run_prompt(invocation: Invocation, **terminal: Any) -> int:
     """Read and run commands until the end of the input or ``exit``; the status is that of the last command.
 
-    ``terminal``: other ``input`` and ``output`` than the process's own, as prompt_toolkit has them.
+    ``terminal``: other ``input`` and ``output`` than the process's own, for prompt_toolkit.
     """
     colored = invocation.streams.shows_color(invocation.streams.stdout)
     history = _open_history(invocation)
@@ -58,18 +58,19 @@ def run_prompt(invocation: Invocation, **terminal: Any) -> int:
             except EndedBySignal:
                 raise
             except KeyboardInterrupt:
-                # Ctrl-C at the prompt drops the line; the signals that end the process were raised above.
+                # Ctrl-C at the prompt discards the line; signals that end the process were raised above.
                 continue
             except EOFError:
                 break
             status = runner.run(text)
             completer.forget()
-    # An interrupt ends its command and not the shell, whose end is no failure then.
+    # An interrupt ends its command and not the shell, so a later end of the shell is no failure.
     return 0 if status == INTERRUPTED_STATUS else status
 
 
 def find_history_path(environ: Mapping[str, str]) -> Path | None:
-    """The file of the history: ``SOWCTL_HISTORY``, else in the XDG directory for state; None where that is empty."""
+    """The file of the history: ``SOWCTL_HISTORY``, else in the XDG directory for state; None if the variable is
+    empty."""
     named = environ.get(HISTORY_VARIABLE)
     if named is not None:
         return Path(named) if named else None
@@ -78,7 +79,7 @@ def find_history_path(environ: Mapping[str, str]) -> Path | None:
 
 
 class _FilteredHistory(FileHistory):
-    """A history that leaves out lines that begin with a blank."""
+    """A history that skips lines that begin with a blank."""
 
     def store_string(self, string: str) -> None:
         if not string[:1].isspace():
@@ -91,7 +92,7 @@ def _open_history(invocation: Invocation) -> History:
         return InMemoryHistory()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Filters tell of data: nobody else reads them.
+        # Filters reveal data: only the user may read them.
         os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
         invocation.note(f"the command history is not saved: {escape_line(str(path))}: {error.strerror}")
@@ -100,14 +101,14 @@ def _open_history(invocation: Invocation) -> History:
 
 
 class LineCompleter(Completer):
-    """Asks what the completion scripts ask; what it found out of an instance serves until :meth:`forget`."""
+    """Completes as the completion scripts do; instance values are cached until :meth:`forget`."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
         self._seen: dict[Settings, InstanceValues] = {}
 
     def forget(self) -> None:
-        """A command was run: names, fields and values may be other ones."""
+        """Clear the cache after a command, which may have changed names, fields and values."""
         self._seen.clear()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -138,13 +139,13 @@ class LineCompleter(Completer):
 
 
 def _find_shown_start(text: str, written: str) -> int:
-    """Return where the shown part of a candidate begins: behind what is finished of the word."""
+    """Return where the shown part of a candidate begins: after the finished part of the word."""
     place = max((written.rfind(mark) for mark in " ,(="), default=-1) + 1
     return place if text[:place] == written[:place] else 0
 
 
 def _list_paths(kind: str, written: str) -> Iterator[str]:
-    """Files and directories that begin with what is written, directories with a slash behind them."""
+    """Files and directories that begin with the written text, directories with a trailing slash."""
     above, slash, begin = written.rpartition("/")
     try:
         with os.scandir(above + slash or ".") as entries:

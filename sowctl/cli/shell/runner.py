@@ -1,7 +1,7 @@
-"""Running commands one after the other in this process, each behind the error boundary, as in a process of its own.
+"""Run commands one after the other in this process, each inside the error boundary, as in a process of its own.
 
-What they share: configurations that were read, and stores, which stay open from one command to the next. Both notice
-what others do to the files meanwhile. A command line of its own cannot end the shell, whatever happens in it.
+They share parsed configurations, and stores, which stay open between commands. Both detect changes of the files by
+others. No command can end the shell.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sowctl.cli.context import Invocation
 
 ENDING_STATUSES = frozenset({HUNG_UP_STATUS, BROKEN_PIPE_STATUS, TERMINATED_STATUS})
-"""Statuses of commands behind which there is nobody to go on for."""
+"""Statuses of commands after which no user is left, so the shell ends."""
 EXIT_COMMANDS = ("exit", "quit")
 
 
@@ -54,7 +54,7 @@ class CommandRunner:
         Instance().close()
 
     def run(self, text: str) -> int:
-        """Run one command and return its status; 0 for an empty line. ``left`` is set by ``exit`` and ``quit``."""
+        """Run one command and return its status; 0 for an empty line. ``exit`` and ``quit`` set ``left``."""
         try:
             words = _drop_program_name(split_words(text))
             if words[:1] == ["shell"]:
@@ -87,7 +87,7 @@ class CommandRunner:
             )
         finally:
             if outer.own_process and outer.settings.timeout is None:
-                # The time of a command's --timeout ends with it.
+                # The timer of a command's --timeout ends with the command.
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _report_error(self, error: SowError) -> int:
@@ -101,9 +101,9 @@ _LINE_PATTERN = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def run_batch(invocation: Invocation, *, stop_on_error: bool) -> int:
-    """Run the commands of standard input, one a line, to its end; the status of the first that failed.
+    """Run the commands of standard input, one per line, to its end; the status is that of the first that failed.
 
-    The commands have no input of their own: what follows in the input are commands.
+    The commands have no input of their own: the following input is commands.
     """
     first = 0
     with CommandRunner(invocation, ClosedInput()) as runner:
@@ -133,16 +133,16 @@ def _read_lines(stream: BinaryIO) -> Iterator[str]:
 
 
 def _drop_program_name(words: list[str]) -> list[str]:
-    """Lines of documentation begin with the name of the program."""
+    """Drop the name of the program, with which lines of documentation begin."""
     return words[1:] if words[:1] == ["sowctl"] else words
 
 
 def _build_variables(invocation: Invocation) -> dict[str, str]:
-    """The global options that the shell was given, as the variables that set them for its commands."""
+    """The global options of the shell, as the variables that set them for its commands."""
     found = {}
     for parameter in GLOBAL_PARAMETERS:
         value = getattr(invocation.settings, parameter.name)
-        # Its own --timeout is that of the whole shell, whose timer runs already.
+        # --timeout limits the whole shell, whose timer is already running.
         if value == parameter.default or parameter.name == "timeout":
             continue
         found[GLOBAL_VARIABLES[parameter.name]] = value if isinstance(value, str) else str(min(int(value), 3))
