@@ -1,4 +1,4 @@
-"""Records, reports and findings to bytes for people and programs. In the order of processing:
+"""Format records, reports and findings for people and programs. In the order of processing:
 
 * ``options``: the options of a renderer, checked once.
 * ``formats``: the table of formats.
@@ -7,7 +7,7 @@
 * ``text_columns``: columns of cell texts, for whole batches.
 * ``columns``: the columns of tables, and their cells.
 * ``projection``: ``--columns`` in formats with types.
-* ``ndjson``: one JSON value a line.
+* ``ndjson``: one JSON value per line.
 * ``jsonarray``: one JSON array.
 * ``msgpackstream``: a stream of MessagePack maps.
 * ``arrow_formats``: Parquet files and Arrow streams.
@@ -18,7 +18,7 @@
 * ``onerecord``: one record for people.
 * ``events``: events of a subscription.
 * ``exports``: the format of a file by its extension.
-* ``replaced_bytes``: bytes that are not UTF-8 in records that are written.
+* ``replaced_bytes``: bytes that are not UTF-8 in written records.
 * ``charts``: bars and sparklines, and the statistics of fields drawn with them.
 * ``reports``: reports of verbs.
 * ``outline``: names and values, indented.

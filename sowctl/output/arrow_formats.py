@@ -1,9 +1,9 @@
-"""Formats ``parquet`` and ``arrow``, and what ``export`` writes besides: records as columns with types.
+"""Formats ``parquet`` and ``arrow``, and further formats of ``export``: records as typed columns.
 
-The columns are the first-level members of all records, and with metadata the columns that the data source ``sow`` has.
-A payload that is no object has one member, ``data``; one whose view is no JSON has ``data_base64``. Types hold every
-value (:mod:`sowctl.arrow.inference`), so records may have to be gone through more than once: a result that can be read
-again is, any other is kept in a temporary file meanwhile.
+The columns are the first-level members of all records, and with metadata the columns of the data source ``sow``. A
+payload that is no object has one member, ``data``; one whose view is no JSON has ``data_base64``. Types hold every
+value (:mod:`sowctl.arrow.inference`), so records may have to be read more than once: a repeatable result is read again,
+any other is kept in a temporary file.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 1000
 BLOCK_BYTES = 1 << 20
-"""Rows of one block, and bytes of their messages, at most; one message may be larger. Their decoded values stay
-in the processor's cache: of 1,000,000 orders, blocks of 4,000 take 0.3 s more."""
+"""Maximum number of rows of one block, and of bytes of their messages; a single message may be larger. Their decoded
+values stay in the processor's cache: for 1,000,000 orders, blocks of 4,000 take 0.3 s more."""
 
 
 class _ColumnRenderer:
@@ -55,7 +55,7 @@ class _ColumnRenderer:
         self._projection = build_projection(options)
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
-        """Write all records; nothing goes to ``out`` before all have been read."""
+        """Write all records; nothing is written to ``out`` before all have been read."""
         from sowctl.arrow.column_passes import write_columns
 
         make, chosen = self._make_writer(), self._projection
@@ -80,21 +80,21 @@ class ParquetRenderer(_ColumnRenderer):
 
 
 class ArrowRenderer(_ColumnRenderer):
-    """A stream of Arrow's."""
+    """An Arrow stream."""
 
     name = "arrow"
     writer = "ArrowStream"
 
 
 class FeatherRenderer(_ColumnRenderer):
-    """A file of Arrow's."""
+    """An Arrow file."""
 
     name = "arrow"
     writer = "ArrowFile"
 
 
 class SqliteRenderer(_ColumnRenderer):
-    """An SQLite database of one table, called ``table``."""
+    """An SQLite database with one table, named ``table``."""
 
     name = "sqlite"
     table = "records"
@@ -108,7 +108,7 @@ class SqliteRenderer(_ColumnRenderer):
 def _write_chosen(
     rows: RecordBlocks, chosen: Projection, make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter], out: BinaryIO
 ) -> int:
-    """Write the columns of a projection; the number of rows."""
+    """Write the columns of a projection; return the number of rows."""
     from sowctl.arrow.chosen_columns import ChosenColumn, arrange_columns
     from sowctl.arrow.column_passes import write_columns
 
@@ -128,7 +128,7 @@ def format_hidden_notes(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class RecordBlocks:
-    """Records in blocks, as often as they are asked for. A context manager: what it keeps is in a temporary file."""
+    """Records in blocks, which can be iterated repeatedly. A context manager: saved blocks are in a temporary file."""
 
     def __init__(self, batches: Iterable[Batch], *, meta: bool, projection: Projection | None = None) -> None:
         self._projection = projection
@@ -143,15 +143,15 @@ class RecordBlocks:
 
     def __exit__(self, *_: object) -> None:
         if self._kept is not None:
-            # Closing writes what is buffered, which may fail once more: that was told before.
+            # Closing writes the buffer, which may fail again: the error was raised before.
             with suppress(OSError):
                 self._kept.close()
 
     def iterate_blocks(self) -> Iterator[MessageBlock]:
-        """All records in blocks, from the first one."""
+        """Iterate over all records in blocks, from the first one."""
         first, self._asked = not self._asked, True
         if self._again is not None:
-            # A result that is asked for once more is that of another moment: who writes looks at it as at the first.
+            # A repeated result may reflect another moment; the writer handles it like the first.
             return self._make_blocks(self._batches if first else iter(self._again()))
         return self._iterate_and_save() if first else self._iterate_saved()
 
@@ -177,7 +177,7 @@ class RecordBlocks:
         facts: list[dict[str, Any]] = []
         size = 0
         repeatable = False
-        # Without any record, an empty block says which metadata has columns.
+        # Without records, an empty block determines which metadata has columns.
         begun = not self._meta
         for batch in batches:
             payloads, chosen = batch.payloads, self._projection

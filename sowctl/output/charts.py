@@ -1,7 +1,7 @@
-"""Bars and sparklines of characters, and the figures of ``stats`` drawn with them.
+"""Bars and sparklines made of characters, and the statistics of ``stats`` drawn with them.
 
-What is drawn are the rows that programs get as JSON. A terminal that shows all characters gets blocks in eighths, any
-other the characters ``#`` and ``.:-=+*%@``. No text is drawn but through ``escape_line``.
+The input is the rows that programs get as JSON. A terminal that shows all characters gets blocks in eighths, any other
+the characters ``#`` and ``.:-=+*%@``. All text is escaped by ``escape_line``.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _BAR_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SPARK_HEIGHTS = "▁▂▃▄▅▆▇█"
 _ASCII_HEIGHTS = ".:-=+*%@"
 _MAX_LABEL_COLUMNS = 24
-"""Columns for the text in front of a bar, at most."""
+"""Maximum columns of the label before a bar."""
 _MAX_BAR_COLUMNS = 40
 MIN_SPARKLINE_COLUMNS = 8
-"""Columns that a sparkline has at least."""
+"""Minimum columns of a sparkline."""
 MAX_GAPS = 3
-"""Times without messages that are left out of a sparkline, at most."""
+"""Maximum number of times without messages to omit from a sparkline."""
 MIN_GAP_INTERVALS = 10
-"""Intervals without messages that are always drawn."""
+"""Number of intervals without messages up to which they are always drawn."""
 _GAP_MARK = "┊"
 _MAX_EXACT_SPAN_CHARACTERS = 4
-"""Characters of a length of time that nobody has to calculate with."""
+"""Maximum characters of a duration that is shown exactly."""
 
 
 def format_bar(part: float, columns: int, *, unicode: bool = True) -> str:
-    """A bar over ``part`` of ``columns``; where there is anything, it shows."""
+    """A bar over ``part`` of ``columns``; any part above 0 is visible."""
     if part <= 0:
         return ""
     if not unicode:
@@ -49,7 +49,7 @@ def format_bar(part: float, columns: int, *, unicode: bool = True) -> str:
 
 
 def format_sparkline(counts: Sequence[int], highest: int, *, unicode: bool = True) -> str:
-    """One character for each count, a blank for none; ``highest`` is the count with the highest one."""
+    """One character for each count, a blank for 0; ``highest`` is the count with the highest character."""
     marks = _SPARK_HEIGHTS if unicode else _ASCII_HEIGHTS
     return "".join(marks[min(7, count * 8 // (highest + 1))] if count else " " for count in counts)
 
@@ -60,9 +60,9 @@ def sum_groups(counts: Sequence[int], size: int) -> list[int]:
 
 
 def find_busy_parts(series: Sequence[Sequence[int]]) -> list[range]:
-    """The intervals that are worth a mark: all, without the longest times in which nothing happened in any series.
+    """The intervals to draw: all except the longest times without messages in any series.
 
-    A time is left out that has more intervals than have messages: drawn, it would take more than half of the line.
+    A time is omitted if it has more intervals than those with messages: it would take more than half of the line.
     """
     busy = [number for number, counts in enumerate(zip(*series, strict=True)) if any(counts)]
     gaps = sorted(((after - before, before, after) for before, after in pairwise(busy)), reverse=True)[:MAX_GAPS]
@@ -73,17 +73,17 @@ def find_busy_parts(series: Sequence[Sequence[int]]) -> list[range]:
 
 
 def choose_mark_size(parts: Sequence[range], columns: int) -> int:
-    """Choose how many intervals a mark stands for, so that all parts and the marks between them fit ``columns``."""
+    """Choose the number of intervals per mark, so that all parts and the marks between them fit ``columns``."""
     room = max(1, columns - len(parts) + 1)
     size = max(1, -(-sum(map(len, parts)) // room))
-    # Each part ends with a mark of its own, which may be no full one.
+    # Each part ends with a mark of its own, which may cover fewer intervals.
     while size < max(map(len, parts)) and sum(-(-len(part) // size) for part in parts) > room:
         size += 1
     return size
 
 
 def draw_fields(rows: Iterable[Row], terminal: Terminal, out: BinaryIO, topic: str | None = None) -> None:
-    """The fields of ``stats``: for each a heading, its figures, and bars; in front of them the ``topic``, if given."""
+    """Draw the fields of ``stats``: for each a heading, its statistics, and bars; first the ``topic``, if given."""
     from rich.text import Text
 
     with _Page(terminal, out) as page:
@@ -120,7 +120,7 @@ def _row_lengths(row: Row) -> str:
 
 
 def _shows_top(row: Row) -> bool:
-    """True where some values occur more often than others; of numbers with a histogram only where these are few."""
+    """True if some values are more frequent than others; for numbers with a histogram only if there are few."""
     few = row["numbers"] is None or row["distinct"] <= len(row["top"])
     return few and any(one["count"] > 1 for one in row["top"])
 
@@ -177,7 +177,7 @@ def _draw_bars(page: _Page, bars: Sequence[tuple[str, int, str]], whole: int, *,
 
 
 def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: BinaryIO) -> None:
-    """The messages per interval: a line and a sparkline for each topic and client."""
+    """Draw the messages per interval: a line and a sparkline for each topic and client."""
     from rich.text import Text
 
     with _Page(terminal, out) as page:
@@ -190,7 +190,7 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
             "peak": [f"{row['peak']:,}" for row in rows],
         }
         widths_by_head = {head: max(map(measure_width, (head, *column))) for head, column in texts_by_head.items()}
-        # Where not all have room, the clients give way first if no message has one, and last if one has.
+        # If there is not enough room, the clients are dropped first if no message has one, and last if one has.
         named = any(row["client"] for row in rows)
         spare = ["peak", "messages", "client"] if named else ["client", "peak", "messages"]
         while spare and sum(widths_by_head.values()) + 2 * (len(widths_by_head) - 1) > page.columns:
@@ -198,7 +198,7 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
         heads, widths = tuple(widths_by_head), list(widths_by_head.values())
         cells = list(zip(*(texts_by_head[head] for head in heads), strict=True))
         left = page.columns - sum(widths) - 2 * len(widths)
-        # Where there is no room beside the figures, the sparkline has a line of its own.
+        # If there is no room beside the numbers, the sparkline has a line of its own.
         below = left < MIN_SPARKLINE_COLUMNS
         room = page.columns - 2 if below else left
         parts = find_busy_parts([row["counts"] for row in rows])
@@ -236,13 +236,13 @@ def draw_rates(rows: Sequence[Row], begins: str, terminal: Terminal, out: Binary
 
 
 def _format_span(seconds: float) -> str:
-    """A length of time as options spell it where that is short, ``90s``, ``2h``, else as people read it."""
+    """A duration: as in options if that is short, ``90s``, ``2h``, else in words."""
     exact = format_interval(round(seconds * 1e9))
     return exact if len(exact) <= _MAX_EXACT_SPAN_CHARACTERS else format_duration(seconds, whole=True)
 
 
 def _pad_cells(texts: Sequence[str], widths: Sequence[int], labels: int) -> str:
-    """One line of texts: ``labels`` of them on the left, then figures on the right of their columns."""
+    """One line of texts: ``labels`` of them left-aligned, then right-aligned numbers."""
     cells = []
     for at, (text, room) in enumerate(zip(texts, widths, strict=True)):
         blank = " " * (room - measure_width(text))
@@ -274,9 +274,9 @@ class _Page:
         self._drawing.__exit__(*problem)
 
     def write_line(self, text: Text) -> None:
-        """A line that fits."""
+        """Write a line that fits."""
         self._console.print(text, no_wrap=True, crop=False, overflow="ignore", soft_wrap=True)
 
     def write_wrapped(self, text: Text) -> None:
-        """A text that goes on in the next line where it does not fit."""
+        """Write a text, wrapped to the next line if it does not fit."""
         self._console.print(text)

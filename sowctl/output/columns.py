@@ -1,9 +1,9 @@
-"""The columns of ``table``, ``csv`` and ``tsv``, and the values in them.
+"""The columns of ``table``, ``csv`` and ``tsv``, and their values.
 
-With ``--columns`` these; else the metadata where it is wanted, and the first-level members of the first 1,000 records
-in the order in which they were first seen. A member that appears only later gets no column; it is counted, and the
-renderer says so. A record with more members than columns are of use is refused. So the columns depend on the records
-alone, and nothing is buffered beyond the first thousand.
+With ``--columns`` those; else the metadata if requested, and the first-level members of the first 1,000 records in
+order of first appearance. A member that appears only later gets no column; it is counted, and the renderer prints a
+note. A record with more members than a table can have columns is rejected. So the columns depend only on the records,
+and nothing is buffered beyond the first thousand.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, TOKEN_PATTERN, RawColum
 
 SAMPLE_RECORDS = 1_000
 MAX_MEMBERS = 16_384
-"""First-level members that a record may have: spreadsheets have no more columns, and each is an object here."""
+"""Maximum number of first-level members of a record: spreadsheets have no more columns, and each is an object here."""
 _MIN_MEMBER_BYTES = 5
-"""Bytes that a member takes at least: quotes, a colon, a value and a comma."""
+"""Minimum bytes of a member: quotes, a colon, a value and a comma."""
 _OBJECT_PATTERN = re.compile(rb"[ \t\r\n]*\{")
 
 
 class RecordRow(Struct, frozen=True):
-    """One record: its payload's members, its metadata (empty unless a column asks for it) and the payload."""
+    """One record: its payload's members, its metadata (empty unless a column requires it) and the payload."""
 
     members: dict[str, Any]
     metadata: dict[str, Any]
@@ -41,25 +41,25 @@ class RecordRow(Struct, frozen=True):
 
 
 class ShownColumns:
-    """The columns of one output. ``left_out`` counts members without a column, by name, once rows have passed."""
+    """The columns of one output. ``left_out`` counts members without a column, by name, once rows were iterated."""
 
     def __init__(self, columns: Sequence[Column], *, chosen: bool, facts: bool = False) -> None:
         self.columns = tuple(columns)
         self.chosen = chosen
         self.headings = tuple(format_heading(column, facts=facts) for column in columns)
         self.left_out: dict[str, int] = {}
-        # Members of the payload and nothing else, as without --columns: no path is followed for each cell.
+        # Only members of the payload, as without --columns: no path is followed for each cell.
         self._names = _find_first_level(columns)
         self._wants_meta = any(isinstance(column, str) for column in columns)
         self._known = {column.steps[0].name for column in columns if isinstance(column, Path)}
 
     def iterate_rows(self, batch: Batch) -> Iterator[RecordRow]:
-        """The records of a batch; their metadata where a column shows some."""
+        """The records of a batch, with metadata if a column shows some."""
         return _read_rows(batch, self._wants_meta, self._known if self.chosen else None)
 
     def read_cells(self, row: RecordRow) -> list[Any]:
         """The values of one record in column order."""
-        # Most records have the known members only, and cost one comparison.
+        # Most records have only known members, and cost one comparison.
         if not self.chosen and not self._known.issuperset(row.members):
             self._leave_out(row.members, 1)
         if self._names is not None:
@@ -67,11 +67,10 @@ class ShownColumns:
         return [self._column_value(column, row) for column in self.columns]
 
     def format_texts(self, batch: Batch) -> list[Texts] | None:
-        """The texts of a batch's cells, a column for each of these columns; None where only :meth:`read_cells` can
-        tell.
+        """The texts of a batch's cells, by column; None if only :meth:`read_cells` can determine them.
         """
         stored = as_stored_batch(batch)
-        # Of a long record the members that were chosen are taken, and no others made.
+        # From a long record only the chosen members are read.
         if self.chosen and max(map(len, batch.payloads), default=0) >= LONG_OBJECT_LIMITS.min_object_bytes:
             return None
         found = _read_members(batch, batch.payloads, refuse=not self.chosen)
@@ -97,7 +96,7 @@ class ShownColumns:
         return texts
 
     def format_notes(self) -> tuple[str, ...]:
-        """Format the notes about members that had no column."""
+        """Format the notes about members without a column."""
         if not self.left_out:
             return ()
         names = ", ".join("/" + escape_surrogates(name) for name in sorted(self.left_out))
@@ -117,21 +116,21 @@ class ShownColumns:
 
 
 def _find_first_level(columns: Sequence[Column]) -> list[str] | None:
-    """The names of columns that are first-level members; None where some column is something else."""
+    """The names of columns that are all first-level members; None if a column is something else."""
     paths = [column for column in columns if isinstance(column, Path)]
     steps = [path.steps[0] for path in paths if len(path.steps) == 1 and path.steps[0].index is None]
     return [step.name for step in steps] if len(steps) == len(columns) else None
 
 
 def format_heading(column: Column, *, facts: bool = False) -> str:
-    """Return the heading of a column: a path without its slash, unless that would be the name of metadata."""
+    """Return the heading of a column: a path without its slash, unless that is the name of metadata."""
     if isinstance(column, str):
         return column
     if len(column.steps) == 1 and column.steps[0].index is None:
         name = escape_surrogates(column.steps[0].name)
     else:
         name = escape_surrogates(str(column).removeprefix("/"))
-    # A member called like metadata keeps its slash, so that no two columns have one heading.
+    # A member with the name of metadata keeps its slash, so that headings are unique.
     return f"/{name}" if name in COLUMN_NAMES and not facts else name
 
 
@@ -168,9 +167,9 @@ def _member_names(batch: Batch, count: int) -> Iterable[str]:
 
 
 def format_cell(value: Any) -> str | None:
-    """A value as text; None stands for nothing there. Bytes that are not UTF-8 come as surrogate escapes.
+    """A value as text; None if absent. Bytes that are not UTF-8 become surrogate escapes.
 
-    No other surrogate comes: those of JSON texts are written as their escapes.
+    There are no other surrogates: those of JSON texts are written as their escapes.
     """
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
@@ -179,23 +178,23 @@ def format_cell(value: Any) -> str | None:
 
 
 def format_cells(cells: Iterable[Any]) -> list[str | None]:
-    """:func:`format_cell` of several cells; most hold a plain text, which costs no call."""
+    """:func:`format_cell` of several cells; most are plain texts, which need no call."""
     return [value if isinstance(value, str) and value.isascii() else format_cell(value) for value in cells]
 
 
 def _read_members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = True) -> RawColumns | None:
-    """The first-level members of payloads of stored records, by columns; None where only rows can tell.
+    """The first-level members of payloads of stored records, by columns; None if they must be read by rows.
 
-    ``refuse``: each member is to be a column, so a record with too many is refused.
+    ``refuse``: each member becomes a column, so a record with too many is rejected.
     """
     if as_stored_batch(batch) is None:
         return None
     if refuse:
         _refuse_wide(batch, payloads)
-    # Like rows, from a view with the members that columns show.
+    # As for rows, from a view with the members that columns show.
     lines = list(map(batch.members_view, payloads))
     try:
-        # What is no UTF-8 makes the record another one for columns, wherever it stands.
+        # Bytes that are not UTF-8 change the record for columns, wherever they are.
         b"\n".join(lines).decode()
     except UnicodeDecodeError:
         return None
@@ -203,7 +202,7 @@ def _read_members(batch: Batch, payloads: Sequence[bytes], *, refuse: bool = Tru
 
 
 def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
-    """Refuse a record with more than :data:`MAX_MEMBERS`. Raises InputError ``SOW-OUT-013``."""
+    """Reject a record with more than :data:`MAX_MEMBERS`. Raises InputError ``SOW-OUT-013``."""
     if max(map(len, payloads), default=0) < _MIN_MEMBER_BYTES * MAX_MEMBERS:
         return
     for number, payload in enumerate(payloads):
@@ -219,8 +218,8 @@ def _refuse_wide(batch: Batch, payloads: Sequence[bytes]) -> None:
 
 
 def _is_wide(text: bytes) -> bool:
-    """True where an object has more members than :data:`MAX_MEMBERS`. They are counted in its bytes, up to one too
-    many, and not made.
+    """True if an object has more members than :data:`MAX_MEMBERS`. They are counted in its bytes, up to the limit,
+    without creating them.
     """
     if text.count(b",") < MAX_MEMBERS or not _OBJECT_PATTERN.match(text):
         return False
@@ -239,12 +238,12 @@ def _is_wide(text: bytes) -> bool:
 
 
 def _read_rows(batch: Batch, wants_meta: bool, names: Collection[str] | None = None) -> Iterator[RecordRow]:
-    """The records of a batch; only members of these ``names`` are asked for, where they are given."""
+    """The records of a batch; only members with these ``names`` are read, if given."""
     if names is None:
         _refuse_wide(batch, batch.payloads)
     for record in batch.records:
         known = build_metadata(batch, record) if wants_meta else {}
-        # a record without a message has no members; the view of nothing would make a column for it
+        # a record without a message has no members; the view of an empty payload would create a column for it
         found: dict[str, Any] = {}
         if record.has_data:
             view = batch.members_view

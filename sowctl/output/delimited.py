@@ -1,8 +1,8 @@
-"""Formats ``csv`` and ``tsv``: a header and one line per record; which columns, see ``columns.py``.
+"""Formats ``csv`` and ``tsv``: a header and one line per record; ``columns.py`` determines the columns.
 
-CSV as RFC 4180 with line feeds: a cell is quoted where it holds a comma, a quote or a line break, or where it is the
-empty text - nothing at all stands for null. TSV escapes tab, line breaks and backslash with a backslash; null
-and the empty text look alike there. Lines are written a batch at a time, and made by columns.
+CSV as in RFC 4180 with line feeds: a cell is quoted if it contains a comma, a quote or a line break, or is the empty
+text - an empty cell is null. TSV escapes tab, line breaks and backslash with a backslash; null and the empty text are
+indistinguishable. Lines are written a batch at a time, and formatted by columns.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def encode_csv_cell(text: str | None) -> str:
     """One cell of CSV."""
     if text is None:
         return ""
-    # An empty text is quoted, to be told from null. Nothing else is added or taken away: a cell that begins with ``=``
-    # is what the message holds, and readers must get it back.
+    # An empty text is quoted to distinguish it from null. Nothing else is added or removed: a cell that begins with
+    # ``=`` is the content of the message, and readers must get it back.
     if not text or "," in text or '"' in text or "\n" in text or "\r" in text:
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -41,7 +41,7 @@ def encode_tsv_cell(text: str | None) -> str:
 
 
 def _list_headings(columns: ShownColumns) -> list[str]:
-    """The headings, of which publishing a file removes one slash: so a name that begins with one has another."""
+    """The headings. Publishing a file removes one slash, so a name that begins with a slash gets another one."""
     return [
         f"/{heading}" if isinstance(column, Path) and column.steps[0].name.startswith("/") else heading
         for column, heading in zip(columns.columns, columns.headings, strict=True)
@@ -49,7 +49,7 @@ def _list_headings(columns: ShownColumns) -> list[str]:
 
 
 class _DelimitedRenderer(ABC):
-    """Base of both formats, which differ in their separators and in how a cell is written."""
+    """Base of both formats, which differ in their separators and in the encoding of cells."""
 
     separator: str
 
@@ -57,7 +57,7 @@ class _DelimitedRenderer(ABC):
         self.options = options
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
-        """Write header and lines; nothing at all where there is no record and no chosen column."""
+        """Write header and lines; nothing if there are neither records nor chosen columns."""
         columns, found = open_batches(batches, self.options)
         if not columns.columns:
             return RenderResult(0)
@@ -73,7 +73,7 @@ class _DelimitedRenderer(ABC):
         return RenderResult(count, columns.format_notes())
 
     def _iterate_parts(self, columns: ShownColumns, batch: Batch) -> Iterator[tuple[int, Sequence[Texts]]]:
-        """The texts of a batch, a column for each, and of how many records they are."""
+        """The texts of a batch, by column, and the number of records."""
         texts = columns.format_texts(batch)
         if texts is not None:
             yield len(batch.payloads), texts
@@ -86,17 +86,17 @@ class _DelimitedRenderer(ABC):
         """The lines of several records."""
         cells = map(self._format_cells, columns)
         lines = map(self.separator.join, zip(*cells, strict=True))
-        # Bytes that are not UTF-8 came as surrogates and leave as the bytes that they were.
+        # Bytes that are not UTF-8 are surrogates here and are written as the original bytes.
         return "".join([line + "\n" for line in lines]).encode("utf-8", "surrogateescape")
 
     def _format_cells(self, texts: Texts) -> Iterable[str]:
         if self.options.terminal is not None:
-            # On a terminal alone: a file gets the text itself, control characters included.
+            # Only on a terminal: a file gets the text itself, control characters included.
             texts = [None if text is None else escape_line(text) for text in texts]
         if None not in texts:
             plain = cast("Sequence[str]", texts)
             whole = "\n".join(plain)
-            # Most columns hold nothing that needs a quote or an escape, which one search for each tells of all cells.
+            # Most columns need no quotes or escapes, which one search per character finds for all cells.
             if whole.count("\n") < len(texts) and not any(map(whole.__contains__, self.special)) and "" not in texts:
                 return plain
         return map(self.encode_cell, texts)
@@ -104,11 +104,11 @@ class _DelimitedRenderer(ABC):
     @property
     @abstractmethod
     def special(self) -> Sequence[str]:
-        """The characters that may need quotes or escapes, line feeds aside."""
+        """The characters that may need quotes or escapes, except line feeds."""
 
     @abstractmethod
     def encode_cell(self, text: str | None) -> str:
-        """One cell as it is written."""
+        """Encode one cell."""
 
 
 class CsvRenderer(_DelimitedRenderer):
@@ -118,7 +118,7 @@ class CsvRenderer(_DelimitedRenderer):
     special = (",", '"', "\r")
 
     def encode_cell(self, text: str | None) -> str:
-        """One cell, quoted where needed."""
+        """Encode one cell, quoted if needed."""
         return encode_csv_cell(text)
 
 
@@ -129,5 +129,5 @@ class TsvRenderer(_DelimitedRenderer):
     special = ("\t", "\\", "\r")
 
     def encode_cell(self, text: str | None) -> str:
-        """One cell with backslash escapes."""
+        """Encode one cell with backslash escapes."""
         return encode_tsv_cell(text)

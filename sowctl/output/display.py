@@ -1,7 +1,7 @@
-"""Makes any text or bytes safe to show: the one function between data and a terminal.
+"""Escapes any text or bytes for display: the only function between data and a terminal.
 
-Used for table cells, messages, file names, keys and configuration values. A payload may hold escape sequences that move
-the cursor, change the window's title or reverse the reading direction; here they become visible text.
+Used for table cells, messages, file names, keys and configuration values. A payload may contain escape sequences that
+move the cursor, change the window's title or reverse the reading direction; here they become visible text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _UNSAFE_CHARACTERS = (
     "\u200b\u2060-\u2064\ufeff"  # zero-width spaces, joiners and operators: two texts that look alike would differ
     "\u2028\u2029"  # line and paragraph separator
     "\ufff9-\ufffb\U000e0000-\U000e007f"  # interlinear annotation and tag characters: invisible text
-    "\ud800-\udfff"  # surrogates; the low ones stand for bytes that are not UTF-8
+    "\ud800-\udfff"  # surrogates; the low ones represent bytes that are not UTF-8
     "]"
 )
-"""A regular expression, like the next ones; ``re`` compiles each when it is first used (together 1.5 ms of a start)."""
+"""A regular expression, like the next ones; ``re`` compiles each on first use (together 1.5 ms of a start)."""
 _LONE_SURROGATES = "[\ud800-\udfff]"
 EXCERPT_CHARACTERS = 100
-"""Longest part of a line of input that an excerpt shows, in characters before unsafe ones are made visible."""
+"""Maximum length of the excerpt of a line of input, in characters before escaping."""
 _CONTROL_BYTES = rb"[\x00-\x08\x0b-\x1f\x7f]"
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -29,40 +29,40 @@ _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def escape_line(data: bytes | str) -> str:
     """One line of text without control characters: ``\\n \\r \\t``, ``\\x1b`` for bytes, ``\\u202e`` for characters."""
     text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
-    # Most texts leave here, without the search.
+    # Most texts return here, without the search.
     if text.isascii() and text.isprintable():
         return text
     return re.sub(_UNSAFE_CHARACTERS, lambda match: _escape_character(match[0]), text)
 
 
 def escape_surrogates(text: str) -> str:
-    """Text of JSON with an escape such as ``\\ud800`` for every surrogate without its partner, which has no bytes.
+    """JSON text with an escape such as ``\\ud800`` for every unpaired surrogate, which has no encoding.
 
-    In a JSON text that is what stood there; elsewhere it is what a table and JSON show, rather than U+FFFD for all.
+    In a JSON text that is the original escape; elsewhere it is what a table and JSON show, instead of U+FFFD for all.
     """
     return text if text.isascii() else re.sub(_LONE_SURROGATES, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def escape_lines(data: bytes | str) -> str:
-    """Text without control characters but line feeds, tabs as spaces: for excerpts and texts of several lines."""
+    """Text without control characters except line feeds, tabs as spaces: for excerpts and texts of several lines."""
     text = data.decode("utf-8", "surrogateescape") if isinstance(data, bytes) else data
     return "\n".join(escape_line(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def format_excerpt(line: bytes, column: int | None) -> str:
-    """A line of input in at most :data:`EXCERPT_CHARACTERS` characters, and below it a caret under ``column``, from
-    1."""
+    """A line of input in at most :data:`EXCERPT_CHARACTERS` characters, and below it a caret under ``column``, counted
+    from 1."""
     text = line.decode("utf-8", "surrogateescape")
     at = (column or 1) - 1
     begin = max(0, min(at - EXCERPT_CHARACTERS // 2, len(text) - EXCERPT_CHARACTERS))
     front, back = "..." if begin else "", "..." if begin + EXCERPT_CHARACTERS < len(text) else ""
     shown = front + escape_line(text[begin : begin + EXCERPT_CHARACTERS]) + back
-    # Measured on what is shown: an escape is wider than the character that it stands for.
+    # Measured after escaping: an escape is wider than its character.
     return shown if column is None else f"{shown}\n{' ' * measure_width(front + escape_line(text[begin:at]))}^"
 
 
 def escape_json(data: bytes) -> bytes:
-    """JSON text for a terminal: unsafe characters inside its strings become ``\\u`` escapes, so it stays JSON."""
+    """JSON text for a terminal: unsafe characters inside its strings become ``\\u`` escapes, so it stays valid JSON."""
     if data.isascii() and not re.search(_CONTROL_BYTES, data):
         return data
     text = data.decode("utf-8", "surrogateescape")
@@ -90,29 +90,29 @@ def _escape_json_character(character: str) -> str:
         return f"\\x{code - 0xDC00:02x}"
     if code < 0x10000:
         return f"\\u{code:04x}"
-    # JSON has four digits only, so such a character becomes the two halves of a surrogate pair.
+    # JSON escapes have only four digits, so such a character becomes a surrogate pair.
     return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
 def measure_width(text: str) -> int:
-    """Columns that displayed text takes on a terminal: wide characters count two, combining ones none."""
+    """The width of displayed text in terminal columns: wide characters count two, combining ones none."""
     if text.isascii():
         return len(text)
-    # rich keeps the tables of the Unicode standard; its import (14 ms) is for other texts alone
+    # rich includes the tables of the Unicode standard; it is imported (14 ms) only for non-ASCII texts
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
 def clip_text(text: str, columns: int, mark: str = "...") -> str:
-    """``text`` cut to at most ``columns`` columns, ending in ``mark`` where something was cut."""
+    """``text`` cut to at most ``columns`` columns, ending in ``mark`` if it was cut."""
     if measure_width(text) <= columns:
         return text
     if columns <= len(mark):
         return mark[:columns]
     kept, used = [], 0
     for character in text:
-        # Columns and not characters count: a wide character takes two.
+        # Columns, not characters, are counted: a wide character has two.
         used += measure_width(character)
         if used > columns - len(mark):
             break
@@ -121,7 +121,7 @@ def clip_text(text: str, columns: int, mark: str = "...") -> str:
 
 
 def clip_front(text: str, columns: int, mark: str = "...") -> str:
-    """``text`` without its beginning, at most ``columns`` columns, beginning with ``mark`` where something was cut."""
+    """``text`` without its beginning, at most ``columns`` columns, beginning with ``mark`` if it was cut."""
     if measure_width(text) <= columns:
         return text
     if columns <= len(mark):

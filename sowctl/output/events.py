@@ -1,7 +1,8 @@
-"""Events of a subscription as NDJSON, one object a line (sow-events(5)), their payloads alone, or lines for a person.
+"""Events of a subscription as NDJSON, one object per line (sow-events(5)), their payloads only, or lines for people.
 
-Rendered by columns, many events with one ``write``: a busy subscriber prints some hundred thousand a second. A payload
-of type json stands in its event as it came; other types are their JSON view, and what is no line of JSON is base64.
+Formatted by columns, many events with one ``write``: a busy subscriber prints several hundred thousand per second. A
+payload of type json is included unchanged in its event; other types are their JSON view, and payloads that are no line
+of JSON are base64.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from sowctl.output.members import is_json_line
 from sowctl.values.times import MAX_MICROS, MICROS_PER_SECOND, MIN_MICROS, format_time
 
 _MIN_DATE_COLUMNS = 60
-"""Columns of a terminal from which on a line has the day."""
+"""Width of a terminal in columns from which lines include the date."""
 _MIN_KEY_COLUMNS = 100
-"""The width from which on there is room for a SOW key of 20 digits beside the message."""
+"""Width from which a SOW key of 20 digits fits beside the message."""
 
 
 class ShownEvents(Protocol):
@@ -78,7 +79,7 @@ class ShownSign(Protocol):
 
 
 class EventLines:
-    """Makes the lines. ``terminal``: they are shown to a person, so what could steer a terminal is escaped."""
+    """Formats the lines. ``terminal``: for display, so control characters are escaped."""
 
     def __init__(self, *, data_only: bool = False, terminal: bool = False) -> None:
         self._data_only = data_only
@@ -87,7 +88,7 @@ class EventLines:
         self._prefix = ""
 
     def format_sign(self, sign: ShownSign) -> bytes:
-        """An event without a record; nothing where only payloads are asked for."""
+        """An event without a record; empty if only payloads are requested."""
         if self._data_only:
             return b""
         at = sign.timestamp
@@ -106,7 +107,7 @@ class EventLines:
     def format_events(self, events: ShownEvents) -> bytes:
         """Events with records."""
         if events.unknown:
-            # Nothing is known of the records but their keys.
+            # Only the keys of the records are known.
             bare = () if self._data_only else self._format_whole(events, [b""] * len(events.payloads))
             return self._escape_text(b"".join(bare))
         data, sound = self._format_data(events)
@@ -117,16 +118,16 @@ class EventLines:
         return self._escape_text(b"".join(self._format_whole(events, [b'":' + one for one in data] if sound else data)))
 
     def _format_plain(self, events: ShownEvents, data: Sequence[bytes], *, sound: bool) -> bytes:
-        """The usual events: a bookmark each, and nothing that only some of them have."""
+        """The usual events: with a bookmark each, and without optional members."""
         assert events.publishers is not None
         assert events.sequences is not None
-        # A % of a name is no place for a value.
+        # A % in a name is no placeholder.
         front = self._format_front(events, events.topic).replace(b"%", b"%%")
         reason = b"" if events.reason is None else b',"reason":' + _encode_json(events.reason)
         end = b',"txid":%d,"timestamp":"%b"' + reason + (b',"data":%b}\n' if sound else b',"data%b}\n')
         keys, times = _format_keys(events.names), self._format_times(events.times)
         if len(set(events.publishers)) == 1:
-            # One publisher is the usual case: its part of the bookmark is text like the rest.
+            # Usually there is one publisher: its part of the bookmark is constant text.
             form = front + b'"sow_key":%b,"bookmark":"' + b"%d|" % events.publishers[0] + b'%d|"' + end
             rows = zip(keys, events.sequences, events.txids, times, data, strict=True)
             return b"".join([form % row for row in rows])
@@ -162,11 +163,11 @@ class EventLines:
         return front
 
     def _format_data(self, events: ShownEvents) -> tuple[Sequence[bytes], bool]:
-        """Lines of JSON, and True; or False and what stands behind ``"data``, where some payloads are none."""
+        """Lines of JSON, and True; or, if some payloads are no lines of JSON, the texts after ``"data`` and False."""
         if events.message_type != "json":
             return list(map(events.view, events.payloads)), True
         whole = b"".join(events.payloads)
-        # A topic whose keys are fields has read every message; others take bytes of any kind.
+        # A topic with key fields has parsed every message; others accept any bytes.
         if events.sound and b"\n" not in whole and b"\r" not in whole:
             return events.payloads, True
         return [self._format_odd_payload(one, events.view) for one in events.payloads], self._data_only
@@ -181,12 +182,12 @@ class EventLines:
         return b'":' + line if is_json_line(line) else b'_base64":"' + b64encode(payload) + b'"'
 
     def _format_times(self, times: Sequence[int]) -> Iterable[bytes]:
-        """Texts of times, each distinct one made once: messages of one batch have few."""
+        """Texts of times; each distinct time is formatted once: messages of one batch have few."""
         texts = {at: self._format_time(at) for at in set(times)}
         return map(texts.__getitem__, times)
 
     def _format_time(self, at: int) -> bytes:
-        # Messages come by the thousand within one second, whose text is made once.
+        # Thousands of messages arrive within one second, whose text is formatted once.
         second, micros = divmod(min(max(at, MIN_MICROS), MAX_MICROS), MICROS_PER_SECOND)
         if second != self._second:
             year, month, day, hour, minute, seconds, *_ = time.gmtime(second)
@@ -199,20 +200,20 @@ class EventLines:
 
 
 class PersonLines:
-    """Makes a line of text for each message: time, what happened, topic where there are several, SOW key, payload.
+    """Formats a line of text for each message: time, event, topic if there are several, SOW key, payload.
 
     ``columns`` is the width of the terminal; payloads are cut, and groups and their ends are not shown. Below 100
-    columns a key is shown only of what has no payload.
+    columns a key is shown only if there is no payload.
     """
 
     def __init__(self, columns: int, *, several: bool) -> None:
         self._columns, self._several = columns, several
-        # On a narrow terminal the day and the SOW key would leave no room for the message.
+        # On a narrow terminal the date and the SOW key would leave no room for the message.
         self._shows_key = columns >= _MIN_KEY_COLUMNS
         self._time_of = slice(0, 23) if columns >= _MIN_DATE_COLUMNS else slice(11, 19)
 
     def format_sign(self, sign: ShownSign) -> bytes:
-        """An event without a record; nothing for the beginning and the end of a group."""
+        """An event without a record; empty for the beginning and the end of a group."""
         if sign.command in ("group_begin", "group_end"):
             return b""
         time = "" if sign.timestamp is None else format_time(sign.timestamp)[self._time_of]
@@ -247,7 +248,7 @@ def _format_keys(names: Sequence[str | None]) -> Iterable[bytes]:
 def _format_key(name: str | None) -> bytes:
     if name is None:
         return b"null"
-    # SOW keys are digits, keys of publishers letters and digits: no character that JSON escapes.
+    # SOW keys are digits, keys of publishers letters and digits: JSON escapes no such character.
     return b'"%b"' % name.encode() if name.isalnum() else _encode_json(name)
 
 

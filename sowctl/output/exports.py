@@ -1,4 +1,4 @@
-"""The format of a file by its ending, for ``export`` and ``--output``: each ending has a line here."""
+"""The format of a file by its extension, for ``export`` and ``--output``: each extension has a row here."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sowctl.values.paths import Path, Step
 
 
 class Ending(Struct, frozen=True):
-    """One line: endings, module and class in ``sowctl.output``, and what ``--format`` calls it, or would.
+    """One row: extensions, module and class in ``sowctl.output``, and the name of the format, as in ``--format``.
 
-    ``packed``: it may have .gz or .zst behind it.
+    ``packed``: it may be followed by .gz or .zst.
     """
 
     names: tuple[str, ...]
@@ -47,7 +47,7 @@ ENDINGS = (
 COMPRESSION_SUFFIXES = ("gz", "zst")
 _LABELS = {"parquet": "Parquet", "arrow": "Arrow", "sqlite": "SQLite", "msgpack": "MessagePack"}
 MAX_LISTED_TOPICS = 5
-"""Topics that an error names."""
+"""Maximum number of topics to name in an error."""
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
@@ -66,15 +66,15 @@ class NamedTarget(Protocol):
 
 
 class RepeatableRecords(Iterable[Batch], Protocol):
-    """Records that can be asked for again."""
+    """Records that can be read again."""
 
     def iterate_again(self) -> Iterator[Batch]:
-        """All of them once more."""
+        """All records once more."""
         ...
 
 
 def refuse_mixed_topics(targets: Sequence[NamedTarget], file: str | None = None) -> None:
-    """Refuse rows of several topics in one table that has no column for the topic.
+    """Reject rows of several topics in one table that has no column for the topic.
 
     Raises UsageError ``SOW-EXC-013``.
     """
@@ -97,13 +97,13 @@ _WHOLE_MESSAGE_FORMATS = _ENVELOPE_FORMATS | {"msgpack"}
 
 
 class FileFormat(Struct, frozen=True):
-    """The ending of a file's name, and ``gz`` or ``zst`` behind it; None where it has none of these."""
+    """The extension of a file's name, followed by ``gz`` or ``zst``; None for those that it lacks."""
 
     ending: Ending | None
     packing: str | None
 
     def make_renderer(self, options: OutputOptions, table: str) -> Renderer:
-        """The renderer of the ending; ``table`` is the name of the table of a database.
+        """The renderer of the extension; ``table`` is the name of the table of a database.
 
         Raises UsageError ``SOW-EXC-029`` for a name that SQLite reserves.
         """
@@ -132,7 +132,7 @@ def can_publish(format: str, *, meta: bool) -> bool:
 
 
 def holds_whole_messages(format: str, *, meta: bool) -> bool:
-    """Return whether records in this format hold the bytes of their messages, whatever they are."""
+    """Return whether records in this format contain the unchanged bytes of their messages."""
     return meta and format in _WHOLE_MESSAGE_FORMATS
 
 
@@ -145,11 +145,11 @@ def find_file_format(name: str) -> FileFormat:
 
 
 def refuse_compressed(name: str, format: str) -> NoReturn:
-    """Refuse a name that ends in .gz or .zst for a format that is no text. Raises UsageError ``SOW-EXC-002``."""
+    """Reject a name that ends in .gz or .zst for a binary format. Raises UsageError ``SOW-EXC-002``."""
     stem, _, packing = name.rpartition(".")
     ending = find_file_format(stem).ending
     if ending is None or ending.format != format:
-        # The name says another format, or none; what is before its ending stays.
+        # The name has the extension of another format, or none; the part before it is kept.
         stem = stem.rpartition(".")[0] if ending is not None else stem
         stem += "." + next(one.names[0] for one in ENDINGS if one.format == format)
     raise UsageError(
@@ -160,14 +160,14 @@ def refuse_compressed(name: str, format: str) -> NoReturn:
 
 
 class Export:
-    """Writes records into a file of the format that its name's ending stands for.
+    """Writes records to a file in the format of its extension.
 
     ``table`` is the name of the table of a database. Raises UsageError ``SOW-EXC-002`` for an unknown ending,
     ``SOW-EXC-029`` for a table name that SQLite reserves, ConfigError ``SOW-EXC-001``.
     """
 
     def __init__(self, name: str, table: str, *, meta: bool, changes: bool = False) -> None:
-        """``changes``: the rows are those of a change feed, and have its metadata."""
+        """``changes``: the rows are those of a change feed, with its metadata."""
         self._format = find_file_format(name)
         ending, self.packing = self._format.ending, self._format.packing
         if ending is None:
@@ -182,12 +182,12 @@ class Export:
         self._ending = ending
         self._options = OutputOptions(meta=True, front=CHANGE_NAMES) if changes else OutputOptions(meta=meta)
         self._table = table
-        # Made once before anything is read, so that a missing package is reported at once.
+        # Created once before anything is read, so that a missing package is reported at once.
         self._make_renderer(self._options)
 
     @property
     def is_table(self) -> bool:
-        """True where the format is a table of rows, in which nothing but a column tells topics apart."""
+        """True if the format is a table of rows, in which only a column distinguishes topics."""
         return self._ending.module in ("arrow_formats", "delimited")
 
     def write(self, result: RepeatableRecords, out: BinaryIO) -> RenderResult:
@@ -198,7 +198,7 @@ class Export:
         batches: Iterable[Batch] = records
         options = self._options
         if self._ending.module == "delimited":
-            # The heading comes first, so all members are looked for before.
+            # The header comes first, so all members are collected before.
             options = replace(options, columns=_collect_columns(records, options))
             batches = records.iterate_again()
         with open_compressed(out, self.packing) as stream:
@@ -210,7 +210,7 @@ class Export:
 
 
 def _collect_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[Column, ...]:
-    """The members of all records, in the order in which they were first seen; in front of them the metadata."""
+    """The members of all records, in order of first appearance, after the metadata."""
     from sowctl.output.members import read_members
 
     names: dict[str, None] = {}
@@ -227,7 +227,7 @@ def _collect_columns(batches: Iterable[Batch], options: OutputOptions) -> tuple[
 
 
 class _DeferredFlush(io.RawIOBase):
-    """A stream whose ``flush`` waits for its end: what is packed batch by batch becomes larger."""
+    """A stream that flushes only at its end: compressed output would become larger with each flush."""
 
     def __init__(self, stream: Any) -> None:
         self._write = stream.write
@@ -237,7 +237,7 @@ class _DeferredFlush(io.RawIOBase):
         return True
 
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # all that is ever written here
-        """All of it."""
+        """Write all of the data."""
         self._write(data)
         return len(data)
 
@@ -247,12 +247,12 @@ class _DeferredFlush(io.RawIOBase):
 
 @contextmanager
 def open_compressed(out: BinaryIO, packing: str | None) -> Iterator[BinaryIO]:
-    """A stream that is packed into ``out``; ``out`` itself where ``packing`` is None."""
+    """A stream that is compressed into ``out``; ``out`` itself if ``packing`` is None."""
     stream: Any = out
     if packing == "gz":
         from isal import igzip
 
-        # Without a name and a time in it, so that the same records make the same bytes.
+        # Without a name and a time in it, so that equal records give equal bytes.
         packer: Any = igzip.IGzipFile
         with packer("", "wb", 2, out, mtime=0) as stream:
             yield _DeferredFlush(stream)  # type: ignore[misc]  # what renderers use of a stream

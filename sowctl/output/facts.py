@@ -1,7 +1,7 @@
-"""Facts for a person on a terminal: a name, and what is said of it, in lines that break between words.
+"""Facts for people on a terminal: names and their descriptions, in lines that break between words.
 
-Nothing is cut. Names stand in a column; a name that would leave too little room has a line of its own. Nothing is
-printed but through ``escape_line``.
+Nothing is cut. Names are in a column; a name that would leave too little room has a line of its own. All text is
+escaped by ``escape_line``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sowctl.output.display import escape_line, measure_width
 
 _GAP = "  "
 _MIN_TEXT_COLUMNS = 24
-"""Texts beside their names have at least this width; on a terminal that is too narrow for it they stand below."""
+"""Minimum columns of texts beside their names; on a narrower terminal they are below the names."""
 _INDENT_COLUMNS = 4
-"""Columns that a text below its name is indented by."""
+"""Indentation of a text below its name."""
 
 
 class Fact(Struct, frozen=True):
-    """``mark`` stands in front of the name, in the colour ``style``; ``hint`` stands below the text."""
+    """``mark`` is before the name, in the colour ``style``; ``hint`` is below the text."""
 
     name: str
     text: str
@@ -33,7 +33,7 @@ class Fact(Struct, frozen=True):
 def format_facts(
     facts: Sequence[Fact], columns: int, paint: Callable[[str, str], str] = lambda style, text: text
 ) -> Iterator[str]:
-    """The lines, without line feeds, none wider than ``columns``; ``paint`` gives a text the colour of a style."""
+    """The lines, without line feeds, none wider than ``columns``; ``paint`` applies the colour of a style to a text."""
     front = max((measure_width(fact.mark) for fact in facts), default=0)
     front += len(_GAP) if front else 0
     names = [size for fact in facts if (size := measure_width(escape_line(fact.name))) <= columns // 3]
@@ -54,8 +54,8 @@ def format_facts(
 
 
 def wrap_list_line(line: str, columns: int) -> Iterator[str]:
-    """A line of a list in as many as it needs, the further ones below its last column; that stands below the others
-    where there is no room beside them."""
+    """A line of a list, wrapped; further lines are below its last column, which moves to a new line if there is no room
+    for it."""
     text = escape_line(line)
     if measure_width(text) <= columns:
         yield text
@@ -64,7 +64,7 @@ def wrap_list_line(line: str, columns: int) -> Iterator[str]:
     gaps = [gap.end() for gap in re.finditer(r"(?<=\S) {2,}(?=\S)", text)]
     cut = gaps[-1] if gaps else indent
     if not gaps:
-        # What goes on stands a little further in than what begins.
+        # Continuation lines are indented a little more.
         first, *rest = wrap_text(text[indent:], columns - indent)
         yield " " * indent + first
         yield from (" " * (indent + 2) + one for one in wrap_text(" ".join(rest), columns - indent - 2))
@@ -81,7 +81,8 @@ def wrap_list_line(line: str, columns: int) -> Iterator[str]:
 
 
 def wrap_text(text: str, columns: int) -> Iterator[str]:
-    """``text`` in lines of at most ``columns`` columns, broken between words, and a word that is too long anywhere."""
+    """``text`` in lines of at most ``columns`` columns, broken between words; a word that is too long is broken
+    anywhere."""
     line = ""
     for word in escape_line(text).split(" "):
         joined = f"{line} {word}" if line else word
@@ -94,7 +95,7 @@ def wrap_text(text: str, columns: int) -> Iterator[str]:
             end = len(word)
             while measure_width(word[:end]) > columns:
                 end -= 1
-            # A path breaks behind a slash, where there is one.
+            # A path is broken after a slash, if possible.
             end = word.rfind("/", 1, end) + 1 or max(end, 1)
             yield word[:end]
             word = word[end:]
@@ -104,9 +105,9 @@ def wrap_text(text: str, columns: int) -> Iterator[str]:
 
 
 def wrap_words(text: str, columns: int, first: str = "", rest: str = "") -> Iterator[str]:
-    """``text`` in lines of at most ``columns`` columns, broken at spaces alone: a longer word has a longer line.
+    """``text`` in lines of at most ``columns`` columns, broken only at spaces: a longer word has a longer line.
 
-    ``first`` is in front of the first line, ``rest`` in front of the others. The text is already safe to show.
+    ``first`` precedes the first line, ``rest`` the others. The text is already escaped.
     """
     line, empty = first, True
     for word in text.split(" "):

@@ -1,4 +1,4 @@
-"""The table of output formats. A format exists if and only if it has a line here; its module is imported when used."""
+"""The table of output formats. A format exists if and only if it has a row here; its module is imported when used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sowctl.output.records import Batch
 
 
 class RenderResult(Struct, frozen=True):
-    """The number of records written, and notes for the user; ``warnings``: values that are not what they were."""
+    """The number of records written, and notes for the user; ``warnings`` about replaced values."""
 
     records: int
     notes: tuple[str, ...] = ()
@@ -27,14 +27,14 @@ class Renderer(Protocol):
     def __init__(self, options: OutputOptions) -> None: ...
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
-        """Write all records as they come; what ``out.write`` raises goes through."""
+        """Write all records as they arrive; errors of ``out.write`` are not caught."""
         ...
 
 
 class Format(Struct, frozen=True):
-    """One line: its name, module and class in ``sowctl.output``, what it is, and whether it is no text at all.
+    """One row: its name, module and class in ``sowctl.output``, its description, and whether it is binary.
 
-    ``takes``: the options that shape it, of those that do not shape every format.
+    ``takes``: the options that it supports, of those that only some formats support.
     """
 
     name: str
@@ -97,22 +97,22 @@ FORMATS: tuple[Format, ...] = (
     ),
 )
 BINARY_FORMATS = frozenset(line.name for line in FORMATS if line.binary) | {"sqlite"}
-"""Formats of files that are no text."""
+"""Formats of binary files."""
 _PREFERRED_FORMATS = ("ndjson", "raw", "template")
-"""Where the terminal's table and what else is usual do not take an option that was given, the first that does."""
+"""Formats to choose from, in this order, if the default formats do not support a given option."""
 
 
 def options_by_format() -> dict[str, tuple[str, ...]]:
-    """The options that each format takes, of those that do not shape every format."""
+    """The options that each format supports, of those that only some formats support."""
     return {line.name: line.takes for line in FORMATS} | {"sqlite": _CHOSEN}
 
 
 def choose_format(wanted: str | None, *, terminal: bool, given: Sequence[str] = (), ending: str | None = None) -> str:
     """The format to use: the wanted one, else that of the file's ``ending``, else table on a terminal and ndjson
-    elsewhere, or one that takes ``given``.
+    elsewhere, or one that supports ``given``.
 
-    These are the options that shape some formats only. Raises UsageError ``SOW-OUT-012`` for one that does not shape
-    the chosen format, so that no option is without effect.
+    These are the options that only some formats support. Raises UsageError ``SOW-OUT-012`` for one that the chosen
+    format does not support, so that no option is without effect.
     """
     usual = "table" if terminal else "csv" if set(_COLUMN_OPTIONS) & set(given) else "ndjson"
     takes = options_by_format()
@@ -121,9 +121,9 @@ def choose_format(wanted: str | None, *, terminal: bool, given: Sequence[str] = 
     elif ending is not None and set(given) <= set(takes.get(ending, ())):
         found = ending
     else:
-        # Without --format the options say what is wanted: the first usual format that takes them all.
+        # Without --format the options decide: the first default format that supports all of them.
         found = next((name for name in (usual, *_PREFERRED_FORMATS) if set(given) <= set(takes[name])), usual)
-    # An option that changes nothing would be believed to have worked.
+    # Users would assume that an ignored option had worked.
     foreign = next((name for name in given if name not in takes.get(found, given)), None)
     if foreign is not None:
         able = [line.name for line in FORMATS if foreign in line.takes]
@@ -136,14 +136,14 @@ def choose_format(wanted: str | None, *, terminal: bool, given: Sequence[str] = 
 def make_renderer(name: str, options: OutputOptions) -> Renderer:
     """The renderer of a format.
 
-    Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-010`` for an unknown name and ``SOW-OUT-011`` where bytes that
-    are no text would go to a terminal.
+    Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-010`` for an unknown name and ``SOW-OUT-011`` if binary data
+    would be written to a terminal.
     """
     found = next((line for line in FORMATS if line.name == name), None)
     if found is None:
         names = ", ".join(line.name for line in FORMATS)
         raise UsageError("SOW-OUT-010", f"unknown output format {name!r}", hint=f"use one of {names}")
-    # Such bytes could move the cursor or leave the terminal unusable.
+    # Such bytes could move the cursor or make the terminal unusable.
     if options.terminal is not None and (found.binary or (name == "raw" and options.length_prefix)):
         raise UsageError(
             "SOW-OUT-011",

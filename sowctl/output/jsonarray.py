@@ -1,4 +1,4 @@
-"""Format ``json``: one array with what ``ndjson`` would write in lines, one element a line."""
+"""Format ``json``: one array of the values that ``ndjson`` writes as lines, one element per line."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class JsonRenderer:
         self.terminal = options.terminal is not None
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
-        """Write the array; ``[]`` where there is no record."""
+        """Write the array; ``[]`` if there are no records."""
         count = 0
         try:
             for batch in batches:
                 values = encode_values(batch, meta=self.meta)
-                # A batch may be empty, and must not leave a comma behind.
+                # A batch may be empty, and must not leave a trailing comma.
                 if not values:
                     continue
-                # The comma stands in front of what follows, so that nothing has to be known of a next batch.
+                # The comma is written before an element, so that the next batch need not be known.
                 text = (b",\n" if count else b"[\n") + b",\n".join(values)
                 out.write(escape_json(text) if self.terminal else text)
                 count += len(values)
         except SowError:
-            # What was printed so far stays one document; the exit status tells that it is not all.
+            # The output so far remains a valid document; the exit status shows that it is incomplete.
             if count:
                 out.write(b"\n]\n")
                 out.flush()

@@ -1,7 +1,7 @@
-"""The fields of a payload as an output needs them: members in order, paths, texts; and whether bytes are JSON at all.
+"""The fields of a payload for output: members in order, paths, texts; and whether bytes are JSON at all.
 
-Reads the JSON view of a payload by the bytes of its members (:mod:`sowctl.values.rawmembers`), and what that reader
-will not judge with the standard library. Numbers keep their text; of duplicate members the first counts
+Reads the JSON view of a payload by the bytes of its members (:mod:`sowctl.values.rawmembers`); texts that this reader
+declines are read by the standard library. Numbers keep their text; of duplicate members the first counts
 (``sowctl-expressions(7)``).
 """
 
@@ -27,12 +27,12 @@ from sowctl.values.paths import Path
 from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, open_long_object, read_raw_members
 
 _SURE_DIGITS = 16
-"""Characters of a number without an exponent that a double surely keeps: 15 digits and a point."""
+"""Characters of a number without an exponent that a double always preserves: 15 digits and a point."""
 _decode_raw = msgspec.json.Decoder(Raw).decode
 
 
 def is_json_line(payload: bytes) -> bool:
-    """True where ``payload`` is exactly one JSON value in one line, without white space around it."""
+    """True if ``payload`` is exactly one JSON value in one line, without white space around it."""
     # White space around a value would be lost when the line is read back.
     if not payload or payload[0] not in b'{["-0123456789tfn' or payload[-1] in b" \t\r\n":
         return False
@@ -40,8 +40,8 @@ def is_json_line(payload: bytes) -> bool:
         return False
     try:
         text = payload.decode()
-        # What msgspec accepts is JSON; it may refuse what the standard library takes, such as half a surrogate pair.
-        # What is deep goes to the latter at once: its limit is the one that counts.
+        # If msgspec accepts it, it is JSON; it may reject what the standard library accepts, such as an unpaired
+        # surrogate. Deeply nested text is read by the standard library at once, whose limit counts.
         if not is_deep(payload) and _is_json(payload):
             return True
         parse_json(text)
@@ -51,8 +51,8 @@ def is_json_line(payload: bytes) -> bool:
 
 
 def are_json_lines(payloads: Sequence[bytes]) -> bool:
-    """True where each of several payloads is surely such a line; else :func:`is_json_line` tells of each."""
-    # Long ones may be too deep, which takes counting their brackets.
+    """True if each of several payloads is certainly such a line; otherwise call :func:`is_json_line` for each."""
+    # Long ones may be too deep; finding that out requires counting brackets.
     if not payloads or min(map(len, payloads)) == 0 or max(map(len, payloads)) > 2 * MAX_DEPTH:
         return False
     whole = b"\n".join(payloads)
@@ -97,10 +97,10 @@ def read_members(payload: bytes, view: View) -> dict[str, Any]:
 
 
 def read_exact_members(payload: bytes, view: View) -> dict[str, Any]:
-    """As :func:`read_members`, of a view that may have words for NaN and infinities, which are floats then."""
+    """As :func:`read_members`, for a view that may have words for NaN and infinities, which become floats."""
     line = view(payload)
     if b"NaN" in line or b"Infinity" in line:
-        # Texts may hold the words, too, and members() will not read a line in which they stand for numbers.
+        # Texts may contain these words, too, and members() does not read a line in which they represent numbers.
         with suppress(ValueError, RecursionError):
             value = parse_json_exact(line.decode())
             return value if isinstance(value, dict) else {"data": value}
@@ -108,8 +108,8 @@ def read_exact_members(payload: bytes, view: View) -> dict[str, Any]:
 
 
 def read_some_members(payload: bytes, view: View, names: Collection[str]) -> dict[str, Any]:
-    """As :func:`read_members`, where ``names`` are all that will be asked for. Of a long object nothing else is
-    made.
+    """As :func:`read_members`, if only ``names`` will be used. From a long object, no other members are
+    read.
     """
     parts = open_long_object(view(payload)) if len(payload) >= LONG_OBJECT_LIMITS.min_object_bytes else None
     if parts is None:
@@ -118,7 +118,7 @@ def read_some_members(payload: bytes, view: View, names: Collection[str]) -> dic
 
 
 def find_value(row: dict[str, Any], path: Path) -> Any:
-    """The value at ``path``, None where there is none. A step without a position takes the first of an array."""
+    """The value at ``path``, None if absent. A step without a position uses the first item of an array."""
     value: Any = row
     for step in path.steps:
         if isinstance(value, list):
@@ -131,7 +131,7 @@ def find_value(row: dict[str, Any], path: Path) -> Any:
 
 
 def format_value(value: Any) -> str | None:
-    """A value in a cell: a text as it is, a number as it was written, objects and arrays as JSON, null as None."""
+    """A value in a cell: a text unchanged, a number as written, objects and arrays as JSON, null as None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -140,9 +140,9 @@ def format_value(value: Any) -> str | None:
 
 
 def convert_numbers(value: Any) -> Any:
-    """A value with real numbers: integers of 64 bits and doubles; what neither holds keeps its digits as a text.
+    """A value with real numbers: 64-bit integers and doubles; other numbers become texts with all digits.
 
-    Texts are as :func:`escape_surrogates` makes them.
+    Texts are escaped as by :func:`escape_surrogates`.
     """
     if isinstance(value, NumberText):
         return _parse_number(value)
@@ -156,7 +156,7 @@ def convert_numbers(value: Any) -> Any:
 def _parse_number(text: NumberText) -> int | float | str:
     if len(text) < _SURE_DIGITS and text.isdecimal():
         return int(text)
-    # More digits than 64 bits can have are not converted to see that they are too many.
+    # Numbers with too many digits for 64 bits are not converted.
     if len(text) <= 20 and text.lstrip("-").isdecimal() and -(1 << 63) <= int(text) < 1 << 64:
         # An integer has no negative zero.
         return int(text) if text != "-0" else -0.0
@@ -185,4 +185,4 @@ def _dump_string(value: Any) -> str:
 
 
 encode_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""JSON text without blanks. Made once: json.dumps makes an encoder anew for each call with such arguments."""
+"""JSON text without blanks. Created once: json.dumps creates an encoder for each call with such arguments."""

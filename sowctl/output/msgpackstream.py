@@ -1,7 +1,7 @@
 """Format ``msgpack``: a stream of MessagePack maps, one per record.
 
-Without metadata the map holds the payload's members (sowctl-types(7)); that of a long record is written some members at
-a time. With metadata it holds what an envelope holds, and ``data`` is the payload's bytes.
+Without metadata the map has the payload's members (sowctl-types(7)); that of a long record is written in parts. With
+metadata it has the members of an envelope, and ``data`` is the payload's bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MsgpackRenderer:
         """Write one map per record."""
         from msgpack import Packer
 
-        # Metadata may hold bytes that are not UTF-8 as surrogates; they leave as the bytes that they were.
+        # Metadata may have bytes that are not UTF-8 as surrogates; they are written as the original bytes.
         packer = Packer(unicode_errors="surrogateescape")
         count = 0
         for batch in batches:
@@ -51,7 +51,7 @@ class MsgpackRenderer:
                     out.write(b"".join(maps))
                     maps = []
                     out.write(packer.pack_map_header(parts.count))
-                    # Names and values one after the other are what a map of them is behind its header.
+                    # Names and values in turn form the body of a map after its header.
                     for part in parts:
                         pairs = (
                             (escape_surrogates(name), convert_numbers(parse_member(raw))) for name, raw in part.items()
@@ -64,8 +64,8 @@ class MsgpackRenderer:
 
 
 def _pack_long(view: View, payload: bytes) -> rawmembers.LongObject | None:
-    """The payload as an object whose members are written some at a time."""
+    """The payload as an object whose members are written in parts."""
     if len(payload) < LONG_OBJECT_LIMITS.min_object_bytes:
         return None
-    # A view with words for NaN and infinities is none that is read in parts.
+    # A view with words for NaN and infinities cannot be read in parts.
     return rawmembers.open_long_object(view(payload))

@@ -1,7 +1,7 @@
-"""Format ``ndjson``: one JSON value a line, or before each delimiter that was asked for.
+"""Format ``ndjson``: one JSON value per line, or before each given delimiter.
 
-A payload of type json stands there as it is, byte for byte, unless it holds line breaks; other types are their JSON
-view. With metadata each line is an envelope that ends in ``data`` (the payload verbatim, where it is one line of JSON)
+A payload of type json is written unchanged, byte for byte, unless it contains line breaks; other types are their JSON
+view. With metadata each line is an envelope that ends in ``data`` (the payload verbatim, if it is one line of JSON)
 or ``data_base64`` (the payload's bytes): ``publish --framing envelope`` reads it back without loss.
 """
 
@@ -45,7 +45,7 @@ def encode_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
     payloads = batch.payloads
     if batch.message_type != "json":
         return list(map(batch.view, payloads))
-    # One search over all payloads, where one in each would cost a call a record; mostly there is no line break.
+    # One search over all payloads instead of a call per record; usually there is no line break.
     whole = b"".join(payloads)
     if b"\n" not in whole and b"\r" not in whole:
         return payloads
@@ -54,7 +54,7 @@ def encode_values(batch: Batch, *, meta: bool) -> Sequence[bytes]:
 
 
 def encode_envelopes(batch: Batch) -> Sequence[bytes]:
-    """The :func:`encode_envelope` of every record; of stored ones made by columns, without a step for each value."""
+    """The :func:`encode_envelope` of every record; for stored ones by columns, without a step for each value."""
     from sowctl.output.members import are_json_lines
 
     stored, payloads = as_stored_batch(batch), batch.payloads
@@ -63,13 +63,13 @@ def encode_envelopes(batch: Batch) -> Sequence[bytes]:
     if known is None or columns is None:
         return [encode_envelope(batch, record) for record in batch.records]
     front = "{" + "".join([f'"{name}":%s,' for name in known]) + '"data":'
-    # One text for all heads, encoded at once; a line break in a value would be an escape.
+    # One text for all heads, encoded at once; a line break in a value would be escaped.
     heads = "\n".join(map(front.__mod__, zip(*columns, strict=True))).encode().split(b"\n")
     return list(map(b"%b%b}".__mod__, zip(heads, payloads, strict=True)))
 
 
 def _encode_texts(values: Sequence[Any]) -> list[str] | None:
-    """The JSON text of each value; None where one holds a comma, or what :func:`escape_surrogates` is for."""
+    """The JSON text of each value; None if one contains a comma, or needs :func:`escape_surrogates`."""
     from sowctl.output.members import encode_compact
 
     if values.count(values[0]) == len(values):
@@ -80,8 +80,7 @@ def _encode_texts(values: Sequence[Any]) -> list[str] | None:
 
 
 def encode_envelope(batch: Batch, record: ShownRecord) -> bytes:
-    """Return metadata and payload as one JSON object in one line; a record that says it has no data gets no data
-    member."""
+    """Return metadata and payload as one JSON object in one line; a record without data gets no data member."""
     from base64 import b64encode
 
     from sowctl.output.members import encode_compact, is_json_line
@@ -91,7 +90,7 @@ def encode_envelope(batch: Batch, record: ShownRecord) -> bytes:
     if not record.has_data:
         return front + b"}"
     payload = record.payload
-    # Byte for byte: an envelope that is read back must give the payload that was stored, with its spaces and digits.
+    # Byte for byte: an envelope that is read back must give the stored payload, with its spaces and digits.
     if is_json_line(payload):
         return b'%b,"data":%b}' % (front, payload)
     return b'%b,"data_base64":"%b"}' % (front, b64encode(payload))

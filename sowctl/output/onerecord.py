@@ -1,6 +1,6 @@
-"""One record for a person: JSON with indentation, of other message types a field a line.
+"""One record for people: JSON with indentation; for other message types one field per line.
 
-What ``get`` shows on a terminal where no format was chosen. Number texts and duplicate members stay as they are.
+The output of ``get`` on a terminal if no format was chosen. Number texts and duplicate members are unchanged.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from sowctl.output.records import Batch, build_metadata
 
 
 def write_record(batch: Batch, terminal: Terminal, out: BinaryIO, *, meta: bool) -> None:
-    """Write the only record of ``batch``; with ``meta`` its metadata, too. Raises what ``out.write`` raises."""
+    """Write the only record of ``batch``; with ``meta`` its metadata, too. Raises the errors of ``out.write``."""
     if batch.message_type == "json":
         out.write(escape_json(_indent_json(encode_values(batch, meta=meta)[0])) + b"\n")
         return
     record = batch.records[0]
     known = build_metadata(batch, record) if meta else {}
     fields = known | (read_members(record.payload, batch.members_view) if record.has_data else {})
-    # Values are cut nowhere: this is what was asked for.
+    # Values are not cut: the user requested this record.
     lines = format_outline(OutlineEntry(0, name, format_cell(value) or "") for name, value in fields.items())
     out.write(("\n".join(lines) + "\n").encode(terminal.encoding, "backslashreplace"))
 
 
 def _indent_json(text: bytes) -> bytes:
-    """JSON text in lines; as it is where it is no JSON after all, or nested too deeply."""
+    """JSON text in lines; unchanged if it is no JSON after all, or nested too deeply."""
     import msgspec
 
     try:

@@ -15,12 +15,12 @@ Column: TypeAlias = Path | str
 """A path into the payload, or one of ``COLUMN_NAMES``."""
 
 COLUMN_NAMES = (*METADATA_NAMES, *MORE_METADATA_NAMES, "data", "length")
-"""The names that ``--columns`` and ``--template`` know beside paths: metadata, the payload and its bytes' count."""
+"""The names in ``--columns`` and ``--template`` besides paths: metadata, the payload and its length in bytes."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\"}
 
 
 class Terminal(Struct, frozen=True):
-    """The terminal behind standard output: its width, what it can show, whether colours are wanted."""
+    """The terminal of standard output: its width, its characters, and whether colours are wanted."""
 
     columns: int = 80
     encoding: str = "utf-8"
@@ -28,17 +28,17 @@ class Terminal(Struct, frozen=True):
 
     @property
     def shows_unicode(self) -> bool:
-        """True where the terminal shows all characters."""
+        """True if the terminal shows all characters."""
         return self.encoding.lower().replace("-", "") == "utf8"
 
 
 class TableFit(Struct, frozen=True):
-    """The columns that give way first where a table is wider than the terminal.
+    """The columns to drop or shorten first if a table is wider than the terminal.
 
-    ``spare``: columns that are left out, the first one first. ``repeated``: so are those that have one value in all
-    rows, and a note has their values. ``paths``: columns that are cut in front, since the end of a path tells it apart.
-    ``state``: the column whose words have colours. ``figures``: columns of formatted numbers, which stand on the right
-    and are never cut.
+    ``spare``: columns to drop, in this order. ``repeated``: also drop columns with one value in all rows, and print
+    their values in a note. ``paths``: columns that are cut at the front, since the end of a path is distinctive.
+    ``state``: the column whose words have colours. ``figures``: columns of formatted numbers, which are right-aligned
+    and never cut.
     """
 
     spare: tuple[str, ...] = ()
@@ -49,16 +49,16 @@ class TableFit(Struct, frozen=True):
 
 
 NO_FIT = TableFit()
-"""Texts are cut, and nothing is left out."""
+"""Texts are cut, and no column is dropped."""
 
 
 class OutputOptions(Struct, frozen=True):
-    """The options that a renderer is made with.
+    """The options of a renderer.
 
     ``front`` are the columns of metadata. ``facts``: rows that are no records, so that no column is metadata.
-    ``headers``: whether the names of columns stand before the rows of csv, tsv and table.
-    ``fit``: what gives way where a table is too wide for it.
-    ``terminal`` is None where the output goes anywhere else: then nothing depends on widths or encodings.
+    ``headers``: whether the names of columns precede the rows of csv, tsv and table.
+    ``fit``: the columns to drop or shorten if a table is too wide.
+    ``terminal`` is None if the output goes anywhere else: then nothing depends on widths or encodings.
     """
 
     meta: bool = False
@@ -74,17 +74,17 @@ class OutputOptions(Struct, frozen=True):
 
 
 def parse_columns(text: str, *, facts: bool = False) -> tuple[Column, ...]:
-    """Columns such as ``/id,/customer/name,sow_key``; with ``facts``, a bare name is a column of the rows.
+    """Parse columns such as ``/id,/customer/name,sow_key``; with ``facts``, a bare name is a column of the rows.
 
     Raises UsageError ``SOW-OUT-001`` or ``SOW-VAL-001``.
     """
     parts = split_list(text)
-    # Rows that are no records have no metadata, so that the name of a column needs no slash.
+    # Rows that are no records have no metadata, so the name of a column needs no slash.
     return tuple(parse_path(f"/{part}") if facts and part.isidentifier() else parse_column(part) for part in parts)
 
 
 def parse_column(text: str) -> Column:
-    """One column: a path, or a name out of ``COLUMN_NAMES``. Raises as :func:`parse_columns`."""
+    """Parse one column: a path, or a name in ``COLUMN_NAMES``. Raises as :func:`parse_columns`."""
     if text.startswith(("/", "[")):
         return parse_path(text)
     if text in COLUMN_NAMES:
@@ -114,7 +114,7 @@ def parse_delimiter(text: str) -> bytes:
 
 
 def unescape_text(text: str) -> str:
-    """``\\n \\r \\t \\0 \\\\`` as the characters that they stand for; any other backslash stays."""
+    """Replace ``\\n \\r \\t \\0 \\\\`` by their characters; any other backslash stays."""
     parts, rest = [], text
     while rest:
         before, slash, rest = rest.partition("\\")

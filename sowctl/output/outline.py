@@ -1,8 +1,7 @@
-"""An indented outline in columns: names, values, and where they come from.
+"""An indented outline in columns: names, values, and their origins.
 
-For facts that are nested, which :mod:`sowctl.output.table` cannot show. On a terminal no line is longer than it: values
-are cut, and where that leaves too little, the origin goes to a line of its own. Nothing is printed but through
-``escape_line``.
+For nested facts, which :mod:`sowctl.output.table` cannot show. On a terminal no line is longer than its width: values
+are cut, and if that leaves too little, the origin has a line of its own. All text is escaped by ``escape_line``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _MIN_VALUE_COLUMNS = 12
 
 
 class OutlineEntry(Struct, frozen=True):
-    """A line: how deep it stands, its name, its value (None for a heading), and its origin."""
+    """A line: its depth, its name, its value (None for a heading), and its origin."""
 
     depth: int
     name: str
@@ -28,7 +27,7 @@ class OutlineEntry(Struct, frozen=True):
 
 
 def format_outline(entries: Iterable[OutlineEntry], columns: int | None = None) -> Iterator[str]:
-    """The lines, without line feeds; ``columns`` is the width of a terminal, None where nothing needs to fit."""
+    """The lines, without line feeds; ``columns`` is the width of a terminal, None for no limit."""
     rows = [
         OutlineEntry(e.depth, escape_line(e.name), e.value if e.value is None else escape_line(e.value), e.origin)
         for e in entries
@@ -37,7 +36,7 @@ def format_outline(entries: Iterable[OutlineEntry], columns: int | None = None) 
         return
     first = max(2 * row.depth + measure_width(row.name) for row in rows)
     if columns is not None:
-        # Names never take more than half, or deep ones would leave no room for values.
+        # Names get at most half of the width, or deep ones would leave no room for values.
         first = min(first, columns // 2)
     last = max(measure_width(row.origin) for row in rows)
     longest = max((measure_width(row.value) for row in rows if row.value is not None), default=0)
@@ -56,7 +55,7 @@ def _format_entry(
     if row.value is None:
         yield name if columns is None else clip_text(name, columns)
         return
-    # A name that is too long has its own line, and the value stands below in its column.
+    # A name that is too long has its own line, and the value is below it in its column.
     if columns is not None and measure_width(name) > first:
         yield clip_text(name, columns)
         name = ""

@@ -1,7 +1,7 @@
 """``--columns`` in formats with types: Parquet, Arrow, SQLite and MessagePack.
 
-Each column has the heading and the value that csv shows, with the type that the column of the whole table has. A path
-that no record has is a column of nulls.
+Each column has the heading and the value of csv, with the type of the column in the whole table. A path that no record
+has becomes a column of nulls.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from sowctl.values.rawmembers import LONG_OBJECT_LIMITS, read_raw_columns
 
 
 class Projection:
-    """The chosen columns. While types are found, the column of a path is called by its number, so that no name of a
-    field is that of metadata.
+    """The chosen columns. While types are inferred, the column of a path is named by its number, so that no name of a
+    field equals that of metadata.
 
-    Raises UsageError ``SOW-OUT-001`` where two columns would have one name.
+    Raises UsageError ``SOW-OUT-001`` if two columns would have one name.
     """
 
     def __init__(self, columns: Sequence[Column], *, facts: bool) -> None:
@@ -46,13 +46,13 @@ class Projection:
         self._fronts = [f'{"," if place else ""}"{name}":'.encode() for place, name in enumerate(names)]
 
     def build_views(self, batch: Batch) -> list[bytes]:
-        """A JSON object for each record, with the values at the paths; null where there is none."""
+        """A JSON object for each record, with the values at the paths; null if absent."""
         if not self._paths:
             return [b"{}"] * len(batch.payloads)
         return self._build_views_by_columns(batch) or [self._build_view(batch, record) for record in batch.records]
 
     def select_metadata(self, record: ShownRecord, known: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
-        """The metadata of a record; ``known`` is what the whole table has of it."""
+        """The metadata of a record; ``known`` is that of the whole table."""
         row: dict[str, Any] = {}
         for name in self.metadata:
             if name == "data":
@@ -101,7 +101,7 @@ class Projection:
 
     def _build_view(self, batch: Batch, record: ShownRecord) -> bytes:
         members = self._build_members(batch, record)
-        # Half of a surrogate pair has no bytes: it is written as its escape, as the message does.
+        # An unpaired surrogate has no encoding: it is written as its escape, as in the message.
         texts = (dump_json(find_value(members, path)).encode("utf-8", "backslashreplace") for path in self._paths)
         return b"{" + b"".join(front + text for front, text in zip(self._fronts, texts, strict=True)) + b"}"
 

@@ -1,4 +1,4 @@
-"""Format ``raw``: the payloads' bytes and nothing else, each followed by a delimiter or preceded by its length.
+"""Format ``raw``: only the payloads' bytes, each followed by a delimiter or preceded by its length.
 
 On a terminal, and only there, control characters are shown as escapes.
 """
@@ -26,7 +26,7 @@ class RawRenderer:
         self.terminal = options.terminal is not None
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
-        """Write the bytes of every record; a note tells of those that contain the delimiter."""
+        """Write the bytes of every record; a note reports those that contain the delimiter."""
         count = torn = 0
         for batch in batches:
             payloads = batch.payloads
@@ -34,12 +34,12 @@ class RawRenderer:
                 continue
             count += len(payloads)
             written = self._encode_payloads(payloads)
-            # Who leaves the delimiter empty does not mean to take them apart.
+            # With an empty delimiter the output is not meant to be split.
             if self.delimiter and not (self.terminal or self.lengths):
                 torn += self._count_torn(payloads, written)
             out.write(written)
             out.flush()
-        # The prompt of the shell belongs into a line of its own.
+        # The prompt of the shell starts on a new line.
         if self.terminal and count and not self.delimiter.endswith(b"\n"):
             out.write(b"\n")
         if torn:
@@ -48,17 +48,17 @@ class RawRenderer:
         return RenderResult(count)
 
     def _count_torn(self, payloads: Sequence[bytes], written: bytes) -> int:
-        """Count the payloads that a reader would take apart at the delimiter."""
+        """Count the payloads that a reader would split at the delimiter."""
         end = self.delimiter
-        # One count over all, where a search in each payload would cost a call a record; mostly there is none.
+        # One count over all payloads instead of a call per record; usually there is none.
         if len(end) == 1 and written.count(end) == len(payloads):
             return 0
-        # With a delimiter of several bytes its first ones may stand at the end of a payload, too.
+        # The first bytes of a longer delimiter may also occur at the end of a payload.
         return sum(end in payload + end[:-1] for payload in payloads)
 
     def _encode_payloads(self, payloads: Sequence[bytes]) -> bytes:
         if self.terminal:
-            # The delimiter is shown as well: a zero byte would be as invisible as in a payload.
+            # The delimiter is escaped as well: a zero byte would be as invisible as in a payload.
             end = escape_lines(self.delimiter)
             return "".join(escape_lines(payload) + end for payload in payloads).encode()
         if self.lengths:

@@ -1,6 +1,6 @@
-"""Batches of records for renderers: protocols that the engine's results fit, and plain classes of them.
+"""Batches of records for renderers: protocols that the engine's results implement, and plain classes of them.
 
-A renderer touches only what it prints: ``ndjson`` without envelopes never asks a record for its times.
+A renderer reads only what it prints: ``ndjson`` without envelopes never reads the times of a record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ShownRecord(Protocol):
     def payload(self) -> bytes: ...
     @property
     def has_data(self) -> bool:
-        """True where there is a message to show; a deletion has none."""
+        """True if there is a message to show; a deletion has none."""
         ...
 
     @property
@@ -34,7 +34,7 @@ class ShownRecord(Protocol):
     def expiration(self) -> Micros: ...
     @property
     def txid(self) -> int | None:
-        """None for what no entry did: an expiration."""
+        """None for an event without an entry: an expiration."""
         ...
 
     @property
@@ -44,16 +44,16 @@ class ShownRecord(Protocol):
     @property
     def extra(self) -> Mapping[str, Any] | None:
         """More metadata: ``client``, ``sequence``, ``operation``; ``user_key``, the key that its publisher chose;
-        ``topic``, where that is another one than the batch's; ``unkeyed`` where there is no key."""
+        ``topic``, if it differs from the batch's; ``unkeyed`` if there is no key."""
         ...
 
 
 class Batch(Protocol):
     """Records of one topic.
 
-    ``view`` makes JSON of a payload, ``members_view`` an object for columns, where paths may not lead through what
-    ``view`` makes. ``payloads`` are those of its records, at less cost; ``shown`` the metadata that envelopes have,
-    None for all.
+    ``view`` converts a payload to JSON, ``members_view`` to an object for columns, if paths cannot lead through the
+    result of ``view``. ``payloads`` are those of its records, at lower cost; ``shown`` the metadata of envelopes, None
+    for all.
     """
 
     @property
@@ -73,17 +73,17 @@ class Batch(Protocol):
 
 
 def find_repeat(batches: Iterable[Batch]) -> Callable[[], Iterable[Batch]] | None:
-    """A result's way to be read once more, from its beginning; None where it has none.
+    """The function that reads a result again from its beginning; None if it cannot be repeated.
 
-    Optional, and asked for in this one place: most results come as they happen.
+    Optional, and checked only here: most results are streamed.
     """
     return getattr(batches, "iterate_again", None)
 
 
 def find_exact_view(batch: Batch) -> View | None:
-    """Return the view for formats that have NaN and infinities, which are words in it; None where there is none.
+    """Return the view for formats that have NaN and infinities, which are words in it; None if there is none.
 
-    Optional, and asked for in this one place.
+    Optional, and checked only here.
     """
     return cast("View | None", getattr(batch, "exact_view", None))
 
@@ -91,23 +91,23 @@ def find_exact_view(batch: Batch) -> View | None:
 def is_repeatable(batch: Batch) -> bool:
     """Return True if a field with one value may be a list of one in the messages of this batch.
 
-    Optional, and asked for in this one place.
+    Optional, and checked only here.
     """
     return bool(getattr(batch, "repeatable", False))
 
 
 def is_own_view(batch: Batch) -> bool:
-    """Return True if payloads are surely their own JSON views, so that no view has to be made.
+    """Return True if payloads are certainly their own JSON views, so that no view has to be built.
 
-    Optional, and asked for in this one place.
+    Optional, and checked only here.
     """
     return getattr(batch, "is_own_view", False)
 
 
 def replaces_bytes(batch: Batch) -> bool:
-    """Return True if views of payloads may have U+FFFD in the place of bytes that are not UTF-8.
+    """Return True if views of payloads may have U+FFFD instead of bytes that are not UTF-8.
 
-    Optional, and asked for in this one place.
+    Optional, and checked only here.
     """
     return getattr(batch, "replaces_bytes", False)
 
@@ -151,14 +151,14 @@ class StoredBatch(Batch, Protocol):
     """A batch of stored records: each of them has data."""
 
     def read_metadata_columns(self) -> tuple[Sequence[int], ...] | None:
-        """SOW keys, times, expirations and txids, each a column; None where a record has more metadata."""
+        """SOW keys, times, expirations and txids, by column; None if a record has more metadata."""
         ...
 
 
 def as_stored_batch(batch: Batch) -> StoredBatch | None:
-    """The batch as one of stored records; None for others, which are shown row by row.
+    """The batch as one of stored records; None for others, which are processed by rows.
 
-    Optional, and asked for in this one place.
+    Optional, and checked only here.
     """
     return cast("StoredBatch", batch) if hasattr(batch, "read_metadata_columns") else None
 
@@ -180,14 +180,14 @@ MORE_METADATA_NAMES = (
     *("state", "token", "lease_until", "holder", "deliveries", "cancels", "priority", "barrier", "reason"),
     *("exit_status", "stderr"),
 )
-"""Metadata that an envelope has only where a record has it; ``lossy`` is of versions, what follows of queues, and
-``reason`` of deletions in a change feed, too."""
+"""Metadata that an envelope has only if a record has it; ``lossy`` is for versions, the following names for queues, and
+``reason`` also for deletions in a change feed."""
 CHANGE_NAMES = ("change_type", "reason", *METADATA_NAMES)
-"""The metadata in front of the rows of a change feed."""
+"""The leading metadata of the rows of a change feed."""
 
 
 def build_metadata_columns(batch: StoredBatch) -> dict[str, Sequence[Any]] | None:
-    """Return :func:`build_metadata` of the records by columns; None where that takes looking at each."""
+    """Return :func:`build_metadata` of the records by columns; None if each must be read by itself."""
     stamps = batch.read_metadata_columns() if batch.shown is None else None
     if stamps is None:
         return None
@@ -209,13 +209,13 @@ def build_metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
     """The metadata of a record as plain JSON values: keys as decimal text
     or as their publisher chose them, times as ISO-8601 with Z, absent = None.
 
-    A batch may say which of them are ``shown``.
+    A batch may restrict it to the names in ``shown``.
     """
     extra = record.extra or {}
     row: dict[str, Any] = {
         "topic": extra.get("topic") or batch.topic,
         "message_type": batch.message_type,
-        # As text: a key has up to 20 digits, and many readers of JSON make doubles of numbers, which keep 15.
+        # As text: a key has up to 20 digits, and many readers of JSON convert numbers to doubles, which keep 15.
         "sow_key": None if extra.get("unkeyed") else extra.get("user_key") or str(record.sow_key),
         "timestamp": format_time(record.timestamp),
         "expiration": format_expiry(record.expiration),
@@ -223,6 +223,6 @@ def build_metadata(batch: Batch, record: ShownRecord) -> dict[str, Any]:
         "bookmark": record.bookmark,
         "correlation_id": record.correlation_id,
     }
-    # Those that replace a member are in the row already, under its name.
+    # Values that replace a member are already in the row, under its name.
     row.update((name, value) for name, value in extra.items() if value is not None and name not in _REPLACING_NAMES)
     return row if batch.shown is None else {name: row[name] for name in batch.shown if name in row}

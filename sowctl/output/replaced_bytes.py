@@ -1,6 +1,6 @@
-"""Bytes that are not UTF-8 in records that are written: fix and nvfix have text only, so that U+FFFD replaces them.
+"""Bytes that are not UTF-8 in written records: fix and nvfix are text, so U+FFFD replaces them.
 
-The views of records are compared with their messages where an export makes them, so nothing is read twice.
+The views of records are compared with their messages while an export builds them, so nothing is read twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _REPLACEMENT_CHARACTER = "\ufffd".encode()
 
 
 class ReplacementWatch:
-    """The batches of a result, as they are read for the first time; afterwards, how many records had bytes replaced."""
+    """The batches of a result, while they are read for the first time; then the number of records with replaced
+    bytes."""
 
     def __init__(self, result: Any) -> None:
         self._result = result
@@ -36,12 +37,12 @@ class ReplacementWatch:
                 self._count_records(batch, watched.replaced)
 
     def iterate_again(self) -> Iterator[Batch]:
-        """All of them once more, without counting."""
+        """All batches once more, without counting."""
         again: Iterator[Batch] = self._result.iterate_again()
         return again
 
     def format_warnings(self) -> tuple[str, ...]:
-        """Format the warning about records in which bytes were replaced."""
+        """Format the warning about records with replaced bytes."""
         if self._first is None:
             return ()
         words = f"U+FFFD replaces bytes that are not UTF-8 in {format_count(self._count, 'record')}"
@@ -56,14 +57,14 @@ class ReplacementWatch:
 
 
 class _WatchedBatch:
-    """A batch whose views note the payloads of which they show some bytes as U+FFFD."""
+    """A batch whose views record the payloads in which they replace bytes by U+FFFD."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
         self.replaced: set[bytes] = set()
 
     def __getattr__(self, name: str) -> Any:
-        # What a batch may have, and what it has not, is asked for by name.
+        # Optional attributes of a batch, present or absent, are looked up by name.
         return getattr(self._batch, name)
 
     @property
@@ -101,7 +102,7 @@ class _WatchedBatch:
 
     def _watch(self, view: View, payload: bytes) -> bytes:
         line = view(payload)
-        # A message may hold the character itself.
+        # A message may contain the character itself.
         if _REPLACEMENT_CHARACTER in line and line.count(_REPLACEMENT_CHARACTER) > payload.count(
             _REPLACEMENT_CHARACTER
         ):

@@ -1,8 +1,8 @@
 """Reports of verbs, for people in a line or two, or as one line of JSON (``--summary json``).
 
-Works on the report classes of the engine by their fields' names, so that each verb's report needs no twin here: those
-of ``_COUNT_FIELDS`` are counted things, ``topics`` the shares of several topics, ``bytes`` is a size, ``seconds`` a
-duration, ``first_txid`` and ``last_txid`` a range, ``durable`` a promise, ``dry_run`` a warning that nothing was done.
+Works on the report classes of the engine by the names of their fields, so that no report is declared again here: those
+in ``_COUNT_FIELDS`` are counts, ``topics`` the shares of several topics, ``bytes`` is a size, ``seconds`` a duration,
+``first_txid`` and ``last_txid`` a range, ``durable`` a promise, ``dry_run`` a warning that nothing was written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sowctl.values.jsonline import format_json_line
 from sowctl.values.times import format_time
 
 MAX_LISTED_COLUMNS = 8
-"""Columns of one type that are named."""
+"""Maximum number of columns of one type to name."""
 _PUBLISH_FIELDS = ("published", "inserted", "updated", "deleted", "expired")
 _COUNT_FIELDS = (
     "published", "inserted", "updated", "unchanged", "missing", "journalled", "duplicates", "rejected", "blank",
@@ -34,18 +34,18 @@ _SINGULARS = {
     "leftovers": "leftover", "restored_versions": "restored_version", "lost_versions": "lost_version",
 }  # fmt: skip
 _SIZE_FIELDS = ("bytes_before", "bytes_after")
-"""What a file had before, and has afterwards."""
+"""The size of a file before and after."""
 _SUMMED_FIELDS = frozenset((*_COUNT_FIELDS, *_SIZE_FIELDS, "payload_bytes"))
 _QUERY_FIELDS = ("examined", "matched", "returned")
-"""Of a query all three are said: that nothing matched is an answer, too."""
+"""All three are printed for a query, because zero matches are an answer, too."""
 _TIME_FIELDS = ("now", "ahead", "oldest_read", "at")
-"""Fields that are times in microseconds, or texts already, and are written as ISO-8601; None where there is none."""
+"""Fields that are times in microseconds, or texts already, and are formatted as ISO-8601; None if absent."""
 _KEY_FIELDS = ("sow_key", "first_key", "last_key")
-"""Fields that are SOW keys, and are written as texts: JSON readers round numbers of 20 digits."""
+"""Fields that are SOW keys, and are formatted as texts: JSON readers round numbers of 20 digits."""
 
 
 def as_dict(report: Any) -> dict[str, Any]:
-    """A report (a struct) as plain values, tuples as lists, paths as texts; parts of it likewise."""
+    """A report (a struct) as plain values, tuples as lists, paths as texts; nested structs likewise."""
     if not _is_report(report):
         raise TypeError(f"{type(report).__name__} is no report")
     row = {name: _plain_value(getattr(report, name)) for name in report.__struct_fields__}
@@ -59,9 +59,9 @@ def encode_report(report: Any) -> str:
 
 
 _MAX_INPUTS = 10
-"""Files whose types a report for people lists; a directory may have thousands."""
+"""Maximum number of files whose types a report for people lists; a directory may have thousands."""
 _UNSHARED_FIELDS = ("action", "path", "note", "digest", "moved", "applied", "incomplete")
-"""Facts of one report, which a total has only where they are those of all."""
+"""Facts of one report, which a total has only if they are equal in all."""
 
 
 def sum_reports(reports: Sequence[Any]) -> dict[str, Any] | None:
@@ -70,7 +70,7 @@ def sum_reports(reports: Sequence[Any]) -> dict[str, Any] | None:
     if len(rows) < 2:
         return None
     summed = {name: sum(row[name] for row in rows) for name in rows[0] if name in _SUMMED_FIELDS}
-    # What is so of each alone: the first one's file is not that of all.
+    # Facts that differ are dropped: the first one's file is not that of all.
     own = {
         name: None for name in _UNSHARED_FIELDS if name in rows[0] and any(row[name] != rows[0][name] for row in rows)
     }
@@ -80,7 +80,7 @@ def sum_reports(reports: Sequence[Any]) -> dict[str, Any] | None:
 def format_reports(reports: Sequence[Any]) -> list[str]:
     """Each of the reports of several topics in words, then their total: ``3 topics: 9 examined, 2 matched, 2 deleted``.
 
-    Topics that share a name are told apart by their types.
+    Topics of one name are distinguished by their types.
     """
     names = Counter(report.topic for report in reports)
     lines = [_format_row(_label_row(as_dict(report), names)) for report in reports]
@@ -94,13 +94,13 @@ def format_reports(reports: Sequence[Any]) -> list[str]:
 def format_report(report: Any) -> str:
     """``orders: 812 inserted, 3 rejected; 214.0 MiB in 6.1 s (133 a second); txid 1-815, durable``.
 
-    Shares of several topics stand in lines of their own.
+    Shares of several topics have lines of their own.
     """
     return _format_row(as_dict(report))
 
 
 def _label_row(row: dict[str, Any], names: Counter[str]) -> dict[str, Any]:
-    """A row whose topic is written with its type where another one has that name."""
+    """A row whose topic includes its type if another one has the same name."""
     twice = names[row["topic"]] > 1
     return row | {"topic": f"[{row['message_type']}].[{row['topic']}]"} if twice else row
 
@@ -109,16 +109,16 @@ def _format_row(report: Mapping[str, Any]) -> str:
     row = dict(report)
     shares = row.get("topics") or []
     if len(shares) == 1:
-        # One topic is told like a run of that topic alone; its own counts take the place of the list.
+        # One topic is reported like a run of that topic alone; its own counts replace the list.
         row = shares[0] | {name: value for name, value in row.items() if name != "published"}
     topic = f"{escape_line(str(row['topic']))}: " if row.get("topic") else ""
     mode = "dry run, nothing was written: " if row.get("dry_run") else ""
     done = f"{row['action']}: " if row.get("action") else ""
-    # Messages equal to their records are written all the same, unless they are skipped, and not published then.
+    # Messages equal to their records are written nevertheless, unless they are skipped, and then not published.
     others = sum(report.get(name) or 0 for name in ("inserted", "updated", "deleted", "journalled"))
     rewrites = not report.get("dry_run") and report.get("unchanged", 0) > 0 and report.get("published", 0) > others
     counts = ", ".join(_format_counts(row, rewrites=rewrites)) or ("" if row.get("note") and done else "nothing to do")
-    # The store's position is a txid, and no number of entries that were applied.
+    # The store's position is a txid, not a number of applied entries.
     applied = f"applied up to txid {row['applied']}" if row.get("action") and row.get("applied") else ""
     parts = [
         counts,
@@ -130,7 +130,7 @@ def _format_row(report: Mapping[str, Any]) -> str:
     shown = ("note",) if row.get("action") in ("verified", "not verified", "differs") else ("note", "path")
     parts += [escape_line(str(row[name])) for name in shown if row.get(name)]
     if row.get("moved"):
-        # Replay names what it keeps by what it knows of it.
+        # Replay names the files that it keeps by their condition.
         what = "damaged" if ".damaged-" in str(row["moved"]) else "former"
         parts.append(f"the {what} file is now {escape_line(str(row['moved']))}")
     lines = [topic + mode + done + "; ".join(part for part in parts if part)]
@@ -153,7 +153,7 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def _format_input(facts: Mapping[str, Any]) -> str:
-    """What a file of text was read as: the types of its columns."""
+    """How a text file was read: the types of its columns."""
     names: dict[str, list[str]] = {}
     for one in facts["columns"]:
         names.setdefault(one["type"], []).append(escape_line(one["name"]))
@@ -182,7 +182,7 @@ def _format_counts(row: Mapping[str, Any], *, rewrites: bool = False) -> list[st
         else _PUBLISH_FIELDS
     )
     if "inserted" in counted:
-        # Most publishers delete nothing, and are not told so.
+        # Most publishers delete nothing, so zero deletions are not printed.
         always = [name for name in always if name != "deleted"]
     words = {"unchanged": "written unchanged"} if rewrites else {}
     return [
@@ -200,7 +200,7 @@ def _format_volume(row: Mapping[str, Any], messages: int | None) -> str:
     count = row.get("bytes") or row.get("payload_bytes")
     seconds = row.get("seconds")
     text = format_bytes(count) if count else ""
-    # So short a time gives no rate that means anything.
+    # For so short a time the rate is meaningless.
     if not seconds or seconds < 0.05:
         return text
     rate = f" ({format_rate(messages / seconds)})" if messages else ""

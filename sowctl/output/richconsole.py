@@ -1,4 +1,4 @@
-"""Standard output as rich draws on it: tables and charts for a terminal."""
+"""Standard output for rich: tables and charts for a terminal."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_console(out: BinaryIO, terminal: Terminal, encoding: str) -> Iterator[Console]:
-    """A console of rich on a stream, of the terminal's width and with colours where it has them.
+    """A console of rich on a stream, with the terminal's width and colours.
 
-    Raises what writing raises, BrokenPipeError too, where rich itself would end the process.
+    Raises the errors of writing, including BrokenPipeError, for which rich itself would end the process.
     """
     from rich.console import Console
 
     class _Console(Console):
         def on_broken_pipe(self) -> None:
-            # Called while that error is handled, which is the caller's business.
+            # Called while that error is handled; the caller handles it.
             raise
 
     text = TextIOWrapper(out, encoding, "backslashreplace", newline="\n", write_through=True)
@@ -37,5 +37,5 @@ def open_console(out: BinaryIO, terminal: Terminal, encoding: str) -> Iterator[C
             legacy_windows=False,
         )
     finally:
-        # Otherwise the wrapper would close standard output with itself.
+        # Otherwise the wrapper would close standard output when it is collected.
         text.detach()

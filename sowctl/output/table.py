@@ -1,11 +1,11 @@
 """Format ``table``: columns for people.
 
-Columns are as wide as the first 200 rows need. On a terminal what is least telling gives way until a line fits: the
-fractions of times, the directories of paths, then columns that the caller can spare, the seconds of times, then objects
-and arrays, then texts, the widest first. Numbers and SOW keys are never cut: a part of one is of no use. Where that is
-not enough, each record becomes a block of lines. A short result on a terminal has no column for metadata, or for facts,
-that none of its rows has. Elsewhere nothing is cut and nothing left out. A short result on a UTF-8 terminal is drawn by
-rich, everything else streams. No cell is printed but through ``escape_line``.
+Column widths are those of the first 200 rows. On a terminal, the least important parts are shortened until a line fits:
+the fractions of times, the directories of paths, then the caller's spare columns, the seconds of times, then objects
+and arrays, then texts, the widest first. Numbers and SOW keys are never cut, because a part of one is useless. If that
+is not enough, each record becomes a block of lines. A short result on a terminal has no column for metadata, or for
+facts, that none of its rows has. In other output nothing is cut and nothing omitted. A short result on a UTF-8 terminal
+is drawn by rich, all others are streamed. Every cell is escaped by ``escape_line``.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from sowctl.values.jsontree import NumberText
 SAMPLE_ROWS = 200
 _GAP = "  "
 _MIN_TEXT_COLUMNS = 8
-"""Columns of text are not cut below this width."""
+"""Minimum columns of a text column."""
 _MIN_NESTED_COLUMNS = 5
-"""Columns of objects and arrays are not cut below this width: what they begin with says little in any case."""
+"""Minimum columns of objects and arrays: their beginnings say little anyway."""
 _BOOKMARK_PATTERN = re.compile(r"\d+\|\d+\|")
 _MAX_KEY_DIGITS = 20
 """Digits of the largest SOW key."""
 _TIME_PATTERN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?")
 _TO_SECOND_COLUMNS, _TO_MINUTE_COLUMNS = 19, 16
-"""Columns of a terminal that a time takes, to the second and to the minute."""
+"""Columns of a time up to the second, and up to the minute."""
 _STATE_STYLES = {
     "damaged": "bold red",
     "unreadable": "red",
@@ -46,8 +46,8 @@ _ELLIPSIS = "…"
 
 
 class Layout(NamedTuple):
-    """The columns of one table: what stands above them, their widths, which stand on the right, which hold times, and
-    which are cut in front."""
+    """The columns of one table: headings, widths, which are right-aligned, which hold times, and which are cut at the
+    front."""
 
     headings: list[str]
     widths: list[int]
@@ -56,19 +56,19 @@ class Layout(NamedTuple):
     paths: list[bool]
 
     def format_cell(self, at: int, text: str, mark: str) -> str:
-        """The text of a cell of column ``at``, cut to its width; ``mark`` stands where something was cut."""
+        """The text of a cell of column ``at``, cut to its width; ``mark`` replaces the part that was cut."""
         room = self.widths[at]
         if measure_width(text) <= room:
             return text
         if self.times[at]:
             keep = _TO_SECOND_COLUMNS if room >= _TO_SECOND_COLUMNS + len(mark) else _TO_MINUTE_COLUMNS
-            # A mark of several characters may find room for its first ones alone.
+            # Only the first characters of a longer mark may fit.
             return text[:keep] + mark[: room - keep]
         return clip_front(text, room, mark) if self.paths[at] else clip_text(text, room, mark)
 
 
 class _ColumnFit:
-    """The first rows of a table, and what becomes of their columns so that a line fits ``columns`` of a terminal."""
+    """The first rows of a table, and the adjustment of its columns so that a line fits ``columns`` of a terminal."""
 
     def __init__(
         self, headings: list[str], rows: list[list[Any]], texts: list[list[str]], options: OutputOptions
@@ -86,16 +86,16 @@ class _ColumnFit:
         self.widths = [max(map(measure_width, column)) for column in zip(*above, *texts, strict=True)]
 
     def drop_columns(self, numbers: set[int]) -> None:
-        """Leave columns out, but not all."""
+        """Drop columns, but not all."""
         left = [at for at in self.shown if at not in numbers]
         self.shown = left or self.shown
 
     def restore_columns(self) -> None:
-        """Take back the columns that :meth:`fit_columns` has left out."""
+        """Restore the columns that :meth:`fit_columns` has dropped."""
         self.shown = self._before
 
     def build_layout(self) -> Layout:
-        """The columns that are shown, as they are now."""
+        """The present columns."""
         paths = self.options.fit.paths
         return Layout(
             [self.headings[at] for at in self.shown],
@@ -106,14 +106,14 @@ class _ColumnFit:
         )
 
     def _excess_width(self, columns: int) -> int:
-        """Columns of the terminal that a line needs beyond those that there are; 0 where it fits."""
+        """The number of columns by which a line exceeds the terminal; 0 if it fits."""
         return max(0, sum(self.widths[at] for at in self.shown) + len(_GAP) * (len(self.shown) - 1) - columns)
 
     def _exceeds_width(self, columns: int) -> bool:
         return self._excess_width(columns) > 0
 
     def fit_columns(self, columns: int) -> bool:
-        """Make it fit; whether that is possible."""
+        """Make a line fit; return whether that is possible."""
         self._before = self.shown
         self._cut_times(columns, _TO_SECOND_COLUMNS + len(_ELLIPSIS))
         self._cut_directories(columns)
@@ -131,13 +131,13 @@ class _ColumnFit:
         )
 
     def _cut_times(self, columns: int, room: int, only: int | None = None) -> None:
-        """Cut columns of times one by one, or one of them, as long as a line does not fit."""
+        """Cut columns of times one by one, or one of them, until a line fits."""
         for at in self.shown if only is None else (only,):
             if self._exceeds_width(columns) and self.times[at]:
                 self.widths[at] = min(self.widths[at], max(room, measure_width(self.headings[at])))
 
     def _cut_directories(self, columns: int) -> None:
-        """Cut columns of paths in front, down to the longest name of a file, as far as a line does not fit."""
+        """Cut columns of paths at the front, down to the longest name of a file, until a line fits."""
         for at in self.shown:
             if self.headings[at] in self.options.fit.paths:
                 names = (measure_width(row[at].rpartition("/")[2]) + len("/" + _ELLIPSIS) for row in self.texts)
@@ -145,20 +145,21 @@ class _ColumnFit:
                 self.widths[at] = max(min(self.widths[at], least), self.widths[at] - self._excess_width(columns))
 
     def leave_out_repeated(self, columns: int) -> list[str]:
-        """Leave out columns with one value in all rows where a line does not fit; names and values of those."""
+        """Drop columns with one value in all rows if a line does not fit; return their names and values."""
         if not self.options.fit.repeated or len(self.rows) < 2 or not self._exceeds_width(columns):
             return []
         same = [at for at in self.shown if all(row[at] == self.texts[0][at] for row in self.texts)]
         self.drop_columns(set(same))
-        # Fields tell more than metadata, which says mostly what is usual.
+        # Fields are more informative than metadata, which is mostly the usual.
         same.sort(key=lambda at: self.headings[at] in COLUMN_NAMES)
         return [f"{self.headings[at]} {self.texts[0][at]}" for at in same if at not in self.shown and self.texts[0][at]]
 
     def _shrink_columns(self, columns: int, least: dict[int, int]) -> bool:
-        """Take from the widest of the columns ``least``, which keep so much, until a line fits; whether it does."""
+        """Shrink the widest of the columns in ``least``, down to their minimum widths, until a line fits; return
+        whether it does."""
         elastic = [at for at in least if not self.whole[at] and not self.times[at]]
         while self._exceeds_width(columns):
-            # Narrower texts would say nothing.
+            # Narrower texts would be useless.
             wide = [at for at in elastic if self.widths[at] > least[at]]
             if not wide:
                 return False
@@ -173,17 +174,17 @@ class TableRenderer:
         self.options = options
 
     def write(self, batches: Iterable[Batch], out: BinaryIO) -> RenderResult:
-        """Write the heading and one row per record; nothing at all where there is no record."""
+        """Write the heading and one row per record; nothing if there are no records."""
         columns, found = open_columns(batches, self.options)
         rows = (columns.read_cells(row) for row in found)
-        # One more than is looked at, to know whether that was all.
+        # One more than the sample, to find out whether that was all.
         first = list(islice(rows, SAMPLE_ROWS + 1))
         if not first:
             return RenderResult(0)
         terminal = self.options.terminal
         shown = list(range(len(columns.columns)))
         if terminal is not None and not columns.chosen and len(first) <= SAMPLE_ROWS:
-            # All rows are known here, so that a column left out is empty in each of them.
+            # All rows are known here, so an omitted column is empty in each of them.
             empty = {at for at in shown if all(cells[at] is None for cells in first)}
             shown = [
                 at for at in shown if at not in empty or not (_is_metadata(columns.columns[at]) or self.options.facts)
@@ -204,7 +205,7 @@ class TableRenderer:
                 notes += [_format_repeated(same, terminal.columns)] if same else []
             fits = fitting.fit_columns(terminal.columns)
         if not fits:
-            # Where each column has its own line there is room for those that were left out.
+            # If each column has its own line, there is room for the dropped ones.
             fitting.restore_columns()
         layout, kept = fitting.build_layout(), fitting.shown
         everything = ([row[at] for at in kept] for row in chain(fitting.texts, map(_cell_texts, rows)))
@@ -218,7 +219,7 @@ class TableRenderer:
 
 
 def _format_repeated(values: list[str], columns: int) -> str:
-    """A note of names with values, as many as two lines have room for."""
+    """A note of names with values, as many as fit into two lines."""
     room = 2 * columns - len("the same in each: ") - len(" and 99 more fields")
     told: list[str] = []
     for value in values:
@@ -239,7 +240,7 @@ def _is_numeric(cells: tuple[Any, ...]) -> bool:
 
 
 def _are_identifiers(cells: tuple[Any, ...]) -> bool:
-    """True where all are numbers, texts of digits like SOW keys, or bookmarks, which commands take as they are."""
+    """True if all are numbers, texts of digits such as SOW keys, or bookmarks, which must be copied exactly."""
     present = [cell for cell in cells if cell is not None]
     return _is_numeric(cells) or (bool(present) and all(map(_is_key, present)))
 
@@ -279,7 +280,7 @@ def _draw_table(
     for heading, room, numeric in zip(layout.headings, layout.widths, layout.right, strict=True):
         table.add_column(Text(heading), width=room, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
-        # As texts, because rich would take brackets in a plain string for markup.
+        # As Text, because rich would interpret brackets in a plain string as markup.
         cells = [Text(layout.format_cell(at, text, _ELLIPSIS)) for at, text in enumerate(row)]
         if options.fit.state in layout.headings:
             state = layout.headings.index(options.fit.state)
@@ -303,7 +304,7 @@ def _stream_table(
             cells.append(blank + shown if layout.right[at] else shown + blank)
         return _GAP.join(cells).rstrip() + "\n"
 
-    # A terminal of another encoding shows escapes for what it lacks, rather than ending the query.
+    # A terminal of another encoding shows escapes for missing characters, instead of ending the query.
     if headers:
         out.write(line(layout.headings).encode(encoding, "backslashreplace"))
     count = 0
@@ -315,7 +316,7 @@ def _stream_table(
 
 
 def _draw_blocks(headings: list[str], rows: Iterator[list[str]], terminal: Terminal, out: BinaryIO) -> int:
-    """A record in lines, one for each column that has something: for more columns than a terminal has room for."""
+    """Draw each record as lines, one for each non-empty column, if there are too many columns for the terminal."""
     longest = max(map(measure_width, headings))
     names = [clip_text(heading, terminal.columns) + " " * (longest - measure_width(heading)) for heading in headings]
     room = max(_MIN_TEXT_COLUMNS, terminal.columns - longest - len(_GAP))
@@ -337,7 +338,7 @@ def _split_text(text: str, room: int) -> Iterator[tuple[bool, str]]:
     first = True
     while text:
         end = len(text)
-        # Characters are up to two columns wide, so half of what is too much can be cut at once.
+        # Characters are up to two columns wide, so half of the excess can be cut at once.
         while measure_width(text[:end]) > room:
             end -= max(1, (measure_width(text[:end]) - room) // 2)
         yield first, text[:end]

@@ -1,8 +1,8 @@
 """Format ``template``: one text per record, such as ``{sow_key}: {/customer/name} {/price}``.
 
-In braces stands a path or a name of metadata (``options.COLUMN_NAMES``; ``data`` is the whole payload); ``{{`` and
-``}}`` are braces; ``\\n \\t \\\\`` are what they are elsewhere. Null is empty. Each text ends with the delimiter, by
-default a line feed.
+Braces contain a path or a name of metadata (``options.COLUMN_NAMES``; ``data`` is the whole payload); ``{{`` and ``}}``
+are braces; ``\\n \\t \\\\`` have their usual meaning. Null is empty. Each text ends with the delimiter, by default a
+line feed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PART_PATTERN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 class TemplateRenderer:
-    """See the module. Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-020`` and ``SOW-OUT-021`` when made."""
+    """See the module. Raises :class:`~sowctl.errors.UsageError` ``SOW-OUT-020`` and ``SOW-OUT-021`` when created."""
 
     def __init__(self, options: OutputOptions) -> None:
         if options.template is None:
@@ -32,7 +32,7 @@ class TemplateRenderer:
                 hint="use for example --template '{sow_key} {/price}'",
             )
         self.literals, columns = parse_template(options.template)
-        # Rows are made of columns: a template without holes gets one that is not printed.
+        # Rows consist of columns: a template without holes gets one that is not printed.
         self.options = OutputOptions(columns=columns or ("data",), delimiter=options.delimiter)
         self.holes = len(columns)
         self.terminal = options.terminal is not None
@@ -45,7 +45,7 @@ class TemplateRenderer:
             texts = [format_cell(value) or "" for value in columns.read_cells(row)[: self.holes]]
             if self.terminal:
                 texts = [escape_line(text) for text in texts]
-            # There is one literal more than there are holes: the last one has no value behind it.
+            # There is one literal more than holes: the last one has no value after it.
             filled = "".join(literal + text for literal, text in zip(self.literals, [*texts, ""], strict=True))
             out.write(filled.encode("utf-8", "surrogateescape") + self.options.delimiter)
             count += 1

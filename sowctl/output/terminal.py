@@ -1,7 +1,7 @@
 """A terminal as a stream of bytes: everything written to it is escaped, so that data cannot control the terminal.
 
-The one place through which commands write to a person's standard output. Text in colours is written past it
-(:attr:`sowctl.cli.streams.Streams.painted_stdout`), by writers that pass each datum through
+All standard output of commands to a terminal goes through this stream. Coloured text bypasses it
+(:attr:`sowctl.cli.streams.Streams.painted_stdout`): its writers escape each value by
 :mod:`sowctl.output.display`.
 """
 
@@ -15,8 +15,8 @@ from sowctl.output.display import escape_line
 
 
 class SafeTerminal(io.RawIOBase):
-    """Passes UTF-8 on to ``stream``, a terminal; every character that is unsafe there but tab and line feed becomes
-    visible text, as do bytes that are no UTF-8."""
+    """Passes UTF-8 on to ``stream``, a terminal; every unsafe character except tab and line feed becomes visible text,
+    as do bytes that are not UTF-8."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
@@ -27,7 +27,7 @@ class SafeTerminal(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """The terminal's."""
+        """The descriptor of the terminal."""
         return self.stream.fileno()
 
     def writable(self) -> bool:
@@ -35,13 +35,13 @@ class SafeTerminal(io.RawIOBase):
         return True
 
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # all that is ever written here
-        """Raises what writing to the terminal raises."""
-        # A character may be cut in two by the end of a block: its first bytes wait for the next one.
+        """Raises the errors of writing to the terminal."""
+        # A block may end within a character: its first bytes are kept for the next one.
         self._pass_on(self._decoder.decode(data))
         return len(data)
 
     def flush(self) -> None:
-        """Write what was waiting for the rest of a character, and flush the terminal."""
+        """Write the incomplete character, if any, and flush the terminal."""
         self._pass_on(self._decoder.decode(b"", True))
         self.stream.flush()
 

@@ -1,13 +1,13 @@
 """Columns of cell texts, by the bytes of the members of a whole batch.
 
-What :mod:`sowctl.output.members` makes of one payload after the other and :func:`sowctl.output.columns.format_cell` of
-each cell, made for all payloads of a batch at once, where they have the same members, as programs write them. Of
-anything else nothing is told, and the caller goes row by row. Of 30,000 orders with nine members csv takes 2.6 us a
-record so, and 14 us row by row (CPU time, the process's start left aside). Of 60,000 as json.dumps writes them, with
-white space between members, texts with escapes and arrays, csv took 0.93 s so, 1.64 row by row; with metadata 1.23 and
-2.98. Cells of arrays and of texts with escapes, where no white space stands between items, in 60,000 records: arrays of
-three texts 0.06 s as they are written and 0.18 read one by one, of two objects 0.15 and 0.35, texts of which a fifth
-has escapes 0.02 and 0.06.
+The texts that :mod:`sowctl.output.members` reads from one payload after the other and
+:func:`sowctl.output.columns.format_cell` formats, built for all payloads of a batch at once, if they have the same
+members, as programs write them. Any other batch is declined, and the caller processes it by rows. For 30,000 orders
+with nine members, csv takes 2.6 us per record by columns, and 14 us by rows (CPU time, without the process's start).
+For 60,000 as written by json.dumps, with white space between members, texts with escapes and arrays, csv took 0.93 s by
+columns, 1.64 by rows; with metadata 1.23 and 2.98. Cells of arrays without white space between items, and of texts with
+escapes, in 60,000 records: arrays of three texts 0.06 s as they are written and 0.18 read one by one, of two objects
+0.15 and 0.35, texts of which a fifth has escapes 0.02 and 0.06.
 
 Called by :mod:`sowctl.output.columns`.
 """
@@ -29,13 +29,13 @@ from sowctl.values.rawmembers import RawColumns, read_raw_columns, read_raw_item
 _VALUE_SEPARATOR = '"\n"'
 _MAX_LEVELS = 4
 Texts: TypeAlias = Sequence[str | None]
-"""The texts of a column; None where nothing is there."""
+"""The texts of a column; None for absent values."""
 
 
 def find_values(columns: RawColumns, path: Path) -> Sequence[Raw] | None:
-    """The values at ``path``, none at all where no object has it; None where only rows can tell."""
+    """The values at ``path``, empty if no object has it; None if they must be read by rows."""
     for step in path.steps[:-1]:
-        # Arrays on the way, and values that are no objects, are not read by columns.
+        # Arrays on the path, and values that are no objects, are not read by columns.
         within = None if step.index is not None else columns.get(step.name)
         found = None if within is None else read_raw_columns(within)
         if found is None:
@@ -52,12 +52,12 @@ def format_texts(values: Sequence[Raw]) -> Texts:
         texts = whole[1:-1].split(_VALUE_SEPARATOR)
         if "\\" not in whole:
             return texts
-        # Only those with an escape are read: a half of a surrogate pair can only be spelled with one.
+        # Only those with an escape are decoded: an unpaired surrogate requires one.
         return [text if "\\" not in text else _cell_text(value) for text, value in zip(texts, values, strict=True)]
     if "\\" not in whole:
         if "{" not in whole and "[" not in whole:
             words = whole.split("\n")
-            # Numbers and words other than null show as they are written.
+            # Numbers and words other than null are shown as written.
             return words if '"' not in whole and "null" not in whole else list(map(_word_text, words))
         if whole[0] in "{[" and _are_canonical(values, whole, _MAX_LEVELS):
             return whole.split("\n")
@@ -65,7 +65,7 @@ def format_texts(values: Sequence[Raw]) -> Texts:
 
 
 def _cell_text(value: Raw) -> str | None:
-    """The text of one value, whatever it is."""
+    """The text of one value of any kind."""
     text = format_value(parse_member(value))
     return None if text is None else escape_surrogates(text)
 
@@ -75,15 +75,15 @@ def _word_text(text: str) -> str | None:
 
 
 def _are_strings(values: Sequence[Raw], whole: str) -> bool:
-    """True where all of ``values`` are texts; ``whole`` is all of them, a line each."""
-    # Within quotes no line break can stand, so each of these separators lies between two texts.
+    """True if all of ``values`` are texts; ``whole`` is all of them, one per line."""
+    # A line break cannot occur within quotes, so each of these separators is between two texts.
     return whole[:1] == whole[-1:] == '"' and whole.count(_VALUE_SEPARATOR) == len(values) - 1
 
 
 def _are_canonical(values: Sequence[Raw], whole: str, levels: int) -> bool:
-    """True where values without escapes are written as cells show them: members once, no white space between.
+    """True if values without escapes are written as cells show them: unique members, no white space between items.
 
-    ``whole`` is all of them, a line each; ``levels``: containers inside one another that are looked at.
+    ``whole`` is all of them, one per line; ``levels``: the depth of nested containers that is checked.
     """
     if ("{" not in whole and "[" not in whole) or _are_strings(values, whole):
         return True
@@ -97,12 +97,12 @@ def _are_canonical(values: Sequence[Raw], whole: str, levels: int) -> bool:
 
 
 def _dense_items(values: Sequence[Raw]) -> list[Raw] | None:
-    """The items of arrays, one after the other; None where a value is no array, or has white space between items."""
+    """The items of arrays, one after the other; None if a value is no array, or has white space between items."""
     if any(bytes(value)[:1] != b"[" for value in values):
         return None
     arrays = list(map(read_raw_items, values))
     items = list(chain.from_iterable(arrays))
-    # The least that these take: brackets, and a comma between two. None is shorter, so equal sums say it of each.
+    # The minimum size: brackets, and a comma between two. None is shorter, so an equal sum proves it for each.
     least = sum(map(len, items)) + sum(max(len(array), 1) + 1 for array in arrays)
     return items if sum(map(len, values)) == least else None
 

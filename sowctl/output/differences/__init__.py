@@ -1,5 +1,5 @@
 """Differences between two things, for people and programs.
 
-* ``records``: records that differ, field by field, and the envelopes that turn one side into the other.
-* ``changes``: values by name that differ, such as those of two configurations.
+* ``records``: differing records, field by field, and the envelopes that turn one side into the other.
+* ``changes``: differing values by name, such as those of two configurations.
 """

@@ -1,4 +1,4 @@
-"""Differences between two things, one after the other: lines for people, JSON for programs."""
+"""Lists of differences between two things: lines for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARKS = {"changed": "~", "removed": "-", "added": "+", "moved": ">"}
 
 
 class MemberChange(NamedTuple):
-    """``kind`` is changed, removed, added or moved; texts and origins are None on the side that has none."""
+    """``kind`` is changed, removed, added or moved; texts and origins are None on the side that lacks it."""
 
     kind: str
     path: str
@@ -23,7 +23,7 @@ class MemberChange(NamedTuple):
 
 
 def format_change(change: MemberChange, columns: int | None = None) -> Iterator[str]:
-    """A line: mark, path, values, places; several where a terminal of ``columns`` has no room for one."""
+    """A line: mark, path, values, places; several lines if it does not fit a terminal of ``columns``."""
     head = f"{_MARKS[change.kind]} {escape_line(change.path)}"
     values = " -> ".join(_format_member(text) for text in (change.before, change.after) if text is not None)
     origins = ", ".join(
@@ -32,7 +32,7 @@ def format_change(change: MemberChange, columns: int | None = None) -> Iterator[
         if origin is not None
     )
     line = f"{head}{': ' if values else ''}{values}  ({origins})"
-    # Into pipes always one line, whatever its length, so that a change is a line to grep(1).
+    # Into pipes always one line, whatever its length, so that grep(1) finds whole changes.
     if columns is None or measure_width(line) <= columns:
         yield line
         return
@@ -43,7 +43,7 @@ def format_change(change: MemberChange, columns: int | None = None) -> Iterator[
 
 
 def encode_change(change: MemberChange) -> str:
-    """One line of JSON, ASCII only; absent parts are left out."""
+    """One line of JSON, ASCII only; absent parts are omitted."""
     row: dict[str, Any] = {"change": change.kind, "path": change.path}
     for name, value in zip(change._fields[2:], change[2:], strict=True):
         if value is not None:

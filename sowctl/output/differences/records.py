@@ -1,7 +1,7 @@
-"""Records that differ, for people and programs: lines with marks, JSON, statistics, and envelopes for ``publish``.
+"""Differing records, for people and programs: lines with marks, JSON, statistics, and envelopes for ``publish``.
 
-For people each line begins with a mark: ``~`` changed, ``+`` added, ``-`` removed; below a changed record stand its
-fields. On a terminal marks and values have colours, and lines end at its right edge; elsewhere they are whole.
+For people each line begins with a mark: ``~`` changed, ``+`` added, ``-`` removed; the fields of a changed record are
+below it. On a terminal marks and values have colours, and lines are cut to its width; elsewhere they are complete.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MARKS = {"changed": "~", "added": "+", "removed": "-", "repeated": "=", "known"
 _COLORS = {"~": "33", "+": "32", "-": "31", "=": "2", "*": "2", "head": "1", "dim": "2"}
 _BYTES_ONLY_TEXT = "    the same fields in other bytes"
 _MAX_BAR_COLUMNS = 40
-"""Characters that the longest bar of a statistic has, at most."""
+"""Maximum characters of a bar of a statistic."""
 
 Fact = tuple[str, object, object]
-"""Metadata that differs: its name, and its values before and after."""
+"""Differing metadata: its name, and its values before and after."""
 
 
 class Change(Protocol):
-    """One record that differs, as :mod:`sowctl.engine.verbs.inspect.diff` has it."""
+    """One differing record; implemented by :mod:`sowctl.engine.verbs.inspect.diff`."""
 
     @property
     def kind(self) -> str: ...
@@ -47,7 +47,7 @@ class Change(Protocol):
 
 
 class ShownVersion(ShownRecord, Protocol):
-    """A version of a record, as :mod:`sowctl.engine.verbs.history` has it."""
+    """A version of a record; implemented by :mod:`sowctl.engine.verbs.history`."""
 
     @property
     def client(self) -> str | None: ...
@@ -56,7 +56,7 @@ class ShownVersion(ShownRecord, Protocol):
 
 
 class VersionDifference(Protocol):
-    """A version beside its forerunner."""
+    """A version compared with the previous one."""
 
     @property
     def kind(self) -> str: ...
@@ -67,7 +67,7 @@ class VersionDifference(Protocol):
 
 
 class Counts(Protocol):
-    """The number of records that differ; ``equal`` None where that is not known."""
+    """The number of differing records; ``equal`` is None if unknown."""
 
     @property
     def equal(self) -> int | None: ...
@@ -82,7 +82,7 @@ class Counts(Protocol):
 
 
 class DiffText:
-    """Lines for people, as wide as ``terminal``; None: as wide as they are."""
+    """Lines for people, cut to the width of ``terminal``; not cut if it is None."""
 
     def __init__(self, terminal: Terminal | None, *, colored: bool) -> None:
         self._columns = terminal.columns if terminal is not None else None
@@ -114,7 +114,7 @@ class DiffText:
     def format_fields(
         self, fields: Sequence[FieldChange], facts: Sequence[Fact] = (), indent: str = "    "
     ) -> Iterator[str]:
-        """The fields of a changed record, one below the other."""
+        """The fields of a changed record, one per line."""
         for found in fields:
             yield from self._format_field(indent, format_path(found.path), found.before, found.after)
         for name, before, after in facts:
@@ -131,13 +131,13 @@ class DiffText:
         if self._columns is None or measure_width(front) + measure_width(old) + measure_width(new) + 4 <= self._columns:
             yield f"{self._paint_text('~', front)}{self._paint_text('-', old)} -> {self._paint_text('+', new)}"
             return
-        # One below the other where a line has no room for both.
+        # On two lines if they do not fit into one.
         yield self._paint_text("~", self._cut_text(front.rstrip()))
         yield self._paint_text("-", self._cut_text(f"{indent}    - {old}"))
         yield self._paint_text("+", self._cut_text(f"{indent}    + {new}"))
 
     def format_version(self, change: VersionDifference, view: View) -> Iterator[str]:
-        """A version beside its forerunner: when it was, by whom, and what is different in it."""
+        """A version compared with the previous one: its time, its client, and its differences."""
         version, mark = change.version, _MARKS[change.kind]
         words = [format_time(version.timestamp), f"txid {version.txid}"]
         words += [f"client {escape_line(version.client)}"] if version.client is not None else []
@@ -152,8 +152,8 @@ class DiffText:
             yield self._paint_text("dim", _BYTES_ONLY_TEXT)
 
     def format_statistic(self, name: str, counts: Counts, longest: int) -> Iterator[str]:
-        """Yield the number of differences of a topic with a bar, then its fields. ``longest`` is the largest number
-        of any topic.
+        """Yield the number of differences of a topic with a bar, then its fields. ``longest`` is the largest number of
+        any topic.
         """
         total = counts.changed + counts.added + counts.removed
         parts = (("~", counts.changed), ("+", counts.added), ("-", counts.removed))
@@ -182,7 +182,7 @@ def format_counts(counts: Counts) -> str:
 
 
 def encode_change(topic: str, message_type: str, change: Change, view: View) -> str:
-    """One record as a line of JSON, ASCII alone; numbers have the digits that the messages have."""
+    """One record as a line of JSON, ASCII only; numbers have the digits of the messages."""
     record = change.after if change.after is not None else change.before
     assert record is not None
     row = [
@@ -202,7 +202,7 @@ def encode_change(topic: str, message_type: str, change: Change, view: View) -> 
 
 
 def encode_version(change: VersionDifference, facts: Mapping[str, Any], view: View) -> str:
-    """A version beside its forerunner as a line of JSON: its metadata, what it is, and its fields that differ."""
+    """A version compared with the previous one as a line of JSON: its metadata, its kind, and its differing fields."""
     row = [(name, dump_json(value)) for name, value in facts.items()]
     row.append(("change", dump_json(change.kind)))
     if change.kind == "changed":
@@ -213,7 +213,7 @@ def encode_version(change: VersionDifference, facts: Mapping[str, Any], view: Vi
 
 
 def encode_fields(fields: Sequence[FieldChange]) -> str:
-    """Fields that differ, as a JSON array; a value that is missing on a side has no member there."""
+    """Differing fields as a JSON array; a value that is missing on a side has no member there."""
     return "[" + ",".join(_encode_fact(format_path(one.path), one.before, one.after, "path") for one in fields) + "]"
 
 
@@ -236,7 +236,8 @@ def encode_counts(topic: str, message_type: str, before: str, after: str, counts
 def encode_envelope(topic: str, message_type: str, change: Change, *, user_keys: bool, lifetimes: bool) -> bytes:
     """Encode the message that turns the first side's record into the second's, for ``publish --framing envelope``.
 
-    A record that is gone is a ``sow_delete`` with the message whose key is meant. ``user_keys``: publishers choose
+    A removed record is a ``sow_delete`` with the message of its key. ``user_keys``: publishers choose keys, so each
+    envelope includes its own; ``lifetimes``: the topic sets expirations, so records without one say so explicitly.
     keys, so each envelope names its own; ``lifetimes``: the topic gives records one, so those without say so.
     """
     record = change.after if change.after is not None else change.before
@@ -272,5 +273,5 @@ def _format_value(value: Any) -> str:
 
 
 def _bar_length(number: int, longest: int, room: int) -> int:
-    """The length of a part of a bar: at least one, so that nothing that is there looks like nothing."""
+    """The length of a part of a bar: at least one, so that any number above 0 is visible."""
     return number if longest <= room else max(1, number * room // longest)

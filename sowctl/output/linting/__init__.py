@@ -1,4 +1,4 @@
-"""Findings to bytes for people and programs.
+"""Format findings for people and programs.
 
 * ``formats``: the table of formats.
 * ``plain``: text for people, and JSON lines.

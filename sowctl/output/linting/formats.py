@@ -1,4 +1,4 @@
-"""The table of the formats of findings. A format exists if and only if it has a line here."""
+"""The table of the formats of findings. A format exists if and only if it has a row here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sowctl.findings import Finding
 
 
 class LintFormat(Struct, frozen=True):
-    """One line: its name, module and function in ``sowctl.output.linting``, and what it is.
+    """One row: its name, module and function in ``sowctl.output.linting``, and its description.
 
-    ``whole``: the function takes all findings and makes one document; else it makes one line of each.
+    ``whole``: the function formats all findings as one document; otherwise each finding as one line.
     """
 
     name: str
@@ -38,10 +38,10 @@ FORMAT_NAMES = tuple(line.name for line in FORMATS)
 def make_renderer(
     name: str, style: Callable[[str, str], str], columns: int | None = None, command: str = "lint"
 ) -> Callable[[Iterable[Finding]], Iterable[str]]:
-    """Return the function that makes texts of findings without line feeds at their ends, lazily where it can.
+    """Return the function that formats findings as texts without trailing line feeds, lazily if possible.
 
     ``style`` colours the words of the format text, whose lines are broken between words at ``columns``, if given.
-    ``command`` is the one that found them, which a JUnit report names.
+    ``command`` is the one that found them, for the JUnit report.
     """
     line = next(line for line in FORMATS if line.name == name)
     function: Any = getattr(importlib.import_module(f"sowctl.output.linting.{line.module}"), line.function)

@@ -22,7 +22,7 @@ def as_github(finding: Finding) -> str:
 
 
 def _escape_data(text: str) -> str:
-    # The percent sign first, because the others make new ones.
+    # The percent sign first, because the other escapes contain it.
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -14,10 +14,10 @@ _SEVERITIES = {Level.ERROR: "major", Level.WARNING: "minor", Level.INFO: "info",
 
 
 def as_gitlab(findings: Iterable[Finding]) -> str:
-    """One JSON array, ASCII only. Names of files as they were given, without ``./`` in front.
+    """One JSON array, ASCII only. Names of files as given, without a leading ``./``.
 
-    A fingerprint holds no line number: a finding that lines above it have moved is still the same one. The second equal
-    finding of a file has another.
+    A fingerprint contains no line number, so that a finding stays the same when lines above it change. The second equal
+    finding of a file has another fingerprint.
     """
     seen: Counter[tuple[str, ...]] = Counter()
     rows = []

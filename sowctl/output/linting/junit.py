@@ -1,7 +1,7 @@
-"""Findings as a JUnit report: a suite for each file, a failed case for each finding; what a build server shows.
+"""Findings as a JUnit report for build servers: a suite for each file, a failed case for each finding.
 
-Errors and warnings are failures, what is milder is a case that was skipped. A report without findings has one case that
-passed: to several readers a report without a case is a broken one.
+Errors and warnings are failures, milder findings are skipped cases. A report without findings has one passed case:
+several readers consider a report without cases invalid.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def as_junit(findings: Iterable[Finding], command: str = "lint") -> str:
 def _add_case(suite: Element, finding: Finding) -> None:
     rule = index_rules().get(finding.id)
     title = finding.id if rule is None else f"{finding.id} {rule.title}"
-    # The place is a part of the name, because a reader takes cases of one name for one case.
+    # The place is part of the name, because readers treat cases with one name as one case.
     case = SubElement(
         suite, "testcase", classname=escape_line(finding.place.file), name=f"{title} {escape_line(str(finding.place))}"
     )
@@ -47,7 +47,7 @@ def _add_case(suite: Element, finding: Finding) -> None:
     if finding.level >= Level.WARNING:
         kind = "failure"
         words["type"] = finding.level.name.lower()
-    # Shown as everywhere: XML has no characters for the controls of a terminal.
+    # Escaped as everywhere: XML cannot represent control characters.
     SubElement(case, kind, words).text = "\n".join(
         escape_line(row) for line in lines if line for row in line.split("\n")
     )

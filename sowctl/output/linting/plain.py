@@ -1,4 +1,4 @@
-"""Findings as text for people or as JSON lines for programs, in the order in which they were found."""
+"""Findings as text for people or as JSON lines for programs, in the order of discovery."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PLURALS = {
 
 
 def as_text(finding: Finding, style: Style, columns: int | None = None) -> str:
-    """``file:line:column: error[ID]: message``, the excerpt and the hint, without a line feed at the end.
+    """``file:line:column: error[ID]: message``, the excerpt and the hint, without a trailing line feed.
 
-    Lines longer than ``columns`` are broken between words, those of the excerpt excepted.
+    Lines longer than ``columns`` are broken between words, except those of the excerpt.
     """
     head = f"{finding.level.name.lower()}[{finding.id}]"
     element = f" {escape_line(finding.place.element)}:" if finding.place.element else ""
     first = f"{escape_line(str(finding.place))}:{element} {head}: {escape_line(finding.message)}"
-    # Neither label has a space, so that each is whole in its line.
+    # The label contains no space, so it is never broken.
     lines = ["\n".join(_fold_line(first, columns)).replace(head, style(_KINDS[finding.level], head), 1)]
     if finding.excerpt:
         lines += ["  " + line for line in escape_lines(finding.excerpt).split("\n")]
@@ -70,6 +70,6 @@ class FindingCounter:
         return {"errors": self.counts[Level.ERROR], "warnings": self.counts[Level.WARNING], "notes": notes}
 
     def __str__(self) -> str:
-        """``2 errors, 1 warning``; ``no findings`` where there was none."""
+        """``2 errors, 1 warning``; ``no findings`` if there were none."""
         parts = [f"{count} {_PLURALS[level][count != 1]}" for level, count in sorted(self.counts.items(), reverse=True)]
         return ", ".join(parts) or "no findings"

@@ -19,7 +19,7 @@ _LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.INFO: "note", L
 
 
 def as_sarif(findings: Iterable[Finding]) -> str:
-    """The whole log as JSON, ASCII only. Columns count characters; files keep the names that they were given by."""
+    """The whole log as JSON, ASCII only. Columns count characters; file names are as given."""
     found = list(findings)
     rules = {rule.id: rule for rule in index_rules().values() if any(finding.id == rule.id for finding in found)}
     numbers = {rule: number for number, rule in enumerate(rules)}
@@ -62,7 +62,7 @@ def _result_object(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
         "message": {"text": message},
         "locations": [location],
     }
-    # A reason that has no rule is in no list of rules.
+    # A finding without a rule has no entry in the list of rules.
     return result if finding.id not in numbers else {**result, "ruleIndex": numbers[finding.id]}
 
 
@@ -71,5 +71,5 @@ def _file_uri(file: str) -> str:
     path = Path(file)
     if path.is_absolute():
         return path.as_uri()
-    # A colon before the first slash would be taken for a scheme.
+    # A colon before the first slash would be parsed as a scheme.
     return quote(path.as_posix(), safe="/._-~")
