@@ -1,7 +1,7 @@
 """The terminal browser: topics, records, one record, the journal. The only importer of Textual (extra ``tui``).
 
-* ``instance_reader``: what the screens read of an instance; independent of the terminal.
-* ``screen``: the base of all screens: threads that read, and dropping results that are out of date.
+* ``instance_reader``: reading an instance for the screens; independent of the terminal.
+* ``screen``: the base of all screens: reading in threads, and dropping outdated results.
 * ``topics``: the screen of all topics, the first one.
 * ``records``: the screen of a topic's records.
 * ``record_detail``: the screen of one record and its versions.

@@ -1,4 +1,4 @@
-"""The browser as an application of Textual."""
+"""The browser as a Textual application."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Browser(App[None]):
-    """Looks through an instance; ``target`` and name of a ``topic`` whose records are shown first, if any."""
+    """Browses an instance; ``target`` and ``topic`` are those of the records to show first, if any."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -40,14 +40,14 @@ class Browser(App[None]):
 
     def __init__(self, instance: Instance, target: str | None = None, topic: str = "") -> None:
         super().__init__()
-        # Remarks would be written across the screen: they are shown on it for some seconds instead.
+        # Notes would be written across the screen: they are shown on it for some seconds instead.
         self.reader = InstanceReader(replace(instance, notify=self._show_remark))
         self.title = "sowctl"
         self._first = target
         self._first_name = topic
 
     def _show_remark(self, text: str) -> None:
-        """Show what a thread that reads remarks."""
+        """Show a note of a reading thread."""
         self.call_later(self.notify, escape_line(text), markup=False)
 
     def action_help(self) -> None:
@@ -56,14 +56,14 @@ class Browser(App[None]):
             self.push_screen(HelpPage(self.reader, self.screen.KEYS, self.screen.MORE_HELP))
 
     def on_mount(self) -> None:
-        """Show the topics, and the records of the one that was named."""
+        """Show the topics, and the records of the given one."""
         self.push_screen(TopicsPage(self.reader))
         if self._first is not None:
             self.push_screen(RecordsPage(self.reader, self._first, self._first_name))
 
 
 def run_browser(instance: Instance, target: str | None, topic: str) -> int:
-    """Run the browser on the terminal of this process until it is left; its exit status."""
+    """Run the browser on the terminal of this process until the user leaves it; returns its exit status."""
     browser = Browser(instance, target, topic)
     browser.run(mouse=False)
     return browser.return_code or 0

@@ -41,7 +41,7 @@ class HelpPage(BrowserScreen):
         self._keys, self._more = keys, more
 
     def compose(self) -> ComposeResult:
-        """Title, the keys and what they do, keys of this screen."""
+        """Title, keys and their effects, keys of this screen."""
         yield Header(icon="")
         with VerticalScroll(id="help"):
             yield Static(id="keys", markup=False)
@@ -54,8 +54,8 @@ class HelpPage(BrowserScreen):
         self.on_resize()
 
     def on_resize(self) -> None:
-        """Lay the lines out for the width that there is."""
+        """Lay out the lines for the current width."""
         facts = [Fact(key, words) for key, words in (*self._keys, *COMMON_KEYS)]
-        # Two columns are the scroll bar's.
+        # Two columns are for the scroll bar.
         lines = [*format_facts(facts, self.app.size.width - 2), "", self._more]
         self.query_one("#keys", Static).update(Text("\n".join(lines)))

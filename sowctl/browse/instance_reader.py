@@ -1,7 +1,7 @@
 """Reading for the browser: topics, pages of records, versions of one record, the end of the journal, queues.
 
-Every function opens what it reads and closes it again, so that any thread may call it: snapshots of LMDB belong to the
-thread that opened them. ``Stop`` is looked at between two batches; a question that nobody waits for ends early.
+Every function opens and closes what it reads, so that any thread may call it: snapshots of LMDB belong to the thread
+that opened them. ``Stop`` is checked between batches; a cancelled question ends early.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ if TYPE_CHECKING:
     from sowctl.engine.topics.targets import Target
 
 PAGE_RECORDS = 100
-"""Records of a page."""
+"""Records per page."""
 MAX_COLUMNS = 24
-"""Columns of a page, at most."""
+"""Maximum number of columns of a page."""
 MAX_CELL_CHARACTERS = 40
-"""Characters of a cell, at most."""
+"""Maximum characters of a cell."""
 _INDENT = "  "
 _SECOND_CHARACTERS = 19
-"""Characters of a time to the second."""
+"""Characters of a time up to the second."""
 Stop = Callable[[], bool]
-"""Whether nobody waits for the answer any more."""
+"""Returns True if the question was cancelled."""
 
 
 class Stopped(Exception):
-    """The question was given up."""
+    """The question was cancelled."""
 
 
 class TopicRow(Struct, frozen=True):
-    """One line of the list of topics; ``target`` names it for the other questions, None where it has no records;
-    ``is_queue``: it has messages that wait."""
+    """One line of the list of topics; ``target`` names it for the other questions, None if it has no records;
+    ``is_queue``: it has queue messages."""
 
     target: str | None
     cells: tuple[str, ...]
@@ -91,7 +91,7 @@ class QueueRow(Struct, frozen=True):
 
 QUEUE_COLUMNS = ("queue", "underlying", "ready", "leased", "delayed", "blocked", "dead", "oldest", "in", "acks")
 QUEUE_STATES = ("", "ready", "leased", "delayed", "blocked", "dead")
-"""What messages of a queue can be chosen by; all of them first."""
+"""States by which messages of a queue can be selected; first, messages in any state."""
 MESSAGE_COLUMNS = ("state", "key", "deliveries", "holder", "published", "reason", "message")
 
 
@@ -104,7 +104,7 @@ class WaitingMessage(Struct, frozen=True):
 
 
 class QueueMessages(Struct, frozen=True):
-    """A queue: how many messages are in which state, those that are shown, and whether there are further ones."""
+    """A queue: the number of messages per state, the shown messages, and whether there are more."""
 
     counts: str
     messages: list[WaitingMessage]
@@ -112,9 +112,9 @@ class QueueMessages(Struct, frozen=True):
 
 
 class PageOfRecords(Struct, frozen=True):
-    """A page of records; ``fields`` are the paths of the columns, ``more``: there are further ones.
+    """A page of records; ``fields`` are the paths of the columns, ``more``: there are more records.
 
-    ``unknown``: remarks on fields of the filter or the order that no record has.
+    ``unknown``: notes on fields of the filter or the order that no record has.
     """
 
     headings: list[str]
@@ -125,7 +125,7 @@ class PageOfRecords(Struct, frozen=True):
 
 
 class PageRequest(Struct, frozen=True):
-    """The records of a page: their filter, their order, and the first one."""
+    """The records of a page: their filter, their order, and the number of the first one."""
 
     target: str
     filter: str = ""
@@ -134,7 +134,7 @@ class PageRequest(Struct, frozen=True):
 
 
 class VersionRow(Struct, frozen=True):
-    """A version of a record: cells, what it was (None: deleted), and how it differs from the one before."""
+    """A version of a record: cells, its message (None: deleted), and the differences from the previous version."""
 
     cells: tuple[str, ...]
     view: bytes | None
@@ -146,7 +146,7 @@ ENTRY_COLUMNS = ("time", "txid", "topic", "operation", "key", "client", "message
 
 
 class InstanceReader(DescribedStruct, frozen=True):
-    """The instance that is looked through."""
+    """The instance to browse."""
 
     instance: Instance
 
@@ -169,14 +169,14 @@ class InstanceReader(DescribedStruct, frozen=True):
         return rows
 
     def read_page(self, wanted: PageRequest, stop: Stop) -> PageOfRecords:
-        """A page of records. Raises what a query raises, Stopped."""
+        """Read a page of records. Raises the errors of a query, and Stopped."""
         options = QueryOptions(
             filter=wanted.filter.strip() or None,
             order_by=wanted.order.strip() or None,
-            # One more than is shown tells that there are further ones.
+            # One more than is shown, to find out whether there are more.
             top_n=PAGE_RECORDS + 1,
             skip_n=wanted.first,
-            # In this process alone: it has threads, and further ones would be forked from it.
+            # Only in this process: it has threads, so it must not fork further processes.
             jobs=1,
             counted=False,
             unknown="note" if wanted.filter.strip() or wanted.order.strip() else "ignore",
@@ -185,7 +185,7 @@ class InstanceReader(DescribedStruct, frozen=True):
         noted: list[str] = []
 
         def note(text: str) -> None:
-            # What else there is to remark goes where it goes from all other pages.
+            # All other notes go where those of the other pages go.
             if UNKNOWN_FIELD_WORDS in text:
                 noted.append(text)
             else:
@@ -200,12 +200,13 @@ class InstanceReader(DescribedStruct, frozen=True):
         return replace(_build_page(batches, self._find_key_fields(wanted.target)), unknown=tuple(noted))
 
     def count_records(self, wanted: PageRequest, stop: Stop, told: Callable[[int], None]) -> int:
-        """Count the records that match; ``told`` so far, after each batch. Raises what a query raises, Stopped."""
+        """Count the matching records; ``told`` receives the count after each batch. Raises the errors of a query,
+        Stopped."""
         options = QueryOptions(filter=wanted.filter.strip() or None, jobs=1, counted=False)
         total = 0
         with closing(start_query(self.instance, self._list_targets(wanted.target), options)) as result:
             if options.filter is None:
-                # The store's own counts tell it, mostly without a record being read.
+                # The store's own counts suffice, usually without reading a record.
                 return result.count_records()
             for batch in result:
                 if stop():
@@ -215,9 +216,9 @@ class InstanceReader(DescribedStruct, frozen=True):
         return total
 
     def list_versions(self, target: str, key: str) -> list[VersionRow]:
-        """The versions of a record, newest first: of the journal, else what its topic retains.
+        """The versions of a record, newest first: from the journal, else those that its topic retains.
 
-        Raises what ``history`` raises where neither knows any.
+        Raises the errors of ``history`` if neither has any.
         """
         (found,) = self._list_targets(target)
         journalled = found.topic is not None and found.topic.journalled
@@ -231,9 +232,9 @@ class InstanceReader(DescribedStruct, frozen=True):
         return shown[::-1]
 
     def follow_entries(self, topic_names: Sequence[str], count: int, stop: Stop) -> Iterator[list[tuple[str, ...]]]:
-        """The last ``count`` entries of the journal and those that come, until it is to stop.
+        """The last ``count`` entries of the journal and new ones, until it is stopped.
 
-        Raises what following a journal raises, Stopped.
+        Raises the errors of following a journal, and Stopped.
         """
 
         def waiting() -> None:
@@ -262,7 +263,7 @@ class InstanceReader(DescribedStruct, frozen=True):
                 waiting()
 
     def list_queues(self) -> list[QueueRow]:
-        """All queues. Those that cannot be read are remarked on."""
+        """All queues. A note is made for those that cannot be read."""
         problems: list[SowError] = []
         rows = []
         for found in list_queues(self.instance, problems):
@@ -277,7 +278,8 @@ class InstanceReader(DescribedStruct, frozen=True):
         return rows
 
     def read_queue(self, name: str, message_type: str, state: str, count: int, stop: Stop) -> QueueMessages:
-        """The first ``count`` messages of a queue in a state, or in any. Raises what ``queue peek`` raises, Stopped."""
+        """The first ``count`` messages of a queue in a state, or in any. Raises the errors of ``queue peek``, and
+        Stopped."""
         names = KeyNames(self)
         with open_queue(self.instance, name, message_type) as queue:
             depth = compute_depth(queue)
@@ -292,7 +294,7 @@ class InstanceReader(DescribedStruct, frozen=True):
         return QueueMessages(states, messages, len(seen) > count)
 
     def _find_key_fields(self, target: str) -> Sequence[Path]:
-        """The paths of the fields that name records of a topic; none where no fields do."""
+        """The paths of the key fields of a topic; none if its keys are not fields."""
         (found,) = self._list_targets(target)
         if found.topic is None or found.topic.key_mode != "fields":
             return ()
@@ -310,13 +312,13 @@ class KeyNames:
         self._keys: dict[TopicRef, Sequence[Path]] = {}
 
     def find_name(self, topic: str, message_type: str, view: bytes) -> str | None:
-        """The values of a message's key fields; None where its topic has none, or it lacks one."""
+        """The values of a message's key fields; None if its topic has none, or it lacks one."""
         ref = TopicRef(topic, message_type)
         if ref not in self._keys:
             try:
                 self._keys[ref] = self._reader._find_key_fields(f"[{message_type}].[{topic}]")
             except SowError:
-                # Only the journal knows it.
+                # The topic exists only in the journal.
                 self._keys[ref] = ()
         return format_key(view, self._keys[ref])
 
@@ -344,7 +346,7 @@ def _build_message(view: Callable[[bytes], bytes], message: QueueMessage, names:
 
 
 def format_key(view: bytes, keys: Sequence[Path]) -> str | None:
-    """The values of key fields in a message, joined by commas; None where it lacks one, or there are none."""
+    """The values of key fields in a message, joined by commas; None if it lacks one, or there are none."""
     fields = read_members(view, lambda payload: payload) if keys and view else {}
     texts = [format_cell(value_at(fields, key)) for key in keys]
     return escape_line(",".join(map(str, texts))) if texts and None not in texts else None
@@ -363,7 +365,7 @@ def _build_page(batches: Sequence[RecordBatch], keys: Sequence[Path]) -> PageOfR
             shown = [(name, escape_line(str(value))) for name, value in facts.items() if value is not None]
             view, key = batch.members_view(record.payload), str(facts["sow_key"])
             records.append(BrowsedRecord(key, format_key(view, keys) or key, cells, view, shown))
-    # Without a record there is nothing that could name columns.
+    # Without a record there are no column names.
     count = MAX_COLUMNS if records else 0
     headings = [escape_line(heading) for heading in columns.headings[:count]]
     return PageOfRecords(
@@ -401,7 +403,7 @@ def format_change(path: str, before: object, after: object) -> str:
 
 
 def format_message(view: bytes) -> str:
-    """A message as JSON over several lines, numbers as they were written; every line is safe to show."""
+    """A message as JSON over several lines, with the digits of its numbers; every line is escaped."""
     lines: list[str] = []
     _format_node(parse_view(view), "", "", "", lines)
     return "\n".join(map(escape_line, lines))

@@ -1,4 +1,4 @@
-"""The end of the journal, and what is being written."""
+"""The end of the journal, followed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sowctl.browse.screen import BrowserScreen
 from sowctl.values.display import format_count
 
 INITIAL_ENTRIES = 100
-"""Entries that are shown at the beginning."""
+"""Number of entries to show at the beginning."""
 MAX_ENTRIES = 1000
-"""Entries that are kept; older ones leave the table."""
+"""Maximum number of entries; older ones are removed from the table."""
 
 
 class JournalPage(BrowserScreen):
@@ -29,7 +29,7 @@ class JournalPage(BrowserScreen):
         self._count = 0
 
     def on_mount(self) -> None:
-        """Begin following."""
+        """Start following."""
         self.sub_title = "journal"
         table = self.query_one(DataTable)
         for heading in ENTRY_COLUMNS:
@@ -44,7 +44,7 @@ class JournalPage(BrowserScreen):
 
     def _add_rows(self, rows: list[tuple[str, ...]]) -> None:
         table = self.query_one(DataTable)
-        # Of a large group only the last ones would stay in any case.
+        # Of a large group only the last ones would be kept.
         for cells in rows[-MAX_ENTRIES:]:
             table.add_row(*map(Text, cells))
         for key in list(table.rows)[: max(0, table.row_count - MAX_ENTRIES)]:
@@ -59,7 +59,7 @@ class JournalPage(BrowserScreen):
         self.show_line(f"{format_count(self._count, 'entry', 'entries')}, {state}")
 
     def action_follow(self) -> None:
-        """Let the cursor go along with new entries, or stay."""
+        """Switch whether the cursor follows new entries."""
         self._follows = not self._follows
         if self._follows:
             table = self.query_one(DataTable)

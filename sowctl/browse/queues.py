@@ -24,11 +24,11 @@ from sowctl.browse.screen import BrowserScreen, fill_table
 from sowctl.values.display import format_count
 
 PREFETCH_ROWS = 10
-"""Rows in front of the last one from which on further messages are read."""
+"""Distance from the last row, in rows, below which further messages are read."""
 
 
 class QueuesPage(BrowserScreen):
-    """All queues with their messages by states."""
+    """All queues with their messages by state."""
 
     BINDINGS: ClassVar = [("r", "refresh", "Refresh"), ("escape", "app.pop_screen", "Back")]
 
@@ -37,7 +37,7 @@ class QueuesPage(BrowserScreen):
         self._rows: list[QueueRow] = []
 
     def on_mount(self) -> None:
-        """Begin reading."""
+        """Start reading."""
         self.sub_title = "queues"
         self.query_one(DataTable).focus()
         self.action_refresh()
@@ -54,14 +54,14 @@ class QueuesPage(BrowserScreen):
         self.show_line(f"{count}; Enter shows messages" if rows else "the configuration has no queues")
 
     def on_data_table_row_selected(self) -> None:
-        """Enter on a queue: its messages."""
+        """Enter on a queue: show its messages."""
         at = self.query_one(DataTable).cursor_row
         if at < len(self._rows):
             self.app.push_screen(QueueDetailPage(self.reader, self._rows[at].name, self._rows[at].message_type))
 
 
 class QueueDetailPage(BrowserScreen):
-    """The messages of a queue in the order of their delivery."""
+    """The messages of a queue in delivery order."""
 
     BINDINGS: ClassVar = [
         ("s", "state", "State"),
@@ -79,7 +79,7 @@ class QueueDetailPage(BrowserScreen):
         self._shown: QueueMessages | None = None
 
     def on_mount(self) -> None:
-        """Begin reading."""
+        """Start reading."""
         self.sub_title = self._queue
         self.query_one(DataTable).focus()
         self.action_refresh()
@@ -104,7 +104,7 @@ class QueueDetailPage(BrowserScreen):
 
     def _show_messages(self, shown: QueueMessages) -> None:
         self._shown = shown
-        # Who holds a message, and why it is dead, is said of few: there is more room for messages without it.
+        # Holder and reason are empty for most messages: without these columns there is more room for the message.
         kept = [at for at in range(len(MESSAGE_COLUMNS)) if any(one.cells[at] for one in shown.messages)]
         cells = [[one.cells[at] for at in kept] for one in shown.messages]
         fill_table(self.query_one(DataTable), [MESSAGE_COLUMNS[at] for at in kept], cells, ("deliveries",))
@@ -112,7 +112,7 @@ class QueueDetailPage(BrowserScreen):
         self.show_line(f"{shown.counts}; shown: {chosen}" + ("" if shown.messages else ", there are none"))
 
     def on_data_table_row_highlighted(self) -> None:
-        """Near the end: read more."""
+        """Read more near the end."""
         shown = self._shown
         if (
             shown is None
@@ -121,12 +121,12 @@ class QueueDetailPage(BrowserScreen):
         ):
             return
         self._count = len(shown.messages) + PAGE_RECORDS
-        # Not again until these are there.
+        # Not again until these have arrived.
         self._shown = None
         self.action_refresh()
 
     def on_data_table_row_selected(self) -> None:
-        """Enter on a message: all of it."""
+        """Enter on a message: show all of it."""
         at = self.query_one(DataTable).cursor_row
         if self._shown is not None and at < len(self._shown.messages):
             self.app.push_screen(MessagePage(self.reader, self._queue, self._shown.messages[at]))

@@ -1,4 +1,4 @@
-"""One record: its message, its versions, and what each changed."""
+"""One record: its message, its versions, and the changes of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sowctl.errors import SowError
 
 _COLORS = {"~": "yellow", "+": "green", "-": "red"}
 NARROW_COLUMNS = 100
-"""Columns of a terminal below which the message stands above the versions, not beside them."""
+"""Width of a terminal in columns below which the message is above the versions instead of beside them."""
 
 
 class RecordDetailPage(BrowserScreen):
@@ -39,7 +39,7 @@ class RecordDetailPage(BrowserScreen):
         self._versions: list[VersionRow] = []
 
     def compose(self) -> ComposeResult:
-        """Title, the message, its versions and their changes, what is going on, keys."""
+        """Title, the message, its versions and their changes, status line, keys."""
         yield Header(icon="")
         with Horizontal(id="halves"):
             with VerticalScroll(id="message"):
@@ -52,7 +52,7 @@ class RecordDetailPage(BrowserScreen):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Show the record, and begin reading its versions."""
+        """Show the record, and start reading its versions."""
         self.sub_title = f"{self._topic} {self._record.name}"
         facts = "\n".join(f"{name}: {value}" for name, value in self._record.facts)
         self._write_message(format_message(self._record.view), facts)
@@ -61,7 +61,7 @@ class RecordDetailPage(BrowserScreen):
         self.action_refresh()
 
     def on_resize(self) -> None:
-        """Put the halves beside each other where there is room."""
+        """Arrange the halves side by side if there is room."""
         self.query_one("#halves").set_class(self.app.size.width < NARROW_COLUMNS, "narrow")
 
     def _write_message(self, message: str, facts: str) -> None:
@@ -87,7 +87,7 @@ class RecordDetailPage(BrowserScreen):
         self.show_error(error)
 
     def on_data_table_row_highlighted(self) -> None:
-        """Show the version under the cursor, and what it changed."""
+        """Show the version under the cursor and its changes."""
         at = self.query_one(DataTable).cursor_row
         if at >= len(self._versions):
             return
@@ -100,5 +100,5 @@ class RecordDetailPage(BrowserScreen):
         self._write_message("deleted" if version.view is None else format_message(version.view), facts)
 
     def action_back(self) -> None:
-        """To the records."""
+        """Return to the records."""
         self.app.pop_screen()

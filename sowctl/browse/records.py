@@ -1,4 +1,5 @@
-"""The records of a topic, read as the cursor goes on, a filter that counts while it is typed, an order."""
+"""The records of a topic: read as the cursor moves, with a filter that counts matches while it is typed, and an
+order."""
 
 from __future__ import annotations
 
@@ -20,17 +21,17 @@ from sowctl.browse.screen import BrowserScreen, fill_table, format_error
 from sowctl.errors import SowError
 
 FILTER_DELAY_SECONDS = 0.2
-"""Seconds without a key after which a filter is asked."""
+"""Seconds after the last key until a filter is applied."""
 PREFETCH_ROWS = 10
-"""Rows between the cursor and the end of what has been read, below which more is read."""
+"""Distance between the cursor and the end of the read records, in rows, below which more are read."""
 _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class TableLimits(Struct):
-    """Bounds of a table of records; tests set smaller ones."""
+    """Limits of a table of records; tests set smaller ones."""
 
     max_rows: int = 10 * PAGE_RECORDS
-    """Records that are kept; those far from the cursor leave the table, and are read again where it comes back."""
+    """Maximum number of records; those far from the cursor are removed from the table, and read again when needed."""
 
 
 TABLE_LIMITS = TableLimits()
@@ -73,7 +74,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         self._typed: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Title, the lines for filter and order, what is wrong with them, table, what is going on, keys."""
+        """Title, the lines for filter and order, their errors, table, status line, keys."""
         yield Header(icon="")
         with Horizontal(classes="line"):
             yield Label("filter ")
@@ -87,14 +88,14 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin reading."""
+        """Start reading."""
         self.sub_title = self._topic
         self.query_one("#wrong").display = False
         self.set_focus(self.query_one(DataTable))
         self._ask_records(count=True)
 
     def _ask_records(self, *, count: bool) -> None:
-        """Read the first records that are wanted; with ``count`` also how many match."""
+        """Read the first records; with ``count`` also the number of matches."""
         wanted = self._wanted
         self.show_line("reading ...")
         self._reads = True
@@ -106,7 +107,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             self.run_question("count", lambda stop: self._count_matches(wanted, stop), self._show_count, lambda _: None)
 
     def _ask_more(self, first: int) -> None:
-        """Read the page that begins with a record, behind or in front of those that are there."""
+        """Read the page that begins with record number ``first``, after or before the present records."""
         self._reads = True
         wanted = replace(self._wanted, first=first)
         self.run_question(
@@ -118,7 +119,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
 
     def _count_matches(self, wanted: PageRequest, stop: Stop) -> str:
         def told(total: int) -> None:
-            # Every batch has a thousand records; a line for each hundred of them would be more than anyone reads.
+            # Every batch has a thousand records; an update for each hundred of them would be too frequent.
             if total % 20_000 < 1000:
                 self.send_to_screen(stop, self._show_count, f"more than {total:,}")
 
@@ -132,13 +133,13 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         self.query_one("#wrong").display = False
         self._reads = False
         self._first, self._records, self._more, self._unknown = 0, page.records, page.more, page.unknown
-        # Where nothing matches, the columns stay those of the page before.
+        # If nothing matches, the columns stay those of the previous page.
         if page.records:
             self._headings, self._fields = page.headings, page.fields
         self._fill_table()
 
     def _join_page(self, first: int, page: instance_reader.PageOfRecords) -> None:
-        """Put a page behind the records or in front of them; as many as are too many leave at the other end."""
+        """Add a page after or before the records; surplus records are removed at the other end."""
         self._reads = False
         table = self.query_one(DataTable)
         behind = first > self._first
@@ -161,7 +162,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         self._fill_table(row, top)
 
     def _widen_page(self, page: instance_reader.PageOfRecords) -> list[BrowsedRecord]:
-        """The records of a page with the columns that are shown, which get those that only this page has."""
+        """The records of a page with the shown columns, to which columns that only this page has are added."""
         if page.headings == self._headings:
             return page.records
         known = list(zip(self._headings, self._fields, strict=True))
@@ -177,7 +178,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         ]
 
     def _fill_table(self, row: int | None = None, top: int | None = None) -> None:
-        """Show the records; the cursor goes to a ``row``, and ``top`` becomes the first one that is seen."""
+        """Show the records; the cursor moves to ``row``, and ``top`` becomes the first visible row."""
         table = self.query_one(DataTable)
         cells = [record.cells for record in self._records]
         marks = {f"{field}{end}": mark for field in self._fields for end, mark in (("", " ▲"), (" DESC", " ▼"))}
@@ -203,7 +204,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         self.show_line("; ".join((f"record {at + 1:,}{total}; Enter shows it", *self._unknown)))
 
     def on_data_table_cell_highlighted(self) -> None:
-        """The cursor moved: say where it is, and read more near the end of what has been read."""
+        """Show the position of the moved cursor, and read more near the end of the read records."""
         if self._reads or not self._records:
             return
         self._show_position()
@@ -214,7 +215,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             self._ask_more(max(0, self._first - PAGE_RECORDS))
 
     def _show_filter_error(self, error: SowError) -> None:
-        """Show an error beneath the filter; the records of the last filter that could be read stay."""
+        """Show an error below the filter; the records of the last valid filter stay."""
         self._reads = False
         wrong = self.query_one("#wrong", Static)
         wrong.update(Text(format_error(error)))
@@ -222,7 +223,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         self.show_line("")
 
     def on_input_changed(self) -> None:
-        """A key in the filter or the order: ask when no other one follows at once."""
+        """A key in the filter or the order: apply it unless another key follows at once."""
         if self._typed is not None:
             self._typed.stop()
         self._typed = self.set_timer(FILTER_DELAY_SECONDS, self._apply_input)
@@ -235,26 +236,26 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             self._ask_records(count=other)
 
     def on_input_submitted(self) -> None:
-        """Enter: to the records."""
+        """Enter: move to the records."""
         self.set_focus(self.query_one(DataTable))
 
     def on_data_table_cell_selected(self) -> None:
-        """Enter on a record: all of it."""
+        """Enter on a record: show all of it."""
         at = self.query_one(DataTable).cursor_row
         if at < len(self._records):
             self.app.push_screen(RecordDetailPage(self.reader, self._wanted.target, self._topic, self._records[at]))
 
     def action_filter(self) -> None:
-        """Write a filter."""
-        # At once: focus() would let keys that follow be taken for those of the table.
+        """Edit the filter."""
+        # Immediately: with focus(), the following keys would be taken for those of the table.
         self.set_focus(self.query_one("#filter"))
 
     def action_order(self) -> None:
-        """Write an order."""
+        """Edit the order."""
         self.set_focus(self.query_one("#order"))
 
     def action_sort(self) -> None:
-        """Order by the column under the cursor: ascending, descending, not at all."""
+        """Sort by the column under the cursor: ascending, descending, not at all."""
         table = self.query_one(DataTable)
         if table.cursor_column >= len(self._fields):
             return
@@ -266,7 +267,7 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
         self._apply_input()
 
     def action_jump(self, row: int) -> None:
-        """To the first record, which may have to be read again, or to the last one that has been read."""
+        """Move to the first record, which may have to be read again, or to the last one that has been read."""
         if row == 0 and self._first:
             self.query_one(DataTable).move_cursor(row=0)
             self._ask_records(count=False)
@@ -274,11 +275,11 @@ All of the language: sowctl man expressions; functions: sowctl functions"""
             super().action_jump(row)
 
     def action_refresh(self) -> None:
-        """Read the records again, from the first one on."""
+        """Read the records again, from the first one."""
         self._ask_records(count=True)
 
     def action_back(self) -> None:
-        """From a line to the records, from the records to the topics."""
+        """Return from a line to the records, from the records to the topics."""
         if isinstance(self.focused, Input):
             self.set_focus(self.query_one(DataTable))
         else:

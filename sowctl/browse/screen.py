@@ -1,7 +1,7 @@
 """Base of all screens: a table, a status line, and reading in threads.
 
-A question is asked by a worker thread of Textual, so that keys are answered meanwhile. Asking again gives the former
-question of its group up: it stops at its next batch, and its answer is dropped.
+A question runs in a worker thread of Textual, so that keys are handled meanwhile. A new question cancels the previous
+one of its group: it stops at its next batch, and its answer is dropped.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 class BrowserScreen(Screen[None]):
-    """A screen of the browser. ``reader`` is what is looked through."""
+    """A screen of the browser. ``reader`` reads the instance."""
 
-    # On every screen. The line of keys shows help first: where it has little room, its end is cut.
+    # On every screen. The line of keys shows help first: if it is too narrow, its end is cut.
     BINDINGS: ClassVar = [
         ("question_mark", "app.help", "Help"),
         Binding("j", "scroll('down')", "Down", show=False),
@@ -39,16 +39,16 @@ class BrowserScreen(Screen[None]):
         Binding("q", "app.quit", "Quit", show=False),
     ]
     KEYS: ClassVar[Sequence[tuple[str, str]]] = ()
-    """The keys of this screen alone, and what they do."""
+    """The keys of this screen only, and their effects."""
     MORE_HELP: ClassVar[str] = ""
-    """What the help says besides."""
+    """Additional text of the help."""
 
     def __init__(self, reader: InstanceReader) -> None:
         super().__init__()
         self.reader = reader
 
     def compose(self) -> ComposeResult:
-        """Title, table, what is going on, keys; screens that show more have their own."""
+        """Title, table, status line, keys; screens with other contents override this."""
         yield Header(icon="")
         yield DataTable[Any](cursor_type="row", zebra_stripes=True)
         yield Static(id="said", markup=False)
@@ -57,7 +57,7 @@ class BrowserScreen(Screen[None]):
     def run_question(
         self, group: str, question: Callable[[Stop], T], answer: Callable[[T], None], failed: Callable[[SowError], None]
     ) -> None:
-        """Ask in a thread of this ``group``; then ``answer``, or ``failed``, is called in that of the terminal."""
+        """Ask in a thread of this ``group``; then call ``answer`` or ``failed`` in the terminal's thread."""
 
         def work() -> None:
             worker = get_current_worker()
@@ -74,25 +74,25 @@ class BrowserScreen(Screen[None]):
                 return
             self.send_to_screen(stop, answer, found)
 
-        # A thread cannot be stopped from outside: exclusive marks the worker before it as cancelled, and its question
-        # looks at that. What is no error of ours ends the browser, with its traceback.
+        # A thread cannot be stopped from outside: ``exclusive`` marks the previous worker as cancelled, which its
+        # question checks. Any other exception ends the browser, with its traceback.
         self.run_worker(work, thread=True, exclusive=True, group=group, exit_on_error=True)
 
     def send_to_screen(self, stop: Stop, hear: Callable[[T], None], what: T) -> None:
-        """From a worker: let the terminal's thread ``hear`` something, unless nobody waits for it any more."""
+        """From a worker: call ``hear`` in the terminal's thread, unless the question was cancelled."""
 
         def heard() -> None:
-            # Asked once more, here: since the answer was sent a key may have given its question up, or left the screen.
+            # Checked again here: since the answer was sent, a key may have cancelled its question, or left the screen.
             if not stop() and self.is_attached:
                 hear(what)
 
         if not stop():
-            # A message, which any thread may send. call_from_thread would wait until it is heard, and the browser waits
-            # for its workers when it ends.
+            # A message, which any thread may send. call_from_thread would wait until it is handled, and the browser
+            # waits for its workers when it ends.
             self.app.call_later(heard)
 
     def action_scroll(self, direction: str) -> None:
-        """Move the cursor of a table, or scroll what else has the focus, by a line."""
+        """Move the cursor of a table, or scroll another focused widget, by a line."""
         focused = self.focused
         if isinstance(focused, DataTable):
             focused.action_cursor_down() if direction == "down" else focused.action_cursor_up()
@@ -100,7 +100,7 @@ class BrowserScreen(Screen[None]):
             focused.scroll_relative(y=1 if direction == "down" else -1, animate=False)
 
     def action_jump(self, row: int) -> None:
-        """To the first line of a table, or to its last one."""
+        """Move to the first line of a table, or to its last one."""
         table = self.query(DataTable)
         if table:
             table.first().move_cursor(row=row if row >= 0 else max(0, table.first().row_count - 1))
@@ -127,14 +127,14 @@ def format_error(error: SowError) -> str:
 def fill_table(
     table: DataTable[Any], headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()
 ) -> None:
-    """Show other rows; the cursor stays at its row where that is still there, and so does the part that is seen. Texts
-    are no markup."""
+    """Replace the rows; the cursor stays at its row if that still exists, and so does the scroll position. Texts are
+    not parsed as markup."""
     row, column = table.cursor_coordinate
     seen = table.scroll_offset
     table.clear(columns=True)
     columns = [[cells[at] for cells in rows] for at in range(len(headings))]
     for heading, texts in zip(headings, columns, strict=True):
-        # Told to the table, which would otherwise measure cells only when nothing else is to be done.
+        # The width is given, because the table would otherwise measure cells only when it is idle.
         table.add_column(Text(heading), width=max(map(measure_width, [heading, *texts])))
     for cells in rows:
         table.add_row(*(_make_cell(text, heading in right) for text, heading in zip(cells, headings, strict=True)))

@@ -1,4 +1,4 @@
-"""The first screen: what there is."""
+"""The first screen: all topics, views and queues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TopicsPage(BrowserScreen):
         self._rows: list[TopicRow] = []
 
     def on_mount(self) -> None:
-        """Begin reading."""
+        """Start reading."""
         self.sub_title = "topics"
         self.query_one(DataTable).focus()
         self.action_refresh()
@@ -46,7 +46,7 @@ class TopicsPage(BrowserScreen):
         self.show_line(f"{format_count(len(rows), 'topic')}; Enter shows records")
 
     def on_data_table_row_selected(self) -> None:
-        """Enter on a row."""
+        """Enter on a row: open it."""
         self.action_open()
 
     def action_open(self) -> None:
