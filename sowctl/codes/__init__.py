@@ -1,11 +1,11 @@
-"""Meanings of the error codes: the one table behind ``sowctl explain`` and sowctl-errors(7).
+"""Meanings of the error codes: the only table, used by ``sowctl explain`` and sowctl-errors(7).
 
-A code stands for one reason and never changes its meaning. Its text is in the module of its area, written like the
-pages of lint rules: exit status and title in the first line, then why it happens, what to do, and the manual page if it
-is not that of the area. Lint rules have pages of their own (:mod:`sowctl.config.rules.pages`), and so no text here.
-Nothing that reads or writes data imports this package; tests compare it with the codes that the source raises.
+A code represents one reason and never changes its meaning. Its text is in the module of its area, written like the
+pages of lint rules: exit status and title in the first line, then the cause, the remedy, and the manual page if it is
+not that of the area. Lint rules have pages of their own (:mod:`sowctl.config.rules.pages`), and so no text here. No
+code that reads or writes data imports this package; tests compare it with the codes that the source raises.
 
-The modules have one dictionary ``CODES`` each, by the areas of :data:`ERROR_AREAS`:
+Each module has a dictionary ``CODES``, by the areas of :data:`ERROR_AREAS`:
 
 * ``backup``: backups and restoring.
 * ``bookmarks``: bookmark stores.
@@ -43,7 +43,7 @@ _CODE_TEXT_PATTERN = re.compile(
 
 
 class ErrorArea(Struct, frozen=True):
-    """The codes with one prefix: what they are about, the module of their texts, the page that says more."""
+    """The codes with one prefix: their subject, the module of their texts, the manual page with more."""
 
     title: str
     module: str
@@ -51,7 +51,7 @@ class ErrorArea(Struct, frozen=True):
 
 
 class ErrorCode(Struct, frozen=True):
-    """One code. ``status``: the exit status, 0 for a finding of ``check`` that leaves the status as it is."""
+    """One code. ``status``: the exit status, 0 for a finding of ``check`` that does not change the status."""
 
     code: str
     status: int
@@ -92,12 +92,12 @@ ERROR_AREAS: dict[str, ErrorArea] = {
     "SOW-VAL": ErrorArea("Paths and times", "messages", "sowctl-expressions(7)"),
     "SOW-VIW": ErrorArea("Views", "views", "sowctl-behaviour(7)"),
 }
-"""The areas by the beginning of their codes."""
+"""The areas by the prefix of their codes."""
 
 
 @cache
 def load_codes() -> dict[str, ErrorCode]:
-    """All codes in ascending order. Raises LookupError for a text that is not written as this room's texts are."""
+    """All codes in ascending order. Raises LookupError for a text that is not in the form of this package."""
     modules = dict.fromkeys(area.module for area in ERROR_AREAS.values())
     texts: dict[str, str] = {}
     for name in modules:
@@ -106,7 +106,7 @@ def load_codes() -> dict[str, ErrorCode]:
 
 
 def parse_code(code: str, text: str) -> ErrorCode:
-    """A code and its written text. Raises LookupError where a part is missing or the area is unknown."""
+    """Parse a code and its text. Raises LookupError if a part is missing or the area is unknown."""
     parts = _CODE_TEXT_PATTERN.fullmatch(text)
     if parts is None:
         raise LookupError(f"the text of {code} does not have status, title, Why and Do")

@@ -1,4 +1,4 @@
-"""Codes of instances and their topics, and of what ``check`` finds between stores and journals."""
+"""Codes of instances and their topics, and of findings of ``check`` about stores and journals."""
 
 from __future__ import annotations
 

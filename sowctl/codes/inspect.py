@@ -1,4 +1,4 @@
-"""Codes of what looks at records: schemas, figures, the browser."""
+"""Codes of inspecting records: schemas, statistics, the browser."""
 
 from __future__ import annotations
 

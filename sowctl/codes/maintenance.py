@@ -1,4 +1,4 @@
-"""The texts of SOW-UPK: looking after files. See :mod:`sowctl.codes`."""
+"""The texts of SOW-UPK: maintenance of files. See :mod:`sowctl.codes`."""
 
 CODES = {
     "SOW-UPK-001": """4 no archive for the journal

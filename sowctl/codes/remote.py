@@ -1,4 +1,4 @@
-"""Texts of the codes of files at URLs (:mod:`sowctl.codes` says how they are written)."""
+"""Texts of the codes of files at URLs (:mod:`sowctl.codes` describes their form)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of stores: files, records, locks, and what the operating system and LMDB say."""
+"""Codes of stores: files, records, locks, and errors of the operating system and LMDB."""
 
 from __future__ import annotations
 
