@@ -67,8 +67,7 @@ class ShownColumns:
         return [self._column_value(column, row) for column in self.columns]
 
     def format_texts(self, batch: Batch) -> list[Texts] | None:
-        """The texts of a batch's cells, by column; None if only :meth:`read_cells` can determine them.
-        """
+        """The texts of a batch's cells, by column; None if only :meth:`read_cells` can determine them."""
         stored = as_stored_batch(batch)
         # From a long record only the chosen members are read.
         if self.chosen and max(map(len, batch.payloads), default=0) >= LONG_OBJECT_LIMITS.min_object_bytes:
