@@ -1,6 +1,6 @@
 """The place of a file: a path of this machine, or a URL.
 
-Called wherever a place may be either. A URL of the scheme ``file`` is a path, so that local files keep their fast way.
+Used wherever a place may be either. A URL of the scheme ``file`` is a path, so that local files are read directly.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from msgspec import Struct
 from sowctl.errors import UsageError
 
 _SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3"}
-"""Names that Hadoop has for schemes that are one here."""
+"""Hadoop's names of schemes, and their names here."""
 
 
 class RemotePath(Struct, frozen=True):
-    """A file or directory at a URL. ``server`` is bucket, container or host, as written in the URL; ``path`` what
-    stands behind it, without a slash at its ends; ``query`` the options of the connection, which every file there
-    shares."""
+    """A file or directory at a URL. ``server`` is bucket, container or host, as written in the URL; ``path`` the part
+    after it, without slashes at its ends; ``query`` the options of the connection, which all files of the file system
+    share."""
 
     scheme: str
     server: str
@@ -34,11 +34,11 @@ class RemotePath(Struct, frozen=True):
 
     @property
     def suffix(self) -> str:
-        """The ending of the name, with its dot."""
+        """The extension of the name, with its dot."""
         return PurePosixPath(self.name).suffix
 
     def find_parent(self) -> RemotePath:
-        """The directory that it is in."""
+        """The parent directory."""
         return RemotePath(self.scheme, self.server, self.path.rpartition("/")[0], self.query)
 
     def __truediv__(self, name: str) -> RemotePath:
@@ -48,13 +48,13 @@ class RemotePath(Struct, frozen=True):
     def __str__(self) -> str:
         """For people: without user and password, without options."""
         user, _, host = self.server.rpartition("@")
-        # Before the host of an abfs URL stands the container, which says where a file is.
+        # In an abfs URL the container, which is part of the place of a file, precedes the host.
         shown = self.server if self.scheme in ("abfs", "abfss") and ":" not in user else host
         return f"{self.scheme}://{shown}/{self.path}"
 
     @property
     def url(self) -> str:
-        """The whole URL, with what is not for people."""
+        """The whole URL, including parts that are not for people."""
         return self.root + self.path + (f"?{self.query}" if self.query else "")
 
     @property
@@ -68,18 +68,18 @@ LOCAL_PATH_HINT = "give a local path, and copy files to and from the store with 
 
 
 def require_local(place: Place) -> Path:
-    """The path of a file that is known to be one of this machine: of what is written, copied or repaired here."""
+    """The path of a file that is known to be on this machine, because it is written, copied or repaired here."""
     assert isinstance(place, Path)
     return place
 
 
 def is_url(text: str) -> bool:
-    """True where a text names a file of another file system; URLs of the scheme ``file`` are local paths."""
+    """True if a text names a file of another file system; URLs of the scheme ``file`` are local paths."""
     return "://" in text and not is_file_url(text)
 
 
 def parse_local_path(text: str) -> Path:
-    """The local path that a text means. Only a URL has its percent signs decoded: in a path they are characters.
+    """The local path that a text denotes. Percent signs are decoded only in a URL: in a path they are literal.
 
     Raises UsageError ``SOW-RMT-001`` for a URL of the scheme ``file`` that names another machine, or has more than a
     path.
@@ -87,7 +87,7 @@ def parse_local_path(text: str) -> Path:
     if not is_file_url(text):
         return Path(text)
     found = urlsplit(text)
-    # Behind such a character a URL has no path any more: what was meant as one would be cut, and lead to another place.
+    # In a URL the path ends at such a character: an intended path would be cut, and denote another place.
     if "?" in text or "#" in text:
         raise UsageError(
             "SOW-RMT-001",
@@ -95,7 +95,7 @@ def parse_local_path(text: str) -> Path:
             place=text,
             hint="in a file URL, write %3F and %23 for these characters; a path without file: can contain them",
         )
-    # What follows two slashes is a host: of file://a/b a slash was forgotten, and /b would be another place.
+    # The text after two slashes is a host: in file://a/b a slash is missing, and /b would be another place.
     if found.netloc not in ("", "localhost"):
         raise UsageError(
             "SOW-RMT-001",
@@ -107,11 +107,11 @@ def parse_local_path(text: str) -> Path:
 
 
 def require_local_path(text: str, hint: str = LOCAL_PATH_HINT) -> Path:
-    """Return the path of what only a file or directory of this machine can be: a backup, a store, a configuration.
+    """Return the path of a file or directory that must be on this machine: a backup, a store, a configuration.
 
     Raises UsageError ``SOW-RMT-001`` with ``hint`` for a URL of another file system, and as :func:`parse_local_path`.
     """
-    # As a path, s3://lake/backups would be a new directory "s3:" here, and nobody would look for a backup in it.
+    # As a path, s3://lake/backups would be a new directory "s3:" here, in which nobody would look for a backup.
     if is_url(text):
         raise UsageError(
             "SOW-RMT-001",
@@ -123,29 +123,29 @@ def require_local_path(text: str, hint: str = LOCAL_PATH_HINT) -> Path:
 
 
 def is_file_url(text: str) -> bool:
-    """True where a text is a URL of the scheme ``file``, which means a path of this machine."""
+    """True if a text is a URL of the scheme ``file``, which denotes a path of this machine."""
     return text[:5].lower() == "file:"
 
 
 def parse_place(text: str) -> Place:
-    """The place that a text names: a URL, or a path as it is written. Raises UsageError as :func:`parse_local_path`."""
+    """Parse a URL, or a path as written. Raises UsageError as :func:`parse_local_path`."""
     return parse_url(text) if is_url(text) else parse_local_path(text)
 
 
 def resolve_place(root: Path, text: str) -> Place:
-    """The place that a text names; a relative path counts from ``root``."""
+    """Parse a place; a relative path is relative to ``root``."""
     found = parse_place(text)
     return root / found if isinstance(found, Path) else found
 
 
 def parse_url(text: str) -> RemotePath:
-    """The URL that a text names; a path is one of the scheme ``file``. Raises UsageError as
+    """Parse a URL; a path becomes one of the scheme ``file``. Raises UsageError as
     :func:`parse_local_path`.
     """
     if not is_url(text):
         return RemotePath("file", "", str(parse_local_path(text).absolute()).strip("/"))
     scheme, _, rest = text.partition("://")
-    # Not urlsplit: a key may hold "#", and keys of object stores are taken as they are written.
+    # Not urlsplit: a key may contain "#", and keys of object stores are literal.
     location, _, query = rest.partition("?")
     server, _, path = location.partition("/")
     return RemotePath(_SCHEME_ALIASES.get(scheme.lower(), scheme.lower()), server, path.strip("/"), query)

@@ -1,7 +1,7 @@
 """Errors of files at URLs, as errors of this program: one line, the place, the remedy.
 
-Arrow raises OSError with texts of the libraries below it. What matters is told by the class where it has one, else by
-words that the libraries of each store use; the text itself is shown, shortened to what says something.
+Arrow raises OSError with texts of the libraries below it. The cause is determined by the class if it has one, else by
+words in the messages of each store's library; the text itself is shown, shortened to its informative part.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build_missing_server_error(place: RemotePath) -> MissingError:
 
 
 def convert_error(error: Exception, place: RemotePath, doing: str) -> SowError:
-    """The error for what Arrow raised. ``doing`` is ``read``, ``written`` or ``reached``: what was tried."""
+    """The error for an exception of Arrow. ``doing`` is the attempted action: ``read``, ``written`` or ``reached``."""
     text = shorten_message(error)
     raw = str(error)
     if _MISSING_SERVER_PATTERN.search(raw):
@@ -91,7 +91,7 @@ def convert_error(error: Exception, place: RemotePath, doing: str) -> SowError:
 
 
 def build_read_error(error: OSError, path: Path) -> StorageError:
-    """StorageError ``SOW-RMT-008``: a file of this machine cannot be read, which was to go to a URL."""
+    """StorageError ``SOW-RMT-008``: a file of this machine, to be sent to a URL, cannot be read."""
     return StorageError(
         "SOW-RMT-008",
         f"cannot read the local file for the upload: {error.strerror or error}",
@@ -101,7 +101,7 @@ def build_read_error(error: OSError, path: Path) -> StorageError:
 
 
 def build_write_error(error: OSError, path: Path) -> StorageError:
-    """StorageError ``SOW-RMT-009``: a file of this machine cannot be written, which came from a URL."""
+    """StorageError ``SOW-RMT-009``: a file of this machine, to be read from a URL, cannot be written."""
     return StorageError(
         "SOW-RMT-009",
         f"cannot write the downloaded file: {error.strerror or error}",
@@ -111,6 +111,6 @@ def build_write_error(error: OSError, path: Path) -> StorageError:
 
 
 def shorten_message(error: Exception) -> str:
-    """Shorten a library's message to one line, without what only its support needs."""
+    """Shorten a library's message to one line, without the parts that only its support needs."""
     text = " ".join(_NOISE_PATTERN.sub("", str(error)).split()) or type(error).__name__
     return text if len(text) <= _MAX_MESSAGE_CHARACTERS else text[: _MAX_MESSAGE_CHARACTERS - 3] + "..."

@@ -1,8 +1,8 @@
 """Files at URLs: all of them are opened, written and listed here, through ``pyarrow.fs``.
 
-Called for journals in archives, and for the inputs, outputs and staging of the pipeline. Connections are kept per
-process: one for each file system. Raised are errors of :mod:`sowctl.remote.remote_errors`, and UsageError
-``SOW-RMT-001`` for a URL that no file system of Arrow takes.
+Used for journals in archives, and for the inputs, outputs and staging of the pipeline. Connections are cached per
+process: one for each file system. Raises errors of :mod:`sowctl.remote.remote_errors`, and UsageError ``SOW-RMT-001``
+for a URL that no file system of Arrow supports.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from sowctl.seam import Seam
 
 FIRST_READ_BYTES = 64 << 10
 READ_AHEAD_BYTES = 4 << 20
-"""Bytes of a request: the first, and at most where reading goes on. A request to an object store takes as long as 1 to
-5 MB of its answer; the header of a file needs few bytes."""
+"""Bytes of a request: the first one, and the maximum for sequential reads. A request to an object store takes as long
+as 1 to 5 MB of its answer; the header of a file needs few bytes."""
 COPY_CHUNK_BYTES = 4 << 20
 """Bytes that are copied at a time."""
 RETRY_SECONDS = 20
-"""Seconds for which a store that does not answer is asked again, where its library would go on for minutes."""
+"""Seconds for which requests to an unresponsive store are retried; its library would continue for minutes."""
 _ATOMIC_STORES = frozenset(("s3", "gs", "gcs", "abfs", "abfss"))
-"""Stores in which a file is there when all of it was written, and not before."""
+"""Stores in which a file exists only once all of it was written."""
 
 
 class RemoteLimits(Struct):
-    """Bounds of stores at URLs; tests set smaller ones."""
+    """Limits of stores at URLs; tests set smaller ones."""
 
     max_copy_bytes: int = 5 << 30
-    """Bytes of the largest object that S3 copies by one request."""
+    """Bytes of the largest object that S3 copies with one request."""
 
 
 REMOTE_LIMITS = RemoteLimits()
 
 
 class FoundFile(NamedTuple):
-    """A file of a directory, its size in bytes, and when it was written, in seconds since 1970 (0: not told)."""
+    """A file of a directory, its size in bytes, and its modification time in seconds since 1970 (0: unknown)."""
 
     place: RemotePath
     size: int
@@ -62,7 +62,7 @@ class FoundFile(NamedTuple):
 
 
 def _connect_filesystem(root: str) -> tuple[Any, str]:
-    """Arrow's file system for a URL, and how the path of the URL begins there."""
+    """Arrow's file system for a URL, and the beginning of the URL's path in it."""
     try:
         from pyarrow import fs
     except ImportError as error:
@@ -76,11 +76,11 @@ def _connect_filesystem(root: str) -> tuple[Any, str]:
 
 @lru_cache(maxsize=32)
 def _get_filesystem(root: str, query: str, process: int) -> tuple[Any, str]:
-    """The file system, and what stands before every path in it. ``process``: a fork must not share connections."""
+    """The file system, and the prefix of every path in it. ``process``: a fork must not share connections."""
     if root.startswith(("gs:", "gcs:")) and "retry_limit_seconds" not in query:
-        # Without it Google's library goes on for a quarter of an hour.
+        # Without it Google's library retries for a quarter of an hour.
         query = f"{query or '?'}&retry_limit_seconds={RETRY_SECONDS}".replace("?&", "?")
-    # The path is asked for with a name in it: without one, stores take the URL for that of the service.
+    # The path is requested with a name in it: without one, stores interpret the URL as that of the service.
     system, path = _connect_filesystem(f"{root}x{query}")
     if root.startswith(("abfs:", "abfss:")):
         _require_credentials(parse_url(root), system, path)
@@ -88,7 +88,7 @@ def _get_filesystem(root: str, query: str, process: int) -> tuple[Any, str]:
 
 
 def _require_credentials(root: RemotePath, system: Any, path: str) -> None:
-    """Ask something harmless first: without credentials Azure's library ends the process that opens a file.
+    """Make a harmless request first: without credentials, Azure's library ends the process that opens a file.
 
     Raises StorageError ``SOW-RMT-004``.
     """
@@ -101,7 +101,7 @@ def _require_credentials(root: RemotePath, system: Any, path: str) -> None:
 
 
 def _arrow_failures() -> tuple[type[Exception], ...]:
-    """Return the exceptions of Arrow, asked for where it has raised something."""
+    """Return the exception classes of Arrow; called only after it raised something."""
     from pyarrow.lib import ArrowException
 
     return OSError, ValueError, ArrowException
@@ -110,18 +110,19 @@ def _arrow_failures() -> tuple[type[Exception], ...]:
 def _locate_path(place: RemotePath) -> tuple[Any, str]:
     """The file system of a place, and its path there.
 
-    Raises UsageError ``SOW-RMT-001``, MissingPackageError ``SOW-RMT-007``, and what
-    :func:`sowctl.remote.remote_errors.convert_error` makes of a store that does not answer.
+    Raises UsageError ``SOW-RMT-001``, MissingPackageError ``SOW-RMT-007``, and the error of
+    :func:`sowctl.remote.remote_errors.convert_error` for an unresponsive store.
     """
     options = f"?{place.query}" if place.query else ""
     try:
         system, before = _get_filesystem(place.root, options, os.getpid())
     except (ValueError, OSError, NotImplementedError) as error:
-        # Of S3 the library asks in which region the bucket is, so this may be about the store and not about the URL.
+        # For S3 the library requests the region of the bucket, so the error may be about the store and not about the
+        # URL.
         found = convert_error(error, place, "reached")
         if found.code in ("SOW-RMT-003", "SOW-RMT-004", "SOW-RMT-005"):
             raise found from error
-        # The library may repeat the URL that it was asked for, with a password or options in it.
+        # The library may repeat the requested URL, with a password or options in it.
         said = shorten_message(ValueError(str(error).replace(f"{place.root}x{options}", str(place))))
         raise UsageError(
             "SOW-RMT-001",
@@ -134,7 +135,7 @@ def _locate_path(place: RemotePath) -> tuple[Any, str]:
 
 
 class RemoteFile:
-    """A file open for reading at any offset; what is read one after the other comes in large requests."""
+    """A file open for reading at any offset; sequential reads are served by large requests."""
 
     def __init__(self, place: RemotePath) -> None:
         self.place = place
@@ -155,7 +156,7 @@ class RemoteFile:
             return b""
         end = self._start + len(self._held)
         if not (self._start <= offset and offset + size <= end):
-            # Reading that goes on asks for more each time; a jump begins small again.
+            # The request size grows with sequential reads; a jump resets it.
             follows = self._start <= offset <= end and self._held
             self._step = min(self._step * 4, READ_AHEAD_BYTES) if follows else FIRST_READ_BYTES
             kept = self._held[offset - self._start :] if follows else b""
@@ -171,21 +172,21 @@ class RemoteFile:
         return memoryview(self._held)[at : at + size]
 
     def close(self) -> None:
-        """Close it; a second time does nothing."""
+        """Close the file; repeated calls have no effect."""
         self._held = b""
         if not self._file.closed:
             self._file.close()
 
 
 class RemoteStream:
-    """A file open for reading as a stream with places, as a binary file of this machine is."""
+    """A file open for reading as a seekable stream, like a local binary file."""
 
     def __init__(self, place: RemotePath) -> None:
         self._file = RemoteFile(place)
         self._at = 0
 
     def seek(self, at: int) -> None:
-        """Go to an offset."""
+        """Set the offset."""
         self._at = at
 
     def read(self, size: int) -> bytes:
@@ -212,7 +213,7 @@ def read_file(place: RemotePath) -> bytes:
 
 
 def iterate_chunks(place: RemotePath) -> Iterator[bytes]:
-    """The content, piece by piece."""
+    """The content, in chunks."""
     system, path = _locate_path(place)
     try:
         with system.open_input_stream(path, compression=None) as file:
@@ -223,11 +224,11 @@ def iterate_chunks(place: RemotePath) -> Iterator[bytes]:
 
 
 def write_file(place: RemotePath, content: Iterable[bytes]) -> int:
-    """Write a file in place of one that may be there; how many bytes it has. It is there whole, or as it was before.
+    """Write a file, replacing an existing one; return its size in bytes. It is replaced completely or not at all.
 
-    In an object store that is so of content in a sequence; where chunks that are made meanwhile end early, no file is
-    left there. Elsewhere the file is written under a hidden name and renamed. On this machine it is synced before, and
-    gets the modes of journals and stores: what they hold may be for few to read.
+    In an object store this holds for content in a sequence; if an iterator of chunks ends early, no file is left
+    there. In other stores the file is written under a hidden name and renamed. On this machine it is synced before, and
+    gets the mode of journals and stores, whose content may be confidential.
     """
     system, path = _locate_path(place)
     directory, _, name = path.rpartition("/")
@@ -254,10 +255,10 @@ def write_file(place: RemotePath, content: Iterable[bytes]) -> int:
 
 
 def _write_object(system: Any, path: str, content: Iterable[bytes]) -> int:
-    """Write an object. Arrow cannot give up an upload: a file that it closes, or lets go of, is there with what has
-    come so far, in place of the one before."""
+    """Write an object. Arrow cannot abort an upload: when a file is closed or released, it exists with the content so
+    far, and has replaced the previous one."""
     if isinstance(content, Sequence):
-        # Nothing can fail between these calls but by a signal, so that waits.
+        # Only a signal could interrupt these calls, so it is delayed.
         with without_interrupts(), system.open_output_stream(path, compression=None) as file:
             return _copy_content(content, file)
     file = None
@@ -282,9 +283,9 @@ def _copy_content(content: Iterable[bytes], file: Any) -> int:
 
 
 def _create_local(path: Path) -> IO[bytes]:
-    """A new file of this machine, open for writing, in a directory that is made where it is missing."""
+    """Create a file of this machine, open for writing, and its directory if missing."""
     make_directories(path.parent, Seam())
-    # What a run that died left behind may have another mode.
+    # A leftover file of a run that died may have another mode.
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb")
 
@@ -293,13 +294,13 @@ def _rename_in_store(system: Any, source: str, target: str) -> None:
     try:
         system.move(source, target)
     except OSError:
-        # HDFS renames over nothing that is there.
+        # HDFS does not rename over an existing file.
         system.delete_file(target)
         system.move(source, target)
 
 
 def find_size(place: RemotePath) -> int | None:
-    """The size of a file in bytes; None where there is none."""
+    """The size of a file in bytes; None if it does not exist."""
     system, path = _locate_path(place)
     try:
         found = system.get_file_info(path)
@@ -309,7 +310,7 @@ def find_size(place: RemotePath) -> int | None:
 
 
 def place_exists(place: RemotePath) -> bool:
-    """True where there is a file, or a directory with something in it. Raises MissingError ``SOW-RMT-003``."""
+    """True if there is a file, or a non-empty directory. Raises MissingError ``SOW-RMT-003``."""
     system, path = _locate_path(place)
     try:
         found = bool(system.get_file_info(path).type.name != "NotFound")
@@ -321,7 +322,7 @@ def place_exists(place: RemotePath) -> bool:
 
 
 def list_files(directory: RemotePath, *, below: bool = False) -> list[FoundFile]:
-    """The files of a directory by name, with ``below`` those of all directories in it; none where it is missing.
+    """The files of a directory by name, with ``below`` those of all subdirectories; none if it is missing.
 
     Raises MissingError ``SOW-RMT-003``.
     """
@@ -341,7 +342,7 @@ def list_files(directory: RemotePath, *, below: bool = False) -> list[FoundFile]
 
 
 def list_directories(directory: RemotePath) -> list[RemotePath]:
-    """The directories in a directory, by name; none where it is missing."""
+    """The subdirectories of a directory, by name; none if it is missing."""
     from pyarrow import fs
 
     system, path = _locate_path(directory)
@@ -354,8 +355,8 @@ def list_directories(directory: RemotePath) -> list[RemotePath]:
 
 @contextmanager
 def create_file(place: RemotePath) -> Iterator[IO[bytes]]:
-    """A file to be written in order, for names that nobody reads before its writer says so: where the block ends with
-    an error, a part of it may be there."""
+    """Create a file for sequential writing, under a name that no reader uses before its writer announces it: if the
+    block raises, a part of the file may remain."""
     system, path = _locate_path(place)
     try:
         if place.scheme not in _ATOMIC_STORES:
@@ -371,18 +372,18 @@ def create_file(place: RemotePath) -> Iterator[IO[bytes]]:
         try:
             file.close()
         except _arrow_failures() as error:
-            # The error that ended the block is raised.
+            # The error of the block is raised instead.
             if is_whole:
                 raise convert_error(error, place, "written") from error
 
 
 def upload_file(path: Path, place: RemotePath) -> int:
-    """A file of this machine to a URL; how many bytes it has. Raises StorageError ``SOW-RMT-008`` where it cannot be
-    read here."""
+    """Copy a file of this machine to a URL; return its size in bytes. Raises StorageError ``SOW-RMT-008`` if it is
+    unreadable."""
 
     def content() -> Iterator[bytes]:
-        # Only what fails in reading is told of the file: what fails in writing, where a chunk is handed over, is not
-        # raised here.
+        # Only errors of reading concern the local file: errors of writing are raised where a chunk is consumed, not
+        # here.
         try:
             with path.open("rb") as file:
                 while chunk := file.read(COPY_CHUNK_BYTES):
@@ -394,20 +395,20 @@ def upload_file(path: Path, place: RemotePath) -> int:
 
 
 def download_file(place: RemotePath, path: Path) -> None:
-    """A file at a URL to this machine. Raises StorageError ``SOW-RMT-009`` where it cannot be written here."""
+    """Copy a file at a URL to this machine. Raises StorageError ``SOW-RMT-009`` if it cannot be written here."""
     try:
         with path.open("wb") as file:
             for chunk in iterate_chunks(place):
                 file.write(chunk)
     except OSError as error:
-        # What fails at the URL is no OSError any more, so this is about the file here.
+        # Errors at the URL are no OSError any more, so this one is about the local file.
         raise build_write_error(error, path) from error
 
 
 def rename_file(source: RemotePath, place: RemotePath) -> None:
-    """Give a file another name in the same file system; a second time it does nothing.
+    """Rename a file in the same file system; if it was renamed already, do nothing.
 
-    Object stores copy it by themselves, and the file stays under its first name, too, until that is deleted.
+    Object stores copy it themselves, and the file also keeps its first name until that is deleted.
     """
     system, path = _locate_path(source)
     _, target = _locate_path(place)
@@ -429,7 +430,7 @@ def rename_file(source: RemotePath, place: RemotePath) -> None:
 
 
 def delete_file(place: RemotePath) -> None:
-    """Remove a file; one that is not there is no error."""
+    """Remove a file; a missing one is no error."""
     system, path = _locate_path(place)
     try:
         system.delete_file(path)
@@ -440,7 +441,7 @@ def delete_file(place: RemotePath) -> None:
 
 
 def delete_directory(directory: RemotePath) -> None:
-    """Remove a directory with all that is in it; one that is not there is no error."""
+    """Remove a directory with all of its content; a missing one is no error."""
     system, path = _locate_path(directory)
     try:
         system.delete_dir(path)
@@ -451,7 +452,7 @@ def delete_directory(directory: RemotePath) -> None:
 
 
 def _convert_missing(error: Exception, place: RemotePath) -> Exception:
-    """As :func:`convert_error`; where a file is missing, the bucket is looked at, too."""
+    """As :func:`convert_error`; if a file is missing, also check that the bucket exists."""
     found = convert_error(error, place, "read")
     if found.code == "SOW-RMT-002":
         try:
@@ -462,14 +463,14 @@ def _convert_missing(error: Exception, place: RemotePath) -> Exception:
 
 
 def _require_server(place: RemotePath) -> None:
-    """Raise MissingError ``SOW-RMT-003`` where nothing was found, and the bucket is missing, too."""
+    """Raise MissingError ``SOW-RMT-003`` if nothing was found because the bucket is missing."""
     if place.scheme not in _ATOMIC_STORES:
         return
     system, path = _locate_path(place)
     try:
         missing = system.get_file_info(path.partition("/")[0]).type.name == "NotFound"
     except _arrow_failures():
-        # Not permitted to look at the bucket: what is known is that nothing was found.
+        # No permission to check the bucket: it is only known that nothing was found.
         return
     if missing:
         raise build_missing_server_error(place)
