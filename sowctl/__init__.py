@@ -6,11 +6,11 @@ sowctl-python(7).
 
 * ``errors``: the exceptions of this program: code, exit status, place, hint.
 * ``findings``: problems that checks report, as values.
-* ``extras``: optional packages, and how to install the extra that brings one.
+* ``extras``: optional packages, and how to install the extra that includes one.
 * ``seam``: all calls to the operating system and LMDB, replaceable in tests.
 * ``directories``: creating and syncing directories.
 * ``output_file``: output files that appear complete or not at all.
-* ``work_directories``: temporary directories that are removed also after a kill.
+* ``work_directories``: temporary directories that are removed even after a kill.
 * ``lockwait``: waiting for a lock of flock(2).
 * ``interrupts``: delaying signals while locks and files are between two states.
 * ``forked_process``: forks of this process that do a part of its work.
@@ -91,7 +91,7 @@ _API_NAMES = (
     "TopicSettings",
     "VersionRecord",
 )
-"""What is loaded where a program names it, or opens an instance."""
+"""Names that are imported when a program uses them, or opens an instance."""
 
 __all__ = [
     "Blame",
@@ -155,15 +155,15 @@ def open(  # noqa: A001 - the name users expect, as in dbm.open
 ) -> InstanceHandle:
     """Open an instance by its configuration file, or by its directory with a sowctl.xml, amps.xml or config.xml.
 
-    ``root`` is the directory from which paths in the file count (default: the file's), ``environment`` (default: the
-    process's) and ``defines`` fill ``${VAR}``, ``lock_wait`` is in seconds, ``notify`` takes remarks for people,
-    ``holder`` is the name that others read who wait for a lock, and ``limits`` bound what filters and other expressions
-    may cost (:class:`EvaluationLimits`; default: the bounds of sowctl-expressions(7)). ``clock`` gives microseconds
-    since 1970 UTC, ``random(n)`` gives n random bytes, and ``seam`` makes the calls to the operating system: tests
-    replace these. ``client`` is recorded with what is published and deleted where no client is named; it takes no part
-    in the detection of duplicates.
+    ``root`` is the base of relative paths in the file (default: the file's directory), ``environment`` (default: that
+    of the process) and ``defines`` have the values of ``${VAR}``, ``lock_wait`` is in seconds, ``notify`` receives
+    notes for people, ``holder`` is the name shown to processes that wait for a lock, and ``limits`` bound the cost of
+    filters and other expressions (:class:`EvaluationLimits`; default: the bounds of sowctl-expressions(7)). ``clock``
+    returns microseconds since 1970 UTC, ``random(n)`` returns n random bytes, and ``seam`` makes the calls to the
+    operating system: tests replace these. ``client`` is recorded with publishes and deletes that name no client; it is
+    not used to detect duplicates.
 
-    Whatever sowctl refuses is raised as a :class:`SowError` with code, exit status, place and hint.
+    All errors are raised as a :class:`SowError` with code, exit status, place and hint.
     """
     from sowctl.engine.api import InstanceHandle
 
@@ -200,14 +200,14 @@ def create(
 ) -> InstanceHandle:
     """Create an instance in a directory, and open it: write its first configuration, ``sowctl.xml``.
 
-    ``topics`` maps the name of each topic to the path of its key field (``"/orderId"``), a list of such paths, None
-    where publishers choose the keys, or a dict with ``key``, ``message_type``, ``expiration`` and ``history``
+    ``topics`` maps the name of each topic to the path of its key field (``"/orderId"``), a list of such paths, None if
+    publishers choose the keys, or a dict with ``key``, ``message_type``, ``expiration`` and ``history``
     (:class:`TopicSettings`). ``name`` is that of the instance (default: the directory's), ``journal`` the directory of
-    the journals, None for an instance without a transaction log. Everything else is that of :func:`open`.
+    the journals, None for an instance without a transaction log. All other parameters are those of :func:`open`.
 
-    A directory with a configuration is refused (RefusedError, ``SOW-CLI-035``). With ``exist_ok`` it is opened
-    unchanged; MissingError is raised for a topic that it lacks. Wrong topics raise UsageError and TypeError, and then
-    no file is left.
+    A directory with a configuration is rejected (RefusedError, ``SOW-CLI-035``). With ``exist_ok`` it is opened
+    unchanged; MissingError is raised for a missing topic. Invalid topics raise UsageError and TypeError; no file is
+    left then.
     """
     from pathlib import Path
 

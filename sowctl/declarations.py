@@ -1,13 +1,13 @@
 """Declarations of options and operands: spelling, help, unit and bounds, written at the field that holds the value.
 
 A Struct of options annotates its fields ``Annotated[type, Option(...)]`` or ``Annotated[type, Argument(...)]``; a field
-whose type is another Struct of options is a part, whose options are the command's, too. The command line, help, manual
-pages and completion read these declarations (``cli/parsing``), and so do AMPS option texts; the Python API takes the
-same fields as keywords. A field without a declaration is for programs only.
+whose type is another Struct of options is a part, whose options belong to the command, too. The command line, help,
+manual pages and completion use these declarations (``cli/parsing``), and so do AMPS option texts; the Python API has
+the same fields as keywords. A field without a declaration is only for programs.
 
-The type says the shape: ``bool`` is a flag (with the default True, one that switches off), ``int`` a whole number or a
-counted flag, ``str`` a text, a Literal one of its words, ``list[str]`` or ``tuple[str, ...]`` an option that may be
-repeated or the last operands.
+The type determines the shape: ``bool`` is a flag (with the default True, one that switches off), ``int`` a whole number
+or a counted flag, ``str`` a text, a Literal one of its words, ``list[str]`` or ``tuple[str, ...]`` a repeatable option
+or the last operands.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Completion: TypeAlias = Literal[
     "file", "directory", "store", "page", "function", "message type", "code",
     "target", "stored", "published", "topic", "view", "conflated", "queue", "",
 ]  # fmt: skip
-"""What a completion script offers for a value: names of files or directories, ``.sow`` files, words of a table, or
-names of a configuration (:data:`COMPLETED_KINDS`)."""
+"""The candidates that a completion script offers for a value: names of files or directories, ``.sow`` files, words of a
+table, or names of a configuration (:data:`COMPLETED_KINDS`)."""
 COMPLETED_KINDS: dict[str, tuple[str, ...]] = {
     "target": ("topic", "view", "conflated", "queue"),
     "stored": ("topic",),
@@ -36,27 +36,27 @@ COMPLETED_KINDS: dict[str, tuple[str, ...]] = {
     "conflated": ("conflated",),
     "queue": ("queue",),
 }
-"""Which entries of a configuration have the names that complete a value."""
+"""By kind of value, the entries of a configuration whose names complete it."""
 STORE_COMPLETIONS = ("target", "stored")
-"""Where ``.sow`` files are offered beside names."""
+"""Kinds of values for which ``.sow`` files are offered in addition to names."""
 _PATH_METAVARS: dict[str, Completion] = {"FILE": "file", "DIR": "directory"}
 Unit: TypeAlias = Literal["", "seconds", "bytes", "keys", "paths"]
-"""What the text of a value is turned into: an interval such as ``5m`` into seconds, a size such as ``64MB`` into bytes,
-a list with commas into SOW keys or paths. Empty: the text itself, or a whole number."""
+"""The conversion of a value: an interval such as ``5m`` to seconds, a size such as ``64MB`` to bytes, a list with
+commas to SOW keys or paths. Empty: the text itself, or a whole number."""
 
 
 DOCUMENT = "document"
-"""The value of an option for formats that ``--json`` gives where json alone means lines."""
+"""The value of an option for formats that ``--json`` sets if json alone means lines."""
 
 
 class Option(Struct, frozen=True):
-    """One option: its spellings, what it does, what stands for its value, and which values it takes.
+    """One option: its spellings, its help, its metavar, and its values.
 
-    A whole number lies between ``minimum`` and ``maximum``. ``option_text``: its name in an AMPS option text.
+    A whole number is between ``minimum`` and ``maximum``, inclusive. ``option_text``: its name in an AMPS option text.
     ``old_names``: former spellings, which still work. ``document``: the choice json prints lines, so that ``--json``,
-    which prints one document, gives the value :data:`DOCUMENT`. ``operand``: how the value is called as the last
-    operand of a command whose other operands are all required; it is the same as the option there. Behind operands
-    that may be repeated, the last one is this value if it reads like a filter and not like a name.
+    which prints one document, sets the value :data:`DOCUMENT`. ``operand``: the name of the value as the last operand
+    of a command whose other operands are all required; there it is equivalent to the option. After repeated operands,
+    the last one is this value if it looks like a filter and not like a name.
     """
 
     names: tuple[str, ...]
@@ -76,12 +76,12 @@ class Option(Struct, frozen=True):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Every spelling that is understood."""
+        """All accepted spellings."""
         return self.names + self.old_names
 
 
 class Argument(Struct, frozen=True):
-    """One operand. ``comes_first``: it may be left out, but not where the operand of an option follows it."""
+    """One operand. ``comes_first``: it is optional, but required if the operand of an option follows it."""
 
     metavar: str
     help: str
@@ -92,13 +92,13 @@ class Argument(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """Which options of a Struct a command takes, by the names of its fields; the others keep their defaults."""
+    """The options of a Struct that a command has, by the names of its fields; the others keep their defaults."""
 
     fields: tuple[str, ...]
 
 
 class DeclaredField(Struct, frozen=True):
-    """A field of a Struct of options: its type without ``None``, and what is declared of it."""
+    """A field of a Struct of options: its type without ``None``, and its declaration."""
 
     name: str
     base: Any
@@ -108,23 +108,23 @@ class DeclaredField(Struct, frozen=True):
 def declare_option(*names: str, help: str, **more: Any) -> Option:
     """Return an option with its spellings first: ``declare_option("--filter", "-f", help="...", metavar="EXPR")``.
 
-    What is written FILE or DIR is completed as such.
+    A value with the metavar FILE or DIR is completed as such.
     """
     more.setdefault("complete", _PATH_METAVARS.get(more.get("metavar", ""), ""))
     return Option(names, help, **more)
 
 
 def declare_part(*fields: str) -> Part:
-    """Return the declaration of a part that has only these options of its Struct."""
+    """Return the declaration of a part with only these options of its Struct."""
     return Part(fields)
 
 
 def read_annotation(kind: type[Struct], name: str) -> Any:
-    """Return the annotation of a field, which the class or one of its bases has, evaluated where it stands.
+    """Return the annotation of a field of the class or one of its bases, evaluated in the module of its class.
 
-    Raises KeyError for an unknown field, NameError for a name that is imported for type checkers alone.
+    Raises KeyError for an unknown field, NameError for a name that is imported only for type checkers.
     """
-    # Evaluated here: inspect and typing's evaluation of annotations would take 5 ms of every start.
+    # Evaluated here: evaluation by inspect and typing would take 5 ms of every start.
     for base in kind.__mro__:
         text = base.__dict__.get("__annotations__", {}).get(name)  # noqa: RUF063  # importing inspect takes longer
         if text is not None:
@@ -133,12 +133,12 @@ def read_annotation(kind: type[Struct], name: str) -> Any:
 
 
 def iterate_fields(kind: type[Struct], only: Sequence[str] | None = None) -> Iterator[DeclaredField]:
-    """Yield the fields of a Struct in order, or ``only`` these in theirs, with their declarations."""
+    """Yield the fields of a Struct in order, or ``only`` these in their order, with their declarations."""
     for name in kind.__struct_fields__ if only is None else only:
         annotation, declared = read_annotation(kind, name), None
         if get_origin(annotation) is Annotated:
             annotation, declared = get_args(annotation)
-        # ``X | None`` says that the option may be left out; the value itself is an X.
+        # ``X | None`` means that the option is optional; the value itself is an X.
         if get_origin(annotation) in (UnionType, Union):
             annotation = next(part for part in get_args(annotation) if part is not type(None))
         yield DeclaredField(name, annotation, declared)

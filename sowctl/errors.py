@@ -1,7 +1,7 @@
 """Every error that this program reports on purpose: code, exit status, place, hint.
 
-The exit statuses are a published interface (README, sowctl(1)). A class stands for a status; a code
-(``SOW-ROOM-NNN``) stands for one reason and never changes its meaning.
+The exit statuses are a published interface (README, sowctl(1)). A class represents an exit status; a code
+(``SOW-ROOM-NNN``) represents one reason and never changes its meaning.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 MAX_WORD_CHARACTERS = 255
-"""Characters of a word that texts for people quote whole; no longer than a file may be called."""
+"""Maximum characters of a word that texts for people quote whole; the maximum length of a file name."""
 _SHOWN_CHARACTERS = 40
 _LONG_WORD_PATTERN = re.compile(rf"\w{{{MAX_WORD_CHARACTERS + 1},}}")
 
 
 def shorten_words(text: str) -> str:
-    """The text with the beginnings of words that are too long for people, such as a number of thousands of digits."""
+    """The text with words shortened that are too long for people, such as a number with thousands of digits."""
     if len(text) <= MAX_WORD_CHARACTERS:
         return text
     return _LONG_WORD_PATTERN.sub(lambda found: found[0][:_SHOWN_CHARACTERS] + "...", text)
@@ -29,7 +29,7 @@ def shorten_words(text: str) -> str:
 class SowError(Exception):
     """Base of all reported errors.
 
-    ``code`` is ``SOW-ROOM-NNN``; ``place`` where it was found (``file:line:column``, a path, a topic);
+    ``code`` is ``SOW-ROOM-NNN``; ``place`` the place of the error (``file:line:column``, a path, a topic);
     ``hint`` the next step; ``excerpt`` lines of source with a caret; ``facts`` plain values for JSON output.
     """
 
@@ -85,43 +85,43 @@ def _restore_error(
 
 
 class NegativeError(SowError):
-    """The asked condition is false: no such key, difference, findings."""
+    """The condition is false: no such key, a difference, findings."""
 
     exit_status = 1
 
 
 class UsageError(SowError):
-    """Bad option, argument, or filter."""
+    """Invalid option, argument, or filter."""
 
     exit_status = 2
 
 
 class InputError(SowError):
-    """An input record was refused; the run may have gone on."""
+    """An input record was rejected; the run may have continued."""
 
     exit_status = 3
 
 
 class ConfigError(SowError):
-    """The configuration cannot be used."""
+    """The configuration is invalid or unsuitable."""
 
     exit_status = 4
 
 
 class DamageError(SowError):
-    """Stored bytes are not what was written."""
+    """Stored data is damaged."""
 
     exit_status = 5
 
 
 class StorageError(SowError):
-    """The operating system refused: full disk, permission, I/O error."""
+    """The operating system reported an error: full disk, permission, I/O error."""
 
     exit_status = 6
 
 
 class LimitError(SowError):
-    """A safety limit was hit."""
+    """A safety limit was exceeded."""
 
     exit_status = 7
 
@@ -145,7 +145,7 @@ class MissingError(SowError):
 
 
 class LockedError(SowError):
-    """Somebody else held the lock longer than --lock-wait."""
+    """Another process held the lock for longer than --lock-wait."""
 
     exit_status = 11
 
@@ -173,16 +173,16 @@ ERROR_CLASSES: tuple[type[SowError], ...] = (
 
 
 def build_memory_error(error: MemoryError) -> LimitError:
-    """The error that is reported in the place of ``error``."""
-    # What the run held is let go first: the words need memory, too.
+    """The error to report instead of ``error``."""
+    # Memory held by the run is released first: the message needs memory, too.
     error.__traceback__ = None
     return LimitError("SOW-CLI-063", "not enough memory", hint="allow more memory, or request less data at once")
 
 
 def convert_memory_errors(kind: type[T]) -> type[T]:
-    """Let the public methods of a class of the Python API raise :func:`build_memory_error` for a MemoryError.
+    """Convert MemoryError to :func:`build_memory_error` in the public methods of a class of the Python API.
 
-    So do the generators that they return. The command line does it where it reports all other errors, too.
+    The generators that they return do the same. The command line converts it where it reports all other errors.
     """
     for name, method in list(vars(kind).items()):
         if isinstance(method, FunctionType) and (not name.startswith("_") or name == "__iter__"):

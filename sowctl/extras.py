@@ -1,4 +1,4 @@
-"""Optional packages: how to install the extra that brings one, into the environment that runs."""
+"""Optional packages: how to install the extra that includes one, into the running environment."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from sowctl.errors import MissingPackageError
 
 
 def build_missing_package_error(code: str, message: str, extra: str, *, more: str = "") -> MissingPackageError:
-    """The error for a package that is not installed; its hint names the ``extra``, then says ``more``."""
+    """The error for a package that is not installed; its hint names the ``extra``, followed by ``more``."""
     return MissingPackageError(code, message, hint="; ".join(filter(None, (format_install_hint(extra), more))))
 
 
 def format_install_hint(extra: str, *, python: str = sys.executable, prefix: str = sys.prefix) -> str:
     """The command that installs an extra for the interpreter ``python``, whose environment is at ``prefix``.
 
-    An environment that pipx made has no other way in than pipx itself.
+    An environment of pipx can only be extended by pipx itself.
     """
     return _format_hint(f"'sowctl[{extra}]'", " ".join(_EXTRA_PACKAGES[extra]), python, prefix)
 
 
 def format_package_hint(package: str, *, python: str = sys.executable, prefix: str = sys.prefix) -> str:
-    """The command that installs a package that no extra has, as :func:`format_install_hint`."""
+    """The command that installs a package that no extra includes, as :func:`format_install_hint`."""
     return _format_hint(package, package, python, prefix)
 
 

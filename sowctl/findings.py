@@ -1,4 +1,4 @@
-"""Problems found by checks, as values: validate, lint and check stream them, and raise none of them."""
+"""Problems found by checks, as values: validate, lint and check yield them, and raise none of them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Place(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """One problem: rule or code, level, place, what it is, what to do; ``excerpt`` shows source lines with a caret.
+    """One problem: rule or code, level, place, message, hint; ``excerpt`` shows source lines with a caret.
 
-    ``kind`` is a word that tells findings of one code apart, where a code has several; programs may rely on it.
+    ``kind`` is a word that distinguishes findings of one code, if a code has several; programs may rely on it.
     """
 
     id: str
@@ -53,8 +53,8 @@ class Finding(Struct, frozen=True):
     kind: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """A flat dictionary for JSON output: rule, severity, file, line, column, path, message and hint, None where
-        unknown; ``path`` is the element. ``offset`` and ``kind`` are there where the finding has them."""
+        """A flat dictionary for JSON output: rule, severity, file, line, column, path, message and hint, None if
+        unknown; ``path`` is the element. ``offset`` and ``kind`` are included if the finding has them."""
         row: dict[str, Any] = {
             "rule": self.id,
             "severity": self.level.name.lower(),
@@ -73,5 +73,5 @@ class Finding(Struct, frozen=True):
 
 
 def find_worst_level(findings: Iterable[Finding]) -> Level | None:
-    """The highest level among ``findings``, or None when there are none."""
+    """The highest level among ``findings``, or None if there are none."""
     return max((finding.level for finding in findings), default=None)

@@ -1,17 +1,17 @@
 """A fork of this process that does a part of its work, and the frames that it sends back.
 
-The one home of ``os.fork``. What holds for every such process:
+The only user of ``os.fork``. All such processes have these properties:
 
-* A fork has no threads of the process that it is made of, and may find their locks held for ever: ask
-  :func:`can_fork` first. It must not use a handle of LMDB that was opened before (LMDB forbids it); what reads a store
-  opens it anew, or reads bytes that this process has mapped.
-* Signals of the terminal reach both processes. The fork ignores them: this process says what becomes of the run, and
-  ends the fork with it. A fork also ends by itself when this process is gone.
-* Whatever goes wrong in its work is sent behind everything before it, and raised by :meth:`ForkedProcess.receive`. A
-  fork that ended without a word is a :class:`ProcessLostError`.
-* It ends without what Python does at the end: buffers and exit handlers are those of this process.
+* A fork has no threads of its parent, and may find their locks held forever: check :func:`can_fork` first. It must not
+  use a handle of LMDB that was opened before (LMDB forbids it); to read a store, it opens the store again, or reads
+  bytes that this process has mapped.
+* Signals of the terminal reach both processes. The fork ignores them: this process decides how the run ends, and ends
+  the fork with it. A fork also ends by itself when this process has ended.
+* An error in its work is sent after all previous results, and raised by :meth:`ForkedProcess.receive`. A fork that
+  ended without sending an error is a :class:`ProcessLostError`.
+* It ends without Python's finalization: buffers and exit handlers belong to this process.
 
-Knows nothing of the work. Called by ``eval``, by publishing, and by scans.
+Independent of the work. Called by ``eval``, by publishing, and by scans.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from sowctl.errors import SowError
 from sowctl.interrupts import without_interrupts
 
 PIPE_BYTES = 1 << 20
-"""Bytes that the pipe from a fork holds, where the system allows that."""
+"""Capacity of the pipe from a fork in bytes, if the system allows it."""
 MAX_WAIT_SECONDS = 0.5
-"""Longest single wait for a frame in seconds; handlers of signals run between two of them."""
+"""Maximum duration of a single wait for a frame in seconds; signal handlers run between two of them."""
 _FRAME_HEADER = Struct("<BQ")
-"""The kind of a frame, and the bytes that follow."""
+"""The kind of a frame, and the number of bytes that follow."""
 _DATA, _ERROR, _END = range(3)
 
 _pipes: set[int] = set()
-"""The reading ends of this process. A later fork closes them, or an earlier one would not see this process end."""
+"""The reading ends of this process. A later fork closes them; otherwise an earlier one would not notice the end of this
+process."""
 
 
 class SendFunction(Protocol):
-    """Sends one frame: its parts, one behind the other."""
+    """Sends one frame, given as consecutive parts."""
 
     def __call__(self, *parts: bytes) -> None: ...
 
@@ -53,28 +54,28 @@ Work = Callable[[SendFunction], None]
 
 
 class ProcessLostError(Exception):
-    """A forked process has ended before its work was done, and without an error of its own."""
+    """A forked process ended before its work was finished, and without an error of its own."""
 
 
 def count_processors() -> int:
-    """Return the number of processors that forks of this process may use; 0 where the system has no forks for it."""
+    """Return the number of processors that forks of this process may use; 0 if the system cannot fork for this."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
 
 
 def can_fork() -> bool:
     """Return whether this process has no other threads."""
-    # A process that has never loaded threading has none; a query of few records does not load it for this question.
+    # A process that has never imported threading has no threads; a query of few records does not import it for this.
     threads = sys.modules.get("threading")
     return threads is None or threads.active_count() == 1
 
 
 class ForkedProcess:
-    """A fork that does ``work``. :meth:`receive` its frames, and :meth:`terminate` it in any case.
+    """A fork that does ``work``. :meth:`receive` its frames, and always :meth:`terminate` it.
 
-    ``spooled``: frames wait in a temporary file until the work is done, so that neither process waits for the other
-    before its own part is done; else in a pipe, in whose bounded room the fork waits. ``kept_files``: the fork closes
-    all other inherited files: locks, and pipes whose readers wait for the end. Raises OSError where the system gives no
-    further process.
+    ``spooled``: frames are kept in a temporary file until the work is finished, so that neither process waits for the
+    other before its own part is finished; otherwise in a pipe, and the fork waits when it is full. ``kept_files``: the
+    fork closes all other inherited files: locks, and pipes whose readers wait for the end. Raises OSError if the system
+    cannot create another process.
     """
 
     def __init__(self, work: Work, *, spooled: bool = False, kept_files: Sequence[int] | None = None) -> None:
@@ -89,7 +90,7 @@ class ForkedProcess:
                 import tempfile
 
                 self._spool = tempfile.TemporaryFile()  # noqa: SIM115 - closed by terminate()
-            # A signal that comes between the fork and the note of its number would leave a process that nobody ends.
+            # A signal between the fork and the assignment of its pid would leave a process that is never ended.
             with without_interrupts():
                 self._child = os.fork()
                 if not self._child:
@@ -105,18 +106,18 @@ class ForkedProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process; 0 once it was waited for."""
+        """The process id; 0 after it was waited for."""
         return self._child
 
     def has_data(self) -> bool:
-        """Return whether :meth:`receive` would find something at once, the end included."""
+        """Return whether :meth:`receive` would return at once, even if at the end."""
         return bool(self._poll.poll(0))
 
     def receive(self) -> bytes | None:
-        """Receive the next frame; None behind the last one.
+        """Receive the next frame; None after the last one.
 
-        Raises what the work raised, behind everything before it: SowError and OSError as they were, any other error as
-        RuntimeError; ProcessLostError where the process has ended before its work was done.
+        Raises the error of the work after all previous frames: SowError and OSError unchanged, any other error as
+        RuntimeError; ProcessLostError if the process ended before its work was finished.
         """
         if self._spool is None:
             return self._receive_frame(self._read_pipe)
@@ -124,7 +125,8 @@ class ForkedProcess:
         return self._receive_frame(self._read_spool)
 
     def wait_for_success(self) -> bool:
-        """Wait for the end of the work of a ``spooled`` process: False where it was not done, for whatever reason."""
+        """Wait for the end of the work of a ``spooled`` process; return False if it was not finished, for any
+        reason."""
         try:
             self._wait_for_spool()
         except (SowError, OSError, RuntimeError, ProcessLostError):
@@ -132,7 +134,7 @@ class ForkedProcess:
         return True
 
     def terminate(self) -> None:
-        """End the process, should it still run, and forget what it sent."""
+        """End the process if it is still running, and discard its frames."""
         child, self._child = self._child, 0
         if self._reading >= 0:
             _pipes.discard(self._reading)
@@ -146,7 +148,7 @@ class ForkedProcess:
             os.waitpid(child, 0)
 
     def _wait_for_spool(self) -> None:
-        """Wait for the end of a spooled process, which is all that comes through its pipe."""
+        """Wait for the end frame of a spooled process, the only one in its pipe."""
         if self._is_spool_whole:
             return
         assert self._spool is not None
@@ -171,7 +173,7 @@ class ForkedProcess:
     def _read_pipe(self, size: int) -> bytes:
         parts: list[bytes] = []
         while size:
-            # A signal that comes just before a wait does not end it: its handler runs between two waits.
+            # A signal just before a wait does not end it: its handler runs between two waits.
             while not self._poll.poll(MAX_WAIT_SECONDS * 1000):
                 pass
             part = os.read(self._reading, min(size, PIPE_BYTES))
@@ -185,7 +187,8 @@ class ForkedProcess:
 def start_process(
     work: Work, *, spooled: bool = False, kept_files: Sequence[int] | None = None
 ) -> ForkedProcess | None:
-    """Start a :class:`ForkedProcess`; None where the system gives no further process: this one does that work, too."""
+    """Start a :class:`ForkedProcess`; None if the system cannot create another process: the caller does the work
+    then."""
     try:
         return ForkedProcess(work, spooled=spooled, kept_files=kept_files)
     except OSError:
@@ -205,7 +208,7 @@ def _run_fork(
             os.close(other)
         if kept_files is not None:
             _close_inherited_files({writing, *kept_files, *(() if spool is None else (spool.fileno(),))})
-        # It inherits much that is no garbage: looking through that would copy it.
+        # It inherits many live objects: scanning them would copy their pages.
         gc.disable()
         _watch_parent(writing)
         try:
@@ -218,7 +221,7 @@ def _run_fork(
         except Exception as error:
             import pickle
 
-            # What is no error of the input, is a bug there.
+            # Any other error is a bug.
             told = error if isinstance(error, SowError | OSError) else RuntimeError(f"{type(error).__name__}: {error}")
             _send_frame(writing, _ERROR, pickle.dumps(told))
         _send_frame(writing, _END)
@@ -243,7 +246,7 @@ def _send_frame(writing: int, kind: int, *parts: bytes) -> None:
 def _close_inherited_files(kept: set[int]) -> None:
     low = 0
     for descriptor in sorted(kept):
-        # An end of 0 is none to the system call: it would close everything.
+        # An upper end of 0 is no limit for the system call: it would close everything.
         if low < descriptor:
             os.closerange(low, descriptor)
         low = descriptor + 1
@@ -251,12 +254,12 @@ def _close_inherited_files(kept: set[int]) -> None:
 
 
 def _watch_parent(writing: int) -> None:
-    """End this process as soon as the other one is gone, also while it waits for input that may never come."""
+    """End this process as soon as its parent has ended, even while it waits for input that may never arrive."""
     from threading import Thread
 
     def wait() -> None:
         poll = select.poll()
-        poll.register(writing, 0)  # no more than that the reading end is closed
+        poll.register(writing, 0)  # reports only that the reading end is closed
         poll.poll()
         os._exit(1)
 

@@ -1,12 +1,11 @@
-"""Signals that end a run, put off while locks and files are between two states.
+"""Delay signals that end a run while locks and files are between two states.
 
-A signal's handler raises between any two steps of Python, so also between taking a lock and noting down that it is
-held. Inside :func:`without_interrupts` such a signal is noted and raised at the end, in the words of the handler that
-was there; a second one is raised at once, so that a user can end a long wait. Where waiting would be long and nothing
-is half done, :func:`allow_interrupts` lets signals through again. Only the main thread has handlers; in others both do
-nothing.
+A signal handler raises between any two steps of Python, so also between taking a lock and recording that it is held.
+Inside :func:`without_interrupts` such a signal is recorded and raised at the end by the previous handler; a second one
+is raised at once, so that a user can end a long wait. During long waits in which nothing is half done,
+:func:`allow_interrupts` enables signals again. Only the main thread has handlers; in others both do nothing.
 
-Called by what holds locks or waits for them. Knows nothing of what it protects.
+Called by code that holds locks or waits for them. Independent of what it protects.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ _regions: list[without_interrupts] = []
 
 
 class without_interrupts:  # noqa: N801 - used as a function
-    """A region at whose end a signal that came meanwhile is raised, unless an error is under way. They may nest."""
+    """A region that raises a recorded signal at its end, unless another error is being raised. Regions may be
+    nested."""
 
     def __init__(self) -> None:
         self.thread = get_ident()
@@ -65,14 +65,14 @@ class without_interrupts:  # noqa: N801 - used as a function
             self._pending = number
 
     def deliver_signal(self) -> None:
-        """Raise what is noted."""
+        """Raise the recorded signal."""
         number, self._pending = self._pending, None
         if number is not None:
             self._handlers[number](number, None)
 
 
 class allow_interrupts:  # noqa: N801 - used as a function
-    """A part of an :class:`without_interrupts` region in which signals are raised as they come."""
+    """A part of a :class:`without_interrupts` region in which signals are raised immediately."""
 
     def __enter__(self) -> None:
         self._region = _current_region()
@@ -86,5 +86,5 @@ class allow_interrupts:  # noqa: N801 - used as a function
 
 
 def _current_region() -> without_interrupts | None:
-    """The region that this thread is in."""
+    """The region of this thread."""
     return _regions[-1] if _regions and _regions[-1].thread == get_ident() else None

@@ -1,8 +1,8 @@
 """Waiting for a lock of flock(2): attempts with pauses, a note to the waiting user, the process that holds it, and
 whether a process exists.
 
-An attempt that does not block ends on time, and a signal ends the pause. Called by the locks of journals and of stores,
-which know what their files say of the holder.
+A non-blocking attempt ends in time, and a signal ends the pause. Called by the locks of journals and stores, whose
+files name the holder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class LockWaitLimits(Struct):
     """Times of waiting; tests set shorter ones."""
 
     notice_delay_seconds: float = 1.0
-    """Seconds of waiting after which it is said what for."""
+    """Seconds of waiting after which the user is notified."""
 
 
 LOCK_WAIT_LIMITS = LockWaitLimits()
@@ -32,7 +32,7 @@ def wait_for_lock(
 ) -> bool:
     """Return whether ``attempt`` succeeds within ``wait`` seconds; it is made at least once.
 
-    ``pauses`` are the first and the longest between two attempts. ``tell`` is called once, when waiting takes long.
+    ``pauses`` are the first and the longest pause between attempts. ``tell`` is called once, if the wait is long.
     """
     begin = time.monotonic()
     pause, longest = pauses
@@ -50,9 +50,9 @@ def wait_for_lock(
 
 
 def find_lock_holders(path: str | os.PathLike[str]) -> set[int] | None:
-    """The processes that hold a flock(2) lock on a file, as the system knows them; None where it does not say.
+    """The processes that hold a flock(2) lock on a file, according to the system; None if unknown.
 
-    Numbers are of this process's own PID namespace; a holder outside of it is left out by the system.
+    The ids are those of this process's own PID namespace; the system omits holders outside of it.
     """
     try:
         found = Path(path).stat()
@@ -61,12 +61,12 @@ def find_lock_holders(path: str | os.PathLike[str]) -> set[int] | None:
             rows = [line.split() for line in table]
     except OSError:
         return None
-    # 4: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF; a row with an arrow is of one who waits.
+    # 4: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF; a row with an arrow is a waiting process.
     return {int(row[4]) for row in rows if row[1] == "FLOCK" and row[5] == wanted and int(row[4]) > 0}
 
 
 def is_running(pid: int) -> bool:
-    """Return whether there is a process of this number."""
+    """Return whether a process with this id exists."""
     if pid <= 0:
         return False
     try:

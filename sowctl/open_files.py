@@ -1,6 +1,6 @@
-"""Files that modules keep open from one operation of a process to the next, closed together.
+"""Files that modules keep open between operations of a process, closed together.
 
-A module that keeps files registers how they are closed when it is imported, so that nobody has to know these modules.
+A module that keeps files open registers its close function on import, so that no caller has to know these modules.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _closers: list[Callable[[], None]] = []
 
 
 def register_closer(close: Closer) -> Closer:
-    """Register a function that closes the kept files that nothing uses at the moment; for use as a decorator."""
+    """Register a function that closes the kept files that are currently unused; for use as a decorator."""
     _closers.append(close)
     return close
 
 
 def close_kept_files() -> None:
-    """Close the files that the modules of this process keep open and nothing uses; they are opened again when asked."""
+    """Close the unused files that the modules of this process keep open; they are opened again on demand."""
     for close in _closers:
         close()

@@ -15,43 +15,44 @@ from sowctl.errors import RefusedError
 from sowctl.seam import Seam
 
 FORCE_HINT = "use --force to replace it"
-"""The hint of the command line for a file that exists."""
+"""The hint of the command line for an existing file."""
 _MAX_LINKS = 40
-"""Links that lead to each other, as many as Linux follows."""
+"""Maximum number of chained symbolic links, as in Linux."""
 
 
 def refuse_existing(path: Path, *, force: bool, hint: str = FORCE_HINT) -> None:
-    """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` where a regular file would be replaced unasked.
+    """Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` if a regular file would be replaced without
+    ``force``.
 
-    A name such as ``/dev/stdout`` stands for an open file of this process, which is written to and not replaced.
+    A name such as ``/dev/stdout`` refers to an open file of this process, which is written to and not replaced.
     """
     if not force and path.is_file() and _find_descriptor(path) is None:
         raise RefusedError("SOW-CLI-011", "the file exists", place=str(path), hint=hint)
 
 
 class FileStage:
-    """Output files that get their names together; see :func:`stage_files`."""
+    """Output files that are renamed to their final names together; see :func:`stage_files`."""
 
     def __init__(self, *, force: bool, seam: Seam, hint: str) -> None:
         self._force = force
         self._seam = seam
         self._hint = hint
         self._staged: list[tuple[Path, Path]] = []
-        """The temporary name and the final name of each file that is complete."""
+        """The temporary name and the final name of each complete file."""
         self._found: dict[Path, list[str]] = {}
-        """The temporary files that each directory had when the first file was opened there."""
+        """The temporary files of each directory when the first file was opened in it."""
 
     @contextmanager
     def open(self, path: Path) -> Iterator[BinaryIO]:
-        """A stream of the content of ``path``, synced where the block ends well, and removed where it raises.
+        """A stream for the content of ``path``, synced at the end of the block, and removed if the block raises.
 
-        What exists and is no regular file (a pipe, ``/dev/null``) is written to directly, and so is an open file of
+        An existing file that is not regular (a pipe, ``/dev/null``) is written to directly, and so is an open file of
         this process (``/dev/stdout``). Raises as :func:`refuse_existing`, and OSError.
         """
         refuse_existing(path, force=self._force, hint=self._hint)
         descriptor = _find_descriptor(path)
         if descriptor is not None:
-            # Not opened anew: what the shell has opened is continued, and not cut off.
+            # Not reopened: the file opened by the shell is continued, not truncated.
             try:
                 descriptor = os.dup(descriptor)
             except OSError as error:
@@ -59,15 +60,15 @@ class FileStage:
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
             return
-        # Renaming would put a file in the place of a pipe or device.
+        # A rename would replace a pipe or device by a file.
         if path.exists() and not path.is_file():
             with path.open("wb") as stream:
                 yield stream
             return
-        # The same of a link, whether its target exists or not.
+        # The same for a link, whether its target exists or not.
         if path.is_symlink():
             path = _find_target(path)
-        # In the directory of the file, because a rename cannot go from one file system to another.
+        # In the directory of the file, because a rename cannot cross file systems.
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         self._remove_abandoned_files(path)
         with _name_errors(path, temporary):
@@ -77,10 +78,10 @@ class FileStage:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 with os.fdopen(descriptor, "wb") as stream:
                     if path.exists():
-                        # Who may read the file that is replaced may read the new one.
+                        # The new file gets the permissions of the replaced one.
                         os.fchmod(descriptor, stat.S_IMODE(path.stat().st_mode))
                     yield stream
-                    # Synced before it gets its name: otherwise a crash may leave the name with nothing behind it.
+                    # Synced before the rename: otherwise a crash may leave the name with no content.
                     stream.flush()
                     self._seam.call("file.sync", os.fsync, stream.fileno())
             except BaseException:
@@ -91,7 +92,8 @@ class FileStage:
     def _remove_abandoned_files(self, path: Path) -> None:
         """Remove temporary files for ``path`` whose processes were killed, such as ``.orders.csv.4711.tmp``.
 
-        In a container every run may have the same process id: a file under our own name would end each later run.
+        In a container every run may have the same process id: a leftover file with our own name would fail each later
+        run.
         """
         if path.parent not in self._found:
             self._found[path.parent] = _list_temporary_files(path.parent)
@@ -100,14 +102,14 @@ class FileStage:
             pid = name[len(front) : -len(end)]
             if not (name.startswith(front) and pid.isdecimal()):
                 continue
-            # In doubt a file stays. A process id alone proves nothing, because another container has its own; a lock
-            # alone neither, because a file that is complete and waits for the others of its run is closed.
+            # In doubt a file stays. A process id alone proves nothing, because another container has its own; nor does
+            # a lock alone, because a complete file that waits for the others of its run is closed.
             with suppress(OSError):
                 if int(pid) == os.getpid() or not Path("/proc", pid).exists():
                     _unlink_unlocked(path.with_name(name))
 
     def install(self) -> None:
-        """Give all files their names, and sync the directories; where one cannot get its name, new ones go again."""
+        """Rename all files to their final names, and sync the directories; if one fails, remove the new ones."""
         made: list[Path] = []
         try:
             for temporary, path in self._staged:
@@ -125,24 +127,24 @@ class FileStage:
         for parent in dict.fromkeys(path.parent for _, path in self._staged):
             directory = os.open(parent, os.O_RDONLY)
             try:
-                # The name is an entry of the directory, and lasts only when that is synced.
+                # The name is an entry of the directory, and is durable only after the directory is synced.
                 self._seam.call("dir.sync", os.fsync, directory)
             finally:
                 os.close(directory)
 
     def discard(self) -> None:
-        """Remove the files that have only their temporary names."""
+        """Remove the files that still have their temporary names."""
         for temporary, _ in self._staged:
             temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def stage_files(*, force: bool, seam: Seam, hint: str = FORCE_HINT) -> Iterator[FileStage]:
-    """Files that are opened in the block get their names when it ends well: all of them, or where it raises, none.
+    """Files opened in the block get their names at its end: all of them, or none if it raises.
 
-    Each is written beside its name under a temporary one. A symbolic link stays: the file that it leads to is written.
-    A crash while the names are given may leave some of them. Raises :class:`~sowctl.errors.RefusedError`
-    ``SOW-CLI-011`` as :func:`refuse_existing`, and OSError.
+    Each is written under a temporary name beside its final one. A symbolic link stays: its target is written. A crash
+    during the renames may leave some of them. Raises :class:`~sowctl.errors.RefusedError` ``SOW-CLI-011`` as
+    :func:`refuse_existing`, and OSError.
     """
     stage = FileStage(force=force, seam=seam, hint=hint)
     try:
@@ -155,7 +157,8 @@ def stage_files(*, force: bool, seam: Seam, hint: str = FORCE_HINT) -> Iterator[
 
 @contextmanager
 def open_whole_file(path: Path, *, force: bool, seam: Seam, hint: str = FORCE_HINT) -> Iterator[BinaryIO]:
-    """A stream whose content becomes ``path`` when the block ends well, as :func:`stage_files` does for several."""
+    """A stream whose content becomes ``path`` at the end of the block, as :func:`stage_files` does for several
+    files."""
     with stage_files(force=force, seam=seam, hint=hint) as files, files.open(path) as stream:
         yield stream
 
@@ -169,13 +172,13 @@ def _find_descriptor(path: Path) -> int | None:
         try:
             path = path.parent / path.readlink()
         except OSError:
-            # No link, or none that can be read.
+            # No link, or an unreadable one.
             return None
     return None
 
 
 def _find_target(link: Path) -> Path:
-    """The file that a symbolic link leads to. Raises OSError where links lead to each other."""
+    """The target of a symbolic link. Raises OSError for a cycle of links."""
     target = Path(os.path.realpath(link))
     if target.is_symlink():
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(link))
@@ -186,7 +189,7 @@ def _list_temporary_files(directory: Path) -> list[str]:
     try:
         return [one.name for one in directory.iterdir() if one.name.startswith(".") and one.suffix == ".tmp"]
     except OSError:
-        # Opening the file in it says why.
+        # Opening the file in it reports the reason.
         return []
 
 
@@ -201,7 +204,7 @@ def _unlink_unlocked(path: Path) -> None:
 
 @contextmanager
 def _name_errors(path: Path, temporary: Path) -> Iterator[None]:
-    """Let an OSError about ``temporary``, a name that is gone when it is read, speak of ``path``."""
+    """Let an OSError about ``temporary``, a name that no longer exists when it is read, name ``path`` instead."""
     try:
         yield
     except OSError as error:
@@ -211,7 +214,8 @@ def _name_errors(path: Path, temporary: Path) -> Iterator[None]:
 
 
 def _install_file(temporary: Path, path: Path, *, force: bool, seam: Seam, hint: str) -> None:
-    # Without --force a link, because it fails where another process made the file meanwhile; a rename would replace it.
+    # Without --force by a link, because it fails if another process created the file meanwhile; a rename would replace
+    # it.
     if not force:
         try:
             os.link(temporary, path)

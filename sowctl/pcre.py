@@ -1,10 +1,10 @@
-"""PCRE2 through the functions of its wrapper's private module: the one place that knows of it.
+"""PCRE2 through the functions of its wrapper's private module, which no other module uses.
 
-The wrapper's own ``compile()`` changes what ``\\x`` and ``\\u`` mean and lets a pattern switch to UTF, whose matching
-fails on bytes that are none; its patterns make an object of every match; and it has no way to get the replacements of
-many matches alone, as one text. The private functions are the library's own calls, so their meaning is PCRE2's; but
-another release of the wrapper may have others, which is why pyproject.toml holds it below its next minor. Importing
-this module loads the engine, so modules that seldom need it import it where they use it.
+The wrapper's own ``compile()`` changes the meaning of ``\\x`` and ``\\u`` and lets a pattern switch to UTF, whose
+matching fails on invalid bytes; its patterns create an object for every match; and it cannot return only the
+replacements of many matches, as one text. The private functions are the library's own calls, so their meaning is that
+of PCRE2; but another release of the wrapper may have other ones, so pyproject.toml pins it below its next minor
+version. Importing this module loads the engine, so modules that seldom need it import it where they use it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pcre2._cy import LibraryError, match
 from pcre2._cy import match_substring_span_bynumber as find_group_span
 
 NEVER_UTF_UCP = 0x1000 | 0x0800
-"""Patterns and texts are bytes, whatever a pattern says."""
+"""Patterns and texts are bytes, whatever a pattern sets."""
 ALT_BSUX = 0x02
 """In the extra options: ``\\u`` and ``\\x`` as in JavaScript."""
 NOTEMPTY_ATSTART = 0x08
 SUBSTITUTE_ALL = 0x0100 | 0x0400 | 0x0002_0000
-"""Substitute every match, groups that took no part by nothing, and give the replacements alone."""
+"""Substitute every match, unset groups by nothing, and return only the replacements."""
 JIT_STACK_LIMIT = -46
 LIMIT_ERRORS = frozenset((-47, -52, -53, -63))
 """Match, recursion, depth and heap limits."""
@@ -34,19 +34,19 @@ def compile_code(pattern: bytes, extra_options: int = 0) -> Any:
 
 
 def compile_machine_code(code: Any) -> None:
-    """Give a code machine code. Raises LibraryError where the machine does not allow that."""
+    """Compile a code to machine code. Raises LibraryError if the machine does not allow that."""
     _cy.jit_compile(code)
 
 
 def get_match_context() -> Any:
-    """The context of all matches, which holds limits alone: those of the engine."""
+    """The context of all matches, which holds only limits: those of the engine."""
     if not _contexts:
         _contexts.append(_cy.create_match_context())
     return _contexts[0]
 
 
 def substitute_all(code: Any, replacement: bytes, text: bytes) -> bytes:
-    """``replacement`` for every match, end to end, with its groups (``$1``). Raises LibraryError."""
+    """``replacement`` for every match, concatenated, with its groups (``$1``). Raises LibraryError."""
     found: bytes = _cy.substitute(code, replacement, text, 0, SUBSTITUTE_ALL)[0]
     return found
 

@@ -1,11 +1,11 @@
-"""Structs that ``help()`` can show, although checkers alone import the types of some of their fields.
+"""Structs that ``help()`` can show, even if the types of some fields are imported only for type checkers.
 
-``msgspec`` evaluates the annotations of a Struct when it is asked for the signature, and a name imported under
-``TYPE_CHECKING`` is not there then: a NameError. Importing these modules for it would slow every start. A
-:class:`DescribedStruct` gives its signature with the annotations as they are written.
+``msgspec`` evaluates the annotations of a Struct for its signature, and a name imported under ``TYPE_CHECKING`` is
+undefined then: a NameError. Importing these modules for it would slow every start. A :class:`DescribedStruct` has a
+signature with the annotations as written.
 
-Not the base of every Struct: on Python 3.11 making one takes about 0.1 µs more than making a plain Struct, which counts
-for what is made per record. ``tests/test_structs.py`` finds a Struct that needs this base and has it not.
+Not the base of every Struct: on Python 3.11 creating one takes about 0.1 µs more than creating a plain Struct, which
+matters for Structs created per record. ``tests/test_structs.py`` finds a Struct that needs this base and lacks it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["DescribedStruct"]
 class _DescribedMeta(StructMeta):
     @property
     def __signature__(self) -> Signature:
-        """The parameters in their order, annotations as texts and defaults as msgspec has them."""
+        """The parameters in order, annotations as texts and defaults as in msgspec."""
         from inspect import Parameter, Signature, get_annotations
 
         kind: Any = self
@@ -46,9 +46,9 @@ class _DescribedMeta(StructMeta):
 
 
 if TYPE_CHECKING:
-    # Checkers take a class that names a metaclass for one that is not frozen, so to them it is Struct by another name.
+    # Type checkers treat a class with a metaclass as not frozen, so for them it is an alias of Struct.
     DescribedStruct = Struct
 else:
 
     class DescribedStruct(Struct, metaclass=_DescribedMeta):
-        """A Struct whose signature is made without evaluating its annotations."""
+        """A Struct whose signature is built without evaluating its annotations."""

@@ -1,8 +1,8 @@
-"""Temporary directories of this process, for files that are as large as its data.
+"""Temporary directories of this process, for files as large as its data.
 
-Each goes with the block that made it. A process that is killed leaves its directory, with all that is in it; the next
-process of the same user that makes one removes it, and ``store clean`` does. Its lock tells a dead process from one
-that lives.
+Each is removed at the end of the block that created it. A killed process leaves its directory with all of its content;
+the next process of the same user that creates one removes it, and so does ``store clean``. A lock shows whether its
+process is alive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOCK_FILE = "lock"
 
 
 class DeadDirectory(Struct, frozen=True):
-    """A directory that nobody uses any more: the process that made it, 0 if unknown, and the bytes of its files."""
+    """An unused directory: the id of the process that created it, 0 if unknown, and the size of its files in bytes."""
 
     path: Path
     pid: int
@@ -33,15 +33,15 @@ class DeadDirectory(Struct, frozen=True):
 
 @contextmanager
 def create_work_directory(prefix: str = WORK_PREFIX) -> Iterator[Path]:
-    """A new directory below the one for temporary files, removed at the end; those of dead processes are removed first.
+    """Create a directory for temporary files, removed at the end; those of dead processes are removed first.
 
-    Raises OSError where none can be made.
+    Raises OSError if none can be created.
     """
     remove_dead_directories()
     work = Path(tempfile.mkdtemp(prefix=prefix, dir=tempfile.gettempdir()))
     lock = None
     try:
-        # Without a lock, as where a file system has none, nobody else removes the directory.
+        # Without a lock, for example if the file system has none, no other process removes the directory.
         with suppress(OSError):
             lock = _lock_directory(work)
         yield work
@@ -52,12 +52,12 @@ def create_work_directory(prefix: str = WORK_PREFIX) -> Iterator[Path]:
 
 
 def list_dead_directories() -> list[DeadDirectory]:
-    """The directories whose processes have ended; those of other users are left out."""
+    """The directories whose processes have ended, without those of other users."""
     return _visit_dead_directories(remove=False)
 
 
 def remove_dead_directories() -> list[DeadDirectory]:
-    """Remove the directories whose processes have ended; which they were. Those of other users are left alone."""
+    """Remove the directories whose processes have ended, and return them. Those of other users are skipped."""
     return _visit_dead_directories(remove=True)
 
 
@@ -67,7 +67,7 @@ def _visit_dead_directories(*, remove: bool) -> list[DeadDirectory]:
         for entry in entries:
             if not entry.name.startswith(_PREFIXES):
                 continue
-            # Removed by its owner meanwhile, not permitted, without a lock file: in doubt it stays.
+            # Removed by its owner meanwhile, not permitted, or without a lock file: in doubt it stays.
             with suppress(OSError):
                 if (found := _examine(entry, remove=remove)) is not None:
                     gone.append(found)
@@ -75,14 +75,14 @@ def _visit_dead_directories(*, remove: bool) -> list[DeadDirectory]:
 
 
 def _examine(entry: os.DirEntry[str], *, remove: bool) -> DeadDirectory | None:
-    """A directory whose lock is free, which is removed then if it should be; None for any other."""
-    # A name that another user has put there may lead elsewhere.
+    """Return a directory whose lock is free, after removing it if ``remove``; None for any other entry."""
+    # An entry of another user with this name may lead elsewhere.
     if not entry.is_dir(follow_symlinks=False) or entry.stat(follow_symlinks=False).st_uid != os.getuid():
         return None
     lock = os.open(Path(entry.path, _LOCK_FILE), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        # The kernel lets go of a lock when its process dies, however it dies, and not before: no process id, which
-        # means another process in another container, has to be asked.
+        # The kernel releases a lock when its process dies, for any reason, and not before. A process id, which means
+        # another process in another container, is not needed.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         pid = os.read(lock, 20).decode("ascii", "replace").strip()
         path = Path(entry.path)
@@ -104,9 +104,9 @@ def _measure_files(directory: Path) -> int:
 
 
 def _lock_directory(work: Path) -> int:
-    """Lock a directory for as long as the file that is returned is open."""
-    # Locked under another name, so that no lock file is ever seen that is free while its process lives. Closed in
-    # programs that are started: one that lives on would hold the lock of a dead process.
+    """Lock a directory for as long as the returned file is open."""
+    # Locked under another name, so that a visible lock file is never free while its process lives. Closed in child
+    # programs: one that lives on would hold the lock of a dead process.
     made = work / f"{_LOCK_FILE}.new"
     lock = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
