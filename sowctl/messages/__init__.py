@@ -1,4 +1,4 @@
-"""Message types (``sowctl-messages(7)``): payload bytes in, rows, key texts, selections and JSON views out.
+"""Message types (``sowctl-messages(7)``): from payload bytes to rows, key texts, selections and JSON views.
 
 * ``framing``: a stream of bytes split into messages; envelopes with metadata.
 * ``types``: the table of types; a new type is a row there, and its file.

@@ -1,8 +1,8 @@
-"""The protocol of message types: bytes in; rows, key texts, selections, JSON out (``sowctl-messages(7)``).
+"""The protocol of message types: from bytes to rows, key texts, selections, JSON (``sowctl-messages(7)``).
 
-The engine and the other rooms call message types only through these protocols and get one from
-:func:`sowctl.messages.types.get_type`. A type never raises for a bad payload of a batch: it hands back a
-:class:`~sowctl.values.fields.Refusal` and goes on, so that one bad message never costs its neighbours.
+The engine and other packages call message types only through these protocols and get one from
+:func:`sowctl.messages.types.get_type`. A type never raises for an invalid payload of a batch: it returns a
+:class:`~sowctl.values.fields.Refusal` and continues, so that an invalid message never affects others.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sowctl.values.fields import FieldWrite, Refusal, Row, Slot, SlotValue
 from sowctl.values.paths import Path
 
 MAX_MESSAGE_BYTES = 64 << 20
-"""Bytes that one message may have unless the caller says otherwise."""
+"""Default limit of the size of one message."""
 
 MAX_FIELDS = 1 << 20
-"""Fields that a message of a type without nesting may have: a field costs fifty times its bytes in memory."""
+"""Maximum number of fields in a message without nesting: a field costs fifty times its bytes in memory."""
 
 NOT_UTF8_CODE = "SOW-MSG-001"
 MALFORMED_CODE = "SOW-MSG-002"
@@ -40,16 +40,16 @@ SURROGATE_WORDS = r"half a surrogate pair (one of \ud800 to \udfff alone), which
 T = TypeVar("T")
 
 KeyTexts: TypeAlias = tuple[bytes | None, ...]
-"""The texts of one message's key fields in order; ``None`` where a field is NULL."""
+"""The texts of one message's key fields in order; ``None`` for NULL."""
 
 Tree: TypeAlias = dict[str, Any]
-"""Fields of a message to make: scalars, lists, and dicts of fields."""
+"""Fields of a new message: scalars, lists, and dicts of fields."""
 
 Members: TypeAlias = Sequence[tuple[tuple[str, ...], SlotValue]]
-"""Fields of a message to make: the member names of the destination, and the value."""
+"""Fields of a new message: the member names of the destination, and the value."""
 
 SelectList: TypeAlias = Sequence[tuple[bool, tuple[str, ...]]]
-"""Directives of a select list: include or not, and the member names of the path; no names at all stands for ``/``."""
+"""Directives of a select list: include or not, and the member names of the path; no names mean ``/``."""
 
 
 class Extractor(Protocol):
@@ -61,20 +61,20 @@ class Extractor(Protocol):
 
 
 class SinglePassExtractor(Protocol):
-    """Reads as an :class:`Extractor` does, but its rows can be gone through only once."""
+    """Reads as an :class:`Extractor` does, but its rows can be iterated only once."""
 
     def __call__(
         self, payloads: Sequence[bytes], joined: bytes | None = None, /
     ) -> tuple[Iterable[Row], list[Refusal]]:
-        """``joined``: the bytes that the payloads were cut out of, line by line, where there are such."""
+        """``joined``: the bytes from which the payloads were split, line by line, if available."""
         ...
 
 
 class ColumnExtractor(Protocol):
-    """Reads what an :class:`Extractor` does, as a column for each slot."""
+    """Reads the same as an :class:`Extractor`, as a column for each slot."""
 
     def __call__(self, payloads: Sequence[bytes], /) -> tuple[Sequence[Sequence[SlotValue]], list[Refusal]]:
-        """The columns, not to be changed; of no payloads there may be none."""
+        """The columns, which must not be changed; possibly none if there are no payloads."""
         ...
 
 
@@ -82,16 +82,16 @@ class KeyExtractor(Protocol):
     """Reads the texts of the first values of some fields of many payloads at once."""
 
     def __call__(self, payloads: Sequence[bytes], /) -> tuple[list[KeyTexts], list[Refusal]]:
-        """One tuple per payload, in order, and the refusals; ``None`` stands for NULL, empty, absent, or an object.
+        """One tuple per payload, in order, and the refusals; ``None`` for NULL, empty, absent, or an object.
 
-        One in whose fields a surrogate has no partner is refused as :class:`SurrogateRefusal`; its texts have U+FFFD
-        there.
+        A payload with an unpaired surrogate in its key fields is refused as :class:`SurrogateRefusal`, with U+FFFD
+        instead in its texts.
         """
         ...
 
 
 class PayloadRefused(ValueError):
-    """Why a payload cannot be read: code, words, byte offset. Raised inside this room only."""
+    """The reason why a payload is unreadable: code, message, byte offset. Raised only inside this package."""
 
     def __init__(self, code: str, message: str, offset: int | None = None) -> None:
         super().__init__(message)
@@ -101,9 +101,10 @@ class PayloadRefused(ValueError):
 
 
 class SurrogateRefusal(Refusal, frozen=True):
-    """The refusal of key ``fields`` that hold half a surrogate pair; ``texts`` are those of all fields.
+    """The refusal of key ``fields`` with unpaired surrogates; ``texts`` are those of all fields.
 
-    Such a half is no character and has no bytes. Every one reads as U+FFFD, so that different keys would be one key.
+    An unpaired surrogate is no character and has no encoding. All of them read as U+FFFD, so different keys would
+    become one key.
     """
 
     fields: tuple[str, ...] = ()
@@ -111,13 +112,13 @@ class SurrogateRefusal(Refusal, frozen=True):
 
 
 def build_surrogate_refusal(index: int, fields: Sequence[str], texts: KeyTexts) -> SurrogateRefusal:
-    """The one place that says what is wrong with such key fields."""
+    """Build the refusal of such key fields; the only place with its message."""
     words = f"key field {fields[0]} holds" if len(fields) == 1 else f"key fields {', '.join(fields)} hold"
     return SurrogateRefusal(index, SURROGATE_CODE, f"{words} {SURROGATE_WORDS}", None, tuple(fields), texts)
 
 
 class ListRefused(ValueError):
-    """A list at ``path`` that messages of the type cannot have. Raised by :meth:`MessageType.build_from_tree`."""
+    """A list at ``path`` that messages of the type do not support. Raised by :meth:`MessageType.build_from_tree`."""
 
     def __init__(self, path: Sequence[str]) -> None:
         self.path = "/".join(path)
@@ -129,12 +130,13 @@ class MessageType(Protocol):
 
     @property
     def name(self) -> str:
-        """The name as configurations write it, such as ``json``."""
+        """The name in configurations, such as ``json``."""
         ...
 
     @property
     def kind(self) -> str:
-        """The name of its row in the table of types, such as ``nvfix`` for a type defined as such by another name."""
+        """The name of its row in the table of types, such as ``nvfix`` for a type that is defined under another
+        name."""
         ...
 
     @property
@@ -144,22 +146,22 @@ class MessageType(Protocol):
 
     @property
     def selectable(self) -> bool:
-        """True if a select list can be applied."""
+        """True if select lists are supported."""
         ...
 
     @property
     def mergeable(self) -> bool:
-        """True if a delta is merged; where not, a delta publish is a publish."""
+        """True if deltas are merged; otherwise a delta publish is a publish."""
         ...
 
     @property
     def constructible(self) -> bool:
-        """True if fields can be written: by preprocessing and enrichment, and as output of projections, views."""
+        """True if fields can be written: by preprocessing and enrichment, and as output of projections and views."""
         ...
 
     @property
     def line_framed(self) -> bool:
-        """True if messages are lines where no framing is given; others stand behind their lengths."""
+        """True if messages are lines by default; those of other types have a length prefix."""
         ...
 
     @property
@@ -169,8 +171,8 @@ class MessageType(Protocol):
 
     @property
     def typed(self) -> bool:
-        """True if the format tells numbers from texts, else :func:`sowctl.values.scalars.choose_written_scalar`
-        decides."""
+        """True if the format distinguishes numbers from texts; otherwise
+        :func:`sowctl.values.scalars.choose_written_scalar` decides."""
         ...
 
     @property
@@ -180,16 +182,16 @@ class MessageType(Protocol):
 
     @property
     def nested(self) -> bool:
-        """True if a field may be an object that has fields."""
+        """True if a field may be an object with fields."""
         ...
 
     @property
     def rooted(self) -> bool:
-        """True if a message has one outermost element, which every path begins with."""
+        """True if a message has one outermost element, with which every path begins."""
         ...
 
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
-        """A reader of ``slots``; make one per query or batch run, it is not cheap to make."""
+        """A reader of ``slots``; build one per query or batch run, because that is not cheap."""
         ...
 
     def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
@@ -197,41 +199,40 @@ class MessageType(Protocol):
         ...
 
     def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """The payloads that this type cannot read, for topics whose keys do not come from the payload."""
+        """The unreadable payloads, for topics whose keys do not come from the payload."""
         ...
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """``payload`` reduced to what a select list leaves; raises InputError with the code of a refusal."""
+        """``payload`` reduced by a select list; raises InputError with the code of a refusal."""
         ...
 
     def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
-        """``base`` with the fields that ``delta`` has (``behaviour`` 1.3): NULL ones change nothing, arrays and scalars
-        replace, objects are merged by path, new fields go last. ``set_nulls``: NULL ones replace as well.
+        """``base`` with the fields of ``delta`` (``behaviour`` 1.3): NULLs change nothing, arrays and scalars replace,
+        objects are merged by path, new fields are appended. ``set_nulls``: NULLs replace as well.
 
-        A type that is not ``mergeable`` gives ``delta`` itself. Raises InputError with the code of a refusal and, in
+        A type that is not ``mergeable`` returns ``delta`` itself. Raises InputError with the code of a refusal and, in
         its facts, ``offset`` and ``part`` (``base`` or ``delta``).
         """
         ...
 
     def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
-        """``payload`` with constructed fields written into it, in order; what they do not touch keeps its bytes.
+        """``payload`` with constructed fields written into it, in order; all other bytes are unchanged.
 
-        Replaced fields keep their place, new ones go last; NULL is written as the type writes it. Raises InputError
-        with the code of a refusal, ``SOW-MSG-009`` for a value that the format cannot hold, UsageError ``SOW-MSG-005``
-        and ``SOW-MSG-008`` where the type has no such fields.
+        Replaced fields keep their place, new ones are appended; NULL is written in the form of the type. Raises
+        InputError with the code of a refusal, ``SOW-MSG-009`` for a value that the format cannot represent, UsageError
+        ``SOW-MSG-005`` and ``SOW-MSG-008`` if the type has no such fields.
         """
         ...
 
     def build_message(self, fields: Members) -> bytes:
-        """A new message of these fields, in their order. Raises UsageError as :meth:`assign_fields`."""
+        """A new message of these fields, in order. Raises UsageError as :meth:`assign_fields`."""
         ...
 
     def build_from_tree(self, tree: Tree) -> bytes:
-        """A new message of a whole tree, as views show it: a list is an array, or repeated fields in its order, of
-        which an empty one has none. A field that is None is left out if the type has no null; in a list it is a value
-        without text.
+        """A new message of a whole tree, as in views: a list is an array, or repeated fields in its order, none for an
+        empty list. A field that is None is omitted if the type has no null; in a list it is a value without text.
 
-        Raises :class:`ListRefused` for a list that the type cannot have, otherwise as :meth:`build_message`.
+        Raises :class:`ListRefused` for a list that the type does not support, otherwise as :meth:`build_message`.
         """
         ...
 
@@ -240,33 +241,33 @@ class MessageType(Protocol):
         ...
 
     def members_view(self, payload: bytes) -> bytes:
-        """``payload`` as the JSON object whose members become columns; of most types that is what ``view`` makes."""
+        """``payload`` as the JSON object whose members become columns; for most types the result of ``view``."""
         ...
 
 
 def find_exact_view(kind: MessageType) -> Callable[[bytes], bytes] | None:
     """Find the type's JSON view with NaN, Infinity and -Infinity, for formats that have these numbers.
 
-    Optional, and asked for in this one place: None for the types that have none of them.
+    Optional, and checked only here: None for the types without these numbers.
     """
     return cast("Callable[[bytes], bytes] | None", getattr(kind, "exact_view", None))
 
 
 def find_columns_view(kind: MessageType) -> Callable[[bytes], bytes]:
-    """Find the JSON view whose members become columns, an exact one where the type has that."""
+    """Find the JSON view whose members become columns, an exact one if the type has it."""
     return find_exact_view(kind) or kind.members_view
 
 
 def find_single_pass(extract: Extractor) -> SinglePassExtractor | None:
-    """The extractor's way to read rows without holding them together; None where its type has none.
+    """The extractor's method to read rows without keeping all of them in memory; None if its type has none.
 
-    Optional, and asked for in this one place: most types make their rows one by one, and have nothing to save.
+    Optional, and checked only here: most types build their rows one by one, and would save nothing.
     """
     return getattr(extract, "read_once", None)
 
 
 def build_column_extractor(extract: Extractor) -> ColumnExtractor:
-    """The extractor's way to read columns, one for each slot; where its type has none, its rows turned."""
+    """The extractor's method to read columns, one for each slot; if its type has none, its rows are transposed."""
     own: ColumnExtractor | None = getattr(extract, "read_columns", None)
     if own is not None:
         return own
@@ -279,7 +280,7 @@ def build_column_extractor(extract: Extractor) -> ColumnExtractor:
 
 
 def select_all(kind: MessageType, payloads: Sequence[bytes], select_list: SelectList) -> list[bytes]:
-    """:meth:`MessageType.select_fields` of several payloads, by the type's way to do that at once where it has one."""
+    """:meth:`MessageType.select_fields` of several payloads, at once if the type supports that."""
     own: Callable[[Sequence[bytes], SelectList], list[bytes]] | None = getattr(kind, "select_all", None)
     return own(payloads, select_list) if own is not None else [kind.select_fields(one, select_list) for one in payloads]
 
@@ -287,8 +288,8 @@ def select_all(kind: MessageType, payloads: Sequence[bytes], select_list: Select
 def build_messages(
     kind: MessageType, destinations: Sequence[tuple[str, ...]], rows: Sequence[Sequence[SlotValue]]
 ) -> list[bytes]:
-    """:meth:`MessageType.build_message` for each of ``rows``, whose values are the fields at ``destinations``, by the
-    type's way to do that at once where it has one."""
+    """:meth:`MessageType.build_message` for each of ``rows``, whose values are the fields at ``destinations``, at once
+    if the type supports that."""
     own: Callable[..., list[bytes]] | None = getattr(kind, "build_messages", None)
     if own is not None:
         return own(destinations, rows)
@@ -296,17 +297,17 @@ def build_messages(
 
 
 def is_own_view(kind: MessageType) -> bool:
-    """Return True if a payload is its own JSON view, so that readers of JSON text may look at its bytes.
+    """Return True if a payload is its own JSON view, so that readers of JSON text may use its bytes.
 
-    Where the last of repeated members counts, the view leaves the others out.
+    If the last of repeated members counts, the view omits the others.
     """
     return kind.json_text and getattr(kind, "first_wins", True)
 
 
 def replaces_bytes(kind: MessageType) -> bool:
-    """Return True if views may have U+FFFD in the place of bytes that are not UTF-8.
+    """Return True if views may have U+FFFD instead of bytes that are not UTF-8.
 
-    If so, payloads hold a U+FFFD of their own as its three bytes.
+    If so, a payload's own U+FFFD is its three bytes.
     """
     return getattr(kind, "replaces_bytes", False)
 
@@ -323,7 +324,7 @@ def refuse_large(payloads: Sequence[bytes], max_message: int) -> list[Refusal]:
 
 
 def find_size_problem(payload: bytes, max_message: int) -> PayloadRefused | None:
-    """Why ``payload`` is too long, if it is."""
+    """The reason to refuse ``payload`` if it is too long."""
     if len(payload) <= max_message:
         return None
     return PayloadRefused(
@@ -332,17 +333,17 @@ def find_size_problem(payload: bytes, max_message: int) -> PayloadRefused | None
 
 
 def require_size(payload: bytes, max_message: int) -> bytes:
-    """``payload`` itself. Raises PayloadRefused if it is too long."""
+    """Return ``payload``. Raises PayloadRefused if it is too long."""
     if problem := find_size_problem(payload, max_message):
         raise problem
     return payload
 
 
 def read_each(payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T) -> tuple[list[T], list[Refusal]]:
-    """Read every payload by itself; ``refused`` stands where ``read`` raises PayloadRefused, with the reason."""
+    """Read every payload separately; if ``read`` raises PayloadRefused, the result is ``refused``, with a refusal."""
     results: list[T] = []
     refusals: list[Refusal] = []
-    # One bad payload costs a row of its own and no other: the batch goes on.
+    # An invalid payload affects only its own row: the batch continues.
     for index, payload in enumerate(payloads):
         try:
             results.append(read(payload))
@@ -353,21 +354,21 @@ def read_each(payloads: Sequence[bytes], read: Callable[[bytes], T], refused: T)
 
 
 def build_field_count_refusal() -> PayloadRefused:
-    """Why a message with more than :data:`MAX_FIELDS` fields is refused."""
+    """The reason to refuse a message with more than :data:`MAX_FIELDS` fields."""
     return PayloadRefused(TOO_MANY_FIELDS_CODE, f"the message has more than {MAX_FIELDS:,} fields")
 
 
 def build_input_error(problem: PayloadRefused, part: str | None = None) -> InputError:
-    """The error of a payload that cannot be read; ``part`` says which, where a merge has two."""
+    """The error of an unreadable payload; ``part`` names one of the two payloads of a merge."""
     if part is None:
         return InputError(problem.code, problem.message, offset=problem.offset)
-    # The delta is the message that was published; a fault of the stored one must be named as such.
+    # The delta is the published message; a fault of the stored one must be described as such.
     words = f"invalid stored message: {problem.message}" if part == "base" else problem.message
     return InputError(problem.code, words, part=part, offset=problem.offset)
 
 
 def build_no_fields_error(name: str, wish: str) -> UsageError:
-    """The error of asking a type for something that its messages cannot do."""
+    """The error of an operation that messages of a type do not support."""
     return UsageError(NO_FIELDS, f"messages of type {name} have no fields {wish}")
 
 

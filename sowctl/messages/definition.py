@@ -1,4 +1,4 @@
-"""A message type as a configuration defines it, in plain values to pickle (``sow-config(5)``, MessageTypes)."""
+"""A message type defined in a configuration, as plain values that can be pickled (``sow-config(5)``, MessageTypes)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from msgspec import Struct
 class TypeDefinition(Struct, frozen=True):
     """A message type by the name that a configuration gives it; ``kind`` is a name of the table of types.
 
-    ``field_separator``: of fix and nvfix; ``first_wins``: of duplicate json members; ``parts``: of composite types;
+    ``field_separator``: of fix and nvfix; ``first_wins``: for duplicate json members; ``parts``: of composite types;
     ``fields``: the texts of a struct's fields; ``proto_type``, ``proto_file``, ``proto_paths``: of protobuf, the texts
-    as written; ``directory``: where relative paths count from.
+    as written; ``directory``: the base of relative paths.
     """
 
     name: str
@@ -24,6 +24,6 @@ class TypeDefinition(Struct, frozen=True):
     proto_paths: tuple[str, ...] = ()
     directory: str = "."
     tag_names: bool = False
-    """Whether a view of a fix message has names in the place of the standard's common tags."""
+    """Whether a view of a fix message has names instead of the standard's common tags."""
     place: str = ""
-    """Where it stands in the configuration, for error messages."""
+    """Its place in the configuration, for error messages."""

@@ -1,4 +1,4 @@
-"""A select list as a tree of paths: what types whose messages are trees (json, xml, nested) walk beside a message."""
+"""A select list as a tree of paths, for types whose messages are trees (json, xml, nested)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sowctl.messages.base import SelectList
 
 
 class PathDirective:
-    """The part of a select list about one path: a decision or none, and the paths below it."""
+    """The directives for one path: include, exclude or none, and the paths below it."""
 
     __slots__ = ("below", "include")
 
@@ -16,7 +16,7 @@ class PathDirective:
 
 
 def build_directives(select_list: SelectList) -> PathDirective:
-    """The tree of a select list, from the root of the message on."""
+    """The tree of a select list, beginning at the root of the message."""
     root = PathDirective()
     for include, names in select_list:
         node = root

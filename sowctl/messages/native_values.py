@@ -1,7 +1,7 @@
-"""Messages made of Python values: which form a value has in which format (sowctl-spark(7), WRITING; sowctl-python(7)).
+"""Messages built from Python values: the form of a value in each format (sowctl-spark(7), WRITING; sowctl-python(7)).
 
-The one place that says it: for rows of data sets, whose columns have types, and for fields that a program gives, which
-bring their types with them.
+The only place that defines it: for rows of data sets, whose columns have types, and for fields that a program passes,
+whose values have their own types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 Cell: TypeAlias = "Callable[[Any], Any]"
-"""Makes of a value what it is in a message, None for NULL."""
+"""Converts a value to its form in a message, None for NULL."""
 
 
 def _null_cell(value: Any) -> None:
@@ -36,10 +36,10 @@ def _null_cell(value: Any) -> None:
 
 
 class Form(Struct, frozen=True):
-    """The forms of a format: of bytes and of decimals; ``odd`` is what NaN and infinities are.
+    """The forms of a format: for bytes and for decimals; ``odd`` is that of NaN and infinities.
 
-    ``number`` is that of the text of a number with a fraction or an exponent; None, also as its result, for that of the
-    decimal.
+    ``number`` converts the text of a number with a fraction or an exponent; None, also as its result, selects that of
+    the decimal.
     """
 
     binary: Cell
@@ -53,7 +53,7 @@ def choose_form(kind: MessageType) -> Form:
     if kind.json_text:
         return JSON_FORM
     if kind.kind == "composite-local":
-        # Each part makes its own number of the text.
+        # Each part converts the text to a number itself.
         return Form(_encode_base64, _keep_digits, number=_keep_spelling)
     number = _parse_double if kind.typed else None
     if isinstance(kind, TreeType):
@@ -66,13 +66,13 @@ def choose_form(kind: MessageType) -> Form:
 
 
 def build_message(fields: Mapping[str, Any], kind: MessageType) -> bytes:
-    """One message of a program's values. None is NULL as the format writes it, NaN and infinities are NULL, too.
+    """One message from a program's values. None is NULL in the format, and so are NaN and infinities.
 
-    Raises TypeError for a value that is none of a message's, InputError ``SOW-MSG-009`` for one that its format cannot
-    hold, and what :meth:`MessageType.build_message` raises.
+    Raises TypeError for a value that messages cannot have, InputError ``SOW-MSG-009`` for one that the format cannot
+    represent, and the errors of :meth:`MessageType.build_message`.
     """
     if kind.json_text and {*map(type, fields.values())} <= _PLAIN_TYPES and {*map(type, fields)} <= {str}:
-        # Most messages are such, and msgspec writes them as the rest of this module would: 7 fields in 4 us, not 13.
+        # Most messages are such, and msgspec encodes them as the rest of this module would: 7 fields in 4 us, not 13.
         try:
             return _encode_json(fields)
         except OverflowError:
@@ -91,7 +91,7 @@ def build_message(fields: Mapping[str, Any], kind: MessageType) -> bytes:
 
 
 def _build_surrogate_error(fields: Mapping[str, Any], problem: UnicodeEncodeError) -> InputError:
-    """The error of a text with half a character: the place of the first one."""
+    """The error of a text with an unpaired surrogate: the place of the first one."""
     shown = problem.object[problem.start]
     places = [path for path, text in _walk_texts(fields, "") if text == problem.object]
     place = f"field {places[0]}" if places else "the name of a field"
@@ -115,7 +115,7 @@ def encode_message(
 ) -> bytes:
     """The message of fields in their form; ``above`` are the elements around them.
 
-    ``refused`` makes the error for a list that the type cannot have, of its path and the name of the type.
+    ``refused`` creates the error for an unsupported list from its path and the name of the type.
     """
     for name in reversed(above):
         members = {name: members}
@@ -149,9 +149,9 @@ _SCALAR_TYPES = (bool, int, float, str, bytes, Decimal, date, time, timedelta, U
 
 
 def convert_untyped(value: Any, form: Form) -> Any:
-    """A value that brings its type with it. NULLs in it are kept: they were written.
+    """A value with its own type. NULLs in it are kept, because they were given explicitly.
 
-    Raises TypeError for what is no value of a message: its text would be a guess.
+    Raises TypeError for a value that messages cannot have: its text would be a guess.
     """
     if value is None:
         return None
@@ -162,19 +162,19 @@ def convert_untyped(value: Any, form: Form) -> Any:
     if isinstance(value, bytearray | memoryview):
         return form.binary(bytes(value))
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
-        # A number of numpy's is none of Python's, but knows which one it is; of an array this raises.
+        # A numpy number is no Python number, but converts itself; for an array this raises.
         value = value.item()
     if not isinstance(value, _SCALAR_TYPES):
         raise TypeError(f"a field of a message cannot be of type {type(value).__name__}")
     if isinstance(value, date) and value != value:
-        return None  # NaT, which pandas has where a time is missing
+        return None  # NaT, which pandas has for a missing time
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         return form.decimal(Decimal(value))
     return convert_scalar(value, form)
 
 
 def format_name(key: Any) -> str:
-    """The name of a member, of a key that need not be a text."""
+    """The name of a member, for a key that need not be a text."""
     if isinstance(key, bool):
         return "true" if key else "false"
     if isinstance(key, str | int | float | None):
@@ -183,7 +183,7 @@ def format_name(key: Any) -> str:
 
 
 def format_timestamp(at: datetime | None) -> str | None:
-    """A time as messages and envelopes have it."""
+    """A time in the form of messages and envelopes."""
     return None if at is None else format_time(to_micros(at))
 
 
@@ -193,14 +193,14 @@ def _encode_base64(value: bytes) -> str:
 
 def _json_number(value: Decimal) -> Any:
     """A JSON number with these digits."""
-    # Put in as text: a float would round it, and msgspec writes a Decimal as a JSON string.
+    # Inserted as text: a float would round it, and msgspec encodes a Decimal as a JSON string.
     return Raw(f"{value:f}".encode())
 
 
 def _parse_number(value: Decimal, max_integer: int = U64_MAX) -> Number | str:
-    """A number with its digits; the digits alone where neither 64 bits nor a double hold it."""
+    """A number with its digits; only the digits if neither 64 bits nor a double can represent it."""
     text = f"{value:f}"
-    # Formats with numbers of their own hold 64 bits or a double; a number that either would change is written as its
+    # Formats with numbers of their own have 64 bits or a double; a number that either would change is written as its
     # digits.
     if value == value.to_integral_value() and I64_MIN <= value <= max_integer:
         return Number(int(value), text.encode())
@@ -208,7 +208,7 @@ def _parse_number(value: Decimal, max_integer: int = U64_MAX) -> Number | str:
 
 
 def _parse_double(text: str) -> float | None:
-    """The double that a text spells, 1.0 and -0.0 too, if it is exactly this number."""
+    """The double of a text, including 1.0 and -0.0, if it is exactly this number."""
     nearest = float(text)
     return nearest if isfinite(nearest) and Decimal(repr(nearest)) == Decimal(text) else None
 
@@ -225,11 +225,11 @@ def _keep_digits(value: Decimal) -> Number:
 
 
 JSON_FORM = Form(_encode_base64, _json_number)
-"""Of messages of type json."""
+"""The form of messages of type json."""
 
 
 def _interval_seconds(value: timedelta) -> Decimal:
-    """An interval in seconds, exact, without zeros at the end of its fraction."""
+    """An interval in seconds, exact, without trailing zeros in its fraction."""
     micros = Decimal(value // timedelta(microseconds=1)).scaleb(-6)
     whole = micros.to_integral_value()
     return whole if whole == micros else micros.normalize()

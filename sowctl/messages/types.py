@@ -1,13 +1,14 @@
-"""The table of message types, read by :func:`get_type`. A type's module loads when the type is first asked for.
+"""The table of message types, read by :func:`get_type`. A type's module is imported on first use of the type.
 
-A new type is a class (:mod:`sowctl.messages.base` says what it has) and a row here: enough for publish, query and eval
-(``tests/messages/test_new_type.py``). To be complete it also needs
+A new type is a class (:mod:`sowctl.messages.base` describes its members) and a row here: sufficient for publish, query
+and eval (``tests/messages/test_new_type.py``). To be complete it also needs
 
-* its name in ``FIELDLESS_TYPES`` or ``UNCONSTRUCTIBLE_TYPES`` where it has no fields, or makes no messages of them;
-* a sample in ``tests/support/messagetypes.py``, with which every law of message types is tried;
-* its name in ``test_text_types_are_lines_where_no_framing_is_given`` where its messages are lines;
+* its name in ``FIELDLESS_TYPES`` or ``UNCONSTRUCTIBLE_TYPES`` if it has no fields, or messages cannot be built from
+  them;
+* a sample in ``tests/support/messagetypes.py``, with which every law of message types is tested;
+* its name in ``test_text_types_are_lines_where_no_framing_is_given`` if its messages are lines;
 * a line in the table and a section in ``man/sowctl-messages.7``;
-* where it is made of tags and an equals sign: its name in ``equals_sign`` of ``config/rules/messagetypes.py``.
+* if it consists of tags and an equals sign: its name in ``equals_sign`` of ``config/rules/messagetypes.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MESSAGE_TYPES: dict[str, tuple[str, str]] = {
     "xml": ("sowctl.messages.xml.type", "XmlType"),
     "msgpack": ("sowctl.messages.nested.msgpack", "MsgpackType"),
 }
-"""Name as configurations write it, module, class. A class is called with the largest message size in bytes and, as
+"""Name in configurations, module, class. A class is called with the maximum message size in bytes and, as
 ``definition``, its :class:`TypeDefinition` or None."""
 
 DEFINED_TYPES: dict[str, tuple[str, str]] = {
@@ -42,11 +43,11 @@ DEFINED_TYPES: dict[str, tuple[str, str]] = {
 }
 """Name, module and class of types that exist only with a definition: as a Module of MessageTypes/MessageType."""
 COMPOSITE_TYPES = frozenset({"composite-local", "composite-global"})
-"""Types whose messages consist of messages of other types: their classes are called with ``parts`` as well, the types
-of the parts, so that no type has to know this table."""
+"""Types whose messages consist of messages of other types: their classes are also called with ``parts``, the types of
+the parts, so that no type depends on this table."""
 
 FIELDLESS_TYPES = frozenset({"binary"})
-"""Types that are not ``filterable``: written down here because a configuration is checked before any class loads."""
+"""Types that are not ``filterable``: listed here because a configuration is checked before any class is imported."""
 UNCONSTRUCTIBLE_TYPES = frozenset({"binary", "composite-global", "protobuf", "struct"})
 """Types that are not ``constructible``, for the same checks; a test compares both with the classes."""
 
@@ -60,19 +61,19 @@ def get_type(name: str | TypeDefinition, *, max_message: int = MAX_MESSAGE_BYTES
     """The message type ``name``, or the defined one, refusing messages above ``max_message`` bytes.
 
     Raises :class:`~sowctl.errors.ConfigError` ``SOW-MSG-006`` for a name that is not in the table, ``SOW-MSG-007`` for
-    a definition that cannot be used.
+    an unusable definition.
     """
     return _make_type(name, max_message)
 
 
 def choose_framing(kind: str) -> str:
-    """The framing of messages of a kind of message type where none is given: ``lines``, ``json`` or ``length``."""
+    """The default framing of messages of a kind of message type: ``lines``, ``json`` or ``length``."""
     if kind == "json":
         return "json"
     return "lines" if _load_class(MESSAGE_TYPES.get(kind) or DEFINED_TYPES[kind]).line_framed else "length"
 
 
-# Kept by name or definition and limit: types hold no state of a batch, so one serves all callers.
+# Cached by name or definition and limit: types have no state of a batch, so one serves all callers.
 @lru_cache(maxsize=64)
 def _make_type(name: str | TypeDefinition, max_message: int) -> MessageType:
     kind = name if isinstance(name, str) else name.kind
@@ -92,7 +93,7 @@ def _make_type(name: str | TypeDefinition, max_message: int) -> MessageType:
 
 def _make_part_type(part: TypeDefinition, whole: TypeDefinition, max_message: int) -> MessageType:
     """The type of one part of a composite type's messages. Raises ConfigError at the place of the composite type."""
-    # A part with settings of its own needs its definition; the others are the built-in type of that name.
+    # A part with settings of its own needs its definition; any other is the built-in type of that name.
     plain = part == TypeDefinition(part.kind, part.kind)
     try:
         return get_type(part.kind if plain else part, max_message=max_message)
@@ -105,7 +106,7 @@ def _make_part_type(part: TypeDefinition, whole: TypeDefinition, max_message: in
 
 
 def _load_class(row: tuple[str, str]) -> Any:
-    """The class of a row. Its constructor is no part of the protocol, which describes what is made: hence Any."""
+    """The class of a row. Its constructor is not part of the protocol, which describes the object: hence Any."""
     return getattr(importlib.import_module(row[0]), row[1])
 
 

@@ -1,4 +1,4 @@
-"""Message type ``composite-local``: parts whose fields stand below their number, ``/0/a`` (``sowctl-messages(7)``)."""
+"""Message type ``composite-local``: parts whose fields are below their number, ``/0/a`` (``sowctl-messages(7)``)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class CompositeLocalType(CompositeType):
 
     @property
     def repeatable(self) -> bool:
-        """True if fields of any part may be lists by being repeated."""
+        """True if fields of any part become lists by being repeated."""
         return any(part.repeatable for part in self.parts)
 
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
-        """A reader of ``slots``: the parts of a batch go to their types together."""
+        """A reader of ``slots``: the parts of a batch are passed to their types together."""
         nothing: Row = tuple(ValueList(()) if slot.listed else None for slot in slots)
         refused: Row = (None,) * len(slots)
         # A path of one step names a whole part, which is an object: it has no value, but it is not NULL either.
@@ -59,13 +59,13 @@ class CompositeLocalType(CompositeType):
             if not payloads:
                 return [], []
             taken, refusals = self.split_batch(payloads)
-            # Every slot has its answer for a message without the field; what the parts have replaces it column by
-            # column.
+            # Every slot is initialized with the result for a message without the field; the values of the parts replace
+            # it column by column.
             columns: list[list[SlotValue]] = [[value] * len(payloads) for value in nothing]
             for number, places, read in asked:
                 found, skipped = read([parts[number] for parts in taken])
                 for refusal in skipped:
-                    # A part that its type refuses has no fields; the other parts are read all the same.
+                    # A part that its type refuses has no fields; the other parts are read nevertheless.
                     found[refusal.index] = tuple([nothing[at] for at in places])
                 for at, column in zip(places, zip(*found, strict=True), strict=True):
                     columns[at] = list(column)
@@ -102,7 +102,7 @@ class CompositeLocalType(CompositeType):
             rows: list[KeyTexts] = list(zip(*columns, strict=True)) if columns else [()] * len(payloads)
             rows, refusals = replace_refused(rows, refusals, nothing)
             for number, refusal in halves:
-                # The part names fields from its own root; seen from the message its number stands in front.
+                # The part names fields from its own root; in the message they are preceded by its number.
                 fields = [f"/{number}{field}" for field in refusal.fields]
                 refusals.append(build_surrogate_refusal(refusal.index, fields, rows[refusal.index]))
             return rows, sorted(refusals, key=lambda refusal: refusal.index)
@@ -117,12 +117,13 @@ class CompositeLocalType(CompositeType):
         return b"{" + b",".join([b'"%d":%b' % (number, part) for number, part in enumerate(shown)]) + b"}"
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """``payload`` with the select list applied to each part; a part without fields goes or stays whole."""
+        """``payload`` with the select list applied to each part; a part without fields is dropped or kept
+        completely."""
         parts, rest = self.split_or_raise(payload)
         kept = [self._select_part(number, part, select_list) for number, part in enumerate(parts)]
-        # The bytes behind the last part have no path: only what is said of everything reaches them.
+        # The bytes after the last part have no path: only directives for the root apply to them.
         everything = next((include for include, names in select_list if not names), True)
-        # Nothing went, so the payload stays as it is, byte by byte.
+        # Nothing was dropped, so the payload is unchanged.
         if kept == parts and (everything or not rest):
             return payload
         return join_parts(kept, rest if everything else b"")
@@ -130,16 +131,16 @@ class CompositeLocalType(CompositeType):
     def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
         """``base`` with each part of ``delta`` merged into its own. Raises InputError.
 
-        A part that is empty or that its type cannot read changes nothing; one whose type merges nothing replaces.
+        A part that is empty or that its type cannot read changes nothing; one whose type does not merge replaces.
         """
         old, rest = self.split_or_raise(base, "base")
         new, new_rest = self.split_or_raise(delta, "delta")
         merged = [self._merge_part(number, old[number], part, set_nulls) for number, part in enumerate(new)]
-        # Bytes behind the last part replace those of the base, where the delta has any.
+        # Bytes after the last part replace those of the base, if the delta has any.
         return base if merged == old and new_rest in (b"", rest) else join_parts(merged, new_rest or rest)
 
     def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
-        """``payload`` with fields written into its parts. Raises InputError, UsageError for what is in no part."""
+        """``payload`` with fields written into its parts. Raises InputError, and UsageError for a field in no part."""
         if not writes:
             return payload
         parts, rest = self.split_or_raise(payload)
@@ -148,7 +149,7 @@ class CompositeLocalType(CompositeType):
             if parts[number]:
                 parts[number] = kind.assign_fields(parts[number], below)
             else:
-                # An empty part has no message to write into: one is made of the fields, and removals have nothing to
+                # An empty part has no message to write into: one is built from the fields, and removals have nothing to
                 # remove.
                 parts[number] = kind.build_message(
                     [(one.destination.names, one.value) for one in below if not one.remove]
@@ -156,21 +157,20 @@ class CompositeLocalType(CompositeType):
         return join_parts(parts, rest)
 
     def build_message(self, fields: Members) -> bytes:
-        """A message of these fields; parts that none is in are empty. Raises as :meth:`assign_fields`."""
+        """A message of these fields; parts without fields are empty. Raises as :meth:`assign_fields`."""
         below: list[list[tuple[tuple[str, ...], SlotValue]]] = [[] for _ in self.parts]
         for names, value in fields:
-            # The part does not know its number: its fields begin behind the first step.
+            # The part does not know its number: its fields begin after the first step.
             below[self._find_written_part(names)].append((names[1:], value))
         return join_parts(
             [kind.build_message(own) if own else b"" for kind, own in zip(self.parts, below, strict=True)], b""
         )
 
     def build_from_tree(self, tree: Tree) -> bytes:
-        """A message of parts by their numbers, as :meth:`members_view` and :meth:`view` show them.
+        """A message of parts by their numbers, as in :meth:`members_view` and :meth:`view`.
 
-        A text is the Base64 form of a part that has no fields or could not be read, except in json.
-        Behind the last part, its number has Base64 of the bytes that follow. Raises as :meth:`build_message`, and
-        ListRefused.
+        A text is the Base64 form of a part without fields or an unreadable one, except in json. The number after that
+        of the last part holds Base64 of the following bytes. Raises as :meth:`build_message`, and ListRefused.
         """
         parts, rest = [b""] * len(self.parts), b""
         for name, value in tree.items():
@@ -187,13 +187,13 @@ class CompositeLocalType(CompositeType):
         return join_parts(parts, rest)
 
     def _part_number(self, path: Path) -> int | None:
-        """The part that a path leads into."""
+        """The number of the part that a path leads into."""
         first = path.steps[0]
         return None if first.index else self._parse_part_name(first.name)
 
     def _parse_part_name(self, name: str) -> int | None:
         """The part of a first step: its number in decimal digits, without leading zeros."""
-        # One spelling for each part: /00/a and /0/a would otherwise be two destinations of one place.
+        # One spelling for each part: otherwise /00/a and /0/a would be two destinations of one place.
         if name.isascii() and name.isdecimal() and len(name) < 7 and str(int(name)) == name:
             return int(name) if int(name) < len(self.parts) else None
         return None
@@ -220,7 +220,7 @@ class CompositeLocalType(CompositeType):
         return found
 
     def _select_part(self, number: int, part: bytes, select_list: SelectList) -> bytes:
-        """Return what stays of one part; rules about the part itself come before those about all."""
+        """Return the remaining bytes of one part; directives for the part itself precede those for the root."""
         own = [(include, names[1:]) for include, names in select_list if names and names[0] == str(number)]
         own += [(include, names) for include, names in select_list if not names]
         kind = self.parts[number]
@@ -230,7 +230,7 @@ class CompositeLocalType(CompositeType):
 
     def _merge_part(self, number: int, old: bytes, new: bytes, set_nulls: bool) -> bytes:
         kind = self.parts[number]
-        # An empty part of a delta says nothing of its part.
+        # An empty part of a delta changes nothing.
         if not new or not kind.mergeable:
             return new or old
         if not old:
@@ -238,13 +238,12 @@ class CompositeLocalType(CompositeType):
         try:
             return kind.merge_delta(old, new, set_nulls=set_nulls)
         except InputError as problem:
-            # A stored part that cannot be read is replaced by one that can; a delta that cannot be read changes
-            # nothing.
+            # An unreadable stored part is replaced by a readable one; an unreadable delta changes nothing.
             return new if problem.facts.get("part") == "base" and not kind.check_payloads([new]) else old
 
 
 def _build_part(kind: MessageType, name: str, value: Any) -> bytes:
-    """One part of what its view shows."""
+    """Build one part from the value in its view."""
     if value is None:
         return b""
     if kind.json_text:
@@ -256,7 +255,7 @@ def _build_part(kind: MessageType, name: str, value: Any) -> bytes:
     if not isinstance(value, dict):
         raise InputError(UNWRITABLE_CODE, f"part {name} is no object, but a message of type {kind.name}")
     if kind.rooted and not value:
-        # Columns do not tell an empty root element from none.
+        # Columns do not distinguish an empty root element from an absent one.
         return b""
     return kind.build_from_tree(value if kind.kind == CompositeLocalType.kind else _convert_numbers(value, kind.typed))
 
@@ -269,8 +268,8 @@ def _decode_base64(name: str, text: str) -> bytes:
 
 
 def _convert_numbers(value: Any, typed: bool) -> Any:
-    """A tree with numbers as a part that is no JSON has them: if it is ``typed`` numbers of Python, and texts for those
-    that are none; otherwise their digits."""
+    """A tree with numbers for a part that is not JSON: if it is ``typed``, Python numbers, and texts for numbers that
+    these cannot represent; otherwise their digits."""
     if isinstance(value, dict):
         return {name: _convert_numbers(inner, typed) for name, inner in value.items()}
     if isinstance(value, list):

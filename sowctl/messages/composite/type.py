@@ -1,8 +1,8 @@
 """The base of both composite types: message frame and types of the parts (``sowctl-messages(7)``).
 
-On the wire each part is 4 bytes with its length, big-endian, and its bytes; what follows the last part that is defined
-is carried along unread. A message may end after any part: the parts that are missing are as good as empty ones. A part
-that its type cannot read is skipped: it has no fields, and costs the others nothing.
+On the wire each part is 4 bytes with its length, big-endian, and its bytes; the bytes after the last defined part are
+preserved unread. A message may end after any part: missing parts are equivalent to empty ones. A part that its type
+cannot read is skipped: it has no fields, and does not affect the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LENGTH_PREFIX_BYTES = 4
 
 
 class CompositeType(ABC):
-    """A message of several parts, each with a type of its own: ``parts``, which the table of types makes and hands in.
+    """A message of several parts, each with a type of its own: ``parts``, which the table of types creates and passes.
 
     Raises ConfigError ``SOW-MSG-007`` without parts.
     """
@@ -64,11 +64,11 @@ class CompositeType(ABC):
         """A reader of the texts of first values."""
 
     def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """The payloads that cannot be taken apart."""
+        """The payloads that cannot be split into parts."""
         return self.split_batch(payloads)[1]
 
     def view(self, payload: bytes) -> bytes:
-        """A JSON array of the parts: null for an empty one, the Base64 form of one that cannot be read."""
+        """A JSON array of the parts: null for an empty one, the Base64 form of an unreadable one."""
         from sowctl.messages.nested.view import format_base64_line
 
         try:
@@ -80,10 +80,10 @@ class CompositeType(ABC):
 
     @abstractmethod
     def members_view(self, payload: bytes) -> bytes:
-        """A JSON object whose members stand where paths find them, for columns; no object where :meth:`view` fails."""
+        """A JSON object whose members are where paths find them, for columns; no object if :meth:`view` fails."""
 
     def build_part_views(self, payload: bytes) -> list[bytes] | None:
-        """The parts as JSON, None for a payload that cannot be taken apart."""
+        """The parts as JSON, None for a payload that cannot be split."""
         try:
             parts, _ = self.split_payload(payload)
         except PayloadRefused:
@@ -94,30 +94,30 @@ class CompositeType(ABC):
         """One part as JSON."""
         from sowctl.messages.nested.view import format_base64_line
 
-        # Empty, or left out by a message that ends before it.
+        # Empty, or missing because the message ends before it.
         if not part:
             return b"null"
-        # A part that its type cannot read is shown as bytes, and the others as what they are.
+        # An unreadable part is shown as bytes, and the others in their own form.
         return format_base64_line(part) if kind.check_payloads([part]) else kind.view(part)
 
     def split_batch(self, payloads: Sequence[bytes]) -> tuple[list[list[bytes]], list[Refusal]]:
-        """The parts of every payload, empty ones of a refused one, and the refusals."""
+        """The parts of every payload, empty ones for a refused one, and the refusals."""
         return read_each(payloads, lambda payload: self.split_payload(payload)[0], [b""] * len(self.parts))
 
     def split_payload(self, payload: bytes) -> tuple[list[bytes], bytes]:
-        """The parts, as many as are defined, and what follows them. Raises PayloadRefused."""
+        """The defined parts, and the following bytes. Raises PayloadRefused."""
         payload = require_size(payload, self.max_message)
         parts: list[bytes] = []
         position = 0
-        # The definition says how many parts there are; what follows them is handed on unread.
+        # The definition determines the number of parts; the following bytes are passed on unread.
         for number in range(len(self.parts)):
-            # Parts at the end may be left out; they are empty.
+            # Parts at the end may be missing; they are empty.
             if position == len(payload):
                 parts.append(b"")
                 continue
             start = position + _LENGTH_PREFIX_BYTES
             end = start + int.from_bytes(payload[position:start])
-            # The length itself may be cut off: then fewer than four bytes were read, and ``end`` says nothing.
+            # The length itself may be truncated: then fewer than four bytes were read, and ``end`` is meaningless.
             if start > len(payload) or end > len(payload):
                 words = (
                     f"part {number} has {format_count(end - start, 'byte')} by its length"
@@ -144,12 +144,12 @@ def join_parts(parts: Sequence[bytes], rest: bytes) -> bytes:
 
 
 def number_parts(parts: Sequence[Any]) -> Tree:
-    """The parts of a view by their numbers, as paths have them."""
+    """The parts of a view by their numbers, as in paths."""
     return {str(number): part for number, part in enumerate(parts)}
 
 
 def replace_refused(rows: list[T], refusals: Sequence[Refusal], refused: T) -> tuple[list[T], list[Refusal]]:
-    """Replace the rows of refused payloads, as an extractor answers."""
+    """Replace the rows of refused payloads, as extractors do."""
     for refusal in refusals:
         rows[refusal.index] = refused
     return rows, list(refusals)

@@ -2,5 +2,5 @@
 
 * ``binary``: any bytes, no fields.
 * ``struct``: values at fixed offsets.
-* ``layout``: the offsets of the fields that a definition lists.
+* ``layout``: the offsets of the fields of a definition.
 """

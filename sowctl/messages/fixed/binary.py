@@ -1,4 +1,4 @@
-"""Message type ``binary``: opaque bytes. No fields, so topics of this type have keys that the publisher chooses."""
+"""Message type ``binary``: opaque bytes without fields, so publishers choose the keys of topics of this type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class BinaryType:
-    """Any bytes are a message; no field is ever found in one."""
+    """Any bytes are a message; it has no fields."""
 
     kind = "binary"
     filterable = selectable = mergeable = constructible = False
@@ -43,7 +43,7 @@ class BinaryType:
         self.max_message = max_message
 
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
-        """Rows without values, so that filters on message functions alone still work."""
+        """Rows without values, so that filters with only message functions work."""
         empty: tuple[SlotValue, ...] = tuple(ValueList(()) if slot.listed else None for slot in slots)
         refused: Row = (None,) * len(slots)
 
@@ -62,7 +62,7 @@ class BinaryType:
         return lambda payloads: ([nothing] * len(payloads), self.check_payloads(payloads))
 
     def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """Only the size can be wrong."""
+        """Only the size can be invalid."""
         return refuse_large(payloads, self.max_message)
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:

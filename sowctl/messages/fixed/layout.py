@@ -1,4 +1,4 @@
-"""The layout of struct messages: texts of ``Field`` elements to fields with offsets (``sowctl-messages(7)``, struct).
+"""The layout of struct messages: from texts of ``Field`` elements to fields with offsets (``sowctl-messages(7)``).
 
 A text is ``/name = [order][count]code``. Sizes are the standard ones in every order, without padding between fields;
 ``<`` is little-endian and the default, ``>`` is big-endian, ``@`` and ``=`` are the byte order of this machine.
@@ -23,21 +23,21 @@ _STRUCT_CODES = {
     "c": "c", "b": "b", "B": "B", "?": "?", "h": "h", "H": "H", "i": "i", "I": "I", "l": "i", "L": "I", "q": "q",
     "Q": "Q", "n": "q", "N": "Q", "f": "f", "d": "d",
 }  # fmt: skip
-"""What the codes of one value are in terms of :mod:`struct`, which knows their standard sizes."""
+"""The codes of one value as codes of :mod:`struct`, whose standard sizes they have."""
 _BYTES_CODES = "sSp"
 _MAX_LAYOUT_BYTES = 64 << 20
 LAYOUT_HINT = "fields look like '/price = d', '/symbol = 8S' or '/pad = 3x'"
 
 
 class StructField(Struct, frozen=True):
-    """One field: its path and what reads it. ``read`` takes the payload and gives its values."""
+    """One field: its path and its reader. ``read`` returns the values in the payload."""
 
     path: Path
     read: Callable[[bytes], Sequence[Scalar]]
 
 
 def parse_layout(texts: Sequence[str], place: str) -> tuple[list[StructField], int]:
-    """The fields that have values, in order, and the size of all. Raises ConfigError ``SOW-MSG-007``."""
+    """The fields with values, in order, and the total size. Raises ConfigError ``SOW-MSG-007``."""
     if not texts:
         raise ConfigError(BAD_DEFINITION, "a struct message type needs a Field", place=place or None, hint=LAYOUT_HINT)
     fields: list[StructField] = []
@@ -50,7 +50,7 @@ def parse_layout(texts: Sequence[str], place: str) -> tuple[list[StructField], i
             )
         path, order, count, code = _parse_field_path(match[1], place), match[2], match[3], match[4]
         try:
-            # Fields follow one another without gaps, so each begins where those before it end.
+            # Fields are contiguous, so each begins where the previous one ends.
             size, read = _make_value_reader(order, count, code, offset)
         except ValueError as problem:
             raise ConfigError(
@@ -67,7 +67,7 @@ def parse_layout(texts: Sequence[str], place: str) -> tuple[list[StructField], i
 
 
 def _refuse_overlap(fields: Sequence[StructField], place: str) -> None:
-    """A name with a value has no fields below it."""
+    """Refuse a field below a name that has a value."""
     names = {field.path.names for field in fields}
     for one in names:
         for length in range(1, len(one)):
@@ -91,13 +91,13 @@ def _make_value_reader(
     order: str, count: str, code: str, offset: int
 ) -> tuple[int, Callable[[bytes], Sequence[Scalar]] | None]:
     """Size and reader of one field; no reader for padding. Raises ValueError."""
-    # Nine digits are read at most: Python refuses to read very long integers, and such a count is refused below anyway.
+    # At most nine digits are read: Python refuses very long integers, and such a count is refused below anyway.
     times = int(count[:9]) if count else 1
     if times > _MAX_LAYOUT_BYTES or len(count) > 9:
         raise ValueError("the count is too large")
     if code == "x":
         return times, None
-    # Here the count is a length in bytes and not a number of values.
+    # Here the count is a length in bytes, not a number of values.
     if code in _BYTES_CODES:
         if not count or not times:
             raise ValueError(f"code {code} needs a count of bytes")
@@ -115,7 +115,7 @@ def _make_value_reader(
 
 
 def _bytes_reader(code: str, start: int, end: int) -> Callable[[bytes], Sequence[Scalar]]:
-    """``s``: all bytes; ``S``: those before the first NUL; ``p``: as many as the first byte says."""
+    """``s``: all bytes; ``S``: those before the first NUL; ``p``: the number given by the first byte."""
     if code == "s":
         return lambda payload: (payload[start:end],)
     if code == "S":

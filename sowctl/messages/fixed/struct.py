@@ -1,6 +1,6 @@
-"""Message type ``struct``: values at fixed offsets, as a definition lays them out (``sowctl-messages(7)``, struct).
+"""Message type ``struct``: values at fixed offsets, given by a definition (``sowctl-messages(7)``, struct).
 
-Only the fields that are asked for are read. Bytes behind the last field are ignored.
+Only the wanted fields are read. Bytes after the last field are ignored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sowctl.values.scalars import to_text
 
 
 class StructType:
-    """Fixed layouts. Needs a definition with fields; raises ConfigError ``SOW-MSG-007`` for ones that are wrong."""
+    """Fixed layouts. Requires a definition with fields; raises ConfigError ``SOW-MSG-007`` for invalid ones."""
 
     kind = "struct"
     filterable = True
@@ -75,7 +75,7 @@ class StructType:
         return read_each(payloads, self._check_size, b"")[1]
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """Raises UsageError ``SOW-MSG-005``: fields have fixed places."""
+        """Raises UsageError ``SOW-MSG-005``: fields have fixed offsets."""
         words = f"the fields of a message of type {self.name} have fixed places, so that none can be left out"
         raise UsageError(NO_FIELDS, words, hint="leave out the select list")
 
@@ -98,7 +98,7 @@ class StructType:
         raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
-        """One line of JSON; a message that is too short as the Base64 form of its bytes."""
+        """One line of JSON; the Base64 form of a message that is too short."""
         from sowctl.messages.nested.view import format_base64_line, format_json_line
 
         if self._find_size_problem(payload):
@@ -108,7 +108,7 @@ class StructType:
     members_view = view
 
     def exact_view(self, payload: bytes) -> bytes:
-        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
+        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for these numbers."""
         from sowctl.messages.nested.view import format_base64_line, format_exact_line
 
         return (
@@ -124,15 +124,15 @@ class StructType:
         return find_size_problem(payload, self.max_message)
 
     def _check_size(self, payload: bytes) -> bytes:
-        """``payload`` itself. Raises PayloadRefused."""
+        """Return ``payload``. Raises PayloadRefused."""
         if problem := self._find_size_problem(payload):
             raise problem
         return payload
 
     def _make_field_reader(self, path: Path, listed: bool) -> Callable[[bytes], SlotValue]:
-        """Make the reader of the value list at ``path``: the values of all fields of that name, in order."""
+        """Build the reader of the value list at ``path``: the values of all fields of that name, in order."""
         names, index = path.names, path.steps[-1].index
-        # Objects stand alone here: on the way any subscript but 0 leads nowhere.
+        # Objects are never in arrays here: any subscript but 0 on the path finds nothing.
         if any(step.index for step in path.steps[:-1]):
             return lambda payload: _wrap_listed([], listed)
         fields = [field for field in self._fields if field.path.names == names]
@@ -140,7 +140,7 @@ class StructType:
         inner = any(field.path.names[: len(names)] == names for field in self._fields) and not fields
         if inner and not index:
             return lambda payload: ValueList((), True)
-        # The common case: one field, read by one call of unpack_from() without a list in between.
+        # The common case: one field, read by one call of unpack_from() without an intermediate list.
         if len(fields) == 1 and not listed and index is None:
             read = fields[0].read
 

@@ -1,6 +1,6 @@
-"""A stream of bytes split into messages (``sowctl(1)``, INPUT), in the order in which bytes pass.
+"""A stream of bytes split into messages (``sowctl(1)``, INPUT), in the order of processing.
 
-* ``input_files``: files that are inputs, decompressed; temporary copies of pipes.
+* ``input_files``: input files, decompressed; temporary copies of pipes.
 * ``frames``: reading the stream, and returning complete messages.
 * ``encodings``: detecting inputs that are not UTF-8.
 * ``cutters``: one class per framing.

@@ -1,7 +1,7 @@
-"""The output of every framing: chunks of messages with their places, and the messages that it refuses.
+"""The output of every framing: chunks of messages with their places, and the refused messages.
 
-Made by :mod:`sowctl.messages.framing.cutters`, handed on by :mod:`sowctl.messages.framing.frames` to whatever reads an
-input (``sowctl(1)``, INPUT).
+Built by :mod:`sowctl.messages.framing.cutters`, returned by :mod:`sowctl.messages.framing.frames` to readers of inputs
+(``sowctl(1)``, INPUT).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Places = tuple[Sequence[int], Sequence[int]]
 
 
 class RefusedFrame:
-    """A message that the framing could not hand out: where, why, and its bytes unless they were too many to keep.
+    """A message that the framing refused: place, reason, and its bytes unless there were too many to keep.
 
-    ``at`` is the offset in these bytes of what is wrong, where that is known.
+    ``at`` is the offset of the fault in these bytes, if known.
     """
 
     __slots__ = ("at", "code", "line", "message", "offset", "payload")
@@ -47,12 +47,11 @@ class RefusedFrame:
 
 
 class Chunk:
-    """Messages that arrived together: ``payloads``, and where they stood, worked out when first asked for.
+    """Messages that arrived together: ``payloads``, and their places, computed on demand.
 
-    ``refused`` are messages that did not make it into ``payloads``; ``blank`` counts skipped lines; ``end`` is the
-    offset in the input behind the last message (or skipped line) of the chunk; ``envelopes`` has one entry per payload
-    with that framing, else it is None. ``begins``: the line and the offset with which the chunk begins, where that is
-    known.
+    ``refused`` are messages that are not in ``payloads``; ``blank`` counts skipped lines; ``end`` is the offset in the
+    input after the last message (or skipped line) of the chunk; ``envelopes`` has one entry per payload with that
+    framing, else it is None. ``begins``: the line and the offset at which the chunk begins, if known.
     """
 
     __slots__ = ("_places", "_thunk", "begins", "blank", "end", "envelopes", "payloads", "refused")
@@ -93,7 +92,7 @@ class Chunk:
 
 
 class Cutter(Protocol):
-    """Cuts what arrives into messages; keeps what is incomplete. One per framing."""
+    """Splits arriving bytes into messages, and keeps the incomplete one. One per framing."""
 
     @property
     def error(self) -> SowError | None:
@@ -102,9 +101,9 @@ class Cutter(Protocol):
 
     @property
     def by_lines(self) -> bool:
-        """True where each message is a line."""
+        """True if each message is a line."""
         ...
 
     def feed(self, data: bytes) -> Chunk | None:
-        """Take ``data``; empty means the end of the input. Returns what became complete. ``error`` ends the input."""
+        """Process ``data``; empty means end of input. Returns the completed messages. ``error`` ends the input."""
         ...

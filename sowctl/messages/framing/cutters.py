@@ -1,4 +1,4 @@
-"""The cutters of :mod:`~sowctl.messages.framing.frames`, one per framing: pieces of bytes in, complete messages out.
+"""The cutters of :mod:`~sowctl.messages.framing.frames`, one per framing: from pieces of bytes to complete messages.
 
 Every cutter keeps at most one incomplete message, as the pieces in which it arrived, so that a long message costs one
 join and not one copy per piece.
@@ -34,11 +34,11 @@ _BLANK_PATTERN = re.compile(rb"[ \t]*+")
 _XML_ENCODING = re.compile(rb"""<\?xml[^>]*?\bencoding\s*=\s*["']([^"']*)["']""")
 _LENGTH_PREFIX_BYTES = 4
 _LINE_SLACK_BYTES = len(BYTE_ORDER_MARK) + 1
-"""Bytes that an incomplete piece may have beyond the longest message: a BOM before it and a CR behind it."""
+"""Additional bytes of an incomplete piece beyond the longest message: a BOM before it and a CR after it."""
 
 
 class SeparatedCutter:
-    """Messages that end with one separating byte. Subclasses say what of the pieces between separators is a message."""
+    """Messages that end with one separating byte. Subclasses decide which pieces between separators are messages."""
 
     separator = b"\n"
     by_lines = False
@@ -59,14 +59,14 @@ class SeparatedCutter:
             return self._skip_long_message(data)
         # Everything up to the last separator is complete; the rest waits for more data.
         cut = data.rfind(self.separator) + 1
-        # The end of the input: what is held is the last message, which needs no separator.
+        # End of input: the held bytes are the last message, which needs no separator.
         if not data:
             block = b"".join(self._parts)
             self._hold_incomplete(b"")
         elif not cut:
             self._parts.append(data)
             self._held += len(data)
-            # A message that never ends must not fill the memory: it is refused now and passed over.
+            # A message that never ends must not exhaust the memory: it is refused now and skipped.
             if self._held > self.max_message + _LINE_SLACK_BYTES:
                 self._refuse_long_message()
             return None
@@ -83,25 +83,25 @@ class SeparatedCutter:
         words = f"the message has more than {self.max_message:,} bytes"
         if self.separator == b"\n" and b"\r" in self._parts[0]:
             words += "; its lines end in carriage returns, which do not separate messages"
-        # The refusal is handed out when the end of the message has come: the chunk that carries it says where it ends.
+        # The refusal is returned at the end of the message, because its chunk states where the message ends.
         self._skipping = RefusedFrame(self._number, self._start, TOO_LONG_CODE, words)
         self._start += self._held
         self._hold_incomplete(b"")
 
     def _skip_long_message(self, data: bytes) -> Chunk | None:
-        """Drop ``data`` up to the end of a message that is too long, then go on as usual."""
+        """Drop ``data`` up to the end of a message that is too long, then continue normally."""
         cut = data.find(self.separator) + 1
-        # Still inside the message that is passed over: none of it is kept.
+        # Still inside the skipped message: none of it is kept.
         if data and not cut:
             self._start += len(data)
             return None
-        # The separator has come, or the input has ended, which ends the message as well.
+        # The separator, or the end of the input, ends the message.
         refused, self._skipping = self._skipping, None
         assert refused is not None
         self._start += cut
         self._number += 1
         chunk = Chunk([], lambda: ([], []), self._start, [refused])
-        # The refusal goes out with the chunk that follows it, in front of that chunk's own.
+        # The refusal is returned with the following chunk, before that chunk's own refusals.
         rest = self.feed(data[cut:]) if len(data) > cut else None
         if rest is None:
             return chunk
@@ -113,14 +113,14 @@ class SeparatedCutter:
         ended = block.endswith(self.separator)
         self._start += len(block)
         pieces = self.split_pieces(block, start)
-        # split() gives an empty piece behind the last separator, which is no message.
+        # split() returns an empty piece after the last separator, which is no message.
         if ended:
             pieces.pop()
-        # Blank lines count as lines: the numbers are those that an editor shows.
+        # Blank lines count as lines: the numbers are those of an editor.
         self._number += len(pieces)
         payloads, places, blank = self.select_messages(block, pieces, start, number)
         refused: list[RefusedFrame] = []
-        # A block that is not longer than one message holds no longer one: most chunks are not looked at one by one.
+        # A block not longer than the limit contains no longer message: most chunks need no check per message.
         if len(block) > self.max_message and payloads and max(map(len, payloads)) > self.max_message:
             payloads, places, refused = self._drop_long_messages(payloads, *places())
         return Chunk(payloads, places, self._start, refused, blank, begins=(number, start))
@@ -151,16 +151,16 @@ class SeparatedCutter:
 
 
 class NulCutter(SeparatedCutter):
-    """Messages that end with a zero byte, taken as they are."""
+    """Messages that end with a zero byte, unchanged."""
 
     separator = b"\0"
 
 
 class LineCutter(SeparatedCutter):
-    """Lines: LF or CRLF, a BOM in front, blank lines skipped.
+    """Lines: LF or CRLF, an optional BOM at the beginning, blank lines skipped.
 
-    ``refuses_returns``: an input of one line that has carriage returns inside is refused. Its message type would take
-    them, and all that stands behind the first, for a value.
+    ``refuses_returns``: refuse an input of one line with carriage returns inside. Its message type would read them, and
+    everything after the first, as a value.
     """
 
     by_lines = True
@@ -174,7 +174,7 @@ class LineCutter(SeparatedCutter):
         chunk = super().feed(data)
         if data or chunk is None or not self._refuses_returns or chunk.begins != (1, 0):
             return chunk
-        # The input has ended, and no line feed came before.
+        # The input has ended without a line feed.
         if not (chunk.payloads and b"\r" in chunk.payloads[0].strip(b" \t\r")):
             return chunk
         refused = RefusedFrame(1, chunk.find_offset(0), RETURNS_ALONE_CODE, RETURNS_WORDS, chunk.payloads[0])
@@ -182,12 +182,12 @@ class LineCutter(SeparatedCutter):
 
     def split_pieces(self, block: bytes, start: int) -> list[bytes]:
         """The lines of ``block`` without their line breaks and without the BOM of the input."""
-        # Only the very start of the input has a BOM; anywhere else these bytes are part of a message.
+        # A BOM is only recognised at the start of the input; anywhere else these bytes are part of a message.
         if start == 0:
             block = block[measure_bom(block) :]
         pieces = block.split(b"\n")
         if b"\r" in block:
-            # Of a last line without LF a CR is part of the message, because no line break has ended it.
+            # In a last line without LF, a CR is part of the message, because no line break has ended it.
             last = pieces.pop()
             pieces = [piece.removesuffix(b"\r") for piece in pieces]
             pieces.append(last)
@@ -196,11 +196,11 @@ class LineCutter(SeparatedCutter):
     def select_messages(
         self, block: bytes, pieces: list[bytes], start: int, number: int
     ) -> tuple[list[bytes], Callable[[], Places], int]:
-        """All lines, or, where there may be blank ones, those that are not."""
-        # The least line begins with more than a space or a tab, so no line is blank. One comparison per line in C.
+        """All lines, without blank ones."""
+        # The smallest line begins with more than a space or a tab, so no line is blank. One comparison per line in C.
         if not pieces or min(pieces)[:1] > b" ":
             return pieces, lambda: number_places(number, compute_line_offsets(block, start, len(pieces))), 0
-        # The least line may only begin like a blank one, so each is looked at.
+        # The smallest line may only begin like a blank one, so each is checked.
         kept = [index for index, piece in enumerate(pieces) if not _BLANK_PATTERN.fullmatch(piece)]
         count = len(pieces)
 
@@ -212,7 +212,8 @@ class LineCutter(SeparatedCutter):
 
 
 class LengthCutter:
-    """Messages behind their length: 4 bytes, big-endian. ``converts_json``: publish makes such messages of JSON."""
+    """Messages with a length prefix: 4 bytes, big-endian. ``converts_json``: publish can build such messages from
+    JSON."""
 
     by_lines = False
 
@@ -229,13 +230,14 @@ class LengthCutter:
     def feed(self, data: bytes) -> Chunk | None:
         """See :class:`~sowctl.messages.framing.chunks.Cutter`."""
         if not data:
-            # Bytes of an unfinished frame are left, and nothing more comes: the input was cut.
+            # Bytes of an unfinished frame remain, and there is no more input: it was truncated.
             if self._held:
                 self.error = self._build_truncated_error()
             return None
         self._parts.append(data)
         self._held += len(data)
-        # Parts are joined only when the next message is complete: a long one that comes in small parts is copied once.
+        # Parts are joined only when the next message is complete: a long one that arrives in small parts is copied
+        # once.
         if self._held < self._wanted:
             return None
         buffer = b"".join(self._parts)
@@ -261,11 +263,11 @@ class LengthCutter:
                 self._wanted = _LENGTH_PREFIX_BYTES
                 return payloads, position
             size = int.from_bytes(buffer[position:begin], "big")
-            # Nothing tells where the next frame begins once a length cannot be believed, so the input ends here.
+            # After an implausible length the start of the next frame is unknown, so the input ends here.
             if size > self.max_message:
                 self.error = self._build_length_error(size, self._start + position, buffer[position:begin])
                 return payloads, position
-            # How much the next frame needs is known now, so nothing is joined before that much has come.
+            # The size of the next frame is known now, so nothing is joined before that much has arrived.
             if begin + size > len(buffer):
                 self._wanted = _LENGTH_PREFIX_BYTES + size
                 return payloads, position
@@ -295,7 +297,7 @@ class LengthCutter:
 
 
 class EnvelopeCutter:
-    """Envelopes, which are the messages that ``objects`` cuts, opened."""
+    """Opens envelopes, which are the messages of ``objects``."""
 
     def __init__(self, max_message: int, objects: Cutter, form: EnvelopeFormat | None = None) -> None:
         self.max_message = max_message
@@ -309,7 +311,7 @@ class EnvelopeCutter:
 
     @property
     def by_lines(self) -> bool:
-        """True where each envelope is a line."""
+        """True if each envelope is a line."""
         return self._objects.by_lines
 
     def feed(self, data: bytes) -> Chunk | None:
@@ -319,7 +321,7 @@ class EnvelopeCutter:
 
 
 def _choose_opener(form: EnvelopeFormat | None) -> Callable[[bytes], tuple[bytes, Envelope] | None]:
-    """The function that opens lines of a form; without one, of sowctl's own."""
+    """The function that opens lines of a form; by default of sowctl's own."""
     from sowctl.messages.framing.envelope import open_envelope  # msgspec loads for envelopes alone
 
     if form is None:
@@ -342,7 +344,7 @@ def _open_chunk(chunk: Chunk, max_message: int, form: EnvelopeFormat | None) -> 
     blank = chunk.blank
     for index, line in enumerate(chunk.payloads):
         try:
-            # The line had room for Base64; the limit is asked of the message inside.
+            # The limit of a line allows for Base64; the message inside has the real limit.
             found = open_line(line)
             if found is None:
                 blank += 1
@@ -361,24 +363,24 @@ def _open_chunk(chunk: Chunk, max_message: int, form: EnvelopeFormat | None) -> 
     def places() -> tuple[list[int], list[int]]:
         return [chunk.find_line(index) for index in kept], [chunk.find_offset(index) for index in kept]
 
-    # Lines that were too long and envelopes that were refused, in the order of the input.
+    # Lines that were too long and refused envelopes, in the order of the input.
     refused.sort(key=lambda frame: frame.offset)
     return Chunk(payloads, places, chunk.end, refused, blank, envelopes)
 
 
 def number_places(first: int, starts: Sequence[int]) -> Places:
-    """Places of messages that are numbered without a gap from ``first``."""
+    """Places of messages numbered consecutively from ``first``."""
     return range(first, first + len(starts)), starts
 
 
 def compute_offsets(start: int, payloads: Sequence[bytes], extra: int = 1) -> list[int]:
-    """Compute the start offsets of frames that have ``extra`` bytes besides their payload."""
+    """Compute the start offsets of frames with ``extra`` bytes besides their payload."""
     return list(accumulate((len(payload) + extra for payload in payloads[:-1]), initial=start)) if payloads else []
 
 
 def compute_line_offsets(block: bytes, start: int, count: int) -> list[int]:
-    """Compute the input offsets of the first ``count`` lines of ``block``; behind the BOM where it has one."""
-    # Split once more: the payloads have lost their CRs, and with them their true lengths.
+    """Compute the input offsets of the first ``count`` lines of ``block``, after a BOM if it has one."""
+    # Split again: the payloads have lost their CRs, and with them their true lengths.
     starts = compute_offsets(start, block.split(b"\n")[:count])
     if start == 0 and starts:
         starts[0] = measure_bom(block)
@@ -388,8 +390,8 @@ def compute_line_offsets(block: bytes, start: int, count: int) -> list[int]:
 def measure_bom(block: bytes) -> int:
     """Return the size of the byte order mark to drop from the input's first ``block``, 0 for none.
 
-    In front of an XML declaration of another encoding it stays: the two contradict each other, which only who reads
-    the message can tell, and without the mark the declaration would be believed.
+    Before an XML declaration of another encoding it is kept: mark and declaration contradict each other, which only the
+    reader of the message can report, and without the mark it would trust the declaration.
     """
     if not block.startswith(BYTE_ORDER_MARK):
         return 0

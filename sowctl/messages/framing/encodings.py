@@ -1,6 +1,7 @@
-"""Find inputs that are no UTF-8 by their first bytes: every text that the program reads is UTF-8.
+"""Detect inputs that are not UTF-8 by their first bytes: every text that the program reads is UTF-8.
 
-UTF-16 without a mark is UTF-8, too, with a zero byte beside each letter: it would be read as other names and values.
+UTF-16 of ASCII without a mark is valid UTF-8, too, with a zero byte beside each letter: it would be read as different
+names and values.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from sowctl.errors import InputError
 
 HEAD_BYTES = 4
-"""As many bytes of an input tell its encoding."""
+"""Number of leading bytes that determine the encoding of an input."""
 WRONG_ENCODING = "SOW-INP-006"
 UTF8_BOM = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""
@@ -21,16 +22,16 @@ _UNSUPPORTED_BOMS = (
 
 
 def find_encoding(head: bytes, *, marks_alone: bool = False) -> str | None:
-    """The encoding of an input that begins with ``head``, where that is UTF-16 or UTF-32; None for any other.
+    """The encoding of an input that begins with ``head`` if that is UTF-16 or UTF-32; None for any other.
 
-    ``marks_alone``: only a byte order mark tells it, because zero bytes have a meaning in this input.
+    ``marks_alone``: only a byte order mark determines it, because zero bytes have a meaning in this input.
     """
     for mark, name in _UNSUPPORTED_BOMS:
         if head.startswith(mark):
             return name
     if marks_alone or len(head) < HEAD_BYTES:
         return None
-    # Two letters of ASCII in 16 bits each: no text of UTF-8 has a zero byte beside every letter.
+    # Two letters of ASCII in 16 bits each: no text in UTF-8 has a zero byte beside every letter.
     zeros = [not byte for byte in head[:HEAD_BYTES]]
     if zeros == [False, True, False, True]:
         return "UTF-16LE"
@@ -38,7 +39,7 @@ def find_encoding(head: bytes, *, marks_alone: bool = False) -> str | None:
 
 
 def refuse_encoding(head: bytes, name: str, *, marks_alone: bool = False) -> None:
-    """Raises InputError ``SOW-INP-006`` where the input ``name`` begins with ``head`` and is UTF-16 or UTF-32."""
+    """Raises InputError ``SOW-INP-006`` if the input ``name`` begins with ``head`` and is UTF-16 or UTF-32."""
     found = find_encoding(head, marks_alone=marks_alone)
     if found is not None:
         from shlex import quote

@@ -1,13 +1,13 @@
-"""Framing ``envelope``: one JSON object a line that carries a message and its metadata (``sowctl(1)``, INPUT).
+"""Framing ``envelope``: one JSON object per line with a message and its metadata (``sowctl(1)``, INPUT).
 
-Members, all but the data optional, null as good as absent: ``topic message_type sow_key correlation_id client bookmark
-command operation message_bookmark`` (strings), ``sequence txid`` (whole numbers), ``timestamp`` (a string, or a number
-since 1970), ``expiration`` (a number of seconds, or a string with an instant), and either ``data`` (any JSON: its
-exact bytes are the message) or ``data_base64``. An ``operation`` says that the line is an entry of a journal; one that
-is no publish has no data. Other members refuse the line unless they are ignored; members given twice and other kinds of
-values refuse it. What a string means is for its user to find out.
+Members, all optional except the data, null equivalent to absent: ``topic message_type sow_key correlation_id client
+bookmark command operation message_bookmark`` (strings), ``sequence txid`` (whole numbers), ``timestamp`` (a string, or
+a number since 1970), ``expiration`` (a number of seconds, or a string with an instant), and either ``data`` (any JSON:
+its exact bytes are the message) or ``data_base64``. An ``operation`` marks the line as a journal entry; one other than
+publish has no data. A line with other members is refused unless they are ignored; so are duplicate members and values
+of other kinds. The content of strings is interpreted by the caller.
 
-Lines are decoded fast where that is provably exact; whatever is doubtful goes through the exact JSON reader.
+Lines are decoded by the fast decoder if its result is provably exact; any other line by the exact JSON reader.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _UINT64_RANGE = 1 << 64
 
 
 class EnvelopeFormat(msgspec.Struct, frozen=True):
-    """How envelopes are read. ``time_unit``: that of numbers as times. ``client``: whose publishers the partitions of
-    Kafka are; None where offsets are not used."""
+    """How envelopes are read. ``time_unit``: that of numbers as times. ``client``: the client of which Kafka partitions
+    become publishers; None if offsets are not used."""
 
     name: Literal["sowctl", "kafka", "debezium"] = "sowctl"
     ignores_unknown: bool = False
@@ -51,9 +51,9 @@ OWN_FORMAT = EnvelopeFormat()
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """The metadata of one message; None where the line does not say. ``expiration``: seconds, or an instant as text.
+    """The metadata of one message; None for absent members. ``expiration``: seconds, or an instant as text.
 
-    ``operation``: the line is an entry of a journal, as it was written there.
+    ``operation``: the line is a journal entry, with its original operation.
     """
 
     topic: str | None = None
@@ -72,7 +72,7 @@ class Envelope(msgspec.Struct, gc=False):
 
 
 class _AnyLine(Envelope, gc=False):
-    """A whole line. Members that are not known are ignored."""
+    """A whole line. Unknown members are ignored."""
 
     timestamp: str | int | None = None  # type: ignore[assignment]  # a number becomes a text before anybody sees it
     data: msgspec.Raw = msgspec.Raw(b"")
@@ -87,16 +87,16 @@ _METADATA_FIELDS = Envelope.__struct_fields__
 _MEMBER_NAMES = _EnvelopeLine.__struct_fields__
 _get_metadata = attrgetter(*_METADATA_FIELDS)
 _MEMBER_PATTERN = re.compile(rb'"([^"]*+)"\s*+:')
-"""Finds every member name where quotes alternate between opening and closing ones and no name starts with a colon."""
+"""Matches every member name if quotes alternate between opening and closing ones and no name starts with a colon."""
 _CONTAINER_OPENERS = (b"{", b"[")
-"""First bytes of data that cannot be taken for a member name when the data is cut out of its line."""
+"""First bytes of data that cannot be confused with a member name when the data is cut out of its line."""
 _COUNT_FIELDS = ("sequence", "txid")
 _decode_line = msgspec.json.Decoder(_EnvelopeLine).decode
 _decode_any_line = msgspec.json.Decoder(_AnyLine).decode
 
 
 class EnvelopeRefused(ValueError):
-    """Why a line is no envelope: code, words, and the offset in the line where one is known."""
+    """The reason why a line is no envelope: code, message, and the offset in the line if known."""
 
     def __init__(self, code: str, message: str, offset: int | None = None) -> None:
         super().__init__(message)
@@ -117,22 +117,22 @@ def open_envelope(line: bytes, form: EnvelopeFormat = OWN_FORMAT) -> tuple[bytes
     """The message in ``line`` and its metadata (without the data). Raises :class:`EnvelopeRefused`."""
     try:
         whole = _decode_any_line(line) if form.ignores_unknown else _decode_line(line)
-        # msgspec does not look at the encoding of what it hands over raw, so the line is decoded once more.
+        # msgspec does not check the encoding of raw values, so the line is decoded once more.
         if not line.isascii():
             line.decode()
     except (ValueError, RecursionError):
         return open_envelope_exactly(line, form)
-    # Only an object or array is surely told from a member name below; any other data, and data that may be nested too
-    # deeply, is read exactly.
+    # Below, only an object or array can be distinguished from a member name; any other data, and data that may be
+    # nested too deeply, is read exactly.
     payload = bytes(whole.data)
     if payload[:1] not in _CONTAINER_OPENERS or whole.data_base64 is not None or is_deep(payload):
         return open_envelope_exactly(line, form)
-    # Mostly the data is the last member and stands right before the closing brace; else it is searched from the right.
+    # Usually the data is the last member, directly before the closing brace; else it is searched from the right.
     at = len(line) - len(payload) - 1
     if line[at:-1] != payload:
         at = line.rfind(payload)
-    # msgspec takes the last of repeated members and tells nothing of it, so the names in the rest of the line are
-    # counted. A name with an escape might be spelled in two ways, so a backslash sends the line to the exact reader.
+    # msgspec silently uses the last of repeated members, so the names in the rest of the line are counted. A name with
+    # an escape has several spellings, so a line with a backslash goes to the exact reader.
     rest = line[:at] + line[at + len(payload) :]
     names = _MEMBER_PATTERN.findall(rest)
     if b"\\" in rest or len(set(names)) != len(names):
@@ -147,7 +147,7 @@ def open_envelope(line: bytes, form: EnvelopeFormat = OWN_FORMAT) -> tuple[bytes
 def open_envelope_exactly(line: bytes, form: EnvelopeFormat = OWN_FORMAT) -> tuple[bytes, Envelope]:
     """Payload and metadata of an envelope, by the exact reader, with a reason for every refusal."""
     try:
-        # The envelope is one level around the data, which may itself be as deep as any message.
+        # The envelope is one level around the data, which may be as deep as any message.
         root, repeated = parse_members(line, MAX_DEPTH + 1)
     except JsonRefused as problem:
         raise EnvelopeRefused(NOT_AN_ENVELOPE, f"invalid envelope: {problem.message}", problem.offset) from None
@@ -177,7 +177,7 @@ def open_envelope_exactly(line: bytes, form: EnvelopeFormat = OWN_FORMAT) -> tup
 
 
 def _check_metadata_value(name: str, value: object, form: EnvelopeFormat) -> str | int | float:
-    # Two halves that differ read alike, so metadata that holds one would stand for several texts.
+    # Unpaired surrogates all read alike, so metadata with one would represent several texts.
     if isinstance(value, str) and name not in _COUNT_FIELDS:
         if replace_surrogates(value) != value:
             raise EnvelopeRefused(SURROGATE_CODE, f"the member {name!r} of an envelope has {SURROGATE_WORDS}")
@@ -200,12 +200,12 @@ def _decode_data(line: bytes, data: SpannedValue | None, text: str | int | float
     if data is not None and text is not None:
         raise EnvelopeRefused(NO_DATA, "an envelope has either data or data_base64, not both")
     if data is not None:
-        # The message is the very bytes of the line: written anew it might differ from what its publisher sent.
+        # The message is exactly the bytes in the line: re-encoded, it might differ from what its publisher sent.
         return line[data.start : data.end]
     if text is None:
         raise EnvelopeRefused(NO_DATA, "the envelope has neither data nor data_base64")
     try:
-        # Strict: other characters, and padding in the wrong place, are refused instead of passed over.
+        # Strict: other characters, and padding in the wrong place, are refused instead of skipped.
         return binascii.a2b_base64(str(text).encode(), strict_mode=True)
     except binascii.Error as problem:
         raise EnvelopeRefused(BAD_BASE64, f"data_base64 is not Base64: {str(problem).lower()}") from None

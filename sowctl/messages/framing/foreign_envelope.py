@@ -1,11 +1,11 @@
 """Lines with records of Kafka or change events of Debezium, read as envelopes (``sowctl-publish(1)``, ENVELOPES).
 
-``kafka``: an object a line, with the names of ``kcat -J``, Kafka Connect and the REST proxy: ``topic partition
+``kafka``: an object per line, with the names of ``kcat -J``, Kafka Connect and the REST proxy: ``topic partition
 offset``, ``key``, ``ts`` or ``timestamp`` (milliseconds since 1970), and ``payload`` or ``value``. A string is a
 message as text, any other JSON is the message itself, null deletes the record of the key.
 
 ``debezium``: ``before after op source ts_ms``; create, update and read publish ``after``, delete deletes the record of
-``before``, or where that is null, as of MongoDB, the record of the key. Such an event may stand in a record of Kafka,
+``before`` or, if that is null, as for MongoDB, the record of the key. Such an event may be inside a record of Kafka,
 which has the key.
 
 Messages may have the wrapper ``{"schema": ..., "payload": ...}`` of Kafka Connect's JSON converter. Other members are
@@ -51,7 +51,7 @@ class ForeignEnvelope(Envelope, gc=False):
     """Metadata of another system's record. A time before the latest of its topic is raised to that.
 
     ``record_key``: the key of a record without a message, as its text or as JSON: the record to delete.
-    ``is_numbered``: client and sequence say partition and offset, so that each partition is a publisher of its own.
+    ``is_numbered``: client and sequence are partition and offset, so that each partition is a publisher of its own.
     """
 
     record_key: str | None = None
@@ -74,7 +74,7 @@ class _KafkaRecord(msgspec.Struct, gc=False):
 
 
 class _Source(msgspec.Struct, gc=False):
-    """The part of a change event that says where the row is from."""
+    """The part of a change event that describes the origin of the row."""
 
     table: str | None = None
     collection: str | None = None
@@ -101,7 +101,7 @@ class _Wrapper(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _Record(NamedTuple):
-    """A line, taken apart: the message, None where it is null, and what its record says."""
+    """A parsed line: the message, None if it is null, and the metadata of its record."""
 
     data: bytes | None
     envelope: ForeignEnvelope
@@ -115,12 +115,12 @@ _decode_string = msgspec.json.Decoder(str).decode
 
 
 def open_foreign_envelope(line: bytes, form: EnvelopeFormat) -> tuple[bytes, Envelope] | None:
-    """The message in ``line`` and its metadata; None for a line that says nothing, such as a tombstone without a key.
+    """The message in ``line`` and its metadata; None for a line without effect, such as a tombstone without a key.
 
     Raises :class:`~sowctl.messages.framing.envelope.EnvelopeRefused`.
     """
     try:
-        # msgspec does not look at the encoding of what it hands over raw.
+        # msgspec does not check the encoding of raw values.
         line.decode()
         return _open_kafka_record(line, form) if form.name == "kafka" else _open_change_event(line, form)
     except msgspec.ValidationError as problem:
@@ -153,7 +153,7 @@ def _read_record(line: bytes, form: EnvelopeFormat) -> _Record:
     value = value or other
     key = _read_text(bytes(record.key))
     at = record.ts if record.timestamp is None else record.timestamp
-    # A record without a time has -1, or a type of time that says so.
+    # A record without a time has -1, or a type of time for unknown times.
     if isinstance(at, int):
         at = None if at < 0 or record.tstype == _UNKNOWN_TIME else format_epoch(str(at), "ms")
     chosen = None if key is None else find_key_text(key)
@@ -169,7 +169,7 @@ def _open_change_event(line: bytes, form: EnvelopeFormat) -> tuple[bytes, Envelo
     outer = ForeignEnvelope()
     data = _unwrap(line)
     for _ in range(_MAX_WRAPPERS):
-        # The tombstone behind the event of a deletion, which has said it already.
+        # The tombstone after the event of a deletion, which has already deleted the record.
         if data is None:
             return None
         event = _decode_event(_keep_first_members(data))
@@ -209,7 +209,7 @@ def _read_change(event: _ChangeEvent, outer: ForeignEnvelope) -> tuple[bytes, En
 
 
 def _find_event_time(event: _ChangeEvent, source: _Source) -> str | None:
-    """The time of the change in its database, else that of the event; 0 is none."""
+    """The time of the change in its database, else that of the event; 0 means none."""
     for number, unit in ((source.ts_us, "us"), (source.ts_ms, "ms"), (event.ts_us, "us"), (event.ts_ms, "ms")):
         if number:
             return format_epoch(str(number), unit)
@@ -217,7 +217,7 @@ def _find_event_time(event: _ChangeEvent, source: _Source) -> str | None:
 
 
 def _keep_first_members(text: bytes) -> bytes:
-    """A JSON object without the members that it has a second time, of which the decoders would take the last.
+    """A JSON object without repeated members, of which the decoders would use the last.
 
     Values keep their bytes.
     """
@@ -234,7 +234,7 @@ def _keep_first_members(text: bytes) -> bytes:
 
 
 def _read_text(raw: bytes) -> str | None:
-    """The content of a string, other JSON as it is written; None for null and for what is not there."""
+    """The content of a string, other JSON as written; None for null and for an absent value."""
     if not raw or raw == _NULL:
         return None
     return _decode_string(raw) if raw.startswith(b'"') else raw.decode()
@@ -246,7 +246,7 @@ def _unwrap(raw: bytes) -> bytes | None:
     if text is None:
         return None
     data = text.encode()
-    # The converter writes the schema first; most messages are not decoded to find that out.
+    # The converter writes the schema first; most messages need not be decoded to check for it.
     if data.startswith(b'{"schema"'):
         try:
             return _unwrap(bytes(_decode_wrapper(_keep_first_members(data)).payload))
@@ -256,9 +256,9 @@ def _unwrap(raw: bytes) -> bytes | None:
 
 
 def find_key_members(text: str) -> bytes | None:
-    """The key of a record as a JSON object, without the wrapper of the converter; None where it is a single value.
+    """The key of a record as a JSON object, without the wrapper of the converter; None if it is a single value.
 
-    The key of a document of MongoDB, whose ``id`` is the JSON of the field ``_id`` as text, has that field, too.
+    The key of a MongoDB document, whose ``id`` is the JSON of the field ``_id`` as text, also gets that field.
     """
     try:
         data = _unwrap(text.encode())
@@ -277,7 +277,7 @@ def find_key_members(text: str) -> bytes | None:
 
 
 def find_key_text(text: str) -> str:
-    """The single value of a key: what a JSON string says, otherwise the text itself."""
+    """The single value of a key: the content of a JSON string, otherwise the text itself."""
     if not text.startswith(('"', '{"schema"')):
         return text
     try:
@@ -288,7 +288,7 @@ def find_key_text(text: str) -> str:
 
 
 def guess_envelope_form(data: bytes) -> str | None:
-    """The name of the form that a line is an envelope of; None for other lines. For hints, as far as names can tell."""
+    """The name of the form of a line's envelope; None for other lines. For hints, as far as names show."""
     try:
         found = msgspec.json.decode(data)
     except (ValueError, RecursionError):
@@ -307,7 +307,7 @@ def guess_envelope_form(data: bytes) -> str | None:
 
 
 def has_change_type(data: bytes) -> bool:
-    """Return whether a line is an envelope of a change, as a change feed writes it. For hints, by the names alone."""
+    """Return whether a line is an envelope of a change feed. For hints, by the names alone."""
     try:
         found = msgspec.json.decode(data)
     except (ValueError, RecursionError):

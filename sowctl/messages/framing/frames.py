@@ -1,19 +1,19 @@
-"""Input framing: a byte stream cut into messages, in bounded memory, many messages at a time (``sowctl(1)``, INPUT).
+"""Input framing: a byte stream split into messages, in bounded memory, many messages at a time (``sowctl(1)``, INPUT).
 
 =============  ====================================================================================================
-``lines``      a message a line; one CR before the LF goes, a UTF-8 BOM at the start of the input is skipped, and so
-               are blank lines (empty, or spaces and tabs alone); the last line needs no line break; a CR alone ends
-               no line
-``json``       as ``lines``, or the elements of arrays, or objects over several lines: by how the input begins
-               (:mod:`sowctl.messages.framing.json_values`)
-``nul``        messages end with a zero byte; the last one needs none; empty messages count
+``lines``      one message per line; one CR before the LF is removed, a UTF-8 BOM at the start of the input is
+               skipped, and so are blank lines (empty, or only spaces and tabs); the last line needs no line break;
+               a CR alone does not end a line
+``json``       as ``lines``, or the elements of arrays, or objects over several lines, depending on the beginning
+               of the input (:mod:`sowctl.messages.framing.json_values`)
+``nul``        messages end with a zero byte, which the last one may lack; empty messages count
 ``length``     4 bytes, big-endian: the length of the message that follows
 ``envelope``   as ``json``: objects with the message and its metadata (:mod:`sowctl.messages.framing.envelope`)
 =============  ====================================================================================================
 
-:class:`FrameReader` hands out a :class:`~sowctl.messages.framing.chunks.Chunk` at a time: everything complete so far.
-Made of a file descriptor it never waits longer than asked, so a caller can close a batch while the input is silent.
-Only this module reads the stream; nothing else may read from it before or meanwhile.
+:class:`FrameReader` returns a :class:`~sowctl.messages.framing.chunks.Chunk` at a time: all messages complete so far.
+For a file descriptor it never waits longer than requested, so a caller can close a batch while the input is idle.
+Only this module reads the stream; no other code may read from it before or meanwhile.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 FRAMINGS = ("lines", "json", "nul", "length", "envelope")
 READ_CHUNK_BYTES = 1 << 20
 TAGGED_KINDS = frozenset({"fix", "nvfix"})
-"""Kinds of message types that take any bytes for names and values, so that nothing else refuses a wrong encoding."""
+"""Kinds of message types that accept any bytes as names and values, so that nothing else refuses a wrong encoding."""
 UTF8_KINDS = TAGGED_KINDS | {"json"}
-"""Kinds whose messages are UTF-8; those of XML say their encodings themselves, and binary ones have none."""
+"""Kinds whose messages are UTF-8; XML messages declare their encodings, and binary ones have none."""
 
 UNKNOWN_FRAMING = "SOW-INP-004"
 UNREADABLE_CODE = "SOW-INP-005"
@@ -48,14 +48,14 @@ class FrameLimits(Struct):
     """Times of waiting for input; tests set shorter ones."""
 
     max_wait_seconds: float = 0.5
-    """Longest single wait for input in seconds; handlers of signals run between two of them."""
+    """Maximum duration of a single wait for input in seconds; signal handlers run between two of them."""
 
 
 FRAME_LIMITS = FrameLimits()
 
 
 def frame_messages(payloads: Sequence[bytes], framing: str) -> bytes:
-    """Messages as a stream that this framing cuts again; for envelopes, which need more, lines."""
+    """Messages as a stream in this framing; as lines for envelopes, which need more than payloads."""
     if framing == "length":
         return b"".join([len(payload).to_bytes(4, "big") + payload for payload in payloads])
     end = b"\0" if framing == "nul" else b"\n"
@@ -65,13 +65,13 @@ def frame_messages(payloads: Sequence[bytes], framing: str) -> bytes:
 class FrameReader:
     """Reads messages from ``source``: a file descriptor (see :meth:`poll`) or a binary stream, which may block.
 
-    ``blocking`` tells whether :meth:`poll` may wait longer than asked.
+    ``blocking`` is whether :meth:`poll` may wait longer than requested.
 
-    ``max_message``: bytes of the longest message; a longer line is refused and skipped, a longer length-prefixed frame
-    ends the input with an error. ``chunk``: bytes to read ahead at most. ``name`` is the input's in errors. ``kind`` is
-    that of the message type, None where it is not known: what is read as text must be UTF-8. ``form``: that of
-    envelopes, None for sowctl's own. ``arrays``: messages of JSON are arrays, not objects.
-    Raises UsageError ``SOW-INP-004`` for an unknown framing.
+    ``max_message``: maximum size of a message; a longer line is refused and skipped, a longer length-prefixed frame
+    ends the input with an error. ``chunk``: maximum read-ahead in bytes. ``name`` is the input's in errors. ``kind`` is
+    that of the message type, None if unknown: input that is read as text must be UTF-8. ``form``: that of envelopes,
+    None for sowctl's own. ``arrays``: messages of JSON are arrays, not objects. Raises UsageError ``SOW-INP-004`` for
+    an unknown framing.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class FrameReader:
         self.ended = False
         self.blocking = not isinstance(source, int)
         self.descriptor = source if isinstance(source, int) else None
-        """What is read, where that is a file descriptor."""
+        """The source, if that is a file descriptor."""
         self._chunk = chunk
         self._cutter = _make_cutter(framing, max_message, kind, form, arrays=arrays)
         self._read = (
@@ -103,21 +103,21 @@ class FrameReader:
 
     @property
     def by_lines(self) -> bool:
-        """True where each message has a line, so that an input can be read again from a line on."""
+        """True if each message is a line, so that an input can be read again from a line on."""
         return self._cutter.by_lines
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
         """Return the messages complete by now; None at the end or if none was complete within ``timeout`` seconds.
 
-        Waits for input at most ``timeout`` seconds (None: as long as it takes) if the source is a descriptor. ``ended``
-        tells whether more can come. Raises, after everything before it was handed out, InputError ``SOW-INP-002`` (the
+        Waits for input at most ``timeout`` seconds (None: indefinitely) if the source is a descriptor. ``ended`` is
+        whether the input has ended. Raises, after all previous messages were returned, InputError ``SOW-INP-002`` (the
         input ends inside a frame) and ``SOW-INP-006`` (it is not UTF-8), LimitError ``SOW-INP-003`` (a frame is too
         long), and StorageError ``SOW-INP-005``.
         """
-        # An error waits until everything before it has been handed out.
+        # An error is raised only after all previous messages have been returned.
         if self._cutter.error is not None:
             self.ended = True
-            # The cutter knows the place in the input alone, the reader whose it is.
+            # The cutter only knows the position in the input, the reader its name.
             facts = self._cutter.error.facts
             self._cutter.error.place = (
                 f"{self._name}:{facts['line']}" if "line" in facts else f"{self._name}@{facts['offset']}"
@@ -131,7 +131,7 @@ class FrameReader:
             self.ended = True
             reason = problem.strerror or str(problem)
             raise StorageError(UNREADABLE_CODE, f"cannot read the input: {reason}", place=self._name) from problem
-        # Nothing came in time, which is not the end: the caller may look after other things and ask again.
+        # No input in time, which is not the end: the caller may do something else and call again.
         if data is None:
             return None
         if self._is_text and data and len(self._head) < HEAD_BYTES:
@@ -140,7 +140,7 @@ class FrameReader:
         if self._cutter.error is None:
             # Empty data is the end; an error of the cutter ends the input by itself, one call later.
             self.ended = not data
-        # Nothing stood in front of the error, so it is raised now.
+        # No messages precede the error, so it is raised now.
         elif result is None:
             return self.poll(0)
         return result
@@ -179,7 +179,7 @@ def _make_cutter(
 
         if framing == "json":
             return JsonCutter(max_message, arrays=arrays)
-        # Base64 takes four bytes for three, and the metadata takes room, too.
+        # Base64 needs four bytes for three, and the metadata needs room, too.
         return cutters.EnvelopeCutter(max_message, JsonCutter(2 * max_message + (1 << 16)), form)
     if framing == "nul":
         return cutters.NulCutter(max_message)
@@ -189,18 +189,18 @@ def _make_cutter(
 
 
 def _make_stream_reader(stream: BinaryIO, chunk: int) -> Callable[[float | None], bytes | None]:
-    # read1() gives what is there; read() would wait until the whole chunk is full.
+    # read1() returns the available bytes; read() would wait until the whole chunk is full.
     read = getattr(stream, "read1", stream.read)
     return lambda timeout: read(chunk)
 
 
 def _make_descriptor_poller(descriptor: int, chunk: int) -> Callable[[float | None], bytes | None]:
-    """Reads what is there, up to ``chunk`` bytes; None if nothing came in time."""
+    """Reads the available bytes, up to ``chunk``; None if none arrived in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN | select.POLLPRI)
 
     def is_readable(timeout: float | None) -> bool:
-        # A signal that comes just before the wait does not end it, and its handler runs only after it.
+        # A signal just before the wait does not end it, and its handler runs only afterwards.
         while timeout is None or timeout > FRAME_LIMITS.max_wait_seconds:
             if poll.poll(FRAME_LIMITS.max_wait_seconds * 1000):
                 return True
@@ -216,7 +216,7 @@ def _make_descriptor_poller(descriptor: int, chunk: int) -> Callable[[float | No
             return None
         parts = [data]
         size = len(data)
-        # One read of a pipe may give little: what is there already is collected, so that batches are large.
+        # One read of a pipe may return little: available bytes are collected, so that batches are large.
         while data and size < chunk and poll.poll(0):
             try:
                 data = os.read(descriptor, chunk - size)

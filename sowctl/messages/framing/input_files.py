@@ -1,4 +1,4 @@
-"""Files that are named as inputs; what is packed with gzip or Zstandard is unpacked."""
+"""Input files; those compressed with gzip or Zstandard are decompressed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ COMPRESSION_TOOLS = (
     (b"BZh", "bzip2", "bzcat"),
     (b"\xfd7zXZ", "xz", "xzcat"),
 )
-"""The first bytes of compressed data, what they are called, and what decompresses them."""
+"""The first bytes of compressed data, the name of the format, and the tool that decompresses it."""
 _SKIPPABLE_MAGIC = b"\x50\x2a\x4d\x18"
-"""How a frame of Zstandard begins that readers skip; the first byte goes up to 0x5f."""
+"""The beginning of a skippable frame of Zstandard; the first byte is at most 0x5f."""
 _GZIP_WINDOW_BITS = 31
 """zlib's number for the largest window and the headers of gzip."""
 _READ_BYTES = 16 << 10
 COPY_LIMIT_CODE = "SOW-INP-009"
 MAX_COPY_BYTES = 64 << 30
-"""Bytes of a pipe that are copied to a temporary file, at most."""
+"""Maximum size of a pipe that is copied to a temporary file."""
 _COPY_BYTES = 1 << 20
 
 
 def open_file(name: str) -> BinaryIO:
-    """A file that was named as an input. Raises MissingError ``SOW-CLI-062`` where there is none, else OSError."""
+    """Open an input file. Raises MissingError ``SOW-CLI-062`` if it does not exist, else OSError."""
     try:
         return Path(name).open("rb")
     except FileNotFoundError:
@@ -43,14 +43,14 @@ def open_file(name: str) -> BinaryIO:
 
 @contextmanager
 def open_input(name: str) -> Iterator[BinaryIO]:
-    """A file that was named as an input; what is packed with gzip or Zstandard is unpacked. Raises as opening does."""
+    """Open an input file, decompressing gzip or Zstandard. Raises the errors of opening."""
     with closing(open_file(name)) as stream:
         unpacked = None if Path(name).is_fifo() else open_decompressed(stream)
         yield stream if unpacked is None else unpacked
 
 
 def find_descriptor(stream: BinaryIO) -> int | BinaryIO:
-    """Return the descriptor of a real file, which can be waited for; any other stream as it is."""
+    """Return the descriptor of a real file, which can be waited for; any other stream unchanged."""
     try:
         return stream.fileno()
     except OSError:
@@ -58,7 +58,7 @@ def find_descriptor(stream: BinaryIO) -> int | BinaryIO:
 
 
 def is_compressed(name: str) -> bool:
-    """True where :func:`open_input` decompresses a file."""
+    """True if :func:`open_input` decompresses a file."""
     try:
         with open_input(name) as stream:
             return isinstance(getattr(stream, "raw", None), DecompressedInput)
@@ -67,9 +67,9 @@ def is_compressed(name: str) -> bool:
 
 
 def open_decompressed(stream: BinaryIO) -> BinaryIO | None:
-    """Return the decompressed content of a file; None for others, which are read from the beginning as before."""
+    """Return the decompressed content of a file; None for others, which are still at their beginning."""
     try:
-        # Without moving: who reads the descriptor itself would go on from where this ends.
+        # Without moving the offset, from which readers of the descriptor itself continue.
         begin = os.pread(stream.fileno(), 4, 0)
     except OSError:
         return None
@@ -92,16 +92,16 @@ def open_decompressed(stream: BinaryIO) -> BinaryIO | None:
 
 
 def _decompress_members(stream: BinaryIO, name: str, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
-    """Yield the content of a file's members, each of which begins with ``magic``; zeros behind the last are padding.
-    Raises OSError where the file ends within a member, and where other bytes stand behind one."""
+    """Yield the content of a file's members, each of which begins with ``magic``; trailing zeros are padding. Raises
+    OSError if the file ends within a member, or if other bytes follow one."""
     member: Any = None
     place = 0
-    # So little at a time, because what comes out of it may be thousands of times as much.
+    # Small reads, because the decompressed data may be thousands of times larger.
     while data := stream.read(_READ_BYTES):
         place += len(data)
         while data:
             if member is None:
-                # Enough to see what begins here; at the end of the file there may be less.
+                # Enough to recognise what begins here; at the end of the file there may be less.
                 while len(data) < len(_SKIPPABLE_MAGIC) and (more := stream.read(_READ_BYTES)):
                     place += len(more)
                     data += more
@@ -124,13 +124,13 @@ def _decompress_members(stream: BinaryIO, name: str, magic: bytes, make: Callabl
 
 
 def _is_skippable_frame(name: str, data: bytes) -> bool:
-    """True where a frame of Zstandard begins here that holds nothing for readers."""
+    """True if a frame of Zstandard begins here that readers skip."""
     return name == "Zstandard" and data[1:4] == _SKIPPABLE_MAGIC[1:] and data[0] & 0xF0 == _SKIPPABLE_MAGIC[0]
 
 
 class DecompressedInput(RawIOBase):
-    """The decompressed content of a file. It has no descriptor: nothing may be read beside it. Damage, which is one of
-    the library's own ``failures``, is an OSError."""
+    """The decompressed content of a file. It has no descriptor, because nothing else may read from it. Damage, one of
+    the library's own ``failures``, is raised as OSError."""
 
     def __init__(self, read: Callable[[int], bytes], failures: tuple[type[Exception], ...]) -> None:
         self._next = read
@@ -142,7 +142,7 @@ class DecompressedInput(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
+        """Read the next bytes."""
         try:
             data = self._rest or self._next(len(buffer))
         except self._failures as problem:
@@ -154,7 +154,7 @@ class DecompressedInput(RawIOBase):
 
 
 class PeekedInput(RawIOBase):
-    """A stream whose first bytes were read already: they come once more."""
+    """A stream whose first bytes were already read: they are returned again."""
 
     def __init__(self, head: bytes, stream: BinaryIO) -> None:
         self._head = head
@@ -165,7 +165,7 @@ class PeekedInput(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
+        """Read the next bytes."""
         data = self._head[: len(buffer)] or self._read(len(buffer))
         self._head = self._head[len(buffer) :]
         buffer[: len(data)] = data
@@ -187,7 +187,7 @@ def peek_input(stream: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
 
 @contextmanager
 def copy_unseekable(name: str, stream: BinaryIO) -> Iterator[BinaryIO]:
-    """The stream itself if it can be read from any place, otherwise a temporary copy, which has no name.
+    """The stream itself if it is seekable, otherwise a temporary copy, which has no name.
 
     Raises LimitError ``SOW-INP-009`` for more than :data:`MAX_COPY_BYTES`.
     """

@@ -1,10 +1,10 @@
-"""Messages of JSON: lines, elements of arrays, or objects over several lines, whichever an input begins with.
+"""Messages of JSON: lines, elements of arrays, or objects over several lines, as the input begins.
 
-The rule (``sowctl(1)``, INPUT) decides from the beginning of the input, so that a stream is never read as a whole:
+The rule (``sowctl(1)``, INPUT) decides by the beginning of the input, so that a stream is never read as a whole:
 
-* ``[`` before an object or ``]``: each element is a message; so too before another ``[``, where messages are arrays;
+* ``[`` before an object or ``]``: each element is a message; also before another ``[`` if messages are arrays;
 * an object whose first line is unfinished, if the second line is not a whole object: objects over several lines;
-* anything else: a message a line.
+* anything else: one message per line.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _STRING_PATTERN = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _DECODE_ERROR_PATTERN = re.compile(r"(.*) \(byte ([0-9]+)\)", re.DOTALL)
 _TRAILING_WORDS = "trailing characters"
 MAX_GUESSES = 4
-"""Ends of objects, counted from the end of what has come, that may be the last one of an element."""
+"""Number of object ends, counted from the end of the available data, to try as the end of an element."""
 WAITING_BYTES = 1 << 20
-"""An unfinished value of more bytes is looked at again after a quarter of them more, not with every piece."""
+"""An unfinished value of more bytes is parsed again after another quarter of them, not with every piece."""
 
 _decode_value = msgspec.json.Decoder(Raw).decode
 _decode_values = msgspec.json.Decoder(list[Raw]).decode
@@ -61,7 +61,7 @@ class JsonCutter:
 
     @property
     def by_lines(self) -> bool:
-        """True where each message is a line."""
+        """True if each message is a line."""
         return self._cutter is None or self._cutter.by_lines
 
     def feed(self, data: bytes) -> Chunk | None:
@@ -83,9 +83,9 @@ class JsonCutter:
 
 
 def is_line_framed(head: bytes, openers: tuple[bytes, ...] = (b"{",), *, ended: bool) -> bool | None:
-    """Return whether an input that begins with ``head`` has a message a line; None where more of it has to be seen.
+    """Return whether an input that begins with ``head`` has one message per line; None if more input is needed.
 
-    ``openers``: what the elements of an array of messages begin with.
+    ``openers``: the first bytes of the elements of an array of messages.
     """
     text = head.removeprefix(UTF8_BOM).lstrip(_BLANKS)
     if not text or UTF8_BOM.startswith(text):
@@ -106,12 +106,12 @@ def is_line_framed(head: bytes, openers: tuple[bytes, ...] = (b"{",), *, ended: 
     second, feed, _ = rest.lstrip(_BLANKS).partition(b"\n")
     if not feed and not ended:
         return None
-    # An object that is cut off is more likely than an object alone in the second line of another one.
+    # A truncated object is more likely than another object's second line that is an object by itself.
     return not second or _is_object(second)
 
 
 def _is_unfinished(line: bytes) -> bool:
-    """True for a line that the next one can go on with: an object that is not closed, outside of any text."""
+    """True for a line that the next one can continue: an object that is not closed, outside of any text."""
     try:
         _decode_value(line)
     except msgspec.DecodeError as problem:
@@ -145,10 +145,10 @@ def _join_chunks(first: Chunk, second: Chunk) -> Chunk:
 
 
 class ValueCutter:
-    """Elements of arrays, and values that follow each other, whatever line breaks are between or within them.
+    """Elements of arrays, and consecutive values, whatever line breaks are between or within them.
 
-    An element on one line keeps its bytes; one over several lines is published without spaces between its tokens. What
-    is no JSON ends the input, because nothing tells where the next element begins.
+    An element on one line keeps its bytes; one over several lines is published without spaces between its tokens.
+    Invalid JSON ends the input, because the start of the next element is unknown.
     """
 
     by_lines = False
@@ -199,7 +199,7 @@ class ValueCutter:
         return Chunk(payloads, places, self._start, refused)
 
     def _cut_values(self, block: bytes, *, ended: bool) -> tuple[list[bytes], int]:
-        """The values that are complete, and how many bytes they and what is around them take."""
+        """The complete values, and the number of bytes of them and their separators."""
         found: list[bytes] = []
         at = 0
         if self._start == 0 and block.startswith(UTF8_BOM):
@@ -235,10 +235,10 @@ class ValueCutter:
                 self._after_value, self._is_empty = True, False
 
     _is_empty = False
-    """Nothing has followed the bracket of the array yet."""
+    """The bracket of the array was read, and nothing after it yet."""
 
     def _cut_value(self, block: bytes, view: memoryview, at: int, *, ended: bool) -> int | None:
-        """The end of the value that begins at ``at``; None where it is not complete, or none."""
+        """The end of the value that begins at ``at``; None if it is incomplete or invalid."""
         try:
             _decode_value(view[at:])
         except msgspec.DecodeError as problem:
@@ -249,17 +249,17 @@ class ValueCutter:
                 return None
             place = at + int(match[2])
             if _TRAILING_WORDS not in match[1] and not ended and place >= len(block) - 1:
-                # The beginning of a number, such as -, is malformed to msgspec and not truncated.
+                # The beginning of a number, such as -, is malformed for msgspec, not truncated.
                 return None
             if _TRAILING_WORDS not in match[1]:
                 self._fail(block, place, match[1].removeprefix("JSON is malformed: "))
                 return None
-            # Here, and only here, msgspec counts the byte that it names.
+            # Only in this error, msgspec counts the byte that it names.
             return at + len(block[at : place - 1].rstrip(_BLANKS))
         except RecursionError:
             self._fail(block, at, "a value is nested too deeply")
             return None
-        # A number may go on in what comes next.
+        # A number may continue in the following input.
         if not ended and block[at] not in b'{["':
             return None
         return len(block.rstrip(_BLANKS))
@@ -276,10 +276,10 @@ def _skip_blanks(block: bytes, at: int) -> int:
 
 
 def _cut_elements(view: memoryview, at: int) -> tuple[list[bytes], int] | None:
-    """The elements of an array from ``at`` on, of which an object is the last, and where it ends; None where a few
-    guesses at that end fail.
+    """The elements of an array from ``at`` on, ending with an object, and their end; None if a few guesses of that end
+    fail.
 
-    JSON has one reading: if what is before a place is a list of values, then the array has these elements.
+    JSON is unambiguous: if the text before a place is a list of values, then the array has these elements.
     """
     block = view.obj
     assert isinstance(block, bytes)

@@ -1,8 +1,8 @@
 """Slots of messages of few templates as columns, without an object for each message. Imports numpy.
 
-What is answered is what :meth:`~sowctl.messages.json.type.JsonType.build_extractor` answers, value for value, for
-messages of templates (:mod:`sowctl.messages.json.template_match`); the others are named, and the extractor reads them.
-A template is taken into use when it has read its own first message as the exact reader does. Called through
+The result equals that of :meth:`~sowctl.messages.json.type.JsonType.build_extractor`, value for value, for messages of
+templates (:mod:`sowctl.messages.json.template_match`); the rows of the others are returned, and the extractor reads
+them. A template is used only if it has read its own first message as the exact reader does. Called through
 :mod:`sowctl.messages.template_columns`.
 """
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from sowctl.messages.template_columns import Lines, PlacedBatch
 
 MAX_WORD_STRING_BYTES = 32
-"""Bytes of strings that are told apart as numbers; longer ones are cut out one by one."""
+"""Maximum size of strings that are compared as numbers; longer ones are cut out one by one."""
 _WORD_BYTES = 8
 
 ExactRow = Callable[[bytes], "Row | None"]
-"""The row of one message; None for one that is refused."""
+"""The row of one message; None if it is refused."""
 
 
 class JsonTemplateReader:
-    """Reads ``slots`` of texts; ``exact_reader`` is what defines the row of a message. Made by
+    """Reads ``slots`` of texts; ``exact_reader`` defines the row of a message. Created by
     :func:`build_template_reader`.
     """
 
@@ -73,7 +73,7 @@ class JsonTemplateReader:
         return self._shapes.match_lines(text)
 
     def _refuse_large(self, text: MessageLines) -> None:
-        # A template says nothing of the size of its messages, and one that is too large is refused elsewhere.
+        # A template does not limit the size of its messages, and one that is too large is refused elsewhere.
         if any(len(message) > self._max_message for message in text.messages):
             raise NoTemplateError
 
@@ -101,14 +101,14 @@ class JsonTemplateReader:
 
 
 def build_template_reader(slots: Sequence[Slot], exact: ExactRow, max_message: int) -> JsonTemplateReader | None:
-    """The reader of ``slots`` by templates; None where it cannot answer: lists of values, subscripts."""
+    """The reader of ``slots`` by templates; None if they need rows: lists of values, subscripts."""
     if any(slot.listed or any(step.index is not None for step in slot.path.steps) for slot in slots):
         return None
     return JsonTemplateReader(slots, exact, max_message)
 
 
 def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, NumberForm]) -> int | None:
-    """The place of a slot in a template, noted in ``wanted``; None where it has none. Raises NoTemplateError."""
+    """The place of a slot in a template, added to ``wanted``; None if it has none. Raises NoTemplateError."""
     node: Any = template.tree
     for step in slot.path.steps:
         # A scalar has no members; those of an array are several values.
@@ -120,7 +120,7 @@ def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, NumberFor
     if not isinstance(node, int):
         raise NoTemplateError
     pointed = template.slots[node].kind == "number" and not template.slots[node].whole
-    # Another slot may be of the same field.
+    # Another slot may read the same field.
     spelled = slot.text or wanted.get(node) == "spelled"
     wanted[node] = ("spelled" if spelled else "pointed") if pointed else "whole"
     return node
@@ -133,17 +133,17 @@ def _build_slot_column(place: int | None, template: Template, match: TemplateMat
     if isinstance(found, TextSpans):
         return _build_text_column(found)
     if isinstance(found, LazyNumbers):
-        # Another slot of the same field may have asked for the texts alone.
+        # Another slot of the same field may need only the texts.
         source = found if slot.text else None
         return Column(Kind.DOUBLE, match.size, found.data, source=source, texts=slot.text)
     if template.slots[place].kind == "word":
         return _build_word_column(found)
-    # An integer has one spelling, since no template takes -0 for one: its text need not be kept.
+    # An integer has one spelling, since templates do not accept -0: its text need not be kept.
     return Column(Kind.DOUBLE if found.dtype.kind == "f" else Kind.I64, match.size, found)
 
 
 def _build_word_column(codes: Array) -> Column:
-    """The column of codes of :data:`~sowctl.messages.json.template_match.WORD_VALUES`: NULL, TRUE and FALSE."""
+    """The column for codes of :data:`~sowctl.messages.json.template_match.WORD_VALUES`: NULL, TRUE and FALSE."""
     nulls = codes == 0
     if nulls.all():
         return Column(Kind.NULL, len(codes))
@@ -152,7 +152,7 @@ def _build_word_column(codes: Array) -> Column:
 
 def _build_text_column(spans: TextSpans) -> Column:
     codes, texts = _encode_strings(spans)
-    # NULL, which the empty text is, has the code behind those of the words.
+    # NULL, which includes the empty text, has the code after those of the words.
     words = [text for text in texts if text]
     nothing = len(words)
     if not words:
@@ -160,7 +160,7 @@ def _build_text_column(spans: TextSpans) -> Column:
     kind = choose_code_type(nothing)
     if nothing == len(texts):
         return Column(Kind.STRING, len(codes), codes.astype(kind), dictionary=words)
-    # The codes of what stands behind the empty text move by one, since that is no word.
+    # Codes after that of the empty text are decremented, since that is no word.
     numbers = np.arange(len(texts))
     empty = texts.index(b"")
     numbers[empty + 1 :] -= 1
@@ -177,16 +177,16 @@ def _encode_strings(spans: TextSpans) -> tuple[Array, list[bytes]]:
         cut = list(spans)
         known = {text: code for code, text in enumerate(dict.fromkeys(cut))}
         return np.fromiter(map(known.__getitem__, cut), "i8", len(cut)), list(known)
-    # A number of eight bytes for every place of the text, and masks that leave the last so many of them.
+    # An eight-byte number for every position of the text, and masks that keep its last bytes.
     words = np.ndarray((len(raw) - _WORD_BYTES + 1,), "<u8", raw, 0, (1,))
     keep = np.array([(1 << 64) - (1 << (64 - 8 * size)) for size in range(_WORD_BYTES + 1)], "u8")
     codes = np.zeros(len(sizes), "i8")
-    # Eight characters at a time from the end of all strings. In front of a string its mask leaves zeros, wherever in
-    # the text the word lies; no string has a zero, so those of other lengths stay apart.
+    # Eight characters at a time from the end of all strings. The mask clears the bytes before a string, wherever in the
+    # text the word begins; no string contains a zero byte, so strings of different lengths stay distinct.
     for passed in range(0, max(longest, 1), _WORD_BYTES):
         part = words[ends - _WORD_BYTES - passed] & keep[np.clip(sizes - passed, 0, _WORD_BYTES)]
         more = np.unique(part, return_inverse=True)[1]
-        # Two codes become one number, and these are numbered anew: there are never more of them than strings.
+        # Two codes are combined into one number, and these are renumbered: there are never more of them than strings.
         codes = more if not passed else np.unique(codes * (int(more.max()) + 1) + more, return_inverse=True)[1]
     some = np.empty(int(codes.max(initial=-1)) + 1, "i8")
     some[codes] = np.arange(len(codes))
@@ -194,7 +194,7 @@ def _encode_strings(spans: TextSpans) -> tuple[Array, list[bytes]]:
 
 
 def _comparable_form(value: Any) -> object:
-    """A value in a form in which only equal values of one type and one spelling are equal; the empty text is NULL."""
+    """A value in a form in which only values equal in type and spelling are equal; the empty text is NULL."""
     if isinstance(value, str | bytes) and not value:
         value = None
     if isinstance(value, Number):

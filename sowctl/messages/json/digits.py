@@ -1,9 +1,9 @@
-"""Numbers out of a text, many at once: eight characters to a machine word.
+"""Parse numbers in a text, many at once: eight characters per machine word.
 
-Called by :mod:`sowctl.messages.json.template_match`. Only plain numbers of JSON are read: a minus, and at most 18
-digits, or 15 with a point among them. Each of these has one exact result: whole numbers fit 64 bits, and the others are
-a whole number below 2**53 divided by a power of ten that a double holds exactly, which IEEE 754 rounds correctly.
-Whatever else there is (an exponent, more digits, a negative zero, no number at all) is said not to fit.
+Called by :mod:`sowctl.messages.json.template_match`. Only plain numbers of JSON are parsed: an optional minus, and at
+most 18 digits, or 15 including a fraction. Each of these has one exact result: whole numbers fit into 64 bits, and the
+others are a whole number below 2**53 divided by a power of ten that a double represents exactly, which IEEE 754 rounds
+correctly. Anything else (an exponent, more digits, a negative zero, no number at all) is reported as unparsed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     Numbers = numpy.ndarray[Any, Any]
 
 MAX_INTEGER_DIGITS = 18
-"""Digits of the longest whole number that is read; every number of so many digits fits 64 bits."""
+"""Maximum number of digits of a whole number; all such numbers fit into 64 bits."""
 MAX_EXACT_DIGITS = 15
-"""Digits of the longest other number; a whole number of so many digits is below 2**53."""
+"""Maximum number of digits of other numbers; as whole numbers they are below 2**53."""
 _BYTE_ONES = 0x0101010101010101
 _KEEP_MASKS = [(1 << 64) - (1 << (64 - 8 * size)) for size in range(9)]
-"""Of a word of eight characters, the lowest address first: the last ``size`` of them."""
+"""Masks that keep the last ``size`` of eight characters in a word, whose first character is at the lowest address."""
 _FILL_MASKS = [0x30 * _BYTE_ONES & ~keep for keep in _KEEP_MASKS]
 
 
 def parse_whole_numbers(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
-    """The whole numbers between ``begins`` and ``ends`` (64 bits), and which of them are such numbers.
+    """The whole numbers between ``begins`` and ``ends`` (64 bits), and which of them were parsed.
 
-    ``chars`` is the text, ``words`` the little-endian word that starts at every place of it; at least 24 bytes must lie
-    before every place.
+    ``chars`` is the text, ``words`` the little-endian word that starts at every position of it; at least 24 bytes must
+    precede every position.
     """
 
     ends, size, negative, lead, good = _measure_digits(chars, begins, ends, MAX_INTEGER_DIGITS)
@@ -40,7 +40,7 @@ def parse_whole_numbers(chars: Numbers, words: Numbers, begins: Numbers, ends: N
 
 
 def parse_doubles(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
-    """The same for numbers with a point or without, as doubles."""
+    """The same for numbers with or without a decimal point, as doubles."""
     import numpy as np
 
     ends, size, negative, lead, good = _measure_digits(chars, begins, ends, MAX_EXACT_DIGITS + 1)
@@ -51,7 +51,7 @@ def parse_doubles(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers
     pointed = behind >= 0
     fraction = np.maximum(behind, 0)
     before = size - fraction - pointed
-    # A number neither begins nor ends with its point, and has no zero in front of other digits.
+    # A number neither begins nor ends with its point, and has no leading zero before other digits.
     good &= (behind != 0) & (before > 0) & (before + fraction <= MAX_EXACT_DIGITS)
     before = np.maximum(before, 0)
     good &= ~lead | (before == 1)
@@ -65,7 +65,7 @@ def parse_doubles(chars: Numbers, words: Numbers, begins: Numbers, ends: Numbers
 
 
 def _parse_digit_run(words: Numbers, ends: Numbers, size: Numbers) -> tuple[Numbers, Numbers]:
-    """The numbers that so many digits before each end are, and where all of them are digits."""
+    """Parse the ``size`` digits before each end; also return where all of them are digits."""
     import numpy as np
 
     longest = int(size.max(initial=0))
@@ -81,9 +81,10 @@ def _parse_digit_run(words: Numbers, ends: Numbers, size: Numbers) -> tuple[Numb
 def _measure_digits(
     chars: Numbers, begins: Numbers, ends: Numbers, most: int
 ) -> tuple[Numbers, Numbers, Numbers | None, Numbers, Numbers]:
-    """Find the ends and counts of digits, and which are negative, have a zero in front, may be a number.
+    """Find the ends and counts of digits, and which are negative, have a leading zero, may be a number.
 
-    Negative is None where nothing is. What may be none is taken for one character, so that it can be looked at.
+    Negative is None if there are none. A text that cannot be a number is treated as one character, so that it can be
+    read.
     """
     import numpy as np
 
@@ -112,7 +113,7 @@ def _apply_sign(value: Numbers, negative: Numbers | None, good: Numbers) -> Numb
 
 
 def _load_word_before(words: Numbers, ends: Numbers, size: Numbers) -> Numbers:
-    """The ``size`` characters (0 to 8) before each end, with zeros in front of them."""
+    """The ``size`` characters (0 to 8) before each end, padded with leading zeros."""
     import numpy as np
 
     loaded: Numbers = words[ends - 8]
@@ -128,14 +129,14 @@ def _is_digit_word(word: Numbers) -> Numbers:
     import numpy as np
 
     high = np.uint64(0xF0 * _BYTE_ONES)
-    # A digit has 3 in its upper half, and still has it with 6 added. A carry only leaves a character that has not.
+    # A digit has 3 in its upper half, even after adding 6. A carry only comes from a character that is no digit.
     tops = (word & high) | (((word + np.uint64(0x06 * _BYTE_ONES)) & high) >> np.uint64(4))
     good: Numbers = tops == np.uint64(0x33 * _BYTE_ONES)
     return good
 
 
 def _decode_digit_word(word: Numbers) -> Numbers:
-    """The number that eight digits are: pairs, fours, then all eight are put together, in every lane at once."""
+    """Convert eight digits to a number: pairs, then fours, then all eight are combined, in every lane at once."""
     import numpy as np
 
     word = (word & np.uint64(0x0F * _BYTE_ONES)) * np.uint64(2561) >> np.uint64(8)
@@ -144,9 +145,9 @@ def _decode_digit_word(word: Numbers) -> Numbers:
 
 
 def _count_fraction_digits(word: Numbers) -> Numbers:
-    """Count the characters behind the first point of eight, -1 where there is none.
+    """Count the characters after the first point of eight, -1 without a point.
 
-    Another character may be taken for a point; it is no digit either, and so found out later.
+    Another character may be taken for a point; it is no digit either, and is detected later.
     """
     import numpy as np
 

@@ -1,12 +1,12 @@
 """The exact JSON reader: slow, iterative, and the definition of what message type ``json`` accepts and means.
 
-Accepted is the JSON grammar (RFC 8259) in UTF-8, with white space around the value. Beyond the grammar:
+It accepts the JSON grammar (RFC 8259) in UTF-8, with white space around the value. In addition:
 
-* of duplicate members the first counts, wholly; or the last, for a type that says so;
+* of duplicate members only the first counts; or only the last, for a type defined so;
 * numbers keep their original text; without point and exponent they are Integers within -2**63 .. 2**64-1, all others
   are Doubles, which may be infinite (``1e999``);
-* an escaped surrogate without its partner (``\\ud800``) reads as U+FFFD, in values and in member names;
-* more than ``max_depth`` containers inside one another are refused.
+* an escaped unpaired surrogate (``\\ud800``) reads as U+FFFD, in values and in member names;
+* more than ``max_depth`` nested containers are refused.
 
 :mod:`sowctl.messages.json.fast_reader` must agree with this module on every payload.
 """
@@ -21,34 +21,33 @@ from sowctl.values.depth import MAX_DEPTH
 from sowctl.values.fields import Number
 
 _SPACE_PATTERN = re.compile(rb"[ \t\n\r]*+")
-# Possessive quantifiers (*+, ++) never give characters back: every pattern passes over a payload once, whatever it
-# holds.
+# Possessive quantifiers (*+, ++) never backtrack: every pattern passes over a payload once, whatever it contains.
 _PLAIN_STRING_PATTERN = re.compile(rb'"([^"\\\x00-\x1f]*+)"')
 _STRING_PATTERN = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+)"')
-# Not possessive as a whole: in Python 3.11.2, what the last, incomplete escape has passed over would belong to the
-# match. So it is bounded, because each repetition is remembered.
+# Not possessive as a whole: in Python 3.11.2, the text that the last, incomplete escape has consumed would belong to
+# the match. So it is bounded, because each repetition is recorded.
 _STRING_PIECE = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})){1,1000}')
 _NUMBER_PATTERN = re.compile(rb"-?(?:0|[1-9][0-9]*+)((?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?)")
 _WORD_PATTERN = re.compile(rb"[A-Za-z]++")
-# Two escapes of code units side by side are taken together, because only both can tell whether they are a pair.
+# Two adjacent escapes of code units are matched together, because only both show whether they are a pair.
 _ESCAPE_PATTERN = re.compile(r"\\(?:u([0-9a-fA-F]{4})(?:\\u([dD][c-fC-F][0-9a-fA-F]{2}))?|(.))")
 _SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORD_VALUES: dict[bytes, bool | None] = {b"true": True, b"false": False, b"null": None}
 _MAX_INTEGER_CHARACTERS = 20
-"""Digits and sign of the longest integer that may be in range."""
+"""Maximum digits and sign of an integer in range."""
 
 Json: TypeAlias = dict[str, "Json"] | list["Json"] | str | Number | bool | None
 
 
 class JsonRefused(PayloadRefused):
-    """Why a payload is not acceptable: code, words with line and column (in characters), byte offset."""
+    """The reason why a payload is refused: code, message with line and column (in characters), byte offset."""
 
     offset: int
 
 
 class SpannedValue:
-    """A value with its place ``[start, end)`` in the payload; ``value`` as in :data:`Json`, but of Spanned parts."""
+    """A value with its place ``[start, end)`` in the payload; ``value`` as in :data:`Json`, but with Spanned parts."""
 
     __slots__ = ("end", "start", "value")
 
@@ -59,9 +58,9 @@ class SpannedValue:
 
 
 def parse_json(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = False, halves: bool = False) -> Json:
-    """The value of ``payload``; ``last``: so count duplicate members. Raises :class:`JsonRefused`.
+    """The value of ``payload``; with ``last``, the last duplicate member counts. Raises :class:`JsonRefused`.
 
-    ``halves``: surrogates without their partner stay in values (not in names), so that the caller can tell them apart.
+    ``halves``: unpaired surrogates stay in values (not in names), so that the caller can distinguish them.
     """
     return _ExactReader(payload, max_depth, spans=False, last=last, halves=halves).read_json()
 
@@ -72,9 +71,9 @@ def parse_spans(payload: bytes, max_depth: int = MAX_DEPTH, *, last: bool = Fals
 
 
 def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[SpannedValue, list[str]]:
-    """:func:`parse_spans`, and the names that the outermost object has more than once. Raises :class:`JsonRefused`.
+    """:func:`parse_spans`, and the duplicate names of the outermost object. Raises :class:`JsonRefused`.
 
-    Surrogates without their partner stay in values.
+    Unpaired surrogates stay in values.
     """
     reader = _ExactReader(payload, max_depth, spans=True, halves=True)
     return reader.read_spans(), reader.repeated
@@ -82,7 +81,7 @@ def parse_members(payload: bytes, max_depth: int = MAX_DEPTH) -> tuple[SpannedVa
 
 def parse_number(text: bytes) -> int | float:
     """The value of a JSON number: an Integer if it has neither point nor exponent and is in range, else a Double."""
-    # int() takes time that grows with the square of the digits; no longer number can be in range.
+    # The time of int() grows with the square of the digits; no longer number can be in range.
     if len(text) <= _MAX_INTEGER_CHARACTERS and text.lstrip(b"-").isdigit():
         value = int(text)
         if -(1 << 63) <= value < 1 << 64:
@@ -91,11 +90,9 @@ def parse_number(text: bytes) -> int | float:
 
 
 def unescape_string(raw: bytes, *, halves: bool = False) -> str:
-    """The characters of a valid JSON string, given what stands between its quotes; ``halves`` as in
-    :func:`parse_json`.
-    """
+    """The characters of a valid JSON string, given the text between its quotes; ``halves`` as in :func:`parse_json`."""
     text = raw.decode()
-    # Most strings have no escape and need no search.
+    # Most strings have no escape and skip the search.
     if "\\" not in text:
         return text
     text = _ESCAPE_PATTERN.sub(_decode_escape, text)
@@ -103,7 +100,7 @@ def unescape_string(raw: bytes, *, halves: bool = False) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """``text`` with U+FFFD for every surrogate, which in the text of a string is one without its partner."""
+    """``text`` with U+FFFD for every surrogate, which is always unpaired in the text of a string."""
     return text if text.isascii() else _SURROGATE_PATTERN.sub("\ufffd", text)
 
 
@@ -122,7 +119,7 @@ def _decode_escape(match: re.Match[str]) -> str:
 
 
 class _ExactReader:
-    """One pass over one payload, with the open containers on a list instead of the Python stack."""
+    """One pass over one payload, with the open containers in a list instead of on the Python stack."""
 
     def __init__(
         self, payload: bytes, max_depth: int, *, spans: bool, last: bool = False, halves: bool = False
@@ -133,18 +130,18 @@ class _ExactReader:
         self.max_depth = max_depth
         self.spans = spans
         self.position = 0
-        # The open containers, each with the place where it began; ``names`` are the members of objects that wait for
+        # The open containers, each with the offset of its beginning; ``names`` are the members of objects that wait for
         # their value.
         self.open: list[tuple[dict[str, object] | list[object], int]] = []
         self.names: list[str] = []
         self.repeated: list[str] = []
 
     def read_json(self) -> Json:
-        """The value, of a reader without spans."""
+        """Read the value, for a reader without spans."""
         return cast(Json, self.read_document())
 
     def read_spans(self) -> SpannedValue:
-        """The value with its places, of a reader with spans."""
+        """Read the value with its places, for a reader with spans."""
         found = self.read_document()
         assert isinstance(found, SpannedValue)
         return found
@@ -156,11 +153,11 @@ class _ExactReader:
             byte = self.payload[error.start]
             self.fail(error.start, f"byte 0x{byte:02x} is not valid UTF-8", NOT_UTF8_CODE)
         self.skip_space()
-        # Containers stand on a list: a payload of any depth costs memory that the limit bounds, and no Python stack.
+        # Containers are in a list: the limit bounds the memory for any depth, and no Python stack is used.
         while True:
             complete, value = self.start_value()
             while complete:
-                # The outermost value is complete: nothing but white space may follow.
+                # The outermost value is complete: only white space may follow.
                 if not self.open:
                     self.skip_space()
                     if self.position != len(self.payload):
@@ -190,21 +187,22 @@ class _ExactReader:
         if number is not None:
             return True, self.read_number(number)
         word = _WORD_PATTERN.match(self.payload, start)
-        # The whole word is compared, so nullx is refused as itself and not behind null.
+        # The whole word is compared, so nullx is refused as such, not after null.
         if word is not None and word[0] in _WORD_VALUES:
             self.position = word.end()
             return True, self.build_value(start, _WORD_VALUES[word[0]])
         return self.fail(start, f"a value is expected, not {self.describe_position(word)}")
 
     def add_value(self, value: object) -> tuple[bool, object]:
-        """Put ``value`` into the innermost container and go to the next one; a closed container is complete itself."""
+        """Add ``value`` to the innermost container and go to the next one; a closed container is a complete value
+        itself."""
         container = self.open[-1][0]
         if isinstance(container, dict):
             name = self.names.pop()
-            # Of members with one name the first counts, unless the caller asked for the last.
+            # Of duplicate members the first counts, unless the caller requested the last.
             if self.last or name not in container:
                 container[name] = value
-            # Only repeated names of the outermost object are asked for, by envelopes.
+            # Only duplicate names of the outermost object are needed, for envelopes.
             elif len(self.open) == 1:
                 self.repeated.append(name)
         else:
@@ -238,7 +236,7 @@ class _ExactReader:
         self.skip_space()
 
     def read_string(self) -> bytes:
-        """Read the bytes between the quotes of the string at the position; the position moves behind it."""
+        """Read the bytes between the quotes of the string at the position, and move the position after it."""
         # Strings without an escape, which most are, by the simpler pattern.
         match = _PLAIN_STRING_PATTERN.match(self.payload, self.position) or _STRING_PATTERN.match(
             self.payload, self.position
@@ -246,7 +244,7 @@ class _ExactReader:
         if match is not None:
             self.position = match.end()
             return match[1]
-        # Refused. How far the string is valid tells which fault it has.
+        # Refused. The length of its valid beginning determines the fault.
         end = self.position + self.payload.startswith(b'"', self.position)
         while (piece := _STRING_PIECE.match(self.payload, end)) is not None:
             end = piece.end()
@@ -260,7 +258,7 @@ class _ExactReader:
         self.position = match.end()
         text = match[0]
         follower = self.payload[self.position : self.position + 1]
-        # ``01`` and ``1.`` begin like a number and go on like none: the whole of it is at fault, and not only its rest.
+        # ``01`` and ``1.`` begin like a number without being one: the fault is the whole text, not only its rest.
         if follower.isalnum() or follower == b".":
             self.fail(match.start(), "a number is malformed")
         return self.build_value(match.start(), Number(parse_number(text), text))
@@ -274,12 +272,12 @@ class _ExactReader:
             self.position = match.end()
 
     def describe_position(self, word: re.Match[bytes] | None = None) -> str:
-        """Describe what stands at the position, for messages."""
+        """Describe the character or word at the position, for messages."""
         if word is not None:
             return repr(word[0][:20].decode())
         if self.position >= len(self.payload):
             return "the end of the text"
-        # Four bytes hold any character of UTF-8; what follows it is cut off.
+        # Four bytes contain any character of UTF-8; the rest is cut off.
         character = self.payload[self.position : self.position + 4].decode(errors="ignore")[:1]
         return ascii(character) if character.isprintable() else f"U+{ord(character):04X}"
 

@@ -1,15 +1,15 @@
 """The fast JSON reader: many payloads at once through msgspec, with the results of the exact reader.
 
-Three ways, each payload goes the first that is provably exact for it:
+Each payload is read by the first of three methods that is provably exact for it:
 
-1. *columns*: all payloads are decoded into Structs with just the wanted fields; these become columns, those rows;
-2. *tree*: one payload is decoded whole; for subscripted arrays on the way, and where counting cannot rule duplicate
-   members out among the objects on the way, but can among all objects of the payload;
-3. *exact*: :mod:`sowctl.messages.json.exact_reader`; for everything else, and for every refusal.
+1. *columns*: all payloads are decoded into Structs with only the wanted fields; these become columns, then rows; 2.
+*tree*: one payload is decoded completely; for subscripted arrays on the path, and if counting cannot rule out duplicate
+members among the objects on the path, but can among all objects of the payload; 3. *exact*:
+:mod:`sowctl.messages.json.exact_reader`; for everything else, and for every refusal.
 
-msgspec is as strict as the JSON grammar, and stricter in what the exact reader accepts beyond it (lone surrogates,
-numbers above a double); such payloads end in the third way. It is laxer in three things: UTF-8 in what it skips and
-nesting, looked after by :mod:`sowctl.messages.json.batch`, and duplicate members
+msgspec is as strict as the JSON grammar, and refuses texts that the exact reader accepts beyond it (unpaired
+surrogates, numbers too large for a double); such payloads are read by the third method. It is less strict in three
+respects: UTF-8 in skipped values and nesting, checked by :mod:`sowctl.messages.json.batch`, and duplicate members
 (:mod:`sowctl.values.unique_members`).
 """
 
@@ -32,16 +32,16 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 def parse_number(text: str) -> Number:
-    """A number with point or exponent, and its text."""
+    """A number with point or exponent, with its text."""
     return Number(float(text), text.encode())
 
 
 class FastReader(Generic[T]):
     """Reads rows of one plan.
 
-    ``read_columns``: makes the columns of a whole batch's rows of the columns of the leaves; ``tree``: the row of one
-    decoded payload, None if only the exact reader can tell; ``exact_reader``: the row or the refusal of payload number
-    i; ``refused``: the row of a refused payload.
+    ``read_columns``: converts the columns of the leaves of a whole batch to the columns of the rows; ``tree``: the row
+    of one decoded payload, None if it needs the exact reader; ``exact_reader``: the row or the refusal of payload
+    number i; ``refused``: the row of a refused payload.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class FastReader(Generic[T]):
         max_message: int,
         max_depth: int,
     ) -> None:
-        # Floats keep their text by way of this hook only, which costs a call for each: it is left out where it can be.
+        # Floats keep their text only by this hook, which costs a call for each: it is omitted if possible.
         hook = parse_number if texts else None
         self.plan = plan
         self._make = columns
@@ -67,7 +67,7 @@ class FastReader(Generic[T]):
         self._max_depth = max_depth
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(plan.struct, float_hook=hook).decode
         self._decode_tree: Callable[[bytes], object] = msgspec.json.Decoder(float_hook=hook).decode
-        # The blank Struct stands for payloads that fail: all fields are UNSET, and the exact reader replaces the row.
+        # The blank Struct represents failed payloads: all fields are UNSET, and the exact reader replaces the row.
         self._blank = plan.struct()
 
     def __call__(self, payloads: Sequence[bytes]) -> tuple[list[T], list[Refusal]]:
@@ -76,9 +76,9 @@ class FastReader(Generic[T]):
         return rows if isinstance(rows, list) else list(rows), refusals
 
     def read_once(self, payloads: Sequence[bytes], joined: bytes | None = None) -> tuple[Iterable[T], list[Refusal]]:
-        """One row per payload, to be read once and not held in memory together, and the refusals.
+        """One row per payload, to be iterated once and not held in memory together, and the refusals.
 
-        ``joined``: the bytes that the payloads were cut out of, line by line, where there are such.
+        ``joined``: the bytes from which the payloads were split, line by line, if available.
         """
         if not payloads:
             return [], []
@@ -92,12 +92,12 @@ class FastReader(Generic[T]):
         return rows, refusals
 
     def read_columns(self, payloads: Sequence[bytes]) -> tuple[list[Column], list[Refusal]]:
-        """Read the rows as a column for each value of a row; the columns are not to be changed."""
+        """Read the rows as a column for each value of a row; the columns must not be changed."""
         if not payloads:
             return [[] for _ in self.plan.leaves], []
         parts, others, refusals = self._decode_columns(payloads, None)
         if others:
-            # Two slots of one field may share a column, and differ in the rows that were read otherwise.
+            # Two slots of one field may share a column, but differ in rows that were read otherwise.
             parts = [list(part) for part in parts]
             for index, row in others.items():
                 for part, value in zip(parts, row, strict=True):
@@ -107,25 +107,26 @@ class FastReader(Generic[T]):
     def _decode_columns(
         self, payloads: Sequence[bytes], joined: bytes | None
     ) -> tuple[list[Column], dict[int, T], list[Refusal]]:
-        """The columns of all rows, the rows that hold instead of theirs, by number, and the refusals."""
-        # What is found out about a batch costs one pass over the joined bytes, not one per payload and field.
+        """The columns of all rows, the rows that replace theirs, by number, and the refusals."""
+        # Checks of a batch cost one pass over the joined bytes, not one per payload and field.
         batch = JsonBatch(payloads, b"\n".join(payloads) if joined is None else joined)
         batch.exact = find_suspects(payloads, batch.joined, self._max_message, self._max_depth)
         if b"\\" in batch.joined:
             self._find_escaped_names(batch)
-        # All payloads in one C loop; only where one of them fails are they tried one by one, to learn which.
+        # All payloads in one C loop; only if one of them fails are they decoded one by one, to find it.
         try:
             batch.structs = list(map(self._decode, payloads))
         except DECODE_ERRORS:
             batch.structs = decode_each(self._decode, payloads, batch.exact, self._blank)
         columns = self._decode_all_columns(batch)
         self._find_duplicates(batch, columns)
-        # The columns may move payloads to the exact reader too, such as those with -0: so the test comes after them.
+        # The columns may move payloads to the exact reader too, such as those with -0: so the check comes after them.
         parts = self._make([columns[leaf].values for leaf in self.plan.leaves], batch)
         others: dict[int, T] = {}
         if not batch.tree and not batch.exact:
             return parts, others, []
-        # Rows of doubtful payloads were made of what msgspec said: each is replaced, by the tree's or the exact one.
+        # Rows of doubtful payloads were built from msgspec's result: each is replaced by that of the tree or the exact
+        # reader.
         for index in batch.tree - batch.exact:
             row = self._read_tree(payloads[index])
             if row is None:
@@ -135,7 +136,7 @@ class FastReader(Generic[T]):
         return parts, others, self._read_exactly(batch, others)
 
     def _find_escaped_names(self, batch: JsonBatch) -> None:
-        """A name spelled with an escape cannot be counted."""
+        """Mark batches in which a name may be spelled with an escape, and so cannot be counted."""
         if self.plan.counted.may_be_escaped(batch.joined):
             batch.escaped = True
             batch.exact.update(
@@ -143,7 +144,7 @@ class FastReader(Generic[T]):
             )
 
     def _decode_all_columns(self, batch: JsonBatch) -> dict[PlannedField, FieldMembers]:
-        """The values of every field, UNSET where it is absent."""
+        """The values of every field, UNSET if absent."""
         columns: dict[PlannedField, FieldMembers] = {}
         for field in self.plan.fields:
             parent = field.parent
@@ -151,7 +152,7 @@ class FastReader(Generic[T]):
                 # A field of the outermost object: every Struct has it, UNSET where the payload does not.
                 columns[field] = FieldMembers(list(map(field.get, batch.structs)))
                 continue
-            # Parents come first in the plan. Mostly all values above are Structs, and one C loop reads the member.
+            # Parents come first in the plan. Usually all values above are Structs, and one C loop reads the member.
             above = columns[parent].values
             kinds = set(map(type, above))
             if kinds == {parent.kind}:
@@ -162,8 +163,8 @@ class FastReader(Generic[T]):
             if list in kinds or dict in kinds:
                 for index, value in enumerate(above):
                     if type(value) is dict or type(value) is list:
-                        # Arrays on the way supply the members of all their objects. With a subscript on the way the
-                        # place in the array counts, which columns do not keep.
+                        # Arrays on the path provide the members of all their objects. With a subscript on the path the
+                        # position in the array counts, which columns do not keep.
                         below.enter_container(index, value, field.name)
                         if type(value) is list and parent.subscripted:
                             batch.tree.add(index)
@@ -193,14 +194,14 @@ class FastReader(Generic[T]):
     def _is_member_left(
         self, batch: JsonBatch, doubtful: list[int], field: PlannedField, needle: bytes, mask: bytes
     ) -> list[int]:
-        """Those in which the outermost object may have the field twice.
+        """The payloads in which the outermost object may have the field twice.
 
         The first occurrence of the name is overwritten with another name of the same length, which keeps the message
-        valid; if the decoder then finds no field, there was one at most. Otherwise the first occurrence was something
+        valid; if the decoder then finds no field, there was only one. Otherwise the first occurrence was something
         else, or there is a second member.
         """
         masked = [batch.payloads[index].replace(needle, mask, 1) for index in doubtful]
-        # A payload that no longer decodes was changed somewhere else than in a name, so it counts as doubtful, too.
+        # A payload that no longer decodes was changed in something other than a name, so it counts as doubtful, too.
         failed: set[int] = set()
         structs = decode_each(self._decode, masked, failed, None)
         return [index for at, index in enumerate(doubtful) if at in failed or field.get(structs[at]) is not UNSET]
@@ -210,7 +211,7 @@ class FastReader(Generic[T]):
             tree = self._decode_tree(payload)
         except DECODE_ERRORS:
             return None
-        # A name may also occur as a value or below what no path leads to. In the whole tree every member is counted.
+        # A name may also occur as a value or in an object on no path. In the whole tree every member is counted.
         return self._tree(tree, payload) if has_all_members(payload, (tree,)) else None
 
     def _read_exactly(self, batch: JsonBatch, rows: dict[int, T]) -> list[Refusal]:
@@ -219,7 +220,7 @@ class FastReader(Generic[T]):
         for index in sorted(batch.exact):
             row = self._exact(index, batch.payloads[index])
             if isinstance(row, Refusal):
-                # A key with half a surrogate pair is refused, but its texts are known and name it in messages.
+                # A key with an unpaired surrogate is refused, but its texts are known and identify it in messages.
                 refusals.append(row)
                 rows[index] = cast("T", row.texts) if isinstance(row, SurrogateRefusal) else self._refused
             else:

@@ -1,4 +1,4 @@
-"""Paths resolved in parsed JSON (``sowctl-expressions(7)``, IDENTIFIERS), and the slot values made of what they find.
+"""Paths resolved in parsed JSON (``sowctl-expressions(7)``, IDENTIFIERS), and the slot values of the results.
 
 Works on the trees of both readers: dictionaries, lists, strings, Booleans, None, and numbers either as
 :class:`~sowctl.values.fields.Number` (exact reader) or as ``int`` and ``float`` (fast reader).
@@ -20,14 +20,14 @@ def resolve_path(root: object, steps: Sequence[Step]) -> tuple[list[object], boo
     nodes = [root]
     for step in steps:
         found = find_members(nodes, step.name)[0]
-        # A subscript counts through all values that the path has found so far, and behind the last of them finds
-        # nothing.
+        # A subscript counts through all values that the path has found so far, and finds nothing after the last of
+        # them.
         nodes = found if step.index is None else found[step.index : step.index + 1]
     return drop_objects(nodes)
 
 
 def find_members(nodes: Sequence[object], name: str) -> tuple[list[object], int]:
-    """The values, arrays opened, of the members ``name`` of the objects in ``nodes``, and in how many objects."""
+    """The values, arrays flattened, of the members ``name`` of the objects in ``nodes``, and the number of objects."""
     found: list[object] = []
     count = 0
     # Only objects have members: a step below a scalar finds nothing.
@@ -44,15 +44,15 @@ def find_members(nodes: Sequence[object], name: str) -> tuple[list[object], int]
 
 def drop_objects(nodes: list[object]) -> tuple[list[object], bool]:
     """``nodes`` without its objects, and whether one of those had members."""
-    # An object has no value of its own, but IS NULL must know that one with members was there.
+    # An object has no value of its own, but IS NULL depends on whether one with members was found.
     items = [node for node in nodes if type(node) is not dict]
     dropped = len(items) != len(nodes) and any(type(node) is dict and node for node in nodes)
     return items, dropped
 
 
 def flatten_array(array: list[object]) -> list[object]:
-    """The elements of ``array`` with those of arrays in it in their place, depth first."""
-    # Most arrays hold no array and are taken as they are.
+    """The elements of ``array``, with nested arrays replaced by their elements, depth first."""
+    # Most arrays contain no array and are returned unchanged.
     if list not in set(map(type, array)):
         return array
     flat: list[object] = []
@@ -60,7 +60,7 @@ def flatten_array(array: list[object]) -> list[object]:
     while waiting:
         node = waiting.pop()
         if type(node) is list:
-            # Reversed on a stack, so that the elements come out in the order of the text.
+            # Reversed on a stack, so that the elements are in the order of the text.
             waiting.extend(reversed(node))
         else:
             flat.append(node)
@@ -68,20 +68,20 @@ def flatten_array(array: list[object]) -> list[object]:
 
 
 def build_slot_value(items: Sequence[object], dropped: bool, slot: Slot) -> SlotValue:
-    """Build the answer of a slot for a value list: the cheap form where it says everything, else :class:`ValueList`."""
+    """Build the value of a slot from a value list: the cheap form if it is sufficient, else :class:`ValueList`."""
     if slot.listed or dropped or len(items) > 1:
         return ValueList(tuple([build_scalar(item, text=slot.text) for item in items]), dropped)
     return build_scalar(items[0], text=slot.text) if items else None
 
 
 def build_scalar(item: object, *, text: bool) -> Scalar:
-    """One value of a list. A number whose text is its decimal digits is a plain ``int`` even where text is asked."""
+    """One value of a list. A number whose text is its decimal digits is a plain ``int`` even if its text is wanted."""
     if type(item) is Number:
-        # Every other Integer is written back from its value as it was read, so its text need not be kept.
+        # The text of every other Integer can be restored from its value, so it need not be kept.
         if text and (type(item.value) is float or item.text == b"-0"):
             return item
         return item.value
-    # msgspec reads an integer of any size; beyond the range of Integers it is a Double.
+    # msgspec reads integers of any size; beyond the range of Integers they are Doubles.
     if type(item) is int and not MIN_INTEGER <= item < INTEGER_LIMIT:
         digits = str(item)
         return Number(float(digits), digits.encode()) if text else float(digits)

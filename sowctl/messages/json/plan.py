@@ -1,11 +1,11 @@
-"""The plan of the fast JSON reader for a set of paths: a Struct type made to measure, the bytes to count.
+"""The plan of the fast JSON reader for a set of paths: a custom Struct type, and the bytes to count.
 
-msgspec skips what no field asks for and so reads a message in a fraction of the time; but of duplicate members it takes
-the last. The rule that notices them is counting (:mod:`sowctl.values.unique_members`). For a *countable* name N,
-let T be the number of times that the bytes ``"N"`` occur in some valid messages, and F the number of (object, N) pairs
-in which the decoder found N, over the objects that the paths lead through. Unless an escape spells N (searched for
-separately), every member N of an object is one occurrence, and different members are different occurrences. So F <= T,
-and F == T leaves no room for a second member N in any of those objects.
+msgspec skips unwanted fields and so reads a message in a fraction of the time; but of duplicate members it uses the
+last. Duplicates are detected by counting (:mod:`sowctl.values.unique_members`). For a *countable* name N, let T be the
+number of times that the bytes ``"N"`` occur in some valid messages, and F the number of (object, N) pairs in which the
+decoder found N, over the objects on the paths. Unless an escape spells N (searched for separately), every member N of
+an object is one occurrence, and different members are different occurrences. So F <= T, and F == T leaves no room for a
+second member N in any of those objects.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ANY_VALUE_TYPE = Union[None, bool, int, float, str, list[Any], dict[str, Any]] 
 
 
 class PlannedField:
-    """One member to decode: its place among the wanted ones, and where its value sits in the decoded Struct."""
+    """One member to decode: its place among the wanted ones, and the place of its value in the decoded Struct."""
 
     __slots__ = ("below", "get", "kind", "name", "parent", "spelled", "subscripted", "terminal")
 
@@ -35,26 +35,26 @@ class PlannedField:
         self.below: dict[str, PlannedField] = {}
         self.terminal = False
         self.subscripted = False
-        """Whether some path goes on below it after a subscript."""
+        """Whether some path continues below it after a subscript."""
         self.spelled = False
-        """Whether numbers are wanted as they are written."""
+        """Whether numbers are wanted with their spelling."""
         self.get: attrgetter[Any] = attrgetter("f0")
         """Reads it from a Struct."""
         self.kind: type | None = None
-        """The Struct type of its value where only members of it are wanted."""
+        """The Struct type of its value if only members of it are wanted."""
 
 
 class FieldPlan:
-    """The decoder for some paths and the bytes to count. Make it with :func:`make_plan`."""
+    """The decoder for some paths and the bytes to count. Created by :func:`make_plan`."""
 
     def __init__(self, paths: Sequence[Path], spelled: Sequence[bool]) -> None:
         self.fields: list[PlannedField] = []
-        """All members on the way, each after its parent."""
+        """All members on the paths, each after its parent."""
         self.leaves: list[PlannedField] = []
         """The last member of each path, in the order of the paths."""
         top: dict[str, PlannedField] = {}
         for path, text in zip(paths, spelled, strict=True):
-            # Paths share their beginnings: a member is decoded once, however many paths lead through it.
+            # Paths share prefixes: a member is decoded once, however many paths contain it.
             below, field = top, None
             for step in path.steps:
                 if step.name not in below:
@@ -68,14 +68,14 @@ class FieldPlan:
             self.leaves.append(field)
         self.struct = _define_struct(top, self.fields)
         self.counted = CountedNames({field.name for field in self.fields})
-        # As long as the name, so that offsets stay; DEL is in no countable name, so the mask is no wanted one.
+        # As long as the name, so that offsets stay; no countable name contains DEL, so the mask is no wanted name.
         self.masks = [b'"%b"' % (_MASK_BYTE * len(name.encode())) for name in self.counted.names]
 
 
 def make_plan(paths: Sequence[Path], spelled: Sequence[bool]) -> FieldPlan | None:
-    """The plan for ``paths``; None where a name is not countable, so that only the exact reader will do.
+    """The plan for ``paths``; None if a name is not countable, which requires the exact reader.
 
-    ``spelled``, for each path: whether its numbers are wanted as they are written, so that a float hook must see them.
+    ``spelled``, for each path: whether its numbers are wanted with their spelling, which requires a float hook.
     """
     if not all(is_countable(name) for path in paths for name in path.names):
         return None
@@ -89,17 +89,19 @@ def _define_struct(members: dict[str, PlannedField], order: list[PlannedField]) 
         attribute = f"f{number}"
         field.get = attrgetter(attribute)
         order.append(field)
-        # Without a declared type msgspec makes whatever stands there, and asks the hook for its numbers.
+        # Without a declared type msgspec decodes any value, and calls the hook for its numbers.
         kind: Any = object
         if field.below and not field.terminal:
             field.kind = _define_struct(field.below, order)
-            # Everything but an object is decoded as it is: it holds no member, and an array may hold objects.
+            # All values except objects are decoded unchanged: scalars have no members, and an array may contain
+            # objects.
             kind = Union[field.kind, None, bool, int, float, str, list]  # noqa: UP007
         elif field.below:
-            # The object itself is wanted too, so it is decoded whole, as a dict; the members are looked up in that.
+            # The object itself is wanted too, so it is decoded completely, as a dict, in which the members are looked
+            # up.
             _define_struct(field.below, order)
         elif not field.spelled:
-            # msgspec asks the hook for numbers of no declared type only, which takes as long as all the rest
+            # msgspec calls the hook only for numbers without a declared type, which takes as long as all the rest
             kind = _ANY_VALUE_TYPE
         parts.append((attribute, kind, msgspec.field(default=UNSET, name=field.name)))
     return msgspec.defstruct("Wanted", parts, gc=False)

@@ -1,4 +1,4 @@
-"""Columns of decoded values to columns of slot values and of key texts: what the fast JSON reader is made for.
+"""Columns of decoded values to columns of slot values and of key texts, for the fast JSON reader.
 
 Agrees with :func:`sowctl.messages.json.paths.build_slot_value` and :func:`~sowctl.messages.json.paths.build_key_text`
 on every value.
@@ -32,19 +32,19 @@ _ABSENT_VALUE = ValueList(())
 def build_row_reader(
     slots: Sequence[Slot], exact: Callable[[int, bytes], Row | Refusal], max_message: int, max_depth: int
 ) -> FastReader[Row] | None:
-    """A fast reader of ``slots``; None where only the exact reader will do."""
+    """A fast reader of ``slots``; None if they require the exact reader."""
     plan = make_plan([slot.path for slot in slots], [slot.text for slot in slots])
     if plan is None:
         return None
     texts = any(slot.text for slot in slots)
 
     def columns(values: list[Column], batch: JsonBatch) -> list[Column]:
-        # One search over the batch: without -0 anywhere no column has to look for it.
+        # One search over the batch: without -0 anywhere no column has to check for it.
         signed = texts and b"-0" in batch.joined
         return [_slot_column(slot, column, batch, signed) for slot, column in zip(slots, values, strict=True)]
 
     def tree(root: object, payload: bytes) -> Row | None:
-        # The decoder has lost the sign of a zero, and with it the text: only the exact reader sees it.
+        # The decoder has lost the sign of a zero, and with it the text: only the exact reader keeps it.
         if texts and b"-0" in payload:
             return None
         return tuple([build_slot_value(*resolve_path(root, slot.path.steps), slot) for slot in slots])
@@ -64,7 +64,7 @@ def build_row_reader(
 def build_key_reader(
     paths: Sequence[Path], exact: Callable[[int, bytes], KeyTexts | Refusal], max_message: int, max_depth: int
 ) -> FastReader[KeyTexts] | None:
-    """A fast reader of the key texts of ``paths``; None where only the exact reader will do."""
+    """A fast reader of the key texts of ``paths``; None if they require the exact reader."""
     plan = make_plan(paths, [True] * len(paths))
     if plan is None:
         return None
@@ -88,15 +88,15 @@ def _slot_column(slot: Slot, column: Column, batch: JsonBatch, signed: bool) -> 
     if _is_dead_path(slot.path):
         return [_ABSENT_VALUE if slot.listed else None] * len(column)
     kinds = batch.find_types(column)
-    # The decoder makes of -0 the int 0, whose text would be 0: such zeros keep their text in the exact reader.
+    # The decoder returns the int 0 for -0, whose text would be 0: such zeros keep their text in the exact reader.
     if signed and int in kinds:
         _leave_zeros(column, batch)
     index = slot.path.steps[-1].index
-    # Another slot asks for the text of the same field; this one gets plain numbers.
+    # Another slot needs the text of the same field; this one gets plain numbers.
     if Number in kinds and not slot.text:
         column = [value.value if type(value) is Number else value for value in column]
         kinds = kinds - {Number} | {float}
-    # The common case, which pays for the columns: scalars alone are slot values as they are, with no pass in Python.
+    # The common case, for which columns pay off: scalars are slot values already, without a pass in Python.
     if not slot.listed and not index and kinds <= _SCALAR_TYPES and _in_range(column, kinds):
         if UnsetType not in kinds:
             return column
@@ -115,11 +115,11 @@ def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> 
     if signed and int in kinds:
         _leave_zeros(column, batch)
     index = path.steps[-1].index
-    # No subscript, or 0: both find the value itself where it is no array.
+    # No subscript, or 0: both find the value itself if it is no array.
     if not index and kinds == {str}:
         texts: list[bytes | None] = list(map(str.encode, column))
         return texts if all(texts) else [text or None for text in texts]
-    # Without ``-0`` an Integer has one spelling in JSON, so its digits are its text.
+    # Except for ``-0``, an Integer has one spelling in JSON, so its digits are its text.
     if not index and kinds == {int}:
         return [b"%d" % value for value in column]
     if signed and list in kinds:
@@ -128,7 +128,7 @@ def _text_column(path: Path, column: Column, batch: JsonBatch, signed: bool) -> 
 
 
 def _is_dead_path(path: Path) -> bool:
-    """Return True if only an array on the way could satisfy a subscript; such payloads are not read by columns."""
+    """Return True if only an array on the path could satisfy a subscript; such payloads are not read by columns."""
     return any(step.index for step in path.steps[:-1])
 
 
@@ -137,7 +137,7 @@ def _in_range(column: Column, kinds: set[type]) -> bool:
     if int not in kinds:
         return True
     numbers = column if kinds == {int} else [value for value in column if type(value) is int]
-    # Integers outside are Doubles in the language; JSON itself knows no limit.
+    # Integers outside are Doubles in the language; JSON itself has no limit.
     return bool(min(numbers) >= MIN_INTEGER and max(numbers) < INTEGER_LIMIT)
 
 
@@ -149,5 +149,5 @@ def _leave_zeros(column: Column, batch: JsonBatch) -> None:
 
 
 def _leave_lists(column: Column, batch: JsonBatch) -> None:
-    """Leave arrays that may have such a zero to the exact reader, too."""
+    """Leave arrays that may contain such a zero to the exact reader, too."""
     batch.exact.update(i for i, value in enumerate(column) if type(value) is list and b"-0" in batch.payloads[i])

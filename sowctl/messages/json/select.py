@@ -33,14 +33,14 @@ class Selection:
         self._max_depth = max_depth
 
     def __call__(self, payload: bytes) -> bytes | None:
-        """Return what stays; None where only the exact reader can tell."""
-        # What msgspec does not look at in values: length, depth and UTF-8. A container takes two bytes.
+        """Return the remaining message; None if it requires the exact reader."""
+        # msgspec does not check length, depth and UTF-8 in values. A container needs two bytes.
         size = len(payload)
         if size > self._max_message or (size > 2 * self._max_depth and is_deep(payload, self._max_depth)):
             return None
         try:
             if (parts := open_long_object(payload)) is not None:
-                # Of each part what stays of it, in one piece: a long object may keep most of its members.
+                # The remaining members of each part in one piece: a long object may keep most of its members.
                 kept = [some[1:-1] for part in parts if (some := _select_members(part, self._root, True)) is not None]
                 return b"{%b}" % b",".join(kept)
             if not payload.isascii():
@@ -50,9 +50,9 @@ class Selection:
             return None
 
     def select_all(self, payloads: Sequence[bytes]) -> list[bytes] | None:
-        """Return what stays of each payload; None where they have to be looked at one by one."""
+        """Return what remains of each payload; None if they must be processed one by one."""
         longest = max(map(len, payloads), default=0)
-        # The rules of one payload, for all at once. Those that may be too deep are not looked at together.
+        # The rules of one payload, for all at once. Those that may be too deep are not processed together.
         if longest > min(self._max_message, 2 * self._max_depth):
             return None
         columns = read_raw_columns(payloads)
@@ -67,7 +67,7 @@ class Selection:
 
 
 class _NeedsExactReader(Exception):
-    """Only the exact reader can tell."""
+    """The payload requires the exact reader."""
 
 
 def _decode_members(text: bytes) -> RawMembers:
@@ -83,7 +83,7 @@ def _select_value(raw: msgspec.Raw, directive: PathDirective, include: bool) -> 
         return _select_members(members, directive, include)
     include = include if directive.include is None else directive.include
     if value[:1] == b"[" and (items := read_raw_items(value)):
-        # The same directives hold for every element, because a path leads through arrays.
+        # The same directives hold for every element, because paths lead through arrays.
         parts = [part for item in items if (part := _select_value(item, directive, include)) is not None]
         return b"[" + b",".join(parts) + b"]" if parts else None
     return value if include else None
@@ -91,7 +91,7 @@ def _select_value(raw: msgspec.Raw, directive: PathDirective, include: bool) -> 
 
 def _select_columns(columns: RawColumns, directive: PathDirective, include: bool) -> list[bytes] | None:
     """Select from objects with the same members in the same order, by the rules of single objects; return nothing if no
-    member stays.
+    member remains.
 
     None if the results do not all have the same members.
     """
@@ -114,9 +114,9 @@ def _select_columns(columns: RawColumns, directive: PathDirective, include: bool
 def _select_values(
     column: Sequence[msgspec.Raw], directive: PathDirective, include: bool
 ) -> Sequence[bytes | msgspec.Raw] | None:
-    """Select from the values of one member, by the rules of single values; None where it stays of some only."""
+    """Select from the values of one member, by the rules of single values; None if only some of them keep it."""
     if {value[:1] for value in map(bytes, column)}.isdisjoint((b"{", b"[")):
-        # Of scalars a path below says nothing.
+        # Directives for paths below do not apply to scalars.
         return column if (include if directive.include is None else directive.include) else ()
     inner = read_raw_columns(column)
     if inner is not None:
@@ -127,7 +127,7 @@ def _select_values(
 
 
 def _select_members(members: RawMembers, directive: PathDirective, include: bool) -> bytes | None:
-    """Select the members of an object, by the rules of the exact writer; None for nothing."""
+    """Select the members of an object, by the rules of the exact writer; None if nothing remains."""
     include = include if directive.include is None else directive.include
     parts: list[bytes | msgspec.Raw] = []
     below = directive.below

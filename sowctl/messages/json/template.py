@@ -1,8 +1,8 @@
 """The template of JSON messages: the bytes that are the same in all of them, and the slots between these.
 
-Made of one message, which is known to be a JSON object. A message that cannot have one is refused with
-:class:`NoTemplateError`: backslashes, line breaks, an object with a member twice, long messages. The checks that both
-readers by templates need are here as well: a template's own bytes exactly, and UTF-8.
+Built from one message, which is known to be a JSON object. Messages that cannot have one raise
+:class:`NoTemplateError`: backslashes, line breaks, an object with duplicate members, long messages. The checks that
+both template readers need are here as well: exact match of a template's own bytes, and UTF-8.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from sowctl.values.depth import MAX_DEPTH, is_deep
 
 MAX_TEMPLATE_BYTES = 4096
-"""Bytes of the largest message that a template is made of."""
+"""Maximum size of a message from which a template is built."""
 MAX_TEMPLATE_SLOTS = 256
 _TOKEN_PATTERN = re.compile(
     rb'"(?P<text>[^"\\\x00-\x1f]*+)"|(?P<number>-?(?:0|[1-9][0-9]*+)(?P<rest>(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?))'
@@ -23,24 +23,23 @@ _TOKEN_PATTERN = re.compile(
 )
 _WORD_VALUES = {b"true": True, b"false": False, b"null": None}
 ARRAY_MARKER = object()
-"""Stands in the tree of a template for an array."""
+"""Represents an array in the tree of a template."""
 
 
 class NoTemplateError(Exception):
-    """Raised for messages that no template can be made for."""
+    """Raised for messages for which no template can be built."""
 
 
 class TemplateSlot(Struct):
-    """A place of a template that varies. ``whole``: a number without point and exponent."""
+    """A variable place of a template. ``whole``: a number without point and exponent."""
 
     kind: Literal["string", "number", "word"]
     whole: bool = True
 
 
 class Template:
-    """One message taken apart. ``fixed`` are the bytes that stay the same, one piece more than ``slots``. ``tree``
-    has the members by name: the number of a slot, an object, or :data:`ARRAY_MARKER`. ``words`` has the word in each
-    word slot.
+    """One message, split. ``fixed`` are the constant bytes, one piece more than ``slots``. ``tree`` has the members by
+    name: the number of a slot, an object, or :data:`ARRAY_MARKER`. ``words`` has the word in each word slot.
 
     Raises NoTemplateError.
     """
@@ -71,7 +70,7 @@ class Template:
             if named:
                 self._fixed[-1] += text
                 self._name = token["text"].decode()
-                # Of members given twice one counts, and which one depends on who reads.
+                # Of duplicate members one counts, and which one depends on the reader.
                 if self._name in inside:  # type: ignore[operator]  # an object, as it is named
                     raise NoTemplateError
             else:
@@ -115,12 +114,12 @@ class Template:
 
 
 def escape_pattern(text: bytes) -> bytes:
-    """A pattern for these bytes and no others: not one of them can act as a part of the pattern."""
+    """A pattern that matches exactly these bytes: none of them is special in the pattern."""
     return b"".join([b"\\x%02x" % byte for byte in text])
 
 
 def is_utf8(raw: bytes) -> bool:
-    """Return True if bytes are UTF-8, as the strings of a template are taken to be."""
+    """Return True if bytes are UTF-8, as required for the strings of a template."""
     if not raw.isascii():
         try:
             raw.decode()

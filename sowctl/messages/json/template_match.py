@@ -1,17 +1,17 @@
 """Messages of one template as columns: JSON texts that differ only in strings, plain numbers and literal words.
 
-The messages of a publisher mostly have a few templates: the same members in the same order, written the same way. A
-template is read off one message (:mod:`sowctl.messages.json.template`), as the bytes that stay the same and the slots
-between them, and becomes one pattern, which goes over many messages, line by line. Where every byte outside of the
-slots is equal, every string slot holds neither a quote nor a backslash nor a control character, every number slot a
-number and every word slot one of ``true``, ``false`` and ``null``, a message is that JSON text with other values and
-nothing else: it is valid, and has no member twice, because the first one is and has not. Nothing is known of messages
-that do not match: decoders read them.
+The messages of a publisher usually have a few templates: the same members in the same order, formatted the same way. A
+template is derived from one message (:mod:`sowctl.messages.json.template`), as the constant bytes and the slots between
+them, and becomes one pattern, which is matched against many messages, line by line. If every byte outside of the slots
+is equal, every string slot has no quote, backslash or control character, every number slot has a number and every word
+slot one of ``true``, ``false`` and ``null``, then a message is that JSON text with other values and nothing else: it is
+valid, and has no duplicate members, because the first one is valid and has none. Nothing is known of messages that do
+not match: decoders read them.
 
-The pattern engine replaces each message by the values that are wanted, a control character behind each, and numpy makes
-columns of that small text. Three of the ten members of messages of 220 bytes take 0.36 us of CPU each so, of which the
-pattern takes 0.2; decoded by msgspec, with the proof that no member is there twice, 1.2 us. Ten members as columns of
-Arrow take as long as with quotes that numpy looks for, two of them take a tenth less.
+The pattern engine replaces each message by its wanted values, each followed by a control character, and numpy builds
+columns from that small text. Three of the ten members of messages of 220 bytes take 0.36 us of CPU each by this method,
+0.2 of it for the pattern; decoded by msgspec, with the proof of no duplicate members, 1.2 us. Ten members as Arrow
+columns take as long as with quotes that numpy searches for, two of them take a tenth less.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ T = TypeVar("T")
 SlotValues: TypeAlias = "Numbers | TextSpans | LazyNumbers"
 """The values of a slot: numbers or codes of :data:`WORD_VALUES`; texts of strings; numbers with their texts."""
 WORD_VALUES = (None, True, False)
-"""What the codes of words stand for."""
+"""The values of the codes of words."""
 MAX_KNOWN_TEMPLATES = 8
-"""Templates that are remembered."""
+"""Maximum number of cached templates."""
 MAX_SKIPPED_TEXTS = 64
-"""Most texts that go to the decoder as a whole after one in which templates were of little use."""
+"""Maximum number of texts to leave to the decoder after one in which templates were of little use."""
 TEXT_PADDING_BYTES = 24
-"""Bytes of padding before and behind a text, so that words may be read across its ends."""
+"""Bytes of padding before and after a text, so that words may be read across its ends."""
 LINE_END, _VALUE_END = b"\n", b"\1"
-"""What ends a message, and what ends a value among those of a message: neither can stand in a string of JSON."""
+"""The end of a message, and the end of a value: no string of JSON contains either."""
 _MIN_VALUE_BYTE = 0x20
-"""Of the text of a match, no value has a byte below this one, and what ends values is below it."""
+"""In the text of a match, no value has a byte below this one, and the bytes that end values are below it."""
 _MATCHED_MARKER_BYTE = 0x7B
-"""The bracket that a message begins with, and the replacement of one that has the template."""
+"""The bracket at the beginning of a message, and in the replacement of a message that matches."""
 _WORD_CODES = {ord("n"): 0, ord("t"): 1, ord("f"): 2}
 NumberForm: TypeAlias = "Literal['whole', 'pointed', 'spelled', 'any']"
-"""Of a slot of numbers: 64-bit integers of those without a point; doubles of those with one, or these and their texts;
-doubles of all."""
+"""The form of a slot of numbers: 64-bit integers for those without a point; doubles for those with one, or these and
+their texts; doubles for all."""
 _NUMBER_PATTERNS = {
     "whole": rb"[-0-9]++",
     "pointed": rb"[-0-9]++\.[0-9]++",
     "spelled": rb"[-0-9]++\.[0-9]++",
     "any": rb"[-0-9.]++",
 }
-"""Patterns of wanted numbers, just strict enough to find their ends: reading the digits tells what is no number."""
+"""Patterns of wanted numbers, just strict enough to find their ends: parsing the digits detects invalid numbers."""
 _SLOT_PATTERNS = {
     # Bytes from 0x80 on are characters, since the whole text is UTF-8.
     "string": rb"[\x20\x21\x23-\x5b\x5d-\xff]*+",
@@ -70,14 +70,14 @@ _SLOT_PATTERNS = {
 
 
 class MessageLines:
-    """Messages line by line. Spaces that stand in front of one are no part of it.
+    """Messages line by line. Spaces before a message are not part of it.
 
-    ``messages`` are the same, and ``places`` on which line each of them stands; None: in their order. Raises
-    NoTemplateError where one is not UTF-8.
+    ``messages`` are the same messages, and ``places`` the line of each; None: in order. Raises NoTemplateError if one
+    is not UTF-8.
     """
 
     def __init__(self, lines: bytes, messages: Sequence[bytes], places: Numbers | None = None) -> None:
-        # Line breaks neither complete nor break a sequence of UTF-8: what holds for all of them holds for each.
+        # Line breaks neither complete nor break a sequence of UTF-8: the check of all of them holds for each.
         if not is_utf8(lines):
             raise NoTemplateError
         self.lines = lines
@@ -86,7 +86,7 @@ class MessageLines:
 
     @classmethod
     def from_parts(cls, parts: Sequence[Any], lengths: Numbers) -> MessageLines:
-        """Messages of so many bytes each, which lie back to back in ``parts``."""
+        """Messages with these sizes in bytes, contiguous in ``parts``."""
         sizes = lengths.tolist()
         if list(map(len, parts)) != sizes:
             raw = b"".join(parts)
@@ -116,9 +116,9 @@ class TemplateMatch(NamedTuple):
 
 
 class TemplateMatcher:
-    """A template, and the slots whose values are ``wanted``, with the way in which numbers are.
+    """A template, and the slots whose values are ``wanted``, with the form of their numbers.
 
-    Raises NoTemplateError where the machine has no machine code for patterns: without it they take longer than a
+    Raises NoTemplateError if patterns cannot be compiled to machine code: otherwise they take longer than a
     decoder.
     """
 
@@ -130,9 +130,9 @@ class TemplateMatcher:
         self.hits = 0
         self._engine = pcre
         self._places = sorted(wanted)
-        # \G: a match begins where the one before has ended, so no byte is passed over. Behind the last bar stands any
-        # other line, of which no group has anything: the bracket in group 1 tells those that have the template.
-        # Replacements that depend on whether a group took part would tell it, too, and take longer.
+        # \G: a match begins at the end of the previous one, so no byte is skipped. The last alternative matches any
+        # other line, without setting a group: the bracket in group 1 marks the lines that match the template.
+        # Conditional replacements would mark them, too, but take longer.
         parts = [rb"\G\x20*+(?:(\{)"]
         for place, (slot, fixed) in enumerate(zip(template.slots, template.fixed, strict=False)):
             parts += [escape_pattern(fixed[1:] if not place else fixed), self._slot_pattern(place, slot)]
@@ -154,7 +154,7 @@ class TemplateMatcher:
     def match(self, text: MessageLines, rows: Numbers | None) -> TemplateMatch:
         """Find those of ``rows`` (None: all) that match the template, and their values.
 
-        Raises NoTemplateError where a message has a line break, or the engine gives up.
+        Raises NoTemplateError if a message contains a line break, or the engine gives up.
         """
         try:
             left = self._engine.substitute_all(self._code, self._replacement, text.select_lines(rows))
@@ -167,11 +167,11 @@ class TemplateMatcher:
         stops: Numbers = (
             np.flatnonzero(chars[TEXT_PADDING_BYTES:-TEXT_PADDING_BYTES] < _MIN_VALUE_BYTE) + TEXT_PADDING_BYTES
         )
-        # Every line was replaced by one. Where there are as many lines as messages, each is a message, and no match has
-        # bytes of two.
+        # Every line was replaced by one. If there are as many lines as messages, each is a message, and no match spans
+        # two.
         if len(stops) != width * (len(text) if rows is None else len(rows)):
             raise NoTemplateError
-        # A value begins behind the end of the one before; the first one of a message behind the bracket that tells it.
+        # A value begins after the end of the previous one; the first one of a message after the bracket that marks it.
         starts: Numbers = np.empty_like(stops)
         starts[:1] = TEXT_PADDING_BYTES
         starts[1:] = stops[:-1] + 1
@@ -186,7 +186,7 @@ class TemplateMatcher:
         size = int(np.count_nonzero(good))
         self.hits += size
         whole = size == len(good)
-        # Only lines of all messages may be in another order than the messages.
+        # Only if lines of all messages are given may their order differ from that of the messages.
         order = text.places if rows is None else None
         if whole and order is None:
             return TemplateMatch(rows, size, values)
@@ -202,7 +202,7 @@ class TemplateMatcher:
         return TemplateMatch(None if whole and rows is None else found, size, values)
 
     def _read_slot(self, place: int, chars: Numbers, words: Numbers, texts: TextSpans, good: Numbers) -> SlotValues:
-        """The values of a slot; clears ``good`` where there is none."""
+        """The values of a slot; clears ``good`` for invalid ones."""
         slot = self.template.slots[place]
         if slot.kind == "string":
             return texts
@@ -224,14 +224,15 @@ class TemplateBuilder(NamedTuple, Generic[T]):
 
 
 class TemplateResult(NamedTuple, Generic[T]):
-    """The value built of the messages of one template, and their rows; None for all of a text."""
+    """The value built from the messages of one template, and their rows; None for all of a text."""
 
     rows: Numbers | None
     made: T
 
 
 class TemplateCache(Generic[T]):
-    """The cached templates of the messages being read. ``learn`` makes one of a message, or raises NoTemplateError."""
+    """The cached templates of the messages being read. ``learn`` builds one from a message, or raises
+    NoTemplateError."""
 
     def __init__(self, learn: Callable[[bytes], TemplateBuilder[T]]) -> None:
         self._learn = learn
@@ -240,7 +241,7 @@ class TemplateCache(Generic[T]):
         self._resting = 0
 
     def skips_next(self) -> bool:
-        """Return True if the next messages go to the decoder as a whole, without being made a text. Asked once for
+        """Return True if the next messages go directly to the decoder, without being joined to a text. Called once for
         each.
         """
         if not self._resting:
@@ -249,7 +250,8 @@ class TemplateCache(Generic[T]):
         return True
 
     def match_lines(self, text: MessageLines) -> tuple[list[TemplateResult[T]], Numbers] | None:
-        """Build the results of messages that match templates, and list the rest in order; None if that is too many."""
+        """Build the results of messages that match templates, and list the rest in order; None if there are too
+        many."""
         try:
             found, left = self._match_templates(text)
         except NoTemplateError:
@@ -262,7 +264,7 @@ class TemplateCache(Generic[T]):
         return found, left
 
     def pause(self) -> None:
-        """Leave the next texts to the decoder: data that templates do not fit is tried more and more seldom."""
+        """Leave the next texts to the decoder: for data without templates, attempts become less and less frequent."""
         self._pause = self._resting = min(MAX_SKIPPED_TEXTS, 2 * self._pause + 1)
 
     def _match_templates(self, text: MessageLines) -> tuple[list[TemplateResult[T]], Numbers]:
@@ -275,7 +277,7 @@ class TemplateCache(Generic[T]):
                 if not tries:
                     break
                 tries -= 1
-                # A message at two thirds of those that are left, then at one third, then the first one.
+                # The message at two thirds of the remaining ones, then at one third, then the first one.
                 fresh = self._learn_from(text.read_message(int(left[len(left) * tries // most])))
                 if fresh is None:
                     continue

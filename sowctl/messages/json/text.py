@@ -13,14 +13,14 @@ _encode_string = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def format_json(value: SlotValue) -> bytes:
-    """A scalar as JSON: numbers of JSON with their text, NaN and infinities null, U+FFFD for no UTF-8."""
+    """A scalar as JSON: JSON numbers with their text, NaN and infinities as null, U+FFFD for invalid UTF-8."""
     scalar = choose_written_scalar(value)
     if scalar is None:
         return b"null"
     if type(scalar) is float and scalar - scalar == 0:
         return format_double(scalar).encode()
     if isinstance(scalar, Number):
-        # It comes from JSON: the text is one of JSON's, but for the space around it.
+        # It comes from JSON: the text is a JSON number, except for the space around it.
         return scalar.text.strip()
     if isinstance(scalar, bool):
         return b"true" if scalar else b"false"
@@ -49,17 +49,17 @@ def quote_string(text: str) -> bytes:
 
 
 def format_member_start(name: str) -> bytes:
-    """Format what stands before the value of a member: its name and a colon."""
+    """Format the text before the value of a member: its name and a colon."""
     return _known_start(name) if len(name) <= _MAX_CACHED_NAME_CHARACTERS else quote_string(name) + b":"
 
 
-# Few names stand in many messages. Long ones are no names of fields, and would fill the memory.
+# Few names occur in many messages. Long ones are no names of fields, and would fill the memory.
 _MAX_CACHED_NAME_CHARACTERS = 64
 _known_start = lru_cache(1024)(lambda name: quote_string(name) + b":")
 
 
 def format_untyped(raw: bytes) -> bytes:
-    """The JSON text of a value of a format without kinds: null for nothing, a number where that says all of it."""
+    """The JSON text of a value of a format without kinds: null for NULL, a number if that preserves it completely."""
     if not raw:
         return b"null"
     return raw if is_shortest_text(raw) else quote_string(raw.decode("utf-8", "replace"))

@@ -1,7 +1,7 @@
 """Message type ``json``, with the JSON readers and writers of this package (``sowctl-expressions(7)``).
 
-:mod:`~sowctl.messages.json.exact_reader` defines what is accepted, :mod:`~sowctl.messages.json.paths` what a path
-finds, :mod:`~sowctl.messages.json.rows` and :mod:`~sowctl.messages.json.fast_reader` do the same fast for many
+:mod:`~sowctl.messages.json.exact_reader` defines the accepted texts, :mod:`~sowctl.messages.json.paths` the results of
+paths, :mod:`~sowctl.messages.json.rows` and :mod:`~sowctl.messages.json.fast_reader` do the same fast for many
 payloads, and :mod:`~sowctl.messages.json.write` applies select lists and writes fields.
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def _encode_number(value: Any) -> Raw:
-    """The JSON number with the digits of a number. Raises TypeError for what is none."""
+    """The JSON number with the original digits. Raises TypeError for other objects."""
     if not isinstance(value, Number):
         raise TypeError(f"a field of a message cannot be of type {type(value).__name__}")
     return Raw(value.text)
@@ -59,10 +59,10 @@ _encode_tree = Encoder(enc_hook=_encode_number).encode
 
 
 class JsonType:
-    """JSON (RFC 8259) in UTF-8, white space around the value allowed; members repeated: the first counts.
+    """JSON (RFC 8259) in UTF-8, white space around the value allowed; of duplicate members the first counts.
 
-    ``fast`` off reads every payload with the exact reader, which is what the fast one is tested against, and which is
-    the only one that knows a definition by which the last of repeated members counts.
+    ``fast`` off reads every payload with the exact reader, against which the fast one is tested, and which is the only
+    one that supports definitions in which the last duplicate member counts.
     """
 
     kind = "json"
@@ -114,7 +114,7 @@ class JsonType:
         return extract
 
     def build_template_reader(self, slots: Sequence[Slot]) -> JsonTemplateReader | None:
-        """A reader of ``slots`` of messages of few templates, as columns; None where only rows will do."""
+        """A reader of ``slots`` of messages of few templates, as columns; None if they require rows."""
         if not self.fast:
             return None
         from sowctl.messages.json.columns import build_template_reader
@@ -132,7 +132,7 @@ class JsonType:
         wanted = tuple(paths)
 
         def exact(index: int, payload: bytes) -> KeyTexts | Refusal:
-            # Halves of surrogate pairs stay, because encoding them fails below: that is how a key that holds one is
+            # Unpaired surrogates stay, because encoding them fails below: that is how a key that contains one is
             # noticed.
             tree = self._parse_payload(index, payload, halves=True)
             if isinstance(tree, Refusal):
@@ -167,7 +167,7 @@ class JsonType:
 
     def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
         """The payloads that are not acceptable JSON."""
-        # The fast check names payloads that may be wrong; the exact reader decides and finds the words for a refusal.
+        # The fast check finds payloads that may be invalid; the exact reader decides and words the refusal.
         doubtful: Sequence[int] = range(len(payloads))
         if self.fast:
             from sowctl.messages.json.batch import find_unreadable
@@ -177,7 +177,7 @@ class JsonType:
         return [result for result in results if isinstance(result, Refusal)]
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
+        """``payload`` without the excluded fields; all others keep their bytes. Raises InputError."""
         from sowctl.messages.json.write import select_fields
 
         if self.fast and not all(include for include, _ in select_list):
@@ -187,7 +187,7 @@ class JsonType:
         return select_fields(payload, self._parse_payload_spans(payload), select_list)
 
     def select_all(self, payloads: Sequence[bytes], select_list: SelectList) -> list[bytes]:
-        """:meth:`select_fields` of several payloads. Raises InputError for the first that cannot be read."""
+        """:meth:`select_fields` of several payloads. Raises InputError for the first unreadable one."""
         if self.fast and not all(include for include, _ in select_list):
             kept = self._selection_of(select_list).select_all(payloads)
             if kept is not None:
@@ -195,7 +195,7 @@ class JsonType:
         return [self.select_fields(payload, select_list) for payload in payloads]
 
     def _selection_of(self, select_list: SelectList) -> Selection:
-        """The select list, made ready; kept from one payload to the next."""
+        """The prepared select list, cached between payloads."""
         if self._selection is None or self._selection.of is not select_list:
             from sowctl.messages.json.select import Selection
 
@@ -236,7 +236,7 @@ class JsonType:
     def view(self, payload: bytes) -> bytes:
         """``payload`` without line breaks, which valid JSON has only between its tokens.
 
-        Where the last of repeated members counts, the others are left out: another reader of JSON may take the first.
+        If the last duplicate member counts, the others are omitted: another reader of JSON may use the first.
         """
         if not self.first_wins:
             from sowctl.messages.json.write import rebuild_payload
@@ -247,7 +247,7 @@ class JsonType:
                     return rebuild_payload(payload, parse_spans(payload, self.max_depth, last=True))
             except PayloadRefused:
                 pass
-        # Inside a string JSON writes a line break as an escape, so these bytes are white space between tokens.
+        # Inside a JSON string a line break is escaped, so these bytes are white space between tokens.
         if b"\n" in payload or b"\r" in payload:
             return payload.translate(None, b"\r\n")
         return payload
@@ -264,7 +264,7 @@ class JsonType:
             raise build_input_error(problem, part) from None
 
     def _parse_payload(self, index: int, payload: bytes, *, halves: bool = False) -> tuple[Json] | Refusal:
-        """The tree of one payload, in a tuple, or why there is none; ``halves`` as in :func:`parse_json`."""
+        """The tree of one payload, in a tuple, or the reason why there is none; ``halves`` as in :func:`parse_json`."""
         if len(payload) > self.max_message:
             return replace(refuse_large([payload], self.max_message)[0], index=index)
         try:
@@ -275,7 +275,7 @@ class JsonType:
 
 
 def _needs_surrogate_check(index: int, paths: Sequence[Path], found: Sequence[list[object]]) -> SurrogateRefusal:
-    """The refusal of key fields that were ``found`` at ``paths``, some of which hold half a surrogate pair."""
+    """The refusal of key fields that were ``found`` at ``paths``, some of which contain an unpaired surrogate."""
     whole = [[replace_surrogates(item) if isinstance(item, str) else item for item in items[:1]] for items in found]
     fields = [str(path) for path, old, new in zip(paths, found, whole, strict=True) if old[:1] != new]
     return build_surrogate_refusal(index, fields, tuple(map(build_key_text, whole)))

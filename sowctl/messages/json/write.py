@@ -1,8 +1,8 @@
-"""JSON payloads rewritten: select lists, delta merge, constructed fields, new messages (``sowctl-messages(7)``, json).
+"""Rewrite JSON payloads: select lists, delta merge, constructed fields, new messages (``sowctl-messages(7)``, json).
 
-Only the objects on the way to a change are put together anew; every other value keeps its bytes. Of duplicate members
-in such an object the one that counts stays. NULL in a delta is ``null``, an empty string, array or object, and an
-object of nothing but NULLs.
+Only the objects on the path to a change are rebuilt; every other value keeps its bytes. Of duplicate members in such an
+object, only the one that counts is kept. NULL in a delta is ``null``, an empty string, array or object, and an object
+of only NULLs.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from sowctl.messages.json.text import format_json, format_json_column, format_me
 from sowctl.values.fields import FieldWrite, SlotValue
 
 Node: TypeAlias = "SpannedValue | bytes | dict[str, Node]"
-"""A value as it stands in the payload, as new text, or an object that is being rewritten."""
+"""A value as in the payload, as new text, or an object that is being rewritten."""
 
 
 def select_fields(payload: bytes, root: SpannedValue, select_list: SelectList) -> bytes:
-    """``payload``, read as ``root``, with what a select list leaves; ``payload`` itself where nothing can go.
+    """``payload``, read as ``root``, reduced by a select list; ``payload`` itself if nothing can be dropped.
 
-    The most specific directive that covers a field decides; of equal ones the first; a field that none covers stays. Of
-    duplicate members only the first can stay, since only the first has a meaning. An object or array that the selection
-    empties goes as well; the outermost object never goes. A payload whose root is no object has no fields and stays
-    whole (``sowctl-expressions(7)``, SELECT LIST).
+    The most specific directive that covers a field decides; of equal ones the first; a field that none covers is kept.
+    Of duplicate members only the first can be kept, since only the first has a meaning. An object or array that becomes
+    empty is dropped as well, except the outermost object. A payload whose root is no object has no fields and is kept
+    completely (``sowctl-expressions(7)``, SELECT LIST).
     """
-    # A list that only includes leaves nothing out.
+    # A list of only includes excludes nothing.
     if not isinstance(root.value, dict) or all(include for include, _ in select_list):
         return payload
     return (root.value and _select_node(payload, root, build_directives(select_list), True)) or b"{}"
 
 
 def merge_delta(base: bytes, old: SpannedValue, delta: bytes, new: SpannedValue, *, set_nulls: bool) -> bytes:
-    """``base``, read as ``old``, with the fields of ``delta``, read as ``new``; ``base`` itself where none counts."""
-    # Only objects are merged; anything else replaces, unless it is a NULL that must not count.
+    """``base``, read as ``old``, with the fields of ``delta``, read as ``new``; ``base`` itself if none counts."""
+    # Only objects are merged; anything else replaces, unless it is a NULL that does not count.
     if not isinstance(old.value, dict) or not isinstance(new.value, dict):
         return base if _is_null(new) and not set_nulls else delta
-    # A copy: the values below stay spans of the payload, so what is not written keeps its bytes, numbers included.
+    # A copy: the values below stay spans of the payload, so all unwritten values keep their bytes, numbers included.
     tree: dict[str, Node] = dict(old.value)
     return _node_text(tree, base) if _overlay_members(tree, delta, new.value, set_nulls) else base
 
 
 def assign_fields(payload: bytes, root: SpannedValue, writes: Sequence[FieldWrite]) -> bytes:
-    """``payload``, read as ``root``, with fields written and removed. A root that is no object makes room for one."""
+    """``payload``, read as ``root``, with fields written and removed. A root that is no object is replaced by one."""
     if not writes:
         return payload
     tree: dict[str, Node] = dict(root.value) if isinstance(root.value, dict) else {}
@@ -59,7 +59,7 @@ def assign_fields(payload: bytes, root: SpannedValue, writes: Sequence[FieldWrit
 
 
 def rebuild_payload(payload: bytes, node: SpannedValue) -> bytes:
-    """``payload``, read as ``node``, with the members that count alone and without white space between its parts."""
+    """``payload``, read as ``node``, with only the members that count and without white space between its parts."""
     if isinstance(node.value, dict):
         members = [quote_string(name) + b":" + rebuild_payload(payload, child) for name, child in node.value.items()]
         return b"{" + b",".join(members) + b"}"
@@ -71,7 +71,7 @@ def rebuild_payload(payload: bytes, node: SpannedValue) -> bytes:
 def build_object(fields: Members) -> bytes:
     """An object of these fields."""
     if all(len(names) == 1 for names, _ in fields):
-        # Messages of groups are mostly flat, and made by the million.
+        # Messages of groups are usually flat, and built by the million.
         texts = {names[0]: format_json(value) for names, value in fields}
         return b"{" + b",".join([format_member_start(name) + text for name, text in texts.items()]) + b"}"
     tree: dict[str, Node] = {}
@@ -81,38 +81,38 @@ def build_object(fields: Members) -> bytes:
 
 
 def build_objects(destinations: Sequence[tuple[str, ...]], rows: Sequence[Sequence[SlotValue]]) -> list[bytes]:
-    """An object for each of ``rows``, of whose values each is the field at one of ``destinations``."""
+    """An object for each of ``rows``, whose values are the fields at ``destinations``."""
     names = [names[0] for names in destinations]
     if not names or len(set(names)) < len(names) or any(len(names) > 1 for names in destinations):
         return [build_object(list(zip(destinations, row, strict=True))) for row in rows]
-    # Messages of groups are mostly flat, and made by the million: field by field, and then put together.
+    # Messages of groups are usually flat, and built by the million: formatted field by field, and then joined.
     texts = map(format_json_column, zip(*rows, strict=True))
     template = b",".join([format_member_start(name).replace(b"%", b"%%") + b"%b" for name in names])
     return list(map((b"{" + template + b"}").__mod__, zip(*texts, strict=True)))
 
 
 def _select_node(payload: bytes, node: SpannedValue, directive: PathDirective | None, include: bool) -> bytes | None:
-    """Select from one value; None where nothing stays. Without a directive at or below it a value stays or goes
-    whole.
+    """Select from one value; None if nothing remains. Without a directive at or below it a value is kept or dropped
+    completely.
     """
-    # No directive speaks of anything below, so the decision made above holds for all of it, and the bytes stay
+    # No directive applies to anything below, so the decision made above holds for all of it, and the bytes are kept
     # together.
     if directive is None:
         return payload[node.start : node.end] if include else None
     include = include if directive.include is None else directive.include
-    # One call a level, not one for each kind of container and its comprehension: the deepest message has 256 of them.
+    # One call per level, not one for each kind of container and its comprehension: the deepest message has 256 levels.
     if isinstance(node.value, dict) and node.value:
         members = []
         for name, child in node.value.items():
             kept = _select_node(payload, child, directive.below.get(name), include)
             if kept is not None:
-                # The value's bytes are copied from the payload; only what is around them is written anew.
+                # The value's bytes are copied from the payload; only the bytes around them are rebuilt.
                 members.append(quote_string(name) + b":" + kept)
         return b"{" + b",".join(members) + b"}" if members else None
     if isinstance(node.value, list) and node.value:
         elements = []
         for child in node.value:
-            # The same directives hold for every element, because a path leads through arrays.
+            # The same directives hold for every element, because paths lead through arrays.
             kept = _select_node(payload, child, directive, include)
             if kept is not None:
                 elements.append(kept)
@@ -126,11 +126,11 @@ def _is_null(node: SpannedValue) -> bool:
 
 
 def _overlay_members(tree: dict[str, Node], delta: bytes, members: dict[str, SpannedValue], set_nulls: bool) -> bool:
-    """Write members into an object; tells whether one counted."""
+    """Write members into an object; return whether one counted."""
     changed = False
     for name, node in members.items():
-        # An empty object says nothing about members. It replaces a scalar only where NULLs are set, as any other NULL
-        # does.
+        # An empty object contains no members to merge. It replaces a scalar only if NULLs are set, like any other
+        # NULL.
         if isinstance(node.value, dict) and (node.value or _is_object(tree.get(name))):
             below = _open_object(tree.get(name))
             if _overlay_members(below, delta, node.value, set_nulls):
@@ -147,7 +147,7 @@ def _is_object(node: Node | None) -> bool:
 
 
 def _open_object(node: Node | None) -> dict[str, Node]:
-    """The members of an object; of anything else none."""
+    """The members of an object; empty for any other value."""
     if isinstance(node, dict):
         return node
     return dict(node.value) if isinstance(node, SpannedValue) and isinstance(node.value, dict) else {}
@@ -163,10 +163,10 @@ def _put_text(tree: dict[str, Node], names: Sequence[str], text: bytes) -> None:
 
 def _remove_member(tree: dict[str, Node], names: Sequence[str]) -> None:
     for name in names[:-1]:
-        # Nothing stands below a scalar, so there is nothing to remove.
+        # A scalar has no members, so there is nothing to remove.
         if not _is_object(tree.get(name)):
             return
-        # An object is opened once and put in the place of its span, so that its members can be changed one by one.
+        # An object is opened once and replaces its span, so that its members can be changed one by one.
         below = _open_object(tree[name])
         tree[name] = below
         tree = below

@@ -1,4 +1,4 @@
-"""Typed trees: bson and msgpack; and what other types of trees share with them.
+"""Typed trees: bson and msgpack; and code shared with other types of trees.
 
 * ``type``: the base of both types: readers, selections, merges, views.
 * ``bson``: bson.

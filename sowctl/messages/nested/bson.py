@@ -1,7 +1,7 @@
 """Message type ``bson``: BSON documents (``sowctl-messages(7)``, bson). Needs the extra ``bson``.
 
-The reading is that of the library ``bson`` (of pymongo), see :mod:`sowctl.messages.nested.bsonlib`; here stands only
-what is needed to ask for the type, so that its absence can be told in words.
+The library ``bson`` (of pymongo) decodes the messages, see :mod:`sowctl.messages.nested.bsonlib`; this module can be
+imported without it, so that a missing library is reported as such.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _DOCUMENT_KINDS = b"\x03\x04\x0f"
 
 
 class BsonType(TreeType):
-    """BSON, one document a message; of members given twice the first counts, as in JSON.
+    """BSON, one document per message; of duplicate members the first counts, as in JSON.
 
-    Raises ConfigError ``SOW-MSG-011`` where the library is not installed.
+    Raises ConfigError ``SOW-MSG-011`` if the library is not installed.
     """
 
     kind = "bson"
@@ -37,18 +37,18 @@ class BsonType(TreeType):
     def decode_tree(self, payload: bytes) -> object:
         """The document of one payload."""
         tree = self._library.decode_document(payload)
-        # The cheap tests come first: a document inside another takes seven bytes at least (its kind, an empty name, its
-        # size, its end), and its kind is one of a few bytes. Only what passes both is measured.
+        # The cheap checks come first: a nested document has at least seven bytes (its kind, an empty name, its size,
+        # its end), and its kind is one of a few bytes. Only payloads that may be too deep are measured.
         if len(payload) > 7 * MAX_DEPTH and _count_openers(payload) >= MAX_DEPTH and measure_depth(tree) > MAX_DEPTH:
             raise build_depth_refusal()
         return tree
 
     def encode_tree(self, tree: Tree) -> bytes:
-        """A BSON document; integers take 32 bits where these suffice."""
+        """A BSON document; integers have 32 bits if these suffice."""
         return self._library.encode_document(tree)
 
     def convert_scalar(self, item: object) -> Scalar:
-        """Kinds that expressions do not know are Strings."""
+        """Kinds that expressions do not support are Strings."""
         return self._library.convert_scalar(item)
 
 

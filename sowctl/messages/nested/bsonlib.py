@@ -1,4 +1,4 @@
-"""BSON by way of the library ``bson`` of pymongo; only :mod:`sowctl.messages.nested.bson` imports this module."""
+"""BSON through the library ``bson`` of pymongo; only :mod:`sowctl.messages.nested.bson` imports this module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sowctl.values.times import format_milliseconds
 
 
 class BsonMembers(dict[str, Any]):
-    """A dictionary in which the first setting counts, which is how the library fills it."""
+    """A dictionary in which the first assignment counts; the library fills it."""
 
     __slots__ = ()
     __setitem__ = dict.setdefault
@@ -31,20 +31,19 @@ def decode_document(payload: bytes) -> object:
     """The document of ``payload``. Raises PayloadRefused."""
     try:
         tree: object = bson.decode(payload, _CODEC_OPTIONS)
-        # The library makes references of documents that have $ref and $id. To expressions they are documents like
-        # others.
+        # The library converts documents with $ref and $id to references. For expressions they are ordinary documents.
         return _without_references(tree) if b"$ref\0" in payload else tree
     except RecursionError:
         raise build_depth_refusal() from None
     except _BSON_ERRORS as problem:
-        # The C part of the library tells of a recursion that is too deep as an error of its own, in words alone.
+        # The C part of the library reports too deep recursion by an error of its own, recognisable only by its message.
         if "recursion" in str(problem):
             raise build_depth_refusal() from None
         raise _build_refusal(payload, problem) from None
 
 
 def encode_document(tree: Tree) -> bytes:
-    """The bytes of a document. Raises ValueError for what BSON cannot hold."""
+    """The bytes of a document. Raises ValueError for values that BSON cannot represent."""
     try:
         return bson.encode(tree)
     except BSONError as problem:
@@ -60,7 +59,7 @@ def convert_scalar(item: object) -> Scalar:
 
 
 _KIND_CONVERSIONS: dict[type, Any] = {
-    # A subclass of int in the library: as a plain int it takes the fast ways by type().
+    # A subclass of int in the library: as a plain int it is handled by the fast paths, which check type().
     Int64: int,
     Binary: bytes,
     DatetimeMS: lambda item: format_milliseconds(int(item)),
@@ -77,7 +76,7 @@ _KIND_CONVERSIONS: dict[type, Any] = {
 
 
 def _without_references(node: Any) -> Any:
-    """The tree with the documents that the library takes for references to others as the documents that they are."""
+    """The tree with references of the library converted back to documents."""
     if isinstance(node, DBRef):
         node = BsonMembers(node.as_doc())
     if isinstance(node, dict):

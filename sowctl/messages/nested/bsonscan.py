@@ -1,4 +1,4 @@
-"""Find the fault of a BSON payload: a walk over its bytes, taken only for payloads that the library refused."""
+"""Find the fault of a BSON payload: a walk over its bytes, only for payloads that the library refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _FaultError(Exception):
 
 
 def find_fault(payload: bytes) -> tuple[int | None, str | None]:
-    """Offset and words of the first thing wrong, None where only the library can say."""
+    """Offset and description of the first fault, None if only the library knows."""
     try:
         _walk_document(payload)
     except _FaultError as found:
@@ -35,7 +35,7 @@ def _walk_document(payload: bytes) -> None:
         raise _FaultError(
             0, f"the document says that it has {format_count(size, 'byte')}; the message has {len(payload):,}"
         )
-    # Where each open document ends; the innermost is the last one.
+    # The end of each open document; the innermost is the last one.
     ends = [size]
     position = 4
     while ends:
@@ -43,7 +43,7 @@ def _walk_document(payload: bytes) -> None:
         if position >= end:
             raise _FaultError(end, "a document does not end with a zero byte")
         start, kind = position, payload[position]
-        # A zero byte ends a document, and its place must be the one that the size has promised.
+        # A zero byte ends a document, and must be at the end given by its size.
         if kind == 0:
             if position + 1 != end:
                 raise _FaultError(position, "a document ends before its last byte")
@@ -52,7 +52,7 @@ def _walk_document(payload: bytes) -> None:
             continue
         position = _find_text_end(payload, position + 1, end)
         if kind in _DOCUMENT_KINDS:
-            # Checked before it is entered: a size that leads behind the document around it would send the walk astray.
+            # Checked before it is entered: a size beyond the enclosing document would mislead the walk.
             inner = _read_int32(payload, position) if position + _MIN_DOCUMENT_BYTES <= end else 0
             if inner < _MIN_DOCUMENT_BYTES or position + inner >= end:
                 raise _FaultError(position, "the size of a document is wrong")
@@ -72,10 +72,10 @@ def _find_value_end(payload: bytes, kind: int, position: int, end: int, start: i
         if length < 1 or after >= end or payload[after - 1]:
             raise _FaultError(position, "the length of a string is wrong")
         _check_utf8(payload, position + 4, after - 1)
-        # A DBPointer (0x0C) is a text with an ObjectId of 12 bytes behind it.
+        # A DBPointer (0x0C) is a text followed by an ObjectId of 12 bytes.
         after += 12 if kind == 0x0C else 0
     elif kind == 0x05:
-        # Behind the length stands a byte with the kind of binary data, which the length does not count.
+        # The length is followed by a byte with the kind of binary data, which the length does not count.
         length = _read_int32(payload, position) if position + 4 < end else -1
         if length < 0:
             raise _FaultError(position, "the length of binary data is wrong")
@@ -84,7 +84,7 @@ def _find_value_end(payload: bytes, kind: int, position: int, end: int, start: i
         # A regular expression is two texts: the pattern and its options.
         after = _find_text_end(payload, _find_text_end(payload, position, end), end)
     elif kind == 0x0F:
-        # Code with a scope counts its own length field; 14 bytes are the least that a text and a document can take.
+        # Code with a scope counts its own length field; a text and a document have at least 14 bytes.
         after = position + max(_read_int32(payload, position), 14) if position + 4 < end else end
     else:
         raise _FaultError(start, f"0x{kind:02x} is not an element type")

@@ -1,8 +1,8 @@
 """Message type ``msgpack``: MessagePack maps (``sowctl-messages(7)``, msgpack).
 
-Strings and binary data are Strings, extension types (time stamps too) the String of their bytes, nil is NULL. Of
-members given twice the first counts, as in JSON. Names are Strings; a member named by binary data is carried along but
-no path finds it; other names are refused, as the library does. Numbers have no original text.
+Strings and binary data are Strings, extension types (including time stamps) the String of their bytes, nil is NULL. Of
+duplicate members the first counts, as in JSON. Names are Strings; a member named by binary data is preserved, but no
+path finds it; other names are refused, as by the library. Numbers have no original text.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _FIXED_SIZES = {
     0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4,
     0xD3: 8, 0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17,
 }  # fmt: skip
-"""Bytes after the head, where the head says it all."""
+"""Bytes after the head, if the head determines the size."""
 _TEXT_LENGTH_BYTES = {0xD9: 1, 0xDA: 2, 0xDB: 4}
 _LENGTH_LAYOUTS = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1)}
-"""Bytes of the length, and bytes beyond what the length says: the code of an extension type."""
+"""Bytes of the length, and bytes that the length does not count: the code of an extension type."""
 _CONTAINER_LAYOUTS = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 """Bytes of the count, and values per item."""
 
@@ -45,21 +45,21 @@ class Extension:
 
 
 class MsgpackType(TreeType):
-    """MessagePack, one value a message."""
+    """MessagePack, one value per message."""
 
     kind = "msgpack"
 
     def decode_tree(self, payload: bytes) -> object:
-        """The tree of one payload, of whose maps the first of equal members count."""
+        """The tree of one payload; of duplicate members the first counts."""
         try:
             tree = msgpack.unpackb(payload, ext_hook=Extension)
-            # The library takes the last of repeated names. The head says how many members there are: if all of them are
-            # in a flat map, none was repeated, and the slower reading by pairs is spared.
+            # The library uses the last of duplicate names. The head has the number of members: if a flat map has as
+            # many, there are no duplicates, and the slower reading by pairs is not needed.
             if type(tree) is dict and (len(tree) != _count_map_members(payload) or _has_containers(tree)):
                 tree = msgpack.unpackb(payload, ext_hook=Extension, object_pairs_hook=_keep_first_members)
         except (ValueError, TypeError, RecursionError) as problem:
             raise _build_refusal(payload, problem) from None
-        # Every container takes a head of its own, so most payloads are cleared by two counts without a walk.
+        # Every container has a head of its own, so two counts suffice for most payloads, without a walk.
         if len(payload) > MAX_DEPTH and _count_openers(payload) > MAX_DEPTH and measure_depth(tree) > MAX_DEPTH:
             raise build_depth_refusal()
         return tree
@@ -74,23 +74,22 @@ class MsgpackType(TreeType):
             return cast(bytes, packer.bytes())
 
     def convert_scalar(self, item: object) -> Scalar:
-        """The bytes of an extension type, all else as it is."""
+        """The bytes of an extension type, any other value unchanged."""
         if isinstance(item, Extension):
             return item.data
-        # The library reads code -1 as an object of its own; to expressions it is its bytes like any other extension.
+        # The library decodes code -1 to an object of its own; for expressions it is its bytes like any other extension.
         if isinstance(item, Timestamp):
             return cast(bytes, item.to_bytes())
         return cast(Scalar, item)
 
 
 class _ReservedCodeError(Exception):
-    """A code below zero, which the class of the library does not take."""
+    """A negative code, which the class of the library does not support."""
 
 
 def _decode_extension(item: object) -> ExtType:
     if isinstance(item, Extension):
-        # Codes below zero are reserved by the format, and a message may still hold one: what was read must be written
-        # again.
+        # The format reserves negative codes, but a message may have one: it must be written back as it was read.
         if item.code < 0:
             raise _ReservedCodeError
         return ExtType(item.code, item.data)
@@ -98,7 +97,7 @@ def _decode_extension(item: object) -> ExtType:
 
 
 def _pack_node(packer: msgpack.Packer, node: object) -> None:
-    """Pack a tree piece by piece, which is slow but takes extensions of any code."""
+    """Pack a tree piece by piece, which is slow but supports extensions of any code."""
     if isinstance(node, dict):
         packer.pack_map_header(len(node))
         for name, child in node.items():
@@ -115,7 +114,7 @@ def _pack_node(packer: msgpack.Packer, node: object) -> None:
 
 
 def _keep_first_members(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    # A dictionary as long as the pairs has met no name twice.
+    # A dictionary with as many members as pairs has no duplicate names.
     members = dict(pairs)
     if len(members) == len(pairs):
         return members
@@ -126,7 +125,7 @@ def _keep_first_members(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def _count_map_members(payload: bytes) -> int:
-    """Count the members by the head of the map that ``payload`` starts with."""
+    """Count the members by the head of the map at the start of ``payload``."""
     head = payload[0]
     return head & 15 if head < 0x90 else int.from_bytes(payload[1 : 3 if head == 0xDE else 5])
 
@@ -150,14 +149,14 @@ def _build_refusal(payload: bytes, problem: Exception) -> PayloadRefused:
 
 
 def find_fault(payload: bytes) -> tuple[int | None, str | None]:
-    """Offset and words of the first thing wrong, None where only the library can say.
+    """Offset and description of the first fault, None if only the library knows.
 
-    A walk over bytes that the library refused, and no others.
+    A walk over bytes, only for payloads that the library refused.
     """
     position = 0
-    # A walk without recursion: broken payloads may be nested to any depth.
+    # A walk without recursion: invalid payloads may be nested to any depth.
     waiting = [1]
-    """Values still to come in each open container; negative in a map, whose names stand at even counts."""
+    """Remaining values in each open container; negative in a map, whose names are at even counts."""
     while waiting:
         left = waiting[-1]
         if not left:
@@ -184,7 +183,7 @@ def find_fault(payload: bytes) -> tuple[int | None, str | None]:
             try:
                 payload[text:position].decode()
             except UnicodeDecodeError as problem:
-                # The place alone: what the library said about the encoding becomes the words.
+                # Only the offset: the library's message about the encoding becomes the description.
                 return text + problem.start, None
         if inner:
             waiting.append(inner)
@@ -198,7 +197,7 @@ def _is_name(head: int) -> bool:
 
 
 def _step_over_value(payload: bytes, at: int, head: int) -> tuple[int, int, int]:
-    """Return the end of the value at ``at`` (of a container: its head), its values, its text's start or 0."""
+    """Return the end of the value at ``at`` (for a container, of its head), its values, its text's start or 0."""
     # Small integers of either sign are their own head.
     if head < 0x80 or head >= 0xE0:
         return at + 1, 0, 0

@@ -1,8 +1,8 @@
 """Paths in decoded messages of the typed formats (``sowctl-expressions(7)``, IDENTIFIERS), compiled per slot.
 
-A tree is what the library of a format makes of a message: dictionaries (of any subclass), lists, and scalars. What a
-scalar of the library is as a slot value says the ``convert`` of the type; kinds in :data:`PLAIN_TYPES` are
-themselves. Used by :mod:`sowctl.messages.nested.type` and by types that read parts of a message through it.
+A tree is the decoded message of a format's library: dictionaries (of any subclass), lists, and scalars. The type's
+``convert`` converts a scalar of the library to a slot value; kinds in :data:`PLAIN_TYPES` are slot values already. Used
+by :mod:`sowctl.messages.nested.type` and by types that read parts of a message through it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sowctl.values.paths import Path, Step
 from sowctl.values.scalars import to_text
 
 PLAIN_TYPES = frozenset({str, bool, int, float, bytes, NoneType})
-"""Kinds that a slot value may have as they are; integers only if the format cannot hold more than 64 bits."""
+"""Kinds that are slot values unchanged; integers only if the format cannot represent more than 64 bits."""
 
 TreeReader: TypeAlias = Callable[[object], SlotValue]
 ScalarConverter: TypeAlias = Callable[[object], Scalar]
@@ -32,7 +32,7 @@ def build_reader(slot: Slot, convert: ScalarConverter) -> TreeReader:
         items, dropped = resolve_path([root], steps)
         return build_slot_value(items, dropped, listed, convert)
 
-    # Lists and subscripts need all values of the path; everything else usually finds one scalar by one look-up per
+    # Lists and subscripts need all values of the path; any other slot usually finds one scalar by one look-up per
     # step.
     if listed or any(step.index is not None for step in steps):
         return general
@@ -48,7 +48,7 @@ def build_reader(slot: Slot, convert: ScalarConverter) -> TreeReader:
     def below(root: object) -> SlotValue:
         node = root
         for step in above:
-            # A list on the way may hold several objects.
+            # A list on the path may have several objects.
             if not isinstance(node, dict):
                 return general(root)
             node = node.get(step)
@@ -98,16 +98,16 @@ def collect_nodes(nodes: list[object], steps: Sequence[Step]) -> list[object]:
 
 
 def build_slot_value(items: Sequence[object], dropped: bool, listed: bool, convert: ScalarConverter) -> SlotValue:
-    """Build the answer of a slot for a value list: the cheap form where it says everything, else :class:`ValueList`."""
+    """Build the value of a slot from a value list: the cheap form if it is sufficient, else :class:`ValueList`."""
     if listed or dropped or len(items) > 1:
         return ValueList(tuple([convert(item) for item in items]), dropped)
     return convert(items[0]) if items else None
 
 
 def measure_depth(tree: object) -> int:
-    """Measure how many dictionaries and lists stand inside one another."""
+    """Measure the depth of nested dictionaries and lists."""
     depth = 0
-    # Level by level and not by recursion: the depth is what is in doubt here.
+    # Level by level, not by recursion, because the depth is what may be too large.
     level = [tree] if isinstance(tree, dict | list) else []
     while level:
         depth += 1

@@ -1,8 +1,8 @@
 """The base of the typed formats with nested messages: MessagePack and BSON (``sowctl-messages(7)``).
 
-A format gives four things: how a payload becomes a tree of :mod:`sowctl.messages.nested.paths`, how a tree becomes a
-payload, what a scalar of its library is as a slot value, and the reverse. Everything else is here. Only merging,
-writing and selecting make new payloads; all else leaves the bytes alone.
+A format defines four things: decoding a payload to a tree of :mod:`sowctl.messages.nested.paths`, encoding a tree to a
+payload, converting a scalar of its library to a slot value, and the reverse. Everything else is here. Only merging,
+writing and selecting create new payloads; all other operations leave the bytes unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sowctl.values.scalars import choose_written_scalar, to_plain_scalar
 
 
 class TreeType(ABC):
-    """A typed format whose messages are maps of fields. A message of anything else has no fields."""
+    """A typed format whose messages are maps of fields. A message of any other kind has no fields."""
 
     kind: str
     filterable = selectable = mergeable = constructible = True
@@ -54,7 +54,7 @@ class TreeType(ABC):
 
     @abstractmethod
     def encode_tree(self, tree: Tree) -> bytes:
-        """The payload of a tree. Raises ValueError, TypeError or OverflowError for what the format cannot hold."""
+        """The payload of a tree. Raises ValueError, TypeError or OverflowError for values that it cannot represent."""
 
     @abstractmethod
     def convert_scalar(self, item: object) -> Scalar:
@@ -77,7 +77,7 @@ class TreeType(ABC):
         return lambda payloads: read_each(payloads, row, refused)
 
     def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
-        """A reader of the texts of first values; a Double's is the shortest that reads back."""
+        """A reader of the texts of first values; for a Double the shortest text that reads back."""
         readers = [build_key_reader(path, self.convert_scalar) for path in paths]
         refused: KeyTexts = (None,) * len(readers)
 
@@ -92,25 +92,25 @@ class TreeType(ABC):
         return self.build_extractor(())(payloads)[1]
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """``payload`` without what the list leaves out; itself where nothing can go. Raises InputError."""
+        """``payload`` without the excluded fields; itself if nothing can be dropped. Raises InputError."""
         tree = self._open_payload(payload)
-        # A list that leaves nothing out keeps the very bytes, which writing anew might change.
+        # A list that excludes nothing keeps the original bytes, which re-encoding might change.
         if not isinstance(tree, dict) or all(include for include, _ in select_list):
             return payload
         return self._encode_or_raise(select_tree(tree, build_directives(select_list)))
 
     def merge_delta(self, base: bytes, delta: bytes, *, set_nulls: bool = False) -> bytes:
-        """``base`` with the fields of ``delta``, merged by path; itself where none counts. Raises InputError."""
+        """``base`` with the fields of ``delta``, merged by path; itself if none counts. Raises InputError."""
         old, new = self._open_payload(base, "base"), self._open_payload(delta, "delta")
         if not isinstance(old, dict) or not isinstance(new, dict):
-            # A message that is no map has no fields to merge by: it is replaced as a whole.
+            # A message that is no map has no fields to merge: it is replaced completely.
             return base if is_null(new) and not set_nulls else delta
         return self._encode_or_raise(old) if merge_tree(old, new, set_nulls) else base
 
     def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
         """``payload`` with fields written and removed. Raises InputError."""
         tree = self._open_payload(payload)
-        # A message that is no map makes room for one, because its fields need a map to stand in.
+        # A message that is no map is replaced by one, because fields need a map.
         root = tree if isinstance(tree, dict) else {}
         apply_writes(root, writes, self.convert_native)
         return self._encode_or_raise(root)
@@ -124,7 +124,7 @@ class TreeType(ABC):
         return self._encode_or_raise(tree)
 
     def view(self, payload: bytes) -> bytes:
-        """One line of JSON; what cannot be read is shown as the Base64 form of its bytes."""
+        """One line of JSON; an unreadable message as the Base64 form of its bytes."""
         from sowctl.messages.nested.view import format_base64_line, format_json_line
 
         try:
@@ -135,7 +135,7 @@ class TreeType(ABC):
     members_view = view
 
     def exact_view(self, payload: bytes) -> bytes:
-        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
+        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for these numbers."""
         from sowctl.messages.nested.view import format_base64_line, format_exact_line
 
         try:
@@ -144,8 +144,8 @@ class TreeType(ABC):
             return format_base64_line(payload)
 
     def convert_native(self, value: SlotValue) -> object:
-        """Convert the first value for writing: numbers by their value, bytes as text where they are UTF-8."""
-        # The formats have numbers of their own, so the text of what is a number is not needed.
+        """Convert the first value for writing: numbers by their value, bytes as text if they are UTF-8."""
+        # The formats have numbers of their own, so the text of a number is not needed.
         scalar = to_plain_scalar(choose_written_scalar(value))
         if isinstance(scalar, bytes):
             try:
@@ -168,5 +168,5 @@ class TreeType(ABC):
 
 
 def build_depth_refusal() -> PayloadRefused:
-    """Why a message with too many containers inside one another is refused."""
+    """The reason to refuse a message with too deeply nested containers."""
     return PayloadRefused(TOO_DEEP_CODE, f"more than {MAX_DEPTH} maps and arrays inside one another")

@@ -1,8 +1,8 @@
 """Decoded messages as one line of JSON, for output (``sowctl-messages(7)``, JSON VIEW).
 
-Bytes that are not UTF-8 have their Base64 form, NaN and infinities are ``null``, other kinds what they are as slot
+Bytes that are not UTF-8 have their Base64 form, NaN and infinities are ``null``, other kinds are shown as their slot
 values. In an exact view, which is for formats with such numbers, they are the words NaN, Infinity and -Infinity.
-Imported where a message is shown, since :mod:`json` is not free.
+Imported only to show a message, since importing :mod:`json` is not free.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sowctl.values.fields import Number, Scalar
 
 
 def format_json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
-    """``tree`` as JSON; ``convert`` makes slot values of scalars that are neither text nor numbers."""
+    """``tree`` as JSON; ``convert`` converts scalars that are neither text nor numbers to slot values."""
 
     def default(item: object) -> object:
         return convert_for_json(convert(item))
@@ -25,7 +25,7 @@ def format_json_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
     try:
         return _dump_tree(tree, default)
     except (ValueError, TypeError):
-        # The encoder stops at NaN and at names that are bytes: only such trees are copied and cleaned.
+        # The encoder fails at NaN and at names that are bytes: only such trees are copied and cleaned.
         return _dump_tree(_clean_tree(tree, default), default)
 
 
@@ -42,23 +42,23 @@ def format_exact_line(tree: object, convert: Callable[[Any], Scalar]) -> bytes:
 
 
 def convert_for_json(value: Scalar) -> object:
-    """A slot value as JSON shows it."""
+    """A slot value as shown in JSON."""
     if isinstance(value, bytes):
         return format_bytes(value)
     return value.value if isinstance(value, Number) else value
 
 
 def format_bytes(value: bytes) -> str:
-    """The text of bytes that are UTF-8, the Base64 form of others."""
+    """The text of bytes if they are UTF-8, else their Base64 form."""
     try:
         return value.decode()
     except UnicodeDecodeError:
-        # Not U+FFFD: two identifiers of bytes would become one in what is exported.
+        # Not U+FFFD: two different identifiers would be exported as one.
         return b64encode(value).decode()
 
 
 def format_base64_line(payload: bytes) -> bytes:
-    """A JSON string with the Base64 form of ``payload``, for what cannot be read."""
+    """A JSON string with the Base64 form of ``payload``, for unreadable messages."""
     return b'"%b"' % b64encode(payload)
 
 
@@ -68,13 +68,13 @@ def _dump_tree(tree: object, default: Callable[[object], object], *, allow_nan: 
 
 
 def _null_constant(value: float) -> None:
-    """Return None, which NaN and infinities are in JSON."""
+    """Return None, the JSON form of NaN and infinities."""
 
 
 def _clean_tree(
     node: object, default: Callable[[object], object], odd: Callable[[float], float | None] = _null_constant
 ) -> object:
-    """The tree without names that are bytes; ``odd`` says what NaN and infinities are."""
+    """The tree without names that are bytes; ``odd`` converts NaN and infinities."""
     if isinstance(node, dict):
         return {_decode_name(name): _clean_tree(child, default, odd) for name, child in node.items()}
     if isinstance(node, list):

@@ -1,7 +1,7 @@
-"""Decoded messages of the typed formats rewritten: delta merge, constructed fields, select lists.
+"""Rewrite decoded messages of the typed formats: delta merge, constructed fields, select lists.
 
 Called by :mod:`sowctl.messages.nested.type`; the rules are those of ``sowctl-messages(7)``, the same as for JSON. Trees
-that come in are changed in place: they belong to one call.
+passed in are changed in place: they belong to one call.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from sowctl.values.fields import FieldWrite, SlotValue
 
 Tree: TypeAlias = dict[Any, Any]
 NativeConverter: TypeAlias = Callable[[SlotValue], object]
-"""Makes a value of the format's library of a slot value."""
+"""Converts a slot value to a value of the format's library."""
 
 
 def select_tree(tree: Tree, directive: PathDirective) -> Tree:
-    """The root object without what the list leaves out."""
+    """The root object without the excluded fields."""
     return _select_object(tree, directive, True)
 
 
 def merge_tree(base: Tree, delta: Tree, set_nulls: bool) -> bool:
-    """Write the members of ``delta`` into ``base``, objects by path; tells whether one counted."""
+    """Write the members of ``delta`` into ``base``, objects by path; return whether one counted."""
     changed = False
     for name, value in delta.items():
         old = base.get(name)
-        # An empty object over an object changes nothing; over anything else it is a NULL.
+        # An empty object does not change an object; over any other value it is a NULL.
         if isinstance(value, dict) and (value or isinstance(old, dict)):
-            # A new object of the delta is built member by member as well, so that its NULLs are left out.
+            # A new object of the delta is built member by member as well, so that its NULLs are omitted.
             below = old if isinstance(old, dict) else type(value)()
             if merge_tree(below, value, set_nulls):
                 _set_member(base, name, below)
@@ -47,7 +47,7 @@ def is_null(value: object) -> bool:
 
 
 def apply_writes(tree: Tree, writes: Sequence[FieldWrite], native: NativeConverter) -> None:
-    """Write and remove constructed fields, in order; a scalar in the way of a path is replaced."""
+    """Write and remove constructed fields, in order; a scalar on a path is replaced by an object."""
     for one in writes:
         if one.remove:
             _remove_path(tree, one.destination.names)
@@ -56,7 +56,7 @@ def apply_writes(tree: Tree, writes: Sequence[FieldWrite], native: NativeConvert
 
 
 def put_member(tree: Tree, names: Sequence[str], value: object) -> None:
-    """Set the member at the end of ``names``, making objects on the way."""
+    """Set the member at the end of ``names``, creating objects on the path."""
     for name in names[:-1]:
         below = tree.get(name)
         if not isinstance(below, dict):
@@ -75,7 +75,7 @@ def build_tree(fields: Members, native: NativeConverter) -> Tree:
 
 
 def _set_member(tree: Tree, name: Any, value: object) -> None:
-    """Set a member wholly, also of a dictionary in which the first setting counts."""
+    """Replace a member completely, even in a dictionary in which the first assignment counts."""
     dict.__setitem__(tree, name, value)
 
 
@@ -92,11 +92,11 @@ _REMOVED_MARKER = object()
 
 
 def _select_subtree(node: object, directive: PathDirective | None, include: bool) -> object:
-    """Select from one value. Without a directive at or below it a value stays or goes whole."""
+    """Select from one value. Without a directive at or below it a value is kept or dropped completely."""
     if directive is None:
         return node if include else _REMOVED_MARKER
     if isinstance(node, dict) and node:
-        # An object of which nothing stays goes, too; the root alone may be empty.
+        # An object of which nothing remains is dropped, too; only the root may be empty.
         return _select_object(node, directive, include) or _REMOVED_MARKER
     if isinstance(node, list) and node:
         # Elements share the decision of their list; members of objects among them have directives of their own.

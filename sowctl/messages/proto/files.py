@@ -1,12 +1,12 @@
-"""The schema of a protobuf message type: the files that its definition names (``sowctl-messages(7)``, protobuf).
+"""The schema of a protobuf message type: the files of its definition (``sowctl-messages(7)``, protobuf).
 
-``ProtoFile`` is a descriptor set, as ``protoc --include_imports --descriptor_set_out`` writes it, or a ``.proto`` file,
-which the compiler of ``grpcio-tools`` makes into one, together with what it imports. ``ProtoPath`` gives directories,
-with an alias that stands for them at the start of names: ``alias;directory``, ``;directory`` or ``directory``.
+``ProtoFile`` is a descriptor set, as written by ``protoc --include_imports --descriptor_set_out``, or a ``.proto``
+file, which the compiler of ``grpcio-tools`` converts to one, together with its imports. ``ProtoPath`` gives
+directories, with an alias for them at the start of names: ``alias;directory``, ``;directory`` or ``directory``.
 
 The compiler runs in a process of its own, once per definition and process. That takes 60 ms of processor time, as much
-as importing the library of protobuf. Called in this process it would take 40 ms, write its errors to standard error
-past Python, and put itself into the import system for all ``_pb2`` modules.
+as importing the library of protobuf. In this process it would take 40 ms, bypass Python to write its errors to standard
+error, and hook into the import system for all ``_pb2`` modules.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from sowctl.messages.base import BAD_DEFINITION, MISSING_EXTRA
 from sowctl.messages.definition import TypeDefinition
 
 _MAX_DEFINITION_BYTES = 16 << 20
-"""Bytes that the file of a definition may have."""
+"""Maximum size of the file of a definition in bytes."""
 _COMPILER_TIMEOUT_SECONDS = 60
-"""Seconds that the compiler may take."""
+"""Time limit of the compiler in seconds."""
 _COMPILE_HINT = (
     "compile the file: protoc --include_imports --descriptor_set_out=NAME.desc NAME.proto, and let ProtoFile name it"
 )
 _OPTION_PATTERN = re.compile("[-@]")
 _NO_PART = ("", ".", "..")
-"""What the compiler takes in no name of a file; an absolute one begins with the first."""
+"""Parts that the compiler accepts in no file name; an absolute one begins with the first."""
 _FILE_NOT_FOUND_PATTERN = re.compile(r"(?m)^(.+): File not found\.$")
 _COMPILER_FAULT_PATTERN = re.compile(r"(?m)^(.+?):(\d+):(\d+): (?!warning: )(.+)$")
 
 
 @lru_cache(maxsize=64)
 def build_message_class(definition: TypeDefinition) -> type[Message]:
-    """The class of the messages that ``definition`` means.
+    """The class of the messages of ``definition``.
 
-    Raises ConfigError ``SOW-MSG-007`` for a definition that cannot be used, ``SOW-MSG-011`` for a ``.proto`` file where
-    there is no compiler. An error is not kept: the file may be mended meanwhile.
+    Raises ConfigError ``SOW-MSG-007`` for an unusable definition, ``SOW-MSG-011`` for a ``.proto`` file without a
+    compiler. Errors are not cached, because the file may be fixed meanwhile.
     """
     schema = _DefinitionFiles(definition)
-    # A pool of its own: two definitions may have different messages by one full name.
+    # A pool of its own: two definitions may have different messages with one full name.
     pool = descriptor_pool.DescriptorPool()
     found = schema.list_files()
-    # Imports come before what needs them: a pool refuses a file whose imports it does not have.
+    # Imports come before their importers: a pool refuses a file whose imports it does not have.
     for file in found:
         try:
             pool.AddSerializedFile(file.SerializeToString())
@@ -89,14 +89,14 @@ def _find_descriptor(
 def _list_message_names(messages: Iterable[DescriptorProto], scope: str) -> Iterable[str]:
     for message in messages:
         name = f"{scope}.{message.name}" if scope else message.name
-        # The compiler makes a message of every map; it has no name in the schema as written.
+        # The compiler generates a message for every map; it has no name in the schema as written.
         if not message.options.map_entry:
             yield name
         yield from _list_message_names(message.nested_type, name)
 
 
 class _DefinitionFiles:
-    """The files of one definition, each once, what they import before them."""
+    """The files of one definition, each once, after its imports."""
 
     def __init__(self, definition: TypeDefinition) -> None:
         self.definition = definition
@@ -108,11 +108,11 @@ class _DefinitionFiles:
             if not semicolon:
                 alias, directory = "", alias
             self._mapped.append((alias.strip().strip("/"), self._base / directory.strip()))
-        # The directory of the configuration comes last, so that what ProtoPath names is found before it.
+        # The directory of the configuration comes last, so that ProtoPath has precedence.
         self._mapped.append(("", self._base))
 
     def list_files(self) -> list[FileDescriptorProto]:
-        """All files, in an order in which a pool takes them."""
+        """All files, in an order that a pool accepts."""
         name = self.definition.proto_file.strip()
         if not name:
             raise self.build_error(
@@ -123,7 +123,7 @@ class _DefinitionFiles:
             raise self.build_error("a protobuf message type needs a ProtoPath", hint)
         path, data = self._read_definition(name)
         if name.endswith(".proto"):
-            # the compiler writes what is imported before what imports it
+            # the compiler writes imports before their importers
             return list(FileDescriptorSet.FromString(self._compile_proto(name, path)).file)
         try:
             return self._order_file_set({file.name: file for file in FileDescriptorSet.FromString(data).file})
@@ -131,15 +131,15 @@ class _DefinitionFiles:
             raise self.build_error(f"{name!r} is neither a .proto file nor a descriptor set", _COMPILE_HINT) from None
 
     def build_error(self, words: str, hint: str | None = None, code: str = BAD_DEFINITION) -> ConfigError:
-        """An error of the definition."""
+        """Create an error of the definition."""
         words = f"message type {self.definition.name!r}: {words}"
         return ConfigError(code, words, place=self.definition.place or None, hint=hint)
 
     def _order_file_set(self, given: dict[str, FileDescriptorProto]) -> list[FileDescriptorProto]:
-        """The files of a set: other tools than the compiler write them in any order."""
+        """Order the files of a set: tools other than the compiler write them in any order."""
         placed: dict[str, FileDescriptorProto] = {}
         for first in given:
-            # depth first without recursion: a file is placed when what it imports is; ``above`` are those that wait
+            # depth first without recursion: a file is placed after its imports; ``above`` are the waiting ones
             above = [first]
             while above:
                 name = above[-1]
@@ -158,7 +158,7 @@ class _DefinitionFiles:
         return list(placed.values())
 
     def _compile_proto(self, name: str, path: Path) -> bytes:
-        """The descriptor set of a ``.proto`` file and of what it imports."""
+        """The descriptor set of a ``.proto`` file and its imports."""
         if find_spec("grpc_tools") is None:
             words = f"message type {self.definition.name!r}: a .proto file needs the package grpcio-tools, "
             error = build_missing_package_error(
@@ -168,13 +168,13 @@ class _DefinitionFiles:
             raise error
         mapped, virtual = self._mapped, name
         if _OPTION_PATTERN.match(name) or any(part in _NO_PART for part in name.split("/")):
-            # no name that the compiler takes: the file itself is mapped to the last part of its name
+            # a name that the compiler does not accept: the file itself is mapped to the last part of its name
             virtual = path.name.lstrip("-@")
             mapped = [(virtual, path), *mapped]
         with TemporaryDirectory(prefix="sowctl-") as folder:
             options = []
             for number, (alias, place) in enumerate(mapped):
-                # a link, because the option splits at colons and equals signs, which directories may have
+                # a link, because the option is split at colons and equals signs, which directories may contain
                 if place.exists():
                     Path(folder, f"p{number}").symlink_to(place.absolute())
                     options.append(f"-I{alias}=p{number}")
@@ -184,7 +184,7 @@ class _DefinitionFiles:
             return Path(folder, "set").read_bytes()
 
     def _run_compiler(self, arguments: Sequence[str], folder: str) -> subprocess.CompletedProcess[bytes]:
-        # -P keeps the working directory out of the import path: a file there must not stand in for a module.
+        # -P keeps the working directory out of the import path: a file there must not replace a module.
         command = [sys.executable, "-P", "-m", "grpc_tools.protoc", *arguments]
         try:
             return subprocess.run(
@@ -194,15 +194,14 @@ class _DefinitionFiles:
             raise self.build_error(f"the compiler of grpcio-tools cannot be run: {problem}", _COMPILE_HINT) from None
 
     def _build_compiler_error(self, told: str, aliases: Sequence[str]) -> ConfigError:
-        """Build one error of the compiler's output: the first fault, with the name by which the file is imported."""
+        """Build one error from the compiler's output: the first fault, with the name by which the file is imported."""
         if absent := _FILE_NOT_FOUND_PATTERN.search(told):
             return self._build_missing_error(absent[1])
         fault = _COMPILER_FAULT_PATTERN.search(told)
         if fault is None:
             last = (told.strip().splitlines() or ["no reason was given"])[-1]
             return self.build_error(f"the schema cannot be compiled: {last}", _COMPILE_HINT)
-        # The compiler names files by the links that it was given; the words must name what the configuration calls
-        # them.
+        # The compiler names files by their links; the message must use the names of the configuration.
         link, _, rest = fault[1].partition("/")
         alias = aliases[int(link[1:])] if re.fullmatch(r"p\d+", link) else link
         place = "/".join(part for part in (alias, rest) if part)
@@ -213,13 +212,13 @@ class _DefinitionFiles:
         return self.build_error(f"there is no file {name!r}", "looked for " + ", ".join(map(str, tried[:3])))
 
     def _read_definition(self, name: str) -> tuple[Path, bytes]:
-        """The file of the definition: where it is, and its bytes."""
+        """The file of the definition: its path and its bytes."""
         place = next((place for place in self._list_candidate_paths(name) if place.is_file()), None)
         if place is None:
             raise self._build_missing_error(name)
         try:
             with place.open("rb") as stream:
-                # One byte more than allowed is enough to tell that the file is too large.
+                # One byte more than allowed is enough to find out that the file is too large.
                 data = stream.read(_MAX_DEFINITION_BYTES + 1)
         except OSError as problem:
             raise self.build_error(f"{place} cannot be read: {problem.strerror}") from None
@@ -228,7 +227,8 @@ class _DefinitionFiles:
         return place, data
 
     def _list_candidate_paths(self, name: str) -> Iterable[Path]:
-        """List where a file may be: the directories of ProtoPath, then the name itself, as the compiler looks."""
+        """List the possible places of a file: the directories of ProtoPath, then the name itself, as for the
+        compiler."""
         for alias, directory in self._mapped:
             if not alias:
                 yield directory / name
@@ -237,8 +237,8 @@ class _DefinitionFiles:
 
 
 def _find_shipped_file(name: str) -> FileDescriptorProto | None:
-    """A file that the library brings along, for descriptor sets that import it and do not hold it."""
-    # Only modules of google.protobuf can be imported by such a name, whatever a file says.
+    """A file that is part of the library, for descriptor sets that import it and do not contain it."""
+    # Only modules of google.protobuf can be imported by such a name, whatever a file contains.
     stem = name.removeprefix("google/protobuf/").removesuffix(".proto").replace("/", ".")
     if stem == name or not all(part.isidentifier() for part in stem.split(".")):
         return None

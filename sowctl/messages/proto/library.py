@@ -1,8 +1,8 @@
-"""Protobuf messages by way of the library ``protobuf``; only :mod:`sowctl.messages.proto.type` imports this module.
+"""Protobuf messages through the library ``protobuf``; only :mod:`sowctl.messages.proto.type` imports this module.
 
 A field that is not set has its default value, unless it is a member of a oneof, an ``optional`` field of proto3 or a
 message. Enumerations are the names of their values, numbers without a name Integers; maps are objects whose members are
-named by the texts of the keys. Paths are resolved by :meth:`Schema.collect_nodes` over messages, maps and scalars.
+named by the texts of the keys. :meth:`Schema.collect_nodes` resolves paths over messages, maps and scalars.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from sowctl.values.fields import Scalar, SlotValue, ValueList
 from sowctl.values.paths import Path, Step
 
 FieldGetter: TypeAlias = Callable[[Any], Sequence[Any]]
-"""The nodes of one field of a message: of a repeated one all, of an absent one none."""
+"""The nodes of one field of a message: all of a repeated one, none of an absent one."""
 
 
 class Schema:
-    """One message type and what can be done with its messages."""
+    """One message type and the operations on its messages."""
 
     def __init__(self, kind: type[Message]) -> None:
         self._kind = kind
@@ -36,7 +36,7 @@ class Schema:
         try:
             return self._kind.FromString(payload)
         except DecodeError as problem:
-            # The library has one error for both, which only its words tell apart.
+            # The library has one error for both, distinguishable only by its message.
             code = NOT_UTF8_CODE if "UTF-8" in str(problem) else MALFORMED_CODE
             words = str(problem).rpartition(": ")[2]
             raise PayloadRefused(code, words[:1].lower() + words[1:], find_fault_offset(payload)) from None
@@ -44,7 +44,7 @@ class Schema:
     def build_reader(self, path: Path, listed: bool) -> Callable[[Message], SlotValue]:
         """Build the reader of the value list at ``path``."""
         steps = path.steps
-        # One step without a subscript leads to one field, whose getter answers without a walk.
+        # One step without a subscript leads to one field, whose getter needs no walk.
         if len(steps) == 1 and steps[0].index is None and not listed:
             get = self._field_getters(self._kind.DESCRIPTOR).get(steps[0].name)
             if get is None:
@@ -75,7 +75,7 @@ class Schema:
         return nodes
 
     def build_tree(self, message: Message) -> dict[str, Any]:
-        """The message as JSON shows it: what paths find."""
+        """The message as shown in JSON, with the values that paths find."""
         tree: dict[str, Any] = {}
         for name, get in self._field_getters(message.DESCRIPTOR).items():
             nodes = get(message)
@@ -83,15 +83,15 @@ class Schema:
                 field = message.DESCRIPTOR.fields_by_name[name]
                 values = [self._json_form(node, field) for node in nodes]
                 tree[name] = values if _is_repeated(field) else values[0]
-                # A map is repeated on the wire and one object to paths.
+                # A map is repeated on the wire, but one object for paths.
                 if isinstance(nodes[0], dict):
                     tree[name] = values[0]
         return tree
 
     def merge_messages(self, base: bytes, old: Message, new: Message, *, set_nulls: bool) -> bytes:
-        """``old``, read from ``base``, with the fields that are set in ``new``; both are used up."""
+        """``old``, read from ``base``, with the fields that are set in ``new``; both are modified."""
         _clear_oneof(old, new, set_nulls)
-        # Nothing in the delta counts, so the base keeps its very bytes.
+        # Nothing in the delta counts, so the base keeps its original bytes.
         if not new.SerializePartialToString():
             return base
         old.MergeFrom(new)
@@ -99,7 +99,7 @@ class Schema:
         return cast(bytes, old.SerializePartialToString(deterministic=True))
 
     def _json_form(self, node: Any, field: FieldDescriptor) -> Any:
-        """A node of a field; bytes as Base64, as the JSON form of protobuf has them."""
+        """A node of a field; bytes as Base64, as in the JSON form of protobuf."""
         if isinstance(node, Message):
             return self.build_tree(node)
         if isinstance(node, dict):
@@ -107,11 +107,11 @@ class Schema:
             return {name: self._json_form(inner, value) for name, inner in node.items()}
         if field.type == FieldDescriptor.TYPE_BYTES:
             return b64encode(node).decode()
-        # Of a text that is not UTF-8, which proto2 allows, the library has the bytes.
+        # For a text that is not UTF-8, which proto2 allows, the library returns bytes.
         return node.decode(errors="replace") if isinstance(node, bytes) else node
 
     def _field_getters(self, descriptor: Descriptor) -> dict[str, FieldGetter]:
-        """The fields of a message type."""
+        """The getters of the fields of a message type."""
         fields = self._fields.get(descriptor.full_name)
         if fields is None:
             fields = {field.name: _make_getter(field) for field in descriptor.fields}
@@ -134,7 +134,7 @@ def _make_getter(field: FieldDescriptor) -> FieldGetter:
         return members
     if _is_repeated(field):
         return lambda message: [convert(item) for item in getattr(message, name)]
-    # Only these are NULL where they are not set; an optional field of proto3 stands in a oneof of its own. All others
+    # Only these are NULL if they are not set; an optional field of proto3 is in a oneof of its own. All others
     # read as their default.
     if field.message_type is not None or field.containing_oneof is not None:
         return lambda message: (convert(getattr(message, name)),) if message.HasField(name) else ()
@@ -159,7 +159,7 @@ def _make_key_formatter(field: FieldDescriptor) -> Callable[[Any], str]:
 
 
 def _list_utf8_keys(members: Any) -> list[Any]:
-    """The keys of a map but for those that are not UTF-8: they come as bytes, by which the library finds no value."""
+    """The keys of a map without those that are not UTF-8, which are bytes and cannot be looked up in the library."""
     return [key for key in members if not isinstance(key, bytes)]
 
 
@@ -168,13 +168,13 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _is_repeated(field: FieldDescriptor) -> bool:
-    """Versions of the library say it in different ways."""
+    """Return True for a repeated field; versions of the library differ in how they express that."""
     said = getattr(field, "is_repeated", None)
     return bool(field.label == FieldDescriptor.LABEL_REPEATED if said is None else said)
 
 
 def _is_proto2(descriptor: Descriptor) -> bool:
-    """Return True if a message type's file has the syntax of version 2, also that of a file without one."""
+    """Return True if a message type's file has the syntax of version 2, which is the default of files without one."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     file = FileDescriptorProto()
@@ -196,26 +196,26 @@ def _slot_answer(nodes: Sequence[Any], listed: bool) -> SlotValue:
 
 
 def _clear_oneof(old: Message, new: Message, set_nulls: bool) -> None:
-    """Take out of ``old`` what ``new`` replaces and merging would add to, and of ``new`` what changes nothing."""
+    """Remove from ``old`` the fields that ``new`` replaces and merging would append to, and NULLs from ``new``."""
     for field, value in new.ListFields():
         name = field.name
-        # Extensions have no path; merging takes them over as the library does.
+        # Extensions have no path; they are merged as by the library.
         if field.is_extension:
             continue
         if _is_map(field):
             _clear_oneof_in_map(getattr(old, name), value, set_nulls)
         elif _is_repeated(field):
-            # MergeFrom() would append to a repeated field, and a delta replaces arrays.
+            # MergeFrom() would append to a repeated field, while a delta replaces arrays.
             old.ClearField(name)
         elif field.message_type is not None:
             if old.HasField(name):
                 _clear_oneof(getattr(old, name), value, set_nulls)
-            # There is no old message to merge with; the NULLs inside must go all the same.
+            # There is no old message to merge with, but the NULLs inside must be removed.
             elif not set_nulls:
                 _clear_oneof(type(value)(), value, set_nulls)
             if not set_nulls and not value.SerializePartialToString():
                 new.ClearField(name)
-        # The empty String is NULL; zeros and False are values that a proto2 message says on purpose.
+        # The empty String is NULL; zeros and False are explicit values in a proto2 message.
         elif not set_nulls and (value == "" or value == b""):
             new.ClearField(name)
 
@@ -225,7 +225,7 @@ def _clear_oneof_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_null
     for key in _list_utf8_keys(new):
         value = new[key]
         if isinstance(value, Message) and key in old:
-            # MergeFrom() replaces the entry of a map, so old and new are merged here and put where it takes them from.
+            # MergeFrom() replaces the entry of a map, so old and new are merged here and stored in the new one.
             both = type(value)()
             both.CopyFrom(old[key])
             _clear_oneof(both, value, set_nulls)
@@ -234,7 +234,7 @@ def _clear_oneof_in_map(old: Mapping[Any, Any], new: Mapping[Any, Any], set_null
 
 
 def find_fault_offset(payload: bytes) -> int | None:
-    """The offset of the first field of the outermost message that cannot be read; None if it is further inside."""
+    """The offset of the first unreadable field of the outermost message; None if the fault is further inside."""
     position = 0
     while position < len(payload):
         start = position
@@ -247,7 +247,7 @@ def find_fault_offset(payload: bytes) -> int | None:
             position += length
         elif kind in (1, 5):
             position += 8 if kind == 1 else 4
-        # Groups have no length: finding their end would mean to read all that is in them.
+        # Groups have no length: finding their end would require reading their content.
         elif kind in (3, 4):
             return None
         else:
@@ -258,9 +258,9 @@ def find_fault_offset(payload: bytes) -> int | None:
 
 
 def _read_varint(payload: bytes, position: int) -> tuple[int, int]:
-    """Return the end of a varint, beyond the payload if it has none, and its value."""
+    """Return the end of a varint, beyond the payload if it is unterminated, and its value."""
     value = 0
-    # A varint has ten bytes at most; one that goes on is a fault.
+    # A varint has at most ten bytes; a longer one is a fault.
     for shift in range(0, 70, 7):
         if position >= len(payload):
             break

@@ -1,7 +1,7 @@
 """Message type ``protobuf``: messages of one type of a schema (``sowctl-messages(7)``, protobuf). Needs its extra.
 
-The schema comes from the definition by way of :mod:`sowctl.messages.proto.files`, the reading is that of the library of
-protobuf, see :mod:`sowctl.messages.proto.library`; here stands what is needed to ask for the type.
+The schema comes from the definition through :mod:`sowctl.messages.proto.files`; the library of protobuf decodes the
+messages, see :mod:`sowctl.messages.proto.library`; this module can be imported without it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ProtobufType:
         if definition is None:
             raise ConfigError(BAD_DEFINITION, "message type protobuf needs a definition", hint="add a MessageType")
         try:
-            # Imported here, so that the absence of the library is an error of this type and of no other.
+            # Imported here, so that a missing library is an error only of this type.
             from sowctl.messages.proto import files, library
         except ImportError:
             raise build_missing_extra_error(self.name, "protobuf", "protobuf") from None
@@ -62,7 +62,7 @@ class ProtobufType:
 
     @property
     def mergeable(self) -> bool:
-        """True if absent fields can be told from default values."""
+        """True if absent fields are distinguishable from default values."""
         return self._schema.mergeable
 
     def build_extractor(self, slots: Sequence[Slot]) -> Extractor:
@@ -115,7 +115,7 @@ class ProtobufType:
         return self._schema.merge_messages(base, old, new, set_nulls=set_nulls)
 
     def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
-        """Raises UsageError ``SOW-MSG-005``: the schema says what a message has."""
+        """Raises UsageError ``SOW-MSG-005``: the schema determines the fields of a message."""
         raise build_no_fields_error(self.name, "to write")
 
     def build_message(self, fields: Members) -> bytes:
@@ -127,7 +127,8 @@ class ProtobufType:
         raise build_no_fields_error(self.name, "to write")
 
     def view(self, payload: bytes) -> bytes:
-        """One line of JSON with the fields that paths find, bytes as Base64; what cannot be read is that as a whole."""
+        """One line of JSON with the fields that paths find, bytes as Base64; an unreadable message as a whole as
+        Base64."""
         from sowctl.messages.nested.view import format_base64_line, format_json_line
 
         try:
@@ -138,7 +139,7 @@ class ProtobufType:
     members_view = view
 
     def exact_view(self, payload: bytes) -> bytes:
-        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for what these are."""
+        """As :meth:`members_view`, with the words NaN, Infinity and -Infinity for these numbers."""
         from sowctl.messages.nested.view import format_base64_line, format_exact_line
 
         try:

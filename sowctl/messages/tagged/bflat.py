@@ -1,7 +1,7 @@
 """Message type ``bflat``: typed fields without nesting (``sowctl-messages(7)``, bflat).
 
-Arrays, and several fields of one tag, are value lists. Integers, whatever their width, and doubles are numbers without
-an original text; a datetime is its text in UTC; Booleans do not exist and are written as 1 and 0.
+Arrays, and several fields of one tag, are value lists. Integers of any width and doubles are numbers without an
+original text; a datetime is its text in UTC; there are no Booleans, which are written as 1 and 0.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class BflatType:
         return lambda payloads: read_each(payloads, texts, refused)
 
     def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """The payloads that are no fields one after the other."""
+        """The payloads that are no sequence of fields."""
         return read_each(payloads, lambda payload: len(self._find_tags(payload, frozenset())), 0)[1]
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """``payload`` without the fields that the select list leaves out. Raises InputError."""
+        """``payload`` without the excluded fields. Raises InputError."""
         kept = select_fields(
             self._read_fields(payload), select_list, lambda tag: tag.decode("utf-8", "surrogateescape")
         )
@@ -105,7 +105,7 @@ class BflatType:
         return _join_fields(assign_fields([], [(tag, _make_field(tag, value)) for tag, value in made]))
 
     def build_from_tree(self, tree: Tree) -> bytes:
-        """A message of these fields; a list is several fields of its tag. Raises as :meth:`build_message`, and
+        """A message of these fields; a list becomes several fields of its tag. Raises as :meth:`build_message`, and
         ListRefused."""
         made = []
         for names, values in collect_repeated(tree):
@@ -114,8 +114,8 @@ class BflatType:
         return _join_fields(made)
 
     def view(self, payload: bytes) -> bytes:
-        """One JSON object, arrays for several values; Base64 for bytes that are no text, and for a whole message that
-        cannot be read."""
+        """One JSON object, arrays for several values; Base64 for bytes that are no text, and for a whole unreadable
+        message."""
         from sowctl.messages.json.text import format_json, quote_string
         from sowctl.messages.nested.view import format_bytes
 
@@ -125,11 +125,11 @@ class BflatType:
             from sowctl.messages.nested.view import format_base64_line
 
             return format_base64_line(payload)
-        # An array of one value is shown as an array: its flag, not the number of values, says what it is.
+        # An array of one value is shown as an array: its flag counts, not the number of values.
         listed = {field.tag for field in fields if payload[field.start] & 0x80}
         values: dict[bytes, list[Scalar]] = {}
         for field in fields:
-            # Fields of one tag are one value list, whether it came as an array, as several fields, or as both.
+            # Fields of one tag are one value list, whether an array, several fields, or both.
             values.setdefault(field.tag, []).extend(field.values)
         members = []
         for tag, items in values.items():
@@ -158,7 +158,7 @@ class BflatType:
 
 
 def _flat_tag(path: Path) -> bytes | None:
-    """The tag that a path names; None where no field can be there."""
+    """The tag that a path names; None if no field can be there."""
     return path.steps[0].name.encode("utf-8", "surrogateescape") if len(path.steps) == 1 else None
 
 
@@ -171,7 +171,7 @@ def _slot_value(items: list[Scalar], index: int | None, listed: bool) -> SlotVal
 
 
 def _is_null(field: ScannedField) -> bool:
-    # An array of NULLs alone counts as NULL, and so does an empty one.
+    # An array of only NULLs counts as NULL, and so does an empty one.
     return all(value is None or value == "" or value == b"" for value in field.values)
 
 

@@ -1,8 +1,9 @@
-"""The bytes of BFlat messages: fields read and written (``sowctl-messages(7)``, bflat).
+"""The bytes of BFlat messages: reading and writing fields (``sowctl-messages(7)``, bflat).
 
-A message is its fields one after the other. The first byte of a field is an array flag (0x80), four bits of type and
-three bits of tag length, 0 where a ULEB128 with the length follows; then come the tag and the value, or a ULEB128 with
-a count and as many values. Integers and doubles are little-endian. Only :mod:`sowctl.messages.tagged.bflat` calls this.
+A message is a sequence of fields. The first byte of a field is an array flag (0x80), four bits of type and three bits
+of tag length, 0 if a ULEB128 with the length follows; then come the tag and the value, or a ULEB128 with a count and
+that number of values. Integers and doubles are little-endian. Only :mod:`sowctl.messages.tagged.bflat` uses this
+module.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ from sowctl.values.times import format_milliseconds
 NULL, STRING, BINARY, INT8, INT16, INT32, INT64, DOUBLE, DATETIME, LEB128 = range(10)
 _TYPE_NAMES = ("null", "string", "binary", "int8", "int16", "int32", "int64", "double", "datetime", "leb128")
 _TYPE_SIZES = (0, 0, 0, 1, 2, 4, 8, 8, 8, 0)
-"""Bytes of a value where they are always as many."""
+"""Bytes of a value of fixed size, by type."""
 _INTEGER_WIDTHS = ((INT8, 1), (INT16, 2), (INT32, 4), (INT64, 8))
 _DOUBLE_LAYOUT = struct.Struct("<d")
 _ARRAY_FLAG = 0x80
 _TEXTS, _NUMBERS, _SIMPLE = STRING << 3, INT8 << 3, LEB128 << 3
-"""First bytes from which on there are texts, numbers, and values of a length that only reading tells."""
+"""First bytes from which on there are texts, numbers, and values whose length is only found by reading them."""
 _MAX_LENGTH_BYTES = 10
 _MAX_LEB128_BYTES = 19
 _MAX_ARRAY_NULLS = 1 << 16
-"""Values of arrays of NULL that a message may have: they take no room, so its size says nothing of their number."""
+"""Maximum number of values of NULL arrays in a message: they have no bytes, so its size does not limit their number."""
 _MIN_INTEGER = -(1 << 63)
 _INTEGER_LIMIT = 1 << 64
 
 
 class ScannedField(Struct, frozen=True):
-    """One field: its tag, where it begins and ends, and its values, where they were asked for."""
+    """One field: its tag, its start and end, and its values, if wanted."""
 
     tag: bytes
     start: int
@@ -53,7 +54,7 @@ def scan_fields(payload: bytes, wanted: Collection[bytes] | None = None) -> list
         if number > MAX_FIELDS:
             raise build_field_count_refusal()
         head = payload[start]
-        # The fast way over a field that is not wanted: a short tag, one value, and a length of one byte at most.
+        # The fast path over an unwanted field: a short tag, one value, and a length of at most one byte.
         size = head & 7
         if wanted is not None and size and head < _SIMPLE and payload[start + 1 : start + 1 + size] not in wanted:
             after = start + 1 + size
@@ -65,14 +66,14 @@ def scan_fields(payload: bytes, wanted: Collection[bytes] | None = None) -> list
                 position = end + 1
             if position <= end:
                 continue
-            # Cut off, or a long text: the code below knows all cases.
+            # Truncated, or a long text: the code below handles all cases.
         kind, tag, position = _read_field_head(payload, start)
         count = 1
         if head & _ARRAY_FLAG:
             count, position = _read_length(payload, position)
             nulls += count if kind == NULL else 0
-            # Checked before anything is made: every value but NULL takes a byte at least, so a count beyond the rest is
-            # a lie.
+            # Checked before anything is created: every value except NULL has at least one byte, so a larger count is
+            # invalid.
             if nulls > _MAX_ARRAY_NULLS or (kind != NULL and count > end - position):
                 raise PayloadRefused(
                     MALFORMED_CODE, f"an array of {format_count(count, 'value')} is longer than its message", start
@@ -82,15 +83,15 @@ def scan_fields(payload: bytes, wanted: Collection[bytes] | None = None) -> list
             fields.append(ScannedField(tag, start, position, values))
         else:
             position = _skip_values(payload, position, kind, count)
-        # Slices of bytes stop at the end in silence, so the end is compared behind every value.
+        # Slices of bytes silently stop at the end, so the position is checked after every value.
         if position > end:
             raise PayloadRefused(MALFORMED_CODE, f"the message ends inside a value of type {_TYPE_NAMES[kind]}", start)
     return fields
 
 
 def _read_field_head(payload: bytes, start: int) -> tuple[int, bytes, int]:
-    """Type and tag of the field that begins at ``start``, and the position behind them."""
-    # Four bits could name sixteen types; the format has ten.
+    """Type and tag of the field that begins at ``start``, and the position after them."""
+    # Four bits could encode sixteen types; the format has ten.
     kind = (payload[start] >> 3) & 15
     size, position = payload[start] & 7, start + 1
     if kind > LEB128:
@@ -103,9 +104,9 @@ def _read_field_head(payload: bytes, start: int) -> tuple[int, bytes, int]:
 
 
 def _read_length(payload: bytes, position: int) -> tuple[int, int]:
-    """An unsigned LEB128 number, and the position behind it."""
+    """An unsigned LEB128 number, and the position after it."""
     value = shift = 0
-    # A length without an end must not make Python build a huge number.
+    # An unterminated length must not make Python build a huge number.
     for at in range(position, min(position + _MAX_LENGTH_BYTES, len(payload))):
         byte = payload[at]
         value |= (byte & 0x7F) << shift
@@ -116,7 +117,7 @@ def _read_length(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_leb128(payload: bytes, position: int) -> tuple[int, int]:
-    """A signed LEB128 number, and the position behind it."""
+    """A signed LEB128 number, and the position after it."""
     value = shift = 0
     for at in range(position, min(position + _MAX_LEB128_BYTES, len(payload))):
         byte = payload[at]
@@ -129,9 +130,9 @@ def _read_leb128(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def _skip_values(payload: bytes, position: int, kind: int, count: int) -> int:
-    """The position behind ``count`` values."""
+    """The position after ``count`` values."""
     size = _TYPE_SIZES[kind]
-    # Values of a fixed size are passed over by one multiplication; NULLs take no room.
+    # Values of a fixed size are skipped by one multiplication; NULLs have no bytes.
     if size or kind == NULL:
         return position + size * count
     for _ in range(count):
@@ -146,7 +147,7 @@ def _skip_values(payload: bytes, position: int, kind: int, count: int) -> int:
 
 
 def _read_values(payload: bytes, position: int, kind: int, count: int) -> tuple[list[Scalar], int]:
-    """``count`` values and the position behind them, beyond the end where they are cut off."""
+    """``count`` values and the position after them, beyond the end if they are truncated."""
     if kind == NULL:
         return [None] * count, position
     values: list[Scalar] = []
@@ -183,12 +184,13 @@ def _decode_value(kind: int, raw: bytes) -> Scalar:
 
 
 def encode_field(tag: bytes, value: bool | int | float | str | bytes | None) -> bytes:
-    """One field with a scalar: integers in the smallest width, Booleans as 1 and 0, bytes that are no text binary."""
+    """One field with a scalar: integers in the smallest width, Booleans as 1 and 0, bytes that are no text as
+    binary."""
     if value is None:
         return _encode_head(NULL, tag)
     if isinstance(value, float):
         return _encode_head(DOUBLE, tag) + _DOUBLE_LAYOUT.pack(value)
-    # A Boolean is an int of Python and is written as 1 or 0, because the format has no Booleans.
+    # A bool is an int in Python and is written as 1 or 0, because the format has no Booleans.
     if isinstance(value, int):
         return _encode_integer(tag, int(value))
     raw = value.encode() if isinstance(value, str) else value
@@ -197,18 +199,18 @@ def encode_field(tag: bytes, value: bool | int | float | str | bytes | None) -> 
         try:
             raw.decode()
         except UnicodeDecodeError:
-            # Everything that is UTF-8 is written as a string, whichever way it came.
+            # All UTF-8 is written as a string, whether it was text or bytes.
             kind = BINARY
     return _encode_head(kind, tag) + _encode_uleb128(len(raw)) + raw
 
 
 def _encode_integer(tag: bytes, value: int) -> bytes:
-    # The smallest width that holds the number, with its sign.
+    # The smallest width for the number with its sign.
     for kind, width in _INTEGER_WIDTHS:
         if -(1 << (8 * width - 1)) <= value < 1 << (8 * width - 1):
             return _encode_head(kind, tag) + value.to_bytes(width, "little", signed=True)
     parts = bytearray()
-    # The last byte carries seven bits with the sign among them, so it holds -64 to 63.
+    # The last byte has seven bits including the sign, so its range is -64 to 63.
     while not -64 <= value < 64:
         parts.append(value & 0x7F | 0x80)
         value >>= 7
@@ -217,7 +219,7 @@ def _encode_integer(tag: bytes, value: int) -> bytes:
 
 
 def _encode_head(kind: int, tag: bytes) -> bytes:
-    # A short tag has its length in the first byte; 0 there says that the length follows.
+    # A short tag has its length in the first byte; 0 there means that the length follows.
     if 0 < len(tag) < 8:
         return bytes([kind << 3 | len(tag)]) + tag
     return bytes([kind << 3]) + _encode_uleb128(len(tag)) + tag

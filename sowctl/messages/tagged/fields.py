@@ -1,7 +1,7 @@
-"""Messages that are a sequence of tagged fields (fix, nvfix, bflat): delta merge, writes and select lists on it.
+"""Messages that are a sequence of tagged fields (fix, nvfix, bflat): delta merge, writes and select lists.
 
-A field is its bytes and its tag; several fields of one tag are an array. What an operation does not touch keeps its
-bytes and its place, also what is no field at all (``tag`` None).
+A field is its bytes and its tag; several fields of one tag are an array. All fields that an operation does not touch
+keep their bytes and their places, including pieces that are no fields (``tag`` None).
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ class TaggedField(Struct, frozen=True):
 def merge_fields(
     base: Sequence[TaggedField], delta: Sequence[TaggedField], *, set_nulls: bool
 ) -> list[TaggedField] | None:
-    """``base`` with the fields of ``delta`` by tag; None where nothing counts. An array replaces, wholly."""
-    # Several fields of one tag are an array, and a delta replaces an array as a whole.
+    """``base`` with the fields of ``delta`` by tag; None if nothing counts. An array is replaced completely."""
+    # Several fields of one tag are an array, and a delta replaces an array completely.
     news: dict[bytes, list[TaggedField]] = {}
     for field in delta:
         if field.tag is not None:
             news.setdefault(field.tag, []).append(field)
-    # An array counts if any of its values does; then all of them are written, the NULLs too.
+    # An array counts if any of its values does; then all of them are written, including the NULLs.
     if not set_nulls:
         news = {tag: fields for tag, fields in news.items() if not all(field.null for field in fields)}
     return _replace_fields(base, news) if news else None
 
 
 def _replace_fields(base: Sequence[TaggedField], news: dict[bytes, list[TaggedField]]) -> list[TaggedField]:
-    """The fields of each tag in the place of the first old one, else at the end."""
+    """Put the fields of each tag in the place of the first old one, else at the end."""
     result: list[TaggedField] = []
     written: set[bytes] = set()
     for field in base:
         if field.tag is None or field.tag not in news:
             result.append(field)
-        # The first field of the tag marks the place; the others of the same tag are gone.
+        # The first field of the tag marks the place; the others of the same tag are removed.
         elif field.tag not in written:
             written.add(field.tag)
             result.extend(news[field.tag])
-    # Tags that the message did not have go last, in the order of the delta.
+    # New tags are appended, in the order of the delta.
     for tag, fields in news.items():
         if tag not in written:
             result.extend(fields)
@@ -59,7 +59,7 @@ def _replace_fields(base: Sequence[TaggedField], news: dict[bytes, list[TaggedFi
 def assign_fields(
     fields: Sequence[TaggedField], writes: Sequence[tuple[bytes, TaggedField | None]]
 ) -> list[TaggedField]:
-    """``fields`` after writes in order: the one field that a tag has then, or None where it goes."""
+    """``fields`` after writes in order, each with the only field of its tag, or None for a removal."""
     result = list(fields)
     for tag, new in writes:
         result = _replace_fields(result, {tag: [] if new is None else [new]})
@@ -69,11 +69,11 @@ def assign_fields(
 def select_fields(
     fields: Sequence[TaggedField], select_list: SelectList, keeps: Callable[[bytes], str]
 ) -> list[TaggedField]:
-    """Select the fields that a select list leaves; ``keeps`` gives the name of a tag. What is no field stays only
-    where all does.
+    """Select fields by a select list; ``keeps`` returns the name of a tag. Pieces that are no fields are kept only if
+    the root is.
     """
-    # A path of several steps names nothing in a flat message and is passed over; the directive without names stands for
-    # all.
+    # A path of several steps names nothing in a flat message and is ignored; the directive without names applies to
+    # the root.
     default = next((include for include, names in select_list if not names), None)
     named: dict[str, bool] = {}
     for include, names in select_list:
@@ -102,7 +102,7 @@ def collect_repeated(tree: Tree, above: tuple[str, ...] = ()) -> Iterator[tuple[
 
 
 def require_tag(names: Sequence[str], message_type: str) -> bytes:
-    """The tag that a destination names. Raises UsageError ``SOW-MSG-008`` where it has more than one step."""
+    """The tag that a destination names. Raises UsageError ``SOW-MSG-008`` if it has more than one step."""
     if len(names) != 1:
         words = f"messages of type {message_type} are flat: there is no field /{'/'.join(names)} to write"
         raise UsageError(NO_SUCH_FIELD, words, hint="use a destination of one step")

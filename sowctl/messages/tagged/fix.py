@@ -1,7 +1,7 @@
 """Message type ``fix``: tag=value fields whose tags are numbers (``sowctl-messages(7)``, fix).
 
-Reading takes any tag, so that a message with a foreign field is no loss; writing makes numeric ones only. Nothing is
-checked or computed of what FIX says about sessions: body length and checksum are fields like others.
+Reading accepts any tag, so that a message with a foreign field can be read; only numeric ones are written. The session
+rules of FIX are neither checked nor computed: body length and checksum are ordinary fields.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ _TAG_NAMES_TEXT = """
 """
 """Names of the common tags for output with ``--fix-names`` (``sowctl-messages(7)``, fix).
 
-Numbers and names are those of the field dictionary of FIX 4.4 as the FIX Trading Community publishes it, and of FIXT
-1.1 above 1000; where 4.2 had another name for a number, the later one stands here.
+Numbers and names are those of the field dictionary of FIX 4.4 published by the FIX Trading Community, and of FIXT
+1.1 above 1000; if 4.2 has another name for a number, the later one is used.
 """
 
 
@@ -114,7 +114,7 @@ class FixType(TagValueType):
         self._named = definition is not None and definition.tag_names
 
     def find_tag_names(self) -> Mapping[bytes, str]:
-        """Those of the standard's common tags, for a definition that asks for them."""
+        """Those of the standard's common tags, if the definition requests them."""
         return _index_tag_names() if self._named else {}
 
     def find_named_tag(self, name: str) -> bytes | None:

@@ -1,7 +1,7 @@
 """The base of fix and nvfix: ``tag=value`` fields between separators (``sowctl-messages(7)``, fix, nvfix).
 
-The first ``=`` of a field ends its tag; what has none is no field and is carried along; a tag that is repeated is an
-array; an empty value is NULL. So every sequence of bytes is a message, unless it is too large.
+The first ``=`` of a field ends its tag; a piece without one is no field and is preserved; a repeated tag is an array;
+an empty value is NULL. So every sequence of bytes is a message, unless it is too large.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class TagValueType:
-    """A message type of tag=value fields; subclasses give its kind and say which tags it may write."""
+    """A message type of tag=value fields; subclasses define its kind and the tags that can be written."""
 
     kind = ""
     filterable = selectable = mergeable = constructible = True
@@ -57,7 +57,7 @@ class TagValueType:
         self.name = self.kind if definition is None else definition.name
         self.max_message = max_message
         self.separator = b"\x01" if definition is None else definition.field_separator
-        # A field would end at the sign that ends its tag, and no message could be read.
+        # Fields would end at the sign that ends their tags, and no message would be readable.
         if self.separator == b"=":
             assert definition is not None
             words = f"the field separator of message type {self.name!r} is the equals sign, which ends the tags"
@@ -70,7 +70,7 @@ class TagValueType:
 
         def extract(payloads: Sequence[bytes]) -> tuple[list[Row], list[Refusal]]:
             readable, refusals = self._blank_large_payloads(payloads)
-            # Without slots there are no columns to make rows of, but each payload still has a row.
+            # Without slots there are no columns from which to build rows, but each payload still has a row.
             if not wanted:
                 return [()] * len(payloads), refusals
             # Joined once: every slot is searched for in the same bytes.
@@ -96,13 +96,13 @@ class TagValueType:
         return extract
 
     def check_payloads(self, payloads: Sequence[bytes]) -> list[Refusal]:
-        """Return refusals: only the size and the number of fields can be wrong."""
+        """Return refusals: only the size and the number of fields can be invalid."""
         return self._blank_large_payloads(payloads)[1]
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """``payload`` without the fields that the select list leaves out; every field stays as it is."""
+        """``payload`` without the excluded fields; all others are unchanged."""
         fields, end = self._split_fields(payload)
-        # A tag that is no UTF-8 must survive the comparison with names, which are texts.
+        # A tag that is not UTF-8 must survive the comparison with names, which are texts.
         kept = select_fields(fields, select_list, lambda tag: tag.decode("utf-8", "surrogateescape"))
         return payload if len(kept) == len(fields) else self._join_fields(kept, end)
 
@@ -113,7 +113,7 @@ class TagValueType:
         return base if result is None else self._join_fields(result, end)
 
     def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
-        """``payload`` with fields written and removed. Raises InputError and, for a tag that cannot be, UsageError."""
+        """``payload`` with fields written and removed. Raises InputError and, for an invalid tag, UsageError."""
         fields, end = self._split_fields(payload)
         changes = []
         for write in writes:
@@ -122,13 +122,14 @@ class TagValueType:
         return self._join_fields(assign_fields(fields, changes), end) if changes else payload
 
     def build_message(self, fields: Members) -> bytes:
-        """A message of these fields, each with the separator behind it. Raises as :meth:`assign_fields`."""
+        """A message of these fields, each followed by the separator. Raises as :meth:`assign_fields`."""
         tags = [self._tag_of_path(names) for names, _ in fields]
         made = [(tag, self._make_tag_field(tag, value)) for tag, (_, value) in zip(tags, fields, strict=True)]
         return self._join_fields(assign_fields([], made), self.separator)
 
     def build_from_tree(self, tree: Tree) -> bytes:
-        """A message of these fields; a list is several fields of its tag. Names that views may show stand for tags.
+        """A message of these fields; a list becomes several fields of its tag. Tags may be given by their names in
+        views.
 
         Raises as :meth:`assign_fields`, and ListRefused.
         """
@@ -139,14 +140,14 @@ class TagValueType:
                 and self.find_named_tag(names[0]) is None
                 and not self.can_write_tag(names[0].encode())
             ):
-                # A member without a value, such as one of many that JSON of another program has, is no field.
+                # A member without a value, such as one of many in another program's JSON, is no field.
                 continue
             tag = (self.find_named_tag(names[0]) if len(names) == 1 else None) or self._tag_of_path(names)
             made += [self._make_tag_field(tag, to_untyped_scalar(value)) for value in values]
         return self._join_fields(made, self.separator)
 
     def view(self, payload: bytes) -> bytes:
-        """One JSON object: arrays for repeated tags, numbers as written where JSON has them so, null for no value."""
+        """One JSON object: arrays for repeated tags, numbers as written if they are valid JSON, null for no value."""
         from sowctl.messages.json.text import format_member_start, format_untyped
 
         names = self.find_tag_names()
@@ -154,7 +155,7 @@ class TagValueType:
         for piece in payload.split(self.separator):
             tag, equals, value = piece.partition(b"=")
             if equals:
-                # A tag that is repeated becomes an array, in the order of the message.
+                # A repeated tag becomes an array, in the order of the message.
                 found.setdefault(names.get(tag) or tag.decode("utf-8", "replace"), []).append(value)
         members = []
         for name, values in found.items():
@@ -168,11 +169,11 @@ class TagValueType:
     members_view = view
 
     def find_tag_names(self) -> Mapping[bytes, str]:
-        """Return the names that a view gives some tags instead."""
+        """Return the names that a view shows instead of some tags."""
         return {}
 
     def find_named_tag(self, name: str) -> bytes | None:
-        """Return the tag that views may show by this name; None where there is none."""
+        """Return the tag that views may show by this name; None if there is none."""
         return None
 
     def can_write_tag(self, tag: bytes) -> bool:
@@ -180,11 +181,11 @@ class TagValueType:
         return b"=" not in tag and self.separator not in tag
 
     def _blank_large_payloads(self, payloads: Sequence[bytes]) -> tuple[Sequence[bytes], list[Refusal]]:
-        """The payloads with nothing in the place of those that are too large, and why they are."""
-        # A field takes at least its separator: a payload of so few bytes cannot have too many fields.
+        """The payloads, with too large ones replaced by empty ones, and their refusals."""
+        # A field has at least its separator: a payload with fewer bytes than the limit cannot have too many fields.
         if max(map(len, payloads), default=0) <= min(self.max_message, MAX_FIELDS):
             return payloads, []
-        # Refused payloads are emptied and not removed, so that rows stay in step with the payloads.
+        # Refused payloads are emptied, not removed, so that rows correspond to the payloads.
         readable, refusals = list(payloads), []
         for index, payload in enumerate(payloads):
             if problem := self._find_payload_problem(payload):
@@ -195,23 +196,23 @@ class TagValueType:
     def _find_payload_problem(self, payload: bytes) -> PayloadRefused | None:
         if problem := find_size_problem(payload, self.max_message):
             return problem
-        # Counting separators bounds the fields before any is made of the bytes.
+        # Counting separators limits the fields before any are created.
         many = len(payload) > MAX_FIELDS and payload.count(self.separator) > MAX_FIELDS
         return build_field_count_refusal() if many else None
 
     def _split_fields(self, payload: bytes, part: str | None = None) -> tuple[list[TaggedField], bytes]:
-        """The fields, and what stands behind the last one: the separator (also without fields) or nothing."""
+        """The fields, and the text after the last one: the separator (also without fields) or nothing."""
         if problem := self._find_payload_problem(payload):
             raise build_input_error(problem, part)
         pieces = payload.split(self.separator)
-        # Remembered, so that a message without a last separator is written back without one.
+        # Recorded, so that a message without a trailing separator is written back without one.
         ended = not pieces[-1]
         if ended:
             pieces.pop()
         fields = []
         for piece in pieces:
             tag, equals, value = piece.partition(b"=")
-            # Without an equals sign the piece is no field: it has no tag by which anything could replace or select it.
+            # Without an equals sign the piece is no field: it has no tag by which it could be replaced or selected.
             fields.append(TaggedField(tag if equals else None, piece, not value))
         return fields, self.separator if ended else b""
 
@@ -226,7 +227,7 @@ class TagValueType:
 
     def _make_tag_field(self, tag: bytes, value: SlotValue) -> TaggedField:
         text = _field_bytes(value)
-        # There is no escape: written as it is, the value would end early and its rest would be another field.
+        # There is no escape: written unchanged, the value would end early and its rest would be another field.
         if self.separator in text:
             words = f"the value for /{tag.decode()} holds the byte 0x{self.separator.hex()} that ends a field"
             raise InputError(UNWRITABLE_CODE, words, hint="replace it in the expression")
@@ -234,10 +235,10 @@ class TagValueType:
 
 
 def _field_bytes(value: SlotValue) -> bytes:
-    """A value as a field holds it: NULL is nothing, Booleans are 1 and 0, computed NaN and infinities 0."""
+    """A value as in a field: NULL is empty, Booleans are 1 and 0, computed NaN and infinities 0."""
     scalar = to_scalar(value)
-    # NaN and the infinities are the numbers whose difference from themselves is not 0. What a message says keeps its
-    # text: 1E400 may be an identifier.
+    # NaN and the infinities are the numbers whose difference from themselves is not 0. Numbers from a message keep
+    # their text: 1E400 may be an identifier.
     if isinstance(scalar, float) and scalar - scalar != 0:
         return b"0"
     return to_text(scalar) or b""

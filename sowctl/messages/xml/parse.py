@@ -1,8 +1,8 @@
 """Parse XML payloads with expat of the standard library, hardened (``sowctl-messages(7)``, xml).
 
-No document type, hence no entities beyond those of XML itself and nothing that another file could bring in; at most
-:data:`MAX_XML_DEPTH` elements inside one another. Namespaces are not interpreted: prefixes are characters of names and
-``xmlns`` an attribute, which is why this is not the parser of the configuration.
+No document type, hence no entities except those of XML itself and nothing from another file; at most
+:data:`MAX_XML_DEPTH` nested elements. Namespaces are not interpreted: prefixes are characters of names and ``xmlns`` an
+attribute, which is why this is not the parser of the configuration.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xml.parsers import expat
 from sowctl.messages.base import MALFORMED_CODE, TOO_DEEP_CODE, PayloadRefused
 
 MAX_XML_DEPTH = 64
-"""Elements that may stand inside one another."""
+"""Maximum depth of nested elements."""
 
 XML_SPACE = " \t\r\n"
 UTF8_BOM = b"\xef\xbb\xbf"
@@ -24,19 +24,19 @@ ENCODING_PATTERN = re.compile(rb"""(<\?xml[^>]*?encoding\s*=\s*["'])([A-Za-z0-9.
 
 
 def build_parser() -> expat.XMLParserType:
-    """A parser that hands texts over in few pieces and refuses document types."""
+    """A parser that returns texts in few pieces and refuses document types."""
     parser = expat.ParserCreate()
-    # expat hands a text over in pieces, at line breaks and entities among others. Buffered these are few, and each
-    # handler joins what it gets.
+    # expat returns a text in pieces, split at line breaks and entities among others. Buffered these are few, and each
+    # handler joins its pieces.
     parser.buffer_text = True
-    # Refused when it begins, before any entity could be declared or expanded.
+    # Refused at its beginning, before any entity could be declared or expanded.
     parser.StartDoctypeDeclHandler = _refuse_doctype
     return parser
 
 
 def refuse_contradiction(payload: bytes) -> None:
-    """Raises PayloadRefused for a mark of UTF-8 before a declaration of another encoding: a fatal error by XML 1.0,
-    section 4.3.3, of which the parser would believe the declaration."""
+    """Raises PayloadRefused for a UTF-8 mark before a declaration of another encoding: a fatal error by XML 1.0,
+    section 4.3.3, for which the parser would trust the declaration."""
     if payload.startswith(UTF8_BOM):
         named = ENCODING_PATTERN.match(payload, len(UTF8_BOM))
         if named is not None and named[2].lower() not in (b"utf-8", b"utf8"):
@@ -45,7 +45,7 @@ def refuse_contradiction(payload: bytes) -> None:
 
 
 def parse_payload(parser: expat.XMLParserType, payload: bytes) -> None:
-    """Parse one payload. Raises PayloadRefused; one that a handler raises gets the offset of what was being read."""
+    """Parse one payload. Raises PayloadRefused; one raised by a handler gets the offset of the current position."""
     refuse_contradiction(payload)
     try:
         parser.Parse(payload, True)
@@ -54,11 +54,11 @@ def parse_payload(parser: expat.XMLParserType, payload: bytes) -> None:
         place = f"line {problem.lineno}, column {problem.offset + 1}"
         raise PayloadRefused(MALFORMED_CODE, f"{words} ({place})", max(parser.ErrorByteIndex, 0)) from None
     except PayloadRefused as problem:
-        # A handler knows what is wrong, the parser knows where.
+        # A handler knows the fault, the parser its place.
         problem.offset = max(parser.CurrentByteIndex, 0)
         raise
-    # expat asks Python for encodings that it does not know. Python has not all of them, and expat takes none in which a
-    # character may have several bytes.
+    # expat asks Python for encodings that it does not know. Python does not have all, and expat supports none with
+    # multibyte characters.
     except (ValueError, LookupError) as problem:
         raise PayloadRefused(MALFORMED_CODE, f"the encoding cannot be read: {problem}", 0) from None
 
@@ -73,9 +73,9 @@ def build_depth_refusal() -> PayloadRefused:
 
 
 def check_payload(payload: bytes) -> None:
-    """Read one payload for nothing but whether it can be read. Raises PayloadRefused."""
+    """Parse one payload only to check that it is readable. Raises PayloadRefused."""
     parser = build_parser()
-    # An element takes a <, so fewer of them cannot be nested too deeply, and expat runs without handlers of Python.
+    # An element needs a <, so fewer of them cannot be nested too deeply, and expat runs without Python handlers.
     if payload.count(b"<") > MAX_XML_DEPTH:
         _count_open(parser)
     parse_payload(parser, payload)

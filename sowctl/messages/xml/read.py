@@ -1,7 +1,7 @@
 """Fields of XML payloads read by path; one parse per payload (``sowctl-expressions(7)``, IDENTIFIERS).
 
-Used by :mod:`sowctl.messages.xml.type`. The parser hands its events to the tree builder of the standard library without
-any Python in between: a whole tree costs less than handlers of our own that keep only what is wanted.
+Used by :mod:`sowctl.messages.xml.type`. The parser passes its events to the tree builder of the standard library
+without any Python code in between: a whole tree costs less than handlers of our own that keep only wanted fields.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sowctl.values.paths import Path, Step
 from sowctl.values.scalars import make_untyped_number, parse_number
 
 _is_simple_name = re.compile(r"[\w:-]+").fullmatch
-"""Names that ``findall`` takes for names."""
+"""Names that ``findall`` interprets as names, not as patterns."""
 
 _MAX_UNCHECKED_TAGS = 1 << 16
-"""Tags above which a payload is read before a tree is made of it: one that is refused then costs no memory."""
+"""Number of tags above which a payload is checked before a tree is built: a refused one then costs no memory."""
 
 Node: TypeAlias = Element | str
 """An element, or the text of an attribute."""
@@ -39,7 +39,7 @@ def read_document(payload: bytes) -> Element:
     parser.CharacterDataHandler = builder.data
     try:
         parse_payload(parser, payload)
-    # The checking parser tells the reason and the place; it costs a second pass for refused payloads only.
+    # The checking parser determines the reason and the place; only refused payloads need this second pass.
     except PayloadRefused:
         check_payload(payload)
         raise
@@ -70,14 +70,14 @@ def build_reader(slot: Slot) -> Callable[[Element], SlotValue]:
         return infer_scalar(items[0], text=text) if items else None
 
     first, *above = slot.path.names
-    # The fast way below finds one element per step; it cannot count values, nor ask for names that ``findall`` would
-    # read as patterns.
+    # The fast path below finds one element per step; it cannot count values, nor use names that ``findall`` would
+    # interpret as patterns.
     if listed or not above or any(step.index is not None for step in steps) or not all(map(_is_simple_name, above)):
         return general
     last = above.pop()
 
     def single(root: Element) -> SlotValue:
-        # The first step names the root; with another root the path leads nowhere.
+        # The first step names the root; with another root the path finds nothing.
         if root.tag != first:
             return None
         node = root
@@ -90,7 +90,7 @@ def build_reader(slot: Slot) -> Callable[[Element], SlotValue]:
         if not found:
             return None
         node = found[0]
-        # Several values, or an element that counts as an object: the general way has the rules for both.
+        # Several values, or an element that counts as an object: the general function has the rules for both.
         if len(found) > 1 or len(node) or node.attrib:
             return general(root)
         return infer_scalar(node.text, text=text) if node.text else None
@@ -99,7 +99,7 @@ def build_reader(slot: Slot) -> Callable[[Element], SlotValue]:
 
 
 def build_key_reader(path: Path) -> Callable[[Element], bytes | None]:
-    """Build the reader of the key text at ``path``: the text of the first value as it stands, None for NULL."""
+    """Build the reader of the key text at ``path``: the unchanged text of the first value, None for NULL."""
     steps = path.steps
 
     def read(root: Element) -> bytes | None:
@@ -110,7 +110,7 @@ def build_key_reader(path: Path) -> Callable[[Element], bytes | None]:
 
 
 def resolve_path(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
-    """The elements and texts of attributes that a path reaches; its first step is the root element."""
+    """The elements and texts of attributes at a path, whose first step is the root element."""
     first = steps[0]
     # There is one root, so on the first step only the subscript 0 finds something.
     nodes: Sequence[Node] = [root] if root.tag == first.name and not first.index else []
@@ -127,7 +127,7 @@ def resolve_path(root: Element, steps: Sequence[Step]) -> Sequence[Node]:
 
 
 def build_value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
-    """The texts of a value list, blank ones included, and whether an object with members was dropped."""
+    """The texts of a value list, including blank ones, and whether an object with members was dropped."""
     items: list[str] = []
     dropped = False
     for node in nodes:
@@ -135,7 +135,7 @@ def build_value_list(nodes: Sequence[Node]) -> tuple[list[str], bool]:
             items.append(node)
         elif len(node) or node.attrib:
             dropped = True
-            # The builder hangs text behind a child on that child; all of it is the text of this element.
+            # The builder attaches text after a child to that child; all of it is the text of this element.
             text = "".join([node.text or "", *[below.tail or "" for below in node]])
             if text.strip(XML_SPACE):
                 items.append(text)

@@ -1,7 +1,7 @@
-"""XML payloads taken apart so that parts can change and all else keeps its bytes; and their JSON view.
+"""XML payloads split into parts, so that parts can change while all others keep their bytes; and their JSON view.
 
-Made by :func:`parse_document` for :mod:`sowctl.messages.xml.write`. A payload in another encoding than UTF-8 becomes
-UTF-8 first; its declaration then says so.
+Built by :func:`parse_document` for :mod:`sowctl.messages.xml.write`. A payload in another encoding is converted to
+UTF-8 first, including its declaration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TAG_END = re.compile(rb"""<[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*>""")
 
 
 class XmlPart:
-    """An element with all that stands in it: elements, and the bytes between them (text, comments, and so on)."""
+    """An element with its content: elements, and the bytes between them (text, comments, and so on)."""
 
     __slots__ = ("attributes", "items", "name", "opening", "texts")
 
@@ -37,10 +37,10 @@ class XmlPart:
         self.name = name
         self.attributes = attributes
         self.opening = opening
-        """Its start tag as it stands in the payload; None once the attributes have changed."""
+        """Its start tag as in the payload; None once the attributes have changed."""
         self.items: list[XmlItem] = []
         self.texts: list[str] = []
-        """Text and CDATA directly in it, as the parser hands it over."""
+        """Text and CDATA directly in it, as returned by the parser."""
 
     @property
     def text(self) -> str:
@@ -71,7 +71,7 @@ class XmlPart:
         if not self.items:
             yield opening if opening.endswith(b"/>") else opening + b"</" + self.name.encode() + b">"
             return
-        # The element was empty and has content now: its tag must open instead of close itself.
+        # An empty element has content now: its tag must open instead of closing itself.
         yield opening[:-2].rstrip() + b">" if opening.endswith(b"/>") else opening
         for item in self.items:
             if isinstance(item, XmlPart):
@@ -89,7 +89,7 @@ XmlItem: TypeAlias = XmlPart | bytes
 
 
 class XmlDocument:
-    """A whole payload: its root element and what stands around it."""
+    """A whole payload: its root element and the bytes around it."""
 
     __slots__ = ("after", "before", "root")
 
@@ -114,7 +114,7 @@ def parse_document(payload: bytes) -> XmlDocument:
     try:
         parse_payload(parser, taker.payload)
     finally:
-        # The handlers refer to the parser and it to them: released here, without waiting for a collection of cycles.
+        # The handlers and the parser refer to each other: released here, without waiting for a collection of cycles.
         parser.StartElementHandler = parser.EndElementHandler = parser.CharacterDataHandler = None
     root = taker.top.items[1]
     assert isinstance(root, XmlPart) and isinstance(taker.top.items[0], bytes)
@@ -122,13 +122,13 @@ def parse_document(payload: bytes) -> XmlDocument:
 
 
 class _PartBuilder:
-    """Puts parts together while the parser goes over a payload."""
+    """Builds parts while the parser processes a payload."""
 
     def __init__(self, payload: bytes) -> None:
         self.payload = payload
         self.position = 0
-        """Up to where the payload has been put away."""
-        # Stands for the whole payload: it takes the root element and what surrounds it.
+        """The end of the bytes that have been stored."""
+        # Represents the whole payload: it gets the root element and the bytes around it.
         self.top = XmlPart("", {})
         self.stack = [self.top]
 
@@ -147,7 +147,7 @@ class _PartBuilder:
     def end_element(self, at: int) -> None:
         part = self.stack.pop()
         assert part.opening is not None
-        # An element that closes itself has no end tag and nothing inside.
+        # A self-closing element has no end tag and no content.
         if not part.opening.endswith(b"/>"):
             self.stack.append(part)
             self.flush_bytes(at)
@@ -158,13 +158,13 @@ class _PartBuilder:
         self.stack[-1].texts.append(data)
 
     def flush_bytes(self, at: int) -> None:
-        # Around the root an empty piece is put away, too: the root is then always the second item.
+        # Around the root an empty piece is stored, too: the root is then always the second item.
         if at > self.position or len(self.stack) == 1:
             self.stack[-1].items.append(self.payload[self.position : at])
 
 
 def _as_utf8(payload: bytes) -> bytes:
-    """``payload`` in UTF-8 without byte order mark. Raises PayloadRefused where it is not in its encoding."""
+    """``payload`` in UTF-8 without byte order mark. Raises PayloadRefused if it is not in its declared encoding."""
     refuse_contradiction(payload)
     # XML without a mark and without a declaration is UTF-8.
     encoding = "utf-8"
@@ -183,7 +183,7 @@ def _as_utf8(payload: bytes) -> bytes:
         payload = payload.decode(encoding).encode()
     except (ValueError, LookupError) as problem:
         raise PayloadRefused(MALFORMED_CODE, f"the encoding cannot be read: {problem}", 0) from None
-    # The declaration must name the encoding that the bytes have now.
+    # The declaration must name the present encoding.
     return ENCODING_PATTERN.sub(rb"\1UTF-8", payload, count=1)
 
 
@@ -195,7 +195,7 @@ def escape_text(text: str) -> str:
 def escape_attribute(text: str) -> str:
     """Text as the value of an attribute in double quotes."""
     text = escape_text(text).replace('"', "&quot;")
-    # A parser turns line breaks and tabs in attributes into spaces; only references survive.
+    # A parser converts line breaks and tabs in attributes to spaces; only references survive.
     return text.replace("\n", "&#10;").replace("\t", "&#9;")
 
 

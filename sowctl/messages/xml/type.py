@@ -1,7 +1,7 @@
 """Message type ``xml``, with the XML readers and writers of this package (``sowctl-messages(7)``, xml).
 
-:mod:`~sowctl.messages.xml.parse` says what is accepted, :mod:`~sowctl.messages.xml.read` reads fields by path,
-:mod:`~sowctl.messages.xml.tree` takes a payload apart so that :mod:`~sowctl.messages.xml.write` can change parts of it.
+:mod:`~sowctl.messages.xml.parse` defines the accepted texts, :mod:`~sowctl.messages.xml.read` reads fields by path,
+:mod:`~sowctl.messages.xml.tree` splits a payload so that :mod:`~sowctl.messages.xml.write` can change parts of it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class XmlType:
         return lambda payloads: read_each(payloads, row, refused)
 
     def build_key_extractor(self, paths: Sequence[Path]) -> KeyExtractor:
-        """A reader of the texts of first values, as they stand in the payload."""
+        """A reader of the texts of first values, unchanged from the payload."""
         readers = [build_key_reader(path) for path in paths]
         refused: KeyTexts = (None,) * len(readers)
 
@@ -69,7 +69,7 @@ class XmlType:
         return read_each(payloads, lambda payload: check_payload(require_size(payload, self.max_message)), None)[1]
 
     def select_fields(self, payload: bytes, select_list: SelectList) -> bytes:
-        """``payload`` without what the select list leaves out; what stays keeps its bytes. Raises InputError."""
+        """``payload`` without the excluded fields; all others keep their bytes. Raises InputError."""
         from sowctl.messages.xml.write import select_fields
 
         document = self._parse_or_raise(payload)
@@ -83,13 +83,13 @@ class XmlType:
         from sowctl.messages.xml.write import merge_part
 
         old, new = self._parse_or_raise(base, "base"), self._parse_or_raise(delta, "delta")
-        # Another root element is another kind of document, with no field in common: it replaces.
+        # Another root element is another kind of document, without common fields: it replaces.
         if old.root.name != new.root.name:
             return delta
         return old.build_payload() if merge_part(old.root, new.root, set_nulls) else base
 
     def assign_fields(self, payload: bytes, writes: Sequence[FieldWrite]) -> bytes:
-        """``payload`` with fields written and removed. Raises InputError, UsageError for what XML cannot name."""
+        """``payload`` with fields written and removed. Raises InputError, UsageError for invalid XML names."""
         from sowctl.messages.xml.write import assign_fields
 
         document = self._parse_or_raise(payload)

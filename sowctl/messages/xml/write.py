@@ -1,6 +1,6 @@
-"""XML payloads rewritten: delta merge, constructed fields, select lists, new messages (``sowctl-messages(7)``, xml).
+"""Rewrite XML payloads: delta merge, constructed fields, select lists, new messages (``sowctl-messages(7)``, xml).
 
-Works on the parts of :mod:`sowctl.messages.xml.tree`. What is not touched keeps its bytes, comments included.
+Works on the parts of :mod:`sowctl.messages.xml.tree`. All untouched parts keep their bytes, including comments.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\uff
 
 
 def merge_part(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
-    """Write what ``delta`` has into ``base``, an element of the same name; tells whether something counted.
+    """Write the content of ``delta`` into ``base``, an element of the same name; return whether anything counted.
 
-    A single element is merged with a single one: attributes and elements by name; text of its own replaces all
-    content. Where either side has several, or ``base`` none, those of ``delta`` replace.
+    A single element is merged with a single one: attributes and elements by name; text of its own replaces all content.
+    If either side has several, or ``base`` none, those of ``delta`` replace.
     """
     changed = False
     for name, value in delta.attributes.items():
-        # A blank value is NULL, and NULL changes nothing unless the caller lets it.
+        # A blank value is NULL, and NULL changes nothing unless ``set_nulls``.
         if set_nulls or value.strip(XML_SPACE):
             _set_attribute(base, name, value)
             changed = True
     below = delta.group_elements()
-    # Text of its own makes it a value and no object, so it replaces everything inside.
+    # Text of its own makes it a value, not an object, so it replaces all content.
     if not delta.is_blank or (set_nulls and not below and not delta.attributes):
         base.items, base.texts = delta.items, delta.texts
         return True
@@ -47,9 +47,9 @@ def merge_part(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
     news: dict[str, list[XmlPart]] = {}
     for name, parts in below.items():
         old = present.get(name, [])
-        # Several elements of one name are an array, and arrays are replaced as a whole.
+        # Several elements of one name are an array, and arrays are replaced completely.
         if len(parts) == 1 and len(old) == 1:
-            # Every pair is merged, also after one has counted: no short cut by ``or``.
+            # Every pair is merged, even after one has counted: no short-circuit ``or``.
             changed |= merge_part(old[0], parts[0], set_nulls)
         elif set_nulls or any(_has_content(part, set_nulls) for part in parts):
             news[name] = parts if len(parts) > 1 or set_nulls else [_without_nulls(parts[0])]
@@ -58,17 +58,17 @@ def merge_part(base: XmlPart, delta: XmlPart, set_nulls: bool) -> bool:
 
 
 def _has_content(part: XmlPart, set_nulls: bool) -> bool:
-    """Return True if an element of a delta says something: not if it holds nothing but NULLs."""
+    """Return True if an element of a delta counts: not if it contains only NULLs."""
     if set_nulls or not part.is_blank or any(value.strip(XML_SPACE) for value in part.attributes.values()):
         return True
     return any(_has_content(item, False) for item in part.items if isinstance(item, XmlPart))
 
 
 def _without_nulls(part: XmlPart) -> XmlPart:
-    """A new element as it is added: its own NULLs, unlike those in arrays, are left out."""
+    """A new element to be added: its own NULLs, unlike those in arrays, are omitted."""
     if not part.is_blank:
         return part
-    # Without its start tag, which is then written anew from the attributes that are left.
+    # Without its start tag, which is then rebuilt from the remaining attributes.
     bare = XmlPart(part.name, {name: value for name, value in part.attributes.items() if value.strip(XML_SPACE)})
     counts = {name: len(parts) for name, parts in part.group_elements().items()}
     for item in part.items:
@@ -90,7 +90,7 @@ def assign_fields(root: XmlPart, writes: Sequence[FieldWrite]) -> None:
 
 
 def build_document(fields: Members) -> bytes:
-    """A document of these fields, whose first steps must be one and the same."""
+    """A document of these fields, which must all have the same first step."""
     root = XmlPart(_find_root({names[0] for names, _ in fields}), {})
     for names, value in fields:
         _write_element(root, names, value)
@@ -98,10 +98,10 @@ def build_document(fields: Members) -> bytes:
 
 
 def build_tree_document(tree: Tree) -> bytes:
-    """A document of a tree, whose one member is the root element.
+    """A document of a tree, whose only member is the root element.
 
     Members that begin with ``@`` are attributes, ``#text`` is the text of an element, a list is several elements. None
-    is an empty element or attribute, as in the JSON view. Objects without members are left out.
+    is an empty element or attribute, as in the JSON view. Objects without members are omitted.
     """
     root = _find_root({*tree})
     part = _build_element(root, tree[root], (root,))
@@ -150,7 +150,7 @@ def _set_text(part: XmlPart, value: Scalar) -> None:
 
 
 def select_fields(document_root: XmlPart, select_list: SelectList) -> None:
-    """Take out what the list leaves out; the root element stays."""
+    """Remove the excluded parts; the root element stays."""
     rules = build_directives(select_list)
     include = True if rules.include is None else rules.include
     if not _select_part(document_root, rules.below.get(document_root.name), include):
@@ -158,9 +158,9 @@ def select_fields(document_root: XmlPart, select_list: SelectList) -> None:
 
 
 def _select_part(part: XmlPart, rules: PathDirective | None, include: bool) -> bool:
-    """Reduce an element; tells whether it stays."""
-    # No directive at or below this element: it goes or stays whole. It is emptied, because the root element stays
-    # whatever is left out.
+    """Reduce an element; return whether it stays."""
+    # No directive at or below this element: it is dropped or kept completely. It is emptied, because the root element
+    # always stays.
     if rules is None:
         if not include:
             _set_content(part, [])
@@ -198,10 +198,10 @@ def _write_element(root: XmlPart, names: Sequence[str], value: SlotValue) -> Non
     # The last step of an attribute names no element, so the walk ends at the element that has it.
     for name in names[1:-1] if names[-1].startswith("@") else names[1:]:
         found = part.group_elements().get(name, [])
-        # An array in the way is replaced by one element, because the path does not say which of them is meant.
+        # An array on the path is replaced by one element, because the path does not select any of its elements.
         if len(found) != 1:
             new = XmlPart(_check_name(name), {})
-            # A value becomes an object: its text goes.
+            # A value becomes an object: its text is removed.
             if not part.group_elements():
                 _set_content(part, [])
             _replace_elements(part, {name: [new]})
@@ -216,7 +216,7 @@ def _write_element(root: XmlPart, names: Sequence[str], value: SlotValue) -> Non
 def _remove_element(root: XmlPart, names: Sequence[str]) -> None:
     parts = [root] if names[0] == root.name else []
     for name in names[1:-1]:
-        # A removal concerns every element of an array on the way.
+        # A removal applies to every element of an array on the path.
         parts = [below for part in parts for below in part.group_elements().get(name, [])]
     for part in parts:
         if names[-1].startswith("@"):
@@ -234,14 +234,14 @@ def _xml_text(value: SlotValue) -> str:
         text = raw.decode()
     except UnicodeDecodeError:
         raise InputError(UNWRITABLE_CODE, "a value with bytes that are not UTF-8 cannot be written as XML") from None
-    # XML has no way to write these characters, not even as references.
+    # XML cannot represent these characters, not even as references.
     if _FORBIDDEN_CHARACTERS.search(text):
         raise InputError(UNWRITABLE_CODE, "a value with a control character cannot be written as XML")
     return text
 
 
 def _check_name(name: str) -> str:
-    # A path in brackets may hold any character; what is written must be a name of XML.
+    # A path in brackets may contain any character; the written name must be valid in XML.
     if _NAME_PATTERN.fullmatch(name) is None:
         raise UsageError(NO_SUCH_FIELD, f"{name!r} cannot be the name of an XML element or attribute")
     return name
@@ -253,13 +253,13 @@ def _set_attribute(part: XmlPart, name: str, value: str) -> None:
 
 
 def _set_content(part: XmlPart, items: list[bytes]) -> None:
-    # The texts go with the content that they were read from; new content is written and not read again.
+    # The texts are removed with their content; new content is written and not read again.
     part.items = list(items)
     part.texts = []
 
 
 def _replace_elements(part: XmlPart, news: dict[str, list[XmlPart]]) -> None:
-    """Put new elements of each name where the first old one stands, or at the end."""
+    """Put new elements of each name in the place of the first old one, or at the end."""
     if not news:
         return
     items: list[XmlPart | bytes] = []
@@ -267,7 +267,7 @@ def _replace_elements(part: XmlPart, news: dict[str, list[XmlPart]]) -> None:
     for item in part.items:
         if not isinstance(item, XmlPart) or item.name not in news:
             items.append(item)
-        # The first old element marks the place; the other old ones of its name are gone.
+        # The first old element marks the place; the other old ones of its name are removed.
         elif item.name not in written:
             written.add(item.name)
             items.extend(news[item.name])
