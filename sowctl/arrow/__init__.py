@@ -3,13 +3,13 @@
 The types of the columns made of messages are those of sowctl-spark(7), MESSAGES. From messages to columns:
 
 * ``inference``: the schema of messages, inferred from them.
-* ``evolution``: declared fields, followed by fields found in messages besides.
+* ``evolution``: declared fields, followed by further fields found in messages.
 * ``struct_decoder``: batches of messages to Arrow structs of a declared type.
 * ``template_decoder``: the same for JSON messages that match a template.
 * ``jsontrees``: one JSON message as a tree of Python values; numbers keep their digits.
 * ``jsoncolumns``: JSON values converted to a declared Arrow type one by one.
-* ``unique_fields``: the proof that no declared field stands twice in messages.
-* ``type_checker``: messages that do not fit a declared type, and why.
+* ``unique_fields``: the proof that no declared field occurs twice in messages.
+* ``type_checker``: messages that do not fit a declared type, and the reasons.
 * ``arrays``: numbers and bytes of stores and journals as Arrow arrays.
 * ``columns``: columns of slot values as Arrow arrays.
 * ``entries``: journal blocks joined into one batch, and its columns.
@@ -20,7 +20,7 @@ The types of the columns made of messages are those of sowctl-spark(7), MESSAGES
 * ``files``: record batches to Parquet and Arrow files and streams.
 * ``tables``: blocks of messages as a table in memory.
 * ``sqlite``: record batches to a table of an SQLite database.
-* ``sqlite_tables``: tables of several SQLite databases put into one.
+* ``sqlite_tables``: combining tables of several SQLite databases.
 
 From rows to messages:
 

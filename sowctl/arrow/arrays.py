@@ -1,4 +1,4 @@
-"""Numbers and bytes of stores and journals as Arrow arrays, without touching the values one by one.
+"""Numbers and bytes of stores and journals as Arrow arrays, without a Python step per value.
 
 Used by the readers. Types are those of :mod:`sowctl.spark.schema`.
 """
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 MAX_POOLED_BYTES = 16 << 20
-"""Bytes of the largest piece of memory that a reading process keeps for the next batch."""
+"""Size of the largest block of memory that a reading process keeps for the next batch."""
 
 
 def keep_memory() -> None:
-    """Let this process use the memory of one batch for the next, rather than give it back and have it cleared again.
+    """Let this process reuse the memory of one batch for the next, instead of releasing it and having it cleared again.
 
-    The allocator of glibc hands back at once what is larger than the largest piece it was ever given back, and what is
-    free at its end beyond twice that. So it is given back one; no page of it is ever touched. Others take no notice.
+    The allocator of glibc immediately releases blocks larger than the largest one that was ever freed, and free memory
+    at its end beyond twice that. So a block of this size is freed once; none of its pages is ever touched. Other
+    allocators are unaffected.
     """
     import numpy as np
 
@@ -37,7 +38,8 @@ def build_decimals(keys: Numbers) -> pyarrow.Array:
     import numpy as np
     import pyarrow as pa
 
-    # Arrow keeps a decimal of 128 bits as two halves, the lower one first; of an unsigned number the upper one is zero.
+    # Arrow stores a decimal of 128 bits as two halves, the lower one first; for an unsigned number the upper one is
+    # zero.
     halves = np.zeros((len(keys), 2), "<u8")
     halves[:, 0] = keys
     return pa.Array.from_buffers(pa.decimal128(20, 0), len(keys), [None, pa.py_buffer(halves)])
@@ -62,7 +64,8 @@ def build_nullable_longs(numbers: Numbers, present: Numbers) -> pyarrow.Array:
 
 
 def build_timestamps(micros: Numbers) -> pyarrow.Array:
-    """TIMESTAMP of microseconds UTC; a time beyond the year 9999, which nothing shows, is the last one before."""
+    """TIMESTAMP of microseconds UTC; a time beyond the year 9999, which cannot be shown, becomes the last one
+    before."""
     import pyarrow as pa
 
     if len(micros) and micros.max() > MAX_MICROS:
@@ -71,7 +74,7 @@ def build_timestamps(micros: Numbers) -> pyarrow.Array:
 
 
 def build_expirations(micros: Numbers) -> pyarrow.Array:
-    """TIMESTAMP of microseconds UTC at which records end, NULL for never
+    """TIMESTAMP of microseconds UTC at which records expire, NULL for never
     (:func:`sowctl.values.times.format_expiry`).
     """
     return _mask_array(build_timestamps(micros), (micros != 0) & (micros <= MAX_MICROS))
@@ -82,7 +85,7 @@ def _mask_array(array: pyarrow.Array, present: Numbers) -> pyarrow.Array:
 
     if present.all():
         return array
-    # The values under a NULL may be anything, so the buffer of all values is used as it is.
+    # The values under a NULL may be anything, so the buffer of all values is used unchanged.
     return pa.Array.from_buffers(array.type, len(array), [build_bitmap(present), array.buffers()[1]])
 
 
@@ -96,14 +99,14 @@ def build_bitmap(present: Numbers) -> pyarrow.Buffer:
 
 
 def build_constant(text: str, count: int) -> pyarrow.Array:
-    """STRING, the same everywhere."""
+    """STRING, the same in all rows."""
     import pyarrow as pa
 
     return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def take_texts(texts: Sequence[str], places: Numbers, none: int | None = None) -> pyarrow.Array:
-    """STRING, the text at each place; NULL where the place is ``none``."""
+    """STRING, the text at each index; NULL where the index is ``none``."""
     import pyarrow as pa
 
     if len(texts) == 1 and (none is None or not (places == none).any()):
@@ -113,7 +116,7 @@ def take_texts(texts: Sequence[str], places: Numbers, none: int | None = None) -
 
 
 def build_texts(raw: Sequence[bytes | None] | None, count: int) -> pyarrow.Array:
-    """STRING of texts that a client sent; NULL where there is none, bytes that are no UTF-8 are replaced."""
+    """STRING of texts sent by clients; NULL if absent, invalid UTF-8 is replaced."""
     import pyarrow as pa
 
     if raw is None:
@@ -122,12 +125,11 @@ def build_texts(raw: Sequence[bytes | None] | None, count: int) -> pyarrow.Array
 
 
 def build_binaries(parts: Sequence[memoryview], lengths: Numbers, present: Numbers | None = None) -> pyarrow.Array:
-    """BINARY of values that lie back to back in ``parts``; NULL where not ``present``."""
+    """BINARY of values that are contiguous in ``parts``; NULL where not ``present``."""
     import numpy as np
     import pyarrow as pa
 
-    # The running lengths are the offsets that Arrow wants, and where the parts lie back to back their bytes are its
-    # data.
+    # The cumulative lengths are Arrow's offsets, and if the parts are contiguous, their bytes are its data.
     offsets = np.zeros(len(lengths) + 1, "<i4")
     np.cumsum(lengths, out=offsets[1:])
     bitmap = None if present is None or present.all() else build_bitmap(present)
@@ -136,10 +138,10 @@ def build_binaries(parts: Sequence[memoryview], lengths: Numbers, present: Numbe
 
 
 def merge_batches(batches: Sequence[pyarrow.RecordBatch]) -> pyarrow.RecordBatch:
-    """Small batches as one."""
+    """Combine small batches into one."""
     import pyarrow as pa
 
     if len(batches) == 1:
         return batches[0]
-    # Spark pays for each batch that it is handed, however small, so small ones are copied into one.
+    # Spark has a fixed cost per batch, however small, so small ones are copied into one.
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

@@ -1,4 +1,4 @@
-"""Chosen columns of a table, in an order and with names of their own."""
+"""Selected columns of a table, in an order and with names of their own."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class ChosenColumn(Struct, frozen=True):
 def arrange_columns(
     make: Callable[[BinaryIO, pyarrow.Schema], ColumnWriter], columns: Sequence[ChosenColumn]
 ) -> Callable[[BinaryIO, pyarrow.Schema], ColumnWriter]:
-    """Makes writers that take a table, of which the writers that ``make`` gives get these columns.
+    """Return a function that creates writers for a table, which pass these columns to the writers of ``make``.
 
-    A column that the table does not have is one of nulls.
+    A column that the table does not have becomes one of nulls.
     """
     return lambda out, schema: _ArrangedWriter(out, schema, make, columns)
 
@@ -48,7 +48,7 @@ class _ArrangedWriter:
         kinds = [
             schema.field(one.source).type if one.source in schema.names else _find_missing_type(one) for one in columns
         ]
-        # Chosen metadata may have any name, under which it is read back as a field.
+        # Selected metadata may have any name, under which it is read back as a field.
         mark = build_mark([one.name for one in columns if not one.is_metadata], ())
         fields = [(one.name, kind) for one, kind in zip(columns, kinds, strict=True)]
         self._schema = pa.schema(fields, {MARK_KEY: mark})
@@ -69,7 +69,7 @@ class _ArrangedWriter:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Let go of what is held."""
+        """Release all resources."""
         self._writer.abandon()
 
 

@@ -1,8 +1,8 @@
-"""Blocks of messages into a file of columns, in bounded memory, whatever types their fields turn out to have.
+"""Write blocks of messages to a file of columns, in bounded memory, whatever the types of their fields.
 
-The first messages say which types the columns have, and all are written so. Where one does not fit them, the rest is
-looked at, and writing begins anew with types that hold all that was seen (:mod:`sowctl.arrow.field_types`). Types only
-become wider, so this ends; nearly always the first pass is the last.
+The first messages determine the types of the columns for writing. If a message does not fit them, the rest is only
+examined, and writing starts again with types that hold all values (:mod:`sowctl.arrow.field_types`). Types only become
+wider, so this ends; nearly always the first pass is the last.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from sowctl.arrow.files import ColumnWriter
 
 SAMPLE_MESSAGES = 10_000
-"""Messages that are looked at in full before the first pass: 4 us each."""
+"""Number of messages that are examined completely before the first pass: 4 us each."""
 
 _ROOM_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class MessageBlock(DescribedStruct, frozen=True):
-    """Some messages as JSON objects, and what their records have besides; None where that is not asked for.
+    """Some messages as JSON objects, and the metadata of their records; None if that is not needed.
 
     ``repeatable``: a field with one value may be a list of one (:attr:`MessageType.repeatable`).
     """
@@ -59,12 +59,12 @@ def write_columns(
     names: Collection[str] | None = None,
     facts: Sequence[str] = metadata.DEFAULT_COLUMNS,
 ) -> ColumnsWritten:
-    """Write what ``blocks`` yields, each time that it is called, with the writer that ``make`` gives.
+    """Write the messages of ``blocks``, which is called for each pass, with the writer of ``make``.
 
-    ``names``: only members with these names, in lower case. ``facts``: the metadata that have columns at any rate.
+    ``names``: only members with these names, in lower case. ``facts``: the metadata that always have columns.
 
-    Nothing goes to ``out`` before all is written. Raises what reading and writing raise, and LimitError
-    ``SOW-SPK-083`` for more fields than can be columns.
+    Nothing is written to ``out`` before a pass is complete. Raises the errors of reading and writing, and LimitError
+    ``SOW-SPK-083`` if there are more fields than columns are supported.
     """
     columns = _PassColumns(names, facts)
     while True:
@@ -84,14 +84,14 @@ def _open_temporary_file() -> Iterator[IO[bytes]]:
     try:
         yield file
     finally:
-        # Closing writes what is buffered, which may fail once more: that was told before.
+        # Closing writes the buffer, which may fail again: the error was raised before.
         with suppress(OSError):
             file.close()
 
 
 @contextmanager
 def _name_directory() -> Iterator[None]:
-    """Let an error about the room for a temporary file, which has no name, speak of its directory."""
+    """Let an error about the space for a temporary file, which has no name, name its directory."""
     try:
         yield
     except OSError as problem:
@@ -127,7 +127,7 @@ class _PassColumns:
         return self._fields.scalar_fields
 
     def build_batch(self, block: MessageBlock) -> pyarrow.RecordBatch | None:
-        """The columns of a block; None where it needs others."""
+        """The columns of a block; None if it needs others."""
         import pyarrow as pa
 
         more = self._note_metadata(block)
@@ -145,7 +145,7 @@ class _PassColumns:
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
     def _note_metadata(self, block: MessageBlock) -> bool:
-        """Take over the names of metadata; whether there were new ones."""
+        """Add the names of metadata; return whether there were new ones."""
         if block.facts is None:
             return False
         before = len(self._more)
@@ -163,7 +163,7 @@ def _write_pass(
     make: Callable[[Any, pyarrow.Schema], ColumnWriter],
     file: Any,
 ) -> ColumnsWritten | None:
-    """One pass; None where columns have become wider meanwhile."""
+    """One pass; None if columns became wider meanwhile."""
     rest = iter(blocks)
     sample = list(_read_sample(rest))
     for block in sample:
@@ -172,12 +172,12 @@ def _write_pass(
     rows = 0
     fits = True
     with ExitStack() as held:
-        # An interrupt, an error, a message that does not fit: the writer ends before its file does.
+        # After an interrupt, an error, or a message that does not fit: the writer ends before its file does.
         held.callback(writer.abandon)
         for block in chain(sample, rest):
             batch = columns.build_batch(block)
             if batch is None:
-                # The rest is looked at all the same, so that the next pass is the last one, unless others write
+                # The rest is examined nevertheless, so that the next pass is the last one, unless others write
                 # meanwhile.
                 fits = False
             elif fits:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def to_arrow(column: Column) -> pyarrow.Array:
-    """The values of a column that is no constant, of the Arrow type of its kind.
+    """The values of a column that is no constant, as an array of the Arrow type of its kind.
 
     BOOL is a bool, I64 an int64, U64 an uint64, DOUBLE and NUMBER are doubles, STRING is a dictionary of large strings,
-    NULL is null. Numbers, codes and texts that lie in one buffer are not copied. Raises ArrowInvalid for texts of a
-    list that are no UTF-8, TypeError for ROWS.
+    NULL is null. Numbers, codes and texts in one buffer are not copied. Raises ArrowInvalid for texts of a list that
+    are not UTF-8, TypeError for ROWS.
     """
     import pyarrow as pa
 
@@ -28,13 +28,13 @@ def to_arrow(column: Column) -> pyarrow.Array:
     if column.kind is Kind.NULL:
         return pa.nulls(column.size)
     data, nulls = column.data, column.nulls
-    # The values under a NULL may be anything, so the buffer of all values is used as it is.
+    # The values under a NULL may be anything, so the buffer of all values is used unchanged.
     bitmap = None if nulls is None else build_bitmap(~nulls)
     if column.kind is Kind.BOOL:
         return pa.Array.from_buffers(pa.bool_(), column.size, [bitmap, build_bitmap(data)])
     buffer = pa.py_buffer(np.ascontiguousarray(data))
     made = pa.Array.from_buffers(pa.from_numpy_dtype(data.dtype), column.size, [bitmap, buffer])
-    # A code that no text has would be read from beyond its end: those under a NULL are masked.
+    # A code without a text would be read beyond the end of the dictionary: those under a NULL are masked.
     return pa.DictionaryArray.from_arrays(made, _build_words(column)) if column.kind is Kind.STRING else made
 
 

@@ -1,7 +1,7 @@
-"""Blocks of a journal as one batch of entries, and its columns as those of tables and data frames.
+"""Blocks of a journal as one batch of entries, and its columns for tables and data frames.
 
-Blocks are small, and what an array costs does not depend on how much is in it: the readers of journals put blocks
-together before they make columns of them. sow-journal(5), "Columns".
+Blocks are small, and the cost of an array is nearly independent of its size: readers of journals join blocks before
+they build columns of them. sow-journal(5), "Columns".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def join_blocks(blocks: Sequence[Block]) -> EntryArrays:
 
 
 def read_payload_parts(entries: EntryArrays) -> list[memoryview]:
-    """The messages of the blocks that ``entries`` are of, back to back."""
+    """The messages of the blocks of ``entries``, contiguous."""
     payloads = entries.batch.payloads
     assert isinstance(payloads, PackedPayloads)
     return payloads.read_parts()
@@ -39,9 +39,9 @@ _TEXT_COLUMNS = {f"_{column.part}": column.name for column in TEXT_COLUMNS}
 
 
 def build_entry_column(name: str, entries: EntryArrays, owner: int) -> pyarrow.Array:
-    """Return a column that the data source ``sow-journal`` has besides the message.
+    """Return a column that the data source ``sow-journal`` has in addition to the message.
 
-    ``owner`` is in the bookmarks of entries without a client: the hash of the instance's name.
+    ``owner``, the hash of the instance's name, is used in the bookmarks of entries without a client.
     """
     import pyarrow as pa
 
@@ -71,7 +71,7 @@ def build_entry_column(name: str, entries: EntryArrays, owner: int) -> pyarrow.A
 
 
 def _bookmark_array(entries: EntryArrays, owner: int) -> list[str]:
-    # Entries without a client's number have a bookmark of their instance (behaviour 11.54).
+    # Entries without a client's sequence number have a bookmark of their instance (behaviour 11.54).
     ids = {place: hash_client_name(client) for place, (_, client) in enumerate(entries.batch.publishers)}
     rows = zip(entries.publisher_indexes.tolist(), entries.sequences.tolist(), entries.txids.tolist(), strict=True)
     return [str(build_bookmark(ids.get(place), sequence, txid, owner)) for place, sequence, txid in rows]

@@ -1,8 +1,8 @@
-"""Declared fields, and those that messages have besides: the DDL of both (sowctl-spark(7), MESSAGES, mergeSchema).
+"""Declared fields, and further fields of messages: the DDL of both (sowctl-spark(7), MESSAGES, mergeSchema).
 
-What is declared stays as it is written, its order and comments included; what was seen in messages and is not declared
-comes behind it, inside of declared structs, too. Names that differ in nothing but case are refused wherever one of them
-was seen: Spark takes both for one name. Called by the data sources and by the jobs that write columns.
+Declared fields stay as written, including order and comments; undeclared fields that were seen in messages are
+appended, inside declared structs, too. Names that differ only in case are rejected if one of them was seen in messages:
+Spark treats both as one name. Called by the data sources and by the jobs that write columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OPENING_BRACKETS, _CLOSING_BRACKETS, _QUOTES = "<(", ">)", "'\"`"
 
 
 def merge_ddl(declared: str, seen: dict[str, Shape]) -> str:
-    """The DDL of the ``declared`` fields and of the ``seen`` ones that are not among them.
+    """The DDL of the ``declared`` fields, followed by the ``seen`` ones that are not among them.
 
     Raises UsageError ``SOW-SPK-136`` for a text that is no list of fields, and as :func:`build_distinct_ddl`.
     """
@@ -31,10 +31,10 @@ def merge_ddl(declared: str, seen: dict[str, Shape]) -> str:
 
 
 def build_distinct_ddl(seen: Inference) -> str:
-    """The DDL of all the fields that were seen.
+    """The DDL of all fields that were seen.
 
-    Raises UsageError ``SOW-SPK-164`` where the names of two in one place differ in nothing but case: a query for one of
-    them would be ambiguous, and a file of both could not be written.
+    Raises UsageError ``SOW-SPK-164`` if two names in one place differ only in case: a query for one of them would be
+    ambiguous, and a file with both could not be written.
     """
     _require_distinct(seen.build_members(), "")
     return seen.build_ddl()
@@ -51,7 +51,7 @@ def _require_distinct(shape: Shape, place: str) -> None:
 
 
 def _note_name(known: dict[str, str], name: str, place: str) -> None:
-    """Add a name to those that are ``known`` by their lower case."""
+    """Add a name to the ``known`` ones, by lower case."""
     other = known.setdefault(name.lower(), name)
     if other != name:
         raise UsageError(
@@ -69,7 +69,7 @@ def _parse_fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str
         if found is None or not kind:
             raise _fields_error(text)
         name = found[1].replace("``", "`") if found[1] is not None else found[2]
-        # Two declared names that differ in case alone are left to Spark, which may be told to mind the case.
+        # Two declared names that differ only in case are left to Spark, which may be case-sensitive.
         known.setdefault(name.lower(), name)
         declared.add(name)
         inner = f"{place}/{name}"
@@ -82,7 +82,7 @@ def _parse_fields(body: str, seen: dict[str, Shape], place: str) -> Iterator[str
 
 
 def _merge_types(kind: str, shape: Shape, place: str) -> str:
-    """A declared type with what was seen in its place; any but structs, and arrays of them, stay as they are."""
+    """Merge the fields seen in its place into a declared type; only structs, and arrays of them, are changed."""
     found = _NESTED_PATTERN.match(kind)
     if found is None:
         return kind
@@ -91,14 +91,14 @@ def _merge_types(kind: str, shape: Shape, place: str) -> str:
     if found[1].lower() == "struct" and isinstance(shape, dict):
         return f"STRUCT<{', '.join(_parse_fields(inner, shape, place))}{rest}"
     if found[1].lower() == "array" and isinstance(shape, list | dict):
-        # Where a field is an array by being repeated, a single object is its only item.
+        # If a field is an array because it is repeated, a single object is its only item.
         item = shape[0] if isinstance(shape, list) else shape
         return f"ARRAY<{_merge_types(inner.strip(), item, place)}{rest}"
     return kind
 
 
 def _split_fields(body: str) -> Iterator[str]:
-    """The parts between commas that stand in no brackets and no quotation marks."""
+    """Split at commas outside of brackets and quotation marks."""
     depth, start, quote = 0, 0, ""
     for at, sign in enumerate(body):
         if quote:

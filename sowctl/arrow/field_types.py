@@ -1,13 +1,13 @@
-"""The fields of messages while they are read: their types as known by now, and messages as columns of these types.
+"""The fields of messages while they are read: their types so far, and messages as columns of these types.
 
-The types are those that :mod:`sowctl.arrow.inference` finds in all messages together, but not every message is looked
-at value by value for it. A block of messages that fit the types known by now as they are written cannot widen them,
-once that is ruled out which decoding does not tell: a number that no double has. Every other block is looked at in
-full. Whether the types hold a block is told by the block alone; who writes begins anew when they do not.
+The types are those that :mod:`sowctl.arrow.inference` infers from all messages together, but not every message is
+examined value by value. A block of messages that fit the types so far as written cannot widen them, once numbers that
+no double can represent are ruled out, which decoding does not detect. Every other block is examined completely. Whether
+the types hold a block depends only on the block; if they do not, the writer starts again.
 
-Of 1,000,000 orders of nine fields (219 bytes each) a look at every value takes 4.0 s of CPU time, msgspec and the
+For 1,000,000 orders of nine fields (219 bytes each), examining every value takes 4.0 s of CPU time, msgspec and the
 columns of its objects (:class:`~sowctl.arrow.struct_decoder.StructDecoder`) 1.3 s, pyarrow's reader of JSON lines 1.35
-s and as much as 0.5 s to make sure that each line is an object: at one that is none, it ends the process.
+s and up to 0.5 s to make sure that each line is an object: for a line that is none, it ends the process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 _LONG_NUMBER_PATTERNS = (rb"\.[0-9]{8}", rb"(?<=[0-9]{8})\.", rb"(?<=[0-9])[eE](?=[-+0-9])")
-"""What every number has that is longer than 15 digits and a point, or has an exponent. Each is searched for by itself:
-searches that begin with one character are several times as fast as one for all of them."""
+"""Patterns, one of which matches every number that is longer than 15 digits and a point, or has an exponent. Each is
+searched for separately: searches that begin with one character are several times as fast as one for all of them."""
 _NUMBER_PATTERN = re.compile(rb"[:,\[\s](-?(?:[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+))(?=[\s,\]}])")
 
 _FieldPath: TypeAlias = "tuple[str | None, ...]"
@@ -37,9 +37,9 @@ _FieldPath: TypeAlias = "tuple[str | None, ...]"
 
 
 class FieldTypes:
-    """The types of the fields that messages have, as far as they were seen.
+    """The types of the fields of messages, as far as they were seen.
 
-    ``names``: only members with these names, in lower case; others are passed over.
+    ``names``: only members with these names, in lower case; others are skipped.
     """
 
     def __init__(self, names: Collection[str] | None = None) -> None:
@@ -60,9 +60,10 @@ class FieldTypes:
         return self._found.find_scalar_fields()
 
     def observe_values(self, views: Sequence[bytes], *, repeatable: bool = False) -> bool:
-        """Look at every value of some JSON objects: whether the types had to change. Raises LimitError ``SOW-SPK-083``.
+        """Examine every value of some JSON objects; return whether the types changed. Raises LimitError
+        ``SOW-SPK-083``.
 
-        Types only ever become wider. ``repeatable``: fields with one value may be lists of one
+        Types only become wider. ``repeatable``: fields with one value may be lists of one
         (:attr:`MessageType.repeatable`), in these objects and in all others.
         """
         self._found.repeatable |= repeatable
@@ -73,9 +74,9 @@ class FieldTypes:
         return before is not self._taken
 
     def build_array(self, views: Sequence[bytes], *, repeatable: bool = False) -> pyarrow.StructArray | None:
-        """The columns of some JSON objects; None where these do not fit the types, which are wider then.
+        """The columns of some JSON objects; None if these do not fit the types, which are wider then.
 
-        Behind the fields of ``struct`` there may be others, of nothing but null.
+        The fields of ``struct`` may be followed by others, which are all null.
         """
         if self._taken is None:
             self._take_types()
@@ -90,7 +91,7 @@ class FieldTypes:
         try:
             return self._decoder.decode_views(views)
         except Misfit:
-            # Some of them is no object, or cannot be read.
+            # Some of them are no objects, or are unreadable.
             views = list(map(wrap_object, views))
         return None if self.observe_values(views) else self._decoder.decode_views(views)
 
@@ -98,7 +99,8 @@ class FieldTypes:
         import pyarrow as pa
 
         self._taken = self._found.build_struct()
-        # A name that no message had may be a member of a later one: such a field takes null alone, so that it is seen.
+        # A name that no message had may be a member of a later one: such a field accepts only null, so that it is
+        # detected.
         known = {field.name.lower() for field in self._taken}
         missing = [name for name in self._names or () if name not in known]
         self._others = [_name_pattern(name) for name in missing]
@@ -107,7 +109,7 @@ class FieldTypes:
         self._doubles = _find_double_paths(self._taken)
 
     def _read_at_once(self, views: Sequence[bytes]) -> pyarrow.StructArray | None:
-        """The columns of objects that fit at once; None for all others, and where a number may not be kept."""
+        """The columns of objects that all fit; None for all others, and if a number may not be preserved."""
         joined = b"\n".join(views)
         if any(search.search(joined) for search in self._others):
             return None
@@ -117,22 +119,22 @@ class FieldTypes:
         return array
 
     def _keeps_numbers(self, array: pyarrow.StructArray, joined: bytes) -> bool:
-        """True where the columns of doubles have the numbers of the messages."""
+        """True if the columns of doubles preserve the numbers of the messages."""
         import numpy as np
 
         for path in self._doubles:
             column = _find_column(array, path)
-            # A whole number beyond the 53 bits of a double may have become another one.
+            # A whole number beyond the 53 bits of a double may have been rounded.
             if len(column) and not bool((np.abs(column.to_numpy(zero_copy_only=False)) <= MAX_EXACT_INTEGER).all()):
                 return False
         if not any(search.search(joined) for search in _make_searches()):
             return True
-        # Few tokens of a block look so, or all of one field: each is compared with the text that its double has.
+        # Few tokens of a block match, or all of one field: each is compared with the text of its double.
         return all(map(_keeps_digits, _NUMBER_PATTERN.findall(joined)))
 
 
 def wrap_object(view: bytes) -> bytes:
-    """A JSON view as an object: a value that is none as its member ``data``, what cannot be read as ``data_base64``."""
+    """A JSON view as an object: another value becomes its member ``data``, an unreadable message ``data_base64``."""
     try:
         tree = TreeReader(exact=True).read_tree(view)
     except Unreadable:
@@ -148,7 +150,7 @@ def _keeps_digits(number: bytes) -> bool:
 
 
 def _name_pattern(name: str) -> Any:
-    """Return the pattern that finds a member of this name in any mix of capitals and small letters."""
+    """Return the pattern that finds a member of this name, ignoring case."""
     import pcre2
 
     return pcre2.compile(b'(?i)"\\Q%b\\E"\\s*:' % name.encode("utf-8", "replace").replace(b"\\E", b""))

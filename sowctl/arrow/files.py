@@ -1,6 +1,6 @@
-"""Record batches of one schema into a file or stream: Parquet, Arrow's file format, Arrow's stream format.
+"""Write record batches of one schema to a file or stream: Parquet, Arrow's file format, Arrow's stream format.
 
-A writer is made with the stream and the schema; nothing can be read before :meth:`ColumnWriter.close`.
+A writer is created with the stream and the schema; nothing can be read before :meth:`ColumnWriter.close`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 ROW_GROUP_ROWS = 122_880
-"""Rows of a row group of Parquet, as DuckDB makes them: readers skip whole groups by what they hold."""
+"""Rows of a row group of Parquet, as in DuckDB: readers skip whole groups by their statistics."""
 MAX_ROW_GROUP_BYTES = 64 << 20
-"""Bytes of columns that are held for one, at most."""
+"""Maximum size of buffered columns for one group."""
 
 
 class ColumnWriter(Protocol):
@@ -30,12 +30,12 @@ class ColumnWriter(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Let go of what is held, where the file is not to be finished: what the stream gets counts for nothing."""
+        """Release all resources if the file will not be finished: the output of the stream is discarded."""
         ...
 
 
 def _parquet_type(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type that Parquet gets for a type of messages: it has no structs without fields, which are texts there."""
+    """The Parquet type for a type of messages: Parquet has no structs without fields, which become texts."""
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -50,9 +50,9 @@ def _parquet_type(kind: pyarrow.DataType) -> pyarrow.DataType:
 
 
 def _name_empty_objects(batch: pyarrow.RecordBatch, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
-    """The rows in the types of :func:`_parquet_type`; an object without members is the text ``{}``.
+    """The rows in the types of :func:`_parquet_type`; an object without members becomes the text ``{}``.
 
-    Columns that have such objects go through values of Python: no topic has many.
+    Columns with such objects are converted through Python values: topics have few of them.
     """
     import pyarrow as pa
 
@@ -93,7 +93,7 @@ class Parquet:
         self._rows = self._bytes = 0
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Hold rows until they are a row group."""
+        """Buffer rows until they form a row group."""
         if not self._is_same:
             batch = _name_empty_objects(batch, self._schema)
         self._held.append(batch)
@@ -110,18 +110,19 @@ class Parquet:
         self._writer.write_table(pa.Table.from_batches(held), row_group_size=ROW_GROUP_ROWS)
 
     def close(self) -> None:
-        """Write what is held, and the end of the file."""
+        """Write the buffered rows, and the end of the file."""
         if self._held:
             self._write_group()
         self._writer.close()
 
     def abandon(self) -> None:
-        """Close the writer while its stream is open: it would do that when it is forgotten, and complain."""
+        """Close the writer while its stream is open; otherwise it would be closed when collected, with an error
+        message."""
         self._writer.close()
 
 
 class ArrowFile:
-    """Arrow's file format, also called Feather, which is read from any place of it."""
+    """Arrow's file format, also called Feather, which supports random access."""
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema) -> None:
         from pyarrow import ipc

@@ -1,10 +1,10 @@
 """The schema of messages as text, inferred from them (sowctl-spark(7), MESSAGES).
 
-Called by the data sources and by the jobs that write columns, where every task looks at its part of the records and the
-driver puts together what they saw; and by the formats that have columns of their own. A type is chosen when all has
-been looked at, and holds all of it: numbers go from BIGINT to DOUBLE or DECIMAL, and to STRING, which holds everything,
-where these do not have all their digits. What is met later and does not fit ends the reading
-(:func:`build_misfit_error`): it never becomes NULL in silence.
+Called by the data sources and by the jobs that write columns, in which every task examines its part of the records and
+the driver merges the results; and by the formats with columns of their own. A type is chosen after all values were
+examined, and holds all of them: numbers become BIGINT, else DOUBLE or DECIMAL, else STRING, which holds everything, if
+these do not preserve all digits. A later value that does not fit ends the reading (:func:`build_misfit_error`): it
+never silently becomes NULL.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     import pyarrow
 
 Shape: TypeAlias = "str | tuple[int, int] | list[Shape] | dict[str, Shape]"
-"""A type: its name, the digits of a DECIMAL in all and behind the point, an array of one type, a struct of members."""
+"""A type: its name, the precision and scale of a DECIMAL, an array of one type, a struct of members."""
 MAX_FIELDS = 10_000
-"""Fields, nested ones counted, of the largest schema that is inferred. More are names that are data."""
+"""Maximum number of fields, including nested ones, of an inferred schema. With more, names are data."""
 MAX_COLUMN_DEPTH = 50
-"""Objects and arrays within each other that have columns of their own; what lies deeper is a text of JSON. Files of
-Arrow end at 64 levels, and some readers before."""
+"""Maximum depth of objects and arrays with columns of their own; deeper ones become texts of JSON. Files of Arrow have
+a limit of 64 levels, and some readers less."""
 _LONG_LIMIT = 1 << 63
 _MAX_DECIMAL_DIGITS = 38
-"""Digits of the largest DECIMAL."""
+"""Maximum precision of a DECIMAL."""
 _MAX_SAFE_DIGITS = 16
-"""Characters up to which a number without an exponent is surely kept by a double: 15 digits and a point."""
+"""Characters up to which a double always preserves a number without an exponent: 15 digits and a point."""
 _PIECE_MESSAGES = 500
-"""Messages whose values are held together."""
+"""Number of messages whose values are held together."""
 _EXCESSIVE_DIGITS = 1000
-"""Stands for more digits than any type has."""
+"""Represents more digits than any type has."""
 
 
 class SampledView(NamedTuple):
@@ -51,9 +51,9 @@ class SampledView(NamedTuple):
 
 
 class Inference:
-    """The fields and types seen in some messages. Those that cannot be read or are no objects say nothing.
+    """The fields and types seen in some messages. Those that are unreadable or no objects are ignored.
 
-    ``names``: only members with these names, in lower case, are looked at. ``exact``: the messages are exact views.
+    ``names``: only members with these names, in lower case, are examined. ``exact``: the messages are exact views.
     ``repeatable``: a field with one value may be a list of one, so that values beside arrays are items of these.
     """
 
@@ -64,7 +64,7 @@ class Inference:
         self._names = names
 
     def add(self, views: Iterable[bytes]) -> None:
-        """Look at some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MAX_FIELDS`."""
+        """Examine some JSON views. Raises LimitError ``SOW-SPK-083`` for more fields than :data:`MAX_FIELDS`."""
         trees, seen = TreeReader(exact=self._exact), self._seen
         budget = _FieldBudget(seen.count_fields())
         for value in chain.from_iterable(map(trees.read_trees, _cut_pieces(views))):
@@ -74,16 +74,16 @@ class Inference:
                 seen.note_value(value, budget)
 
     def merge(self, other: Inference) -> None:
-        """Add what was seen elsewhere, its members behind those that are known. Raises as :meth:`add`."""
+        """Add the result of another inference; its new members are appended. Raises as :meth:`add`."""
         self.repeatable |= other.repeatable
         self._seen.merge(other._seen, _FieldBudget(self._seen.count_fields()))
 
     def __bool__(self) -> bool:
-        """True where any message had fields."""
+        """True if any message had fields."""
         return bool(self._seen.members)
 
     def has_values(self) -> bool:
-        """True where every field had a value other than null, so that its type can only become wider."""
+        """True if every field had a value other than null, so that its type can only become wider."""
         return all(one.has_values() for one in self._seen.members.values())
 
     def build_members(self) -> dict[str, Shape]:
@@ -92,11 +92,11 @@ class Inference:
         return shape if isinstance(shape, dict) else {}
 
     def find_scalar_fields(self) -> frozenset[str]:
-        """The fields whose values, but for null, are all texts, all truth values or all numbers."""
+        """The fields whose values, except null, are all texts, all truth values or all numbers."""
         return frozenset(name for name, seen in self._seen.members.items() if seen.is_single())
 
     def build_ddl(self) -> str:
-        """The DDL of the struct that holds all of it; members in the order in which they were first seen."""
+        """The DDL of the struct that holds all values; members in order of first appearance."""
         return format_ddl(self._build_shape())
 
     def build_struct(self) -> pyarrow.StructType:
@@ -104,7 +104,7 @@ class Inference:
         return _arrow_type(self._build_shape())
 
     def _build_shape(self) -> Shape:
-        # A message is an object, also where none was seen.
+        # A message is an object, even if none was seen.
         self._seen.objects = True
         return self._seen.build_shape(self.repeatable)
 
@@ -130,7 +130,7 @@ def infer_ddl(views: Iterable[bytes]) -> str:
 
 
 def build_misfit_error(problem: Misfit, place: str, hint: str) -> InputError:
-    """The error of a message that does not fit what was inferred; ``place`` names the message."""
+    """The error of a message that does not fit the inferred fields; ``place`` names the message."""
     if problem.names:
         words = f"field {'/'.join(problem.names)} does not match the inferred fields: {problem.what}"
     else:
@@ -151,7 +151,7 @@ class _FieldBudget:
         self._spent = spent
 
     def add_field(self, depth: int) -> _SeenValues:
-        """A new field at this depth."""
+        """Create a field at this depth."""
         self._spent += 1
         if self._spent > MAX_FIELDS:
             raise LimitError(
@@ -163,13 +163,13 @@ class _FieldBudget:
 
 
 class _SeenValues:
-    """The values in one place of the messages. All flags and bounds only ever grow, so the order does not matter."""
+    """The values in one place of the messages. All flags and bounds only grow, so the order does not matter."""
 
     def __init__(self, depth: int = 0) -> None:
         self.depth = depth
         self.text = self.truth = self.whole = self.real = self.objects = False
         self.low = self.high = 0
-        # of numbers with a point or an exponent: whether a double keeps them all, and the digits on both sides
+        # for numbers with a point or an exponent: whether a double preserves all of them, and the digits on both sides
         self.exact = True
         self.odd = False
         self.before = self.behind = 0
@@ -184,13 +184,13 @@ class _SeenValues:
             self.text = True
         elif kind is int:
             self.whole = True
-            # Most values lie within the bounds that are known; two calls are spared for them.
+            # Most values are within the known bounds; this saves two calls for them.
             if not self.low <= value <= self.high:
                 self.low, self.high = min(self.low, value), max(self.high, value)
         elif kind is Raw:
             self._note_number(bytes(value))
         elif kind is float:
-            # NaN or an infinity: of numbers, doubles alone have these.
+            # NaN or an infinity: among numbers, only doubles have these.
             self.real = self.odd = True
         elif kind is bool:
             self.truth = True
@@ -214,10 +214,10 @@ class _SeenValues:
                 self.item.note_value(inner, budget)
 
     def _note_number(self, text: bytes) -> None:
-        """A number that is no plain whole one."""
+        """Count a number that is not a plain whole one."""
         short = len(text) <= _MAX_SAFE_DIGITS and b"e" not in text and b"E" not in text
         if short:
-            # numbers of this length with their point at this place need the same digits
+            # numbers of this length with the point at this place need the same precision
             form = len(text), text.find(b".")
             if form in self.forms:
                 return
@@ -231,7 +231,7 @@ class _SeenValues:
         self.exact = self.exact and (short or _is_double(text))
 
     def merge(self, other: _SeenValues, budget: _FieldBudget, *, with_items: bool = True) -> None:
-        """Add what another one saw; ``with_items``: also in arrays in its place."""
+        """Merge the values of another one; ``with_items``: including arrays in its place."""
         self.text |= other.text
         self.truth |= other.truth
         self.whole |= other.whole
@@ -257,17 +257,17 @@ class _SeenValues:
         return len(inner) + sum(one.count_fields() for one in inner)
 
     def has_values(self) -> bool:
-        """True where there was a value here, and one in every place below."""
+        """True if there was a value here, and one in every place below."""
         inner = [*self.members.values(), *([self.item] if self.item is not None else [])]
         kinds = self.text or self.truth or self.whole or self.real or self.objects or self.item is not None
         return kinds and all(one.has_values() for one in inner)
 
     def is_single(self) -> bool:
-        """True where all values are scalars of one kind."""
+        """True if all values are scalars of one kind."""
         return self.item is None and not self.objects and self.text + self.truth + (self.whole or self.real) == 1
 
     def build_shape(self, repeatable: bool, depth: int = 0) -> Shape:
-        """The type that holds all values; STRING for different kinds of them, and for none at all."""
+        """The type that holds all values; STRING for values of different kinds, and if there are none."""
         if self.item is not None and repeatable:
             return [self._build_items(self.item).build_shape(True, depth + 1)] if depth < MAX_COLUMN_DEPTH else "STRING"
         kinds = [self.text, self.truth, self.whole or self.real, self.objects, self.item is not None]
@@ -283,17 +283,17 @@ class _SeenValues:
         return self._numeric_shape() if self.item is None else [self.item.build_shape(repeatable, depth + 1)]
 
     def _build_items(self, item: _SeenValues) -> _SeenValues:
-        """What was seen in arrays here, and beside them."""
+        """The values in arrays here, and beside them."""
         budget, every = _FieldBudget(0), _SeenValues(item.depth)
         every.merge(item, budget)
         every.merge(self, budget, with_items=False)
         return every
 
     def _numeric_shape(self) -> Shape:
-        # Without fractions and within 64 bits a whole number keeps every digit.
+        # Without fractions and within 64 bits a whole number preserves every digit.
         if not self.real and self.low >= -_LONG_LIMIT and self.high < _LONG_LIMIT:
             return "BIGINT"
-        # A DOUBLE only where it keeps all numbers that were seen, whole ones included.
+        # A DOUBLE only if it preserves all numbers that were seen, including whole ones.
         if self.real and self.exact and self.low >= -MAX_EXACT_INTEGER and self.high <= MAX_EXACT_INTEGER:
             return "DOUBLE"
         whole = (
@@ -302,7 +302,7 @@ class _SeenValues:
             else _EXCESSIVE_DIGITS
         )
         digits = max(self.before, whole) + self.behind
-        # More digits than any DECIMAL has, or numbers that none has: only the text keeps them.
+        # More digits than a DECIMAL has, or numbers that it cannot represent: only the text preserves them.
         return (digits, self.behind) if digits <= _MAX_DECIMAL_DIGITS and not self.odd else "STRING"
 
 
@@ -322,7 +322,7 @@ def _arrow_type(shape: Shape) -> pyarrow.DataType:
     if isinstance(shape, dict):
         return pa.struct([(name, _arrow_type(inner)) for name, inner in shape.items()])
     if isinstance(shape, list):
-        # as pyspark names it when it makes Arrow types of its own
+        # the name that pyspark gives it in Arrow types
         return pa.list_(pa.field("element", _arrow_type(shape[0])))
     if isinstance(shape, str):
         return {"STRING": pa.string, "BOOLEAN": pa.bool_, "BIGINT": pa.int64, "DOUBLE": pa.float64}[shape]()
@@ -330,7 +330,7 @@ def _arrow_type(shape: Shape) -> pyarrow.DataType:
 
 
 def _count_digits(text: bytes) -> tuple[int, int]:
-    """Count the digits before and behind the point of a number that is written without an exponent."""
+    """Count the digits before and after the point of a number, written without an exponent."""
     try:
         _, digits, exponent = Decimal(text.decode()).as_tuple()
     except InvalidOperation:
@@ -341,7 +341,7 @@ def _count_digits(text: bytes) -> tuple[int, int]:
 
 
 def _is_double(text: bytes) -> bool:
-    """True where the shortest text of the nearest double is the same number."""
+    """True if the shortest text of the nearest double is the same number."""
     nearest = float(text)
     try:
         return isfinite(nearest) and Decimal(repr(nearest)) == Decimal(text.decode())

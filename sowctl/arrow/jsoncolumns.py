@@ -1,10 +1,10 @@
-"""JSON values as Arrow columns of a declared type: what fits is taken, the rest is NULL (sowctl-spark(7), MESSAGES).
+"""JSON values as Arrow columns of a declared type: values that fit are kept, others are NULL (sowctl-spark(7)).
 
-Called by :mod:`sowctl.arrow.struct_decoder`, and by way of it for the columns that are cut out of messages' texts.
-:func:`build_coercion` says of one value after the other what it is in the declared type; :func:`build_column` makes an
-array of what came out, and of objects that were decoded as a whole: both have a struct's fields as ``f0``, ``f1`` and
-so on. Values are those of :mod:`sowctl.arrow.jsontrees`: numbers that are no ``int`` have their own digits. Under an
-inferred type nothing may be lost: there, what does not fit raises :class:`Misfit`.
+Called by :mod:`sowctl.arrow.struct_decoder`, and through it for the columns that are cut out of messages' texts.
+:func:`build_coercion` converts one value after the other to the declared type; :func:`build_column` builds an array
+from the results, and from objects that were decoded completely: both have a struct's fields as ``f0``, ``f1`` and so
+on. Values are those of :mod:`sowctl.arrow.jsontrees`: numbers other than ``int`` keep their digits. Nothing may be lost
+with an inferred type: there, a value that does not fit raises :class:`Misfit`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     import pyarrow
 
 INTEGER_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
-"""The types of whole numbers, and the bits of each besides the sign."""
+"""The types of whole numbers, and the bits of each without the sign."""
 Coercion = Callable[[Any], Any]
 _QUOTE_BYTE, _NUMERIC_BYTES = 0x22, b"-0123456789"
 _MAX_DECIMAL_DIGITS = 40
-"""Digits before the point beyond which no number fits a DECIMAL or a whole number of 64 bits."""
+"""Digits before the point beyond which no number fits a DECIMAL or a 64-bit integer."""
 
 
 class Misfit(Exception):
-    """A value that an inferred type cannot hold, or a field that it does not have; ``row`` is its message's place."""
+    """A value that an inferred type cannot hold, or an unknown field; ``row`` is the index of its message."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -45,34 +45,34 @@ class Misfit(Exception):
 
 
 class MemberCount:
-    """The number of members that decoded objects have together: fields of structs, entries of maps."""
+    """The total number of members of decoded objects: fields of structs, entries of maps."""
 
     def __init__(self) -> None:
         self.members = 0
 
     def replace_absent(self, values: list[Any]) -> list[Any]:
-        """Values of a field of structs that were counted whole, with None for UNSET: those that have no such member."""
+        """Values of a field of structs that were counted completely, with UNSET, an absent member, replaced by None."""
         found = [None if value is UNSET else value for value in values]
         self.members -= sum(value is UNSET for value in values)
         return found
 
 
 def build_column(values: Sequence[Any], kind: pyarrow.DataType, count: MemberCount | None = None) -> pyarrow.Array:
-    """An array of ``kind`` from decoded objects, Nones among them.
+    """An array of ``kind`` from decoded objects, including Nones.
 
-    ``count``: members are added to it, and a field may be UNSET, which is none.
+    ``count``: members are added to it, and a field may be UNSET, which does not count.
     """
     import pyarrow as pa
     import pyarrow.types as t
 
-    # Arrow cannot make a struct array of no children by itself; it would not know the length.
+    # Arrow cannot build a struct array without children by itself, because its length would be unknown.
     if t.is_struct(kind) and not kind.num_fields:
         return pa.array([None if value is None else {} for value in values], kind)
     if t.is_struct(kind):
         mask = None
         if None in values:
             mask = pa.array([value is None for value in values], pa.bool_())
-            # Children have a place for every row, also where the object is missing; the mask says so.
+            # Children have a value for every row, even if the object is missing; the mask marks these rows.
             values = [_MISSING_OBJECT if value is None else value for value in values]
         if count is not None:
             count.members += kind.num_fields * (len(values) if mask is None else len(mask) - mask.true_count)
@@ -94,7 +94,7 @@ def build_column(values: Sequence[Any], kind: pyarrow.DataType, count: MemberCou
             count.members += len(flat)
         items = build_column([item for _, item in flat], kind.item_type, count)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=absent)
-    # These types the decoder has read itself; the others wait as raw text and are read here.
+    # The decoder has read these types itself; the others are raw texts and are read here.
     if not ((t.is_primitive(kind) and not t.is_temporal(kind)) or t.is_string(kind)):
         coerce = build_coercion(kind)
         values = [coerce(_read_raw(value)) if type(value) is Raw else value for value in values]
@@ -111,14 +111,14 @@ def _build_field(values: list[Any], kind: pyarrow.DataType, count: MemberCount |
     if t.is_nested(kind):
         return build_column(count.replace_absent(values) if UNSET in values else values, kind, count)
     try:
-        # Mostly no member is absent, and no value is looked at for it: Arrow takes UNSET for no type.
+        # Usually no member is absent, and no value need be checked: Arrow accepts UNSET for no type.
         return build_column(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return build_column(count.replace_absent(values), kind)
 
 
 def _read_raw(raw: Raw) -> Any:
-    """A value that was cut out of a message and is not read yet; nothing else is a Raw here."""
+    """Read a value that was cut out of a message; no other values are Raw here."""
     text = bytes(raw)
     if text[0] != _QUOTE_BYTE:
         # Types that are read here come from texts and numbers; objects, arrays, truth values and null fit none of them.
@@ -134,7 +134,7 @@ def _list_offsets(values: Sequence[Any]) -> tuple[pyarrow.Array, pyarrow.Array]:
 
 
 class _MissingObject:
-    """Stands for an object that is not there: every field of it is None."""
+    """Represents a missing object: every field of it is None."""
 
     def __getattr__(self, name: str) -> None:
         return None
@@ -144,7 +144,7 @@ _MISSING_OBJECT = _MissingObject()
 
 
 class _DecodedObject:
-    """Stands for a decoded object whose values were read one by one."""
+    """Represents a decoded object whose values were read one by one."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         for place, value in enumerate(values):
@@ -154,8 +154,8 @@ class _DecodedObject:
 def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: bool = False) -> Coercion:
     """Return the conversion of any JSON value to a value for :func:`build_column`, None if it does not fit.
 
-    ``strict``: raises :class:`Misfit` there, and for members of an object that are not declared; of ``partial``
-    objects, for those of the objects in them alone.
+    ``strict``: raise :class:`Misfit` instead, also for undeclared members of an object; for ``partial`` objects, only
+    for those of nested objects.
     """
     if not strict:
         return _lenient_coercion(kind, build_coercion)
@@ -167,7 +167,7 @@ def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: boo
 
     def strictly(value: Any) -> Any:
         found = coerce(value)
-        # A DECIMAL was chosen to keep every digit: rounding one away is a loss like any other.
+        # A DECIMAL was chosen to keep every digit: rounding is a loss like any other.
         if (found is None and value is not None) or (rounds and found is not None and found != _parse_exact(value)):
             raise Misfit(f"{_shorten_value(value)} is not of type {_shorten_text(format_type(kind))}")
         return found
@@ -176,7 +176,7 @@ def build_coercion(kind: pyarrow.DataType, *, strict: bool = False, partial: boo
 
 
 def make_declared_view(kind: pyarrow.DataType, *, numbers: bool, lists: bool) -> Callable[[bytes], bytes] | None:
-    """Return the function that makes of a JSON view, for a message type that does not tell kinds, what is declared.
+    """Return the function that converts a JSON view of an untyped message type to the declared types.
 
     ``numbers``: numeric texts in columns of numbers become numbers. ``lists``: a single value in a column of lists
     becomes a list of one. Return None if there is no such column.
@@ -187,7 +187,7 @@ def make_declared_view(kind: pyarrow.DataType, *, numbers: bool, lists: bool) ->
     read_tree = TreeReader().read_tree
 
     def view(text: bytes) -> bytes:
-        # Without a text among the values there is no numeric one.
+        # Without texts among the values there are no numeric ones.
         if not lists and b':"' not in text and b',"' not in text and b'["' not in text:
             return text
         try:
@@ -199,7 +199,7 @@ def make_declared_view(kind: pyarrow.DataType, *, numbers: bool, lists: bool) ->
 
 
 def _view_converter(kind: pyarrow.DataType, numbers: bool, lists: bool) -> Coercion | None:
-    """Return the converter of one value for :func:`make_declared_view`; None where it stays as it is."""
+    """Return the converter of one value for :func:`make_declared_view`; None if it is unchanged."""
     import pyarrow.types as t
 
     if t.is_struct(kind):
@@ -240,12 +240,12 @@ def _view_converter(kind: pyarrow.DataType, numbers: bool, lists: bool) -> Coerc
 
 
 def _parse_number_text(value: Any) -> Any:
-    """A text with a numeric reading as a JSON number with all its digits."""
+    """Convert a text with a numeric reading to a JSON number with all its digits."""
     if not isinstance(value, str) or parse_number(value) is None:
         return value
     try:
         return Raw(str(Decimal(value)).encode())
-    except InvalidOperation:  # an exponent that is beyond all bounds
+    except InvalidOperation:  # an exponent beyond all limits
         return value
 
 
@@ -264,7 +264,7 @@ _TYPE_NAMES = {
 
 
 def format_type(kind: pyarrow.DataType) -> str:
-    """Return the name of a type in SQL: reasons show types as they were declared."""
+    """Return the name of a type in SQL: reasons show types as declared."""
     import pyarrow.types as t
 
     if t.is_timestamp(kind):
@@ -289,7 +289,7 @@ def _strict_struct_coercion(kind: pyarrow.DataType, *, partial: bool = False) ->
             return None
         if not isinstance(value, dict):
             raise Misfit(f"{_shorten_value(value)} is not an object")
-        # One is enough for the error, and the names on the way up are put in front of it by those around.
+        # One is enough for the error; the names on the path are prepended by the enclosing objects.
         for name in () if partial else value.keys() - known:
             problem = Misfit("it is among no fields that were seen")
             problem.names.append(name)
@@ -316,7 +316,7 @@ def _shorten_text(text: str) -> str:
 
 
 def _lenient_coercion(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataType], Coercion]) -> Coercion:
-    """The coercion of one type; ``inner_of`` makes those of the types in it."""
+    """The coercion of one type; ``inner_of`` returns those of the types in it."""
     import pyarrow.types as t
 
     if t.is_struct(kind):
@@ -350,16 +350,16 @@ def _lenient_coercion(kind: pyarrow.DataType, inner_of: Callable[[pyarrow.DataTy
         return _timestamp_coercion(kind)
     if t.is_null(kind):
         return lambda value: None
-    raise TypeError(f"a message has no {kind}")  # refused by sowctl.spark.schema before it comes so far
+    raise TypeError(f"a message has no {kind}")  # refused earlier by sowctl.spark.schema
 
 
 def _parse_exact(value: Any) -> Decimal | None:
-    """A number with all its digits; None for what is no number, or for one that is too long for any type."""
+    """A number with all its digits; None for other values, and for one that is too long for any type."""
     if isinstance(value, bool) or not isinstance(value, int | Raw):
         return None
     try:
         number = Decimal(value) if isinstance(value, int) else Decimal(read_digits(value))
-    except InvalidOperation:  # an exponent that is beyond all bounds
+    except InvalidOperation:  # an exponent beyond all limits
         return None
     return number if not number or number.adjusted() <= _MAX_DECIMAL_DIGITS else None
 
@@ -368,7 +368,7 @@ def _integer_coercion(bound: int) -> Coercion:
     def integer(value: Any) -> int | None:
         if isinstance(value, Raw):
             number = _parse_exact(value)
-            # ``1.0`` and ``1e3`` are whole numbers in JSON; a fraction has no place in the type.
+            # ``1.0`` and ``1e3`` are whole numbers in JSON; fractions do not fit the type.
             if number is None or number != number.to_integral_value():
                 return None
             value = int(number)
@@ -380,7 +380,7 @@ def _integer_coercion(bound: int) -> Coercion:
 
 
 def _coerce_double(value: Any) -> float | None:
-    """The nearest double, None for a number beyond all of them; NaN and infinities, which are floats alone."""
+    """The nearest double, None for a number beyond the range; also NaN and infinities, which only floats have."""
     if isinstance(value, float):
         return value
     if isinstance(value, bool) or not isinstance(value, int | Raw):
@@ -393,7 +393,7 @@ def _coerce_double(value: Any) -> float | None:
 
 
 def _coerce_text(value: Any) -> str | None:
-    """A string as it is; anything else as the message has it, without the white space between its parts."""
+    """A string unchanged; any other value as in the message, without white space between its tokens."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Raw):
@@ -406,12 +406,12 @@ def _coerce_text(value: Any) -> str | None:
 
 
 def format_non_finite(value: float) -> str:
-    """NaN and infinities as texts, as Spark's ``to_json`` writes them; left out, a delta would keep the old value."""
+    """NaN and infinities as texts, as Spark's ``to_json`` writes them; if omitted, a delta would keep the old value."""
     return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
 
 
 def _convert_for_json(value: Any) -> Any:
-    """A value of a format with binary data, NaN and infinities, as these are shown in JSON."""
+    """A value of a format with binary data, NaN and infinities, in its JSON form."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):
@@ -424,7 +424,7 @@ def _convert_for_json(value: Any) -> Any:
 
 
 def _coerce_binary(value: Any) -> bytes | None:
-    """Binary data of a format that has them; else the Base64 form of bytes, as writing makes it."""
+    """Binary data of a format that has them; otherwise decode the Base64 form of bytes."""
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):
@@ -437,19 +437,19 @@ def _coerce_binary(value: Any) -> bytes | None:
 
 def _decimal_coercion(kind: pyarrow.DataType) -> Coercion:
     quantum = Decimal(1).scaleb(-kind.scale)
-    # a context of its own: the usual one rounds to 28 digits
+    # a context of its own: the default one rounds to 28 digits
     context = Context(prec=2 * _MAX_DECIMAL_DIGITS, rounding=ROUND_HALF_EVEN)
 
     def decimal(value: Any) -> Decimal | None:
         try:
-            # A decimal number may also stand in a text.
+            # A decimal number may also be in a text.
             number = Decimal(value) if isinstance(value, str) else _parse_exact(value)
             if number is None or not number.is_finite():
                 return None
             exact = number.quantize(quantum, context=context)
         except InvalidOperation:
             return None
-        # With more digits before the point than the type has room for, null rather than another number.
+        # With more digits before the point than the type has, null rather than another number.
         return exact if len(exact.as_tuple().digits) <= kind.precision else None
 
     return decimal
@@ -466,12 +466,12 @@ def _timestamp_coercion(kind: pyarrow.DataType) -> Coercion:
             return None
         try:
             if t.is_date(kind):
-                # A time behind the date is dropped.
+                # A time after the date is dropped.
                 return date.fromisoformat(value[:10])
             found = datetime.fromisoformat(value)
         except ValueError:
             return None
-        # Such a column has no zone, so it takes the time as it is written.
+        # Such a column has no zone, so it has the time as written.
         if kind.tz is None:
             return found.replace(tzinfo=None)
         return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -1,9 +1,9 @@
 """One JSON message as a tree of Python values, every number with its own digits.
 
-Called by :mod:`sowctl.arrow.struct_decoder` for messages that its typed decoder does not take, and by
-:mod:`sowctl.arrow.inference`. Which messages can be read is decided here, by the message alone: whatever the
-message type ``json`` accepts (:mod:`sowctl.messages.json.exact_reader`), and of members given twice the first counts.
-Half a surrogate pair, which no typed column can hold, is the text of its escape, in values and in names
+Called by :mod:`sowctl.arrow.struct_decoder` for messages that its typed decoder does not accept, and by
+:mod:`sowctl.arrow.inference`. Which messages are readable is decided here, by the message alone: all that the message
+type ``json`` accepts (:mod:`sowctl.messages.json.exact_reader`), and of duplicate members the first counts. An unpaired
+surrogate, which no typed column can represent, becomes the text of its escape, in values and in names
 (sowctl-types(7), Special values).
 """
 
@@ -28,9 +28,9 @@ _NEGATIVE_ZERO_PATTERN = re.compile(rb"-0[,\]}\s]")
 _HALF_PATTERN = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
-"""An escape of JSON: a whole pair, half a pair, or any other one, so that a backslash is not taken for two."""
+"""An escape of JSON: a surrogate pair, an unpaired surrogate, or another one, so that ``\\\\`` counts as one escape."""
 _MAX_SAFE_DIGITS = 4000
-"""Digits of the longest whole number that Python and msgspec read without complaint."""
+"""Digits of the longest whole number that Python and msgspec accept."""
 
 
 class Unreadable(Exception):
@@ -38,14 +38,14 @@ class Unreadable(Exception):
 
 
 UNREADABLE = object()
-"""Stands for such a message among the values of others."""
+"""Represents such a message among the values of others."""
 
 
 class TreeReader:
-    """Reads messages one by one. Whole numbers are ``int``; all others, and a negative zero, are ``msgspec.Raw``: their
-    own text.
+    """Reads messages one by one. Whole numbers are ``int``; all others, and a negative zero, are ``msgspec.Raw`` with
+    their own text.
 
-    ``exact``: messages are exact views, in which NaN and infinities are words; these are ``float``.
+    ``exact``: messages are exact views, in which NaN and infinities are words; these become ``float``.
     """
 
     def __init__(self, *, exact: bool = False) -> None:
@@ -64,7 +64,7 @@ class TreeReader:
             try:
                 found = self._decode(message)
             except DECODE_ERRORS:
-                # What a library refuses is not yet what the message type refuses: numbers of 5,000 digits.
+                # A library may refuse texts that the message type accepts, such as numbers of 5,000 digits.
                 pass
             else:
                 if has_all_members(message, (found,)):
@@ -75,7 +75,7 @@ class TreeReader:
         from sowctl.messages.base import PayloadRefused
 
         try:
-            # The exact reader is slower, and takes precisely what the message type takes.
+            # The exact reader is slower, and accepts exactly the texts that the message type accepts.
             return self._simplify_tree(parse_json(message))
         except PayloadRefused:
             if self._exact and (b"NaN" in message or b"Infinity" in message):
@@ -83,7 +83,7 @@ class TreeReader:
             raise Unreadable from None
 
     def read_trees(self, messages: Sequence[bytes]) -> list[Any]:
-        """The value of each message, :data:`UNREADABLE` for those that are none."""
+        """The value of each message, :data:`UNREADABLE` for those without one."""
         joined = b"".join(messages)
         if not has_suspects(messages, joined, signed=True):
             try:
@@ -118,7 +118,7 @@ class TreeReader:
             raise Unreadable from None
 
     def _simplify_tree(self, value: Any) -> Any:
-        """A tree of the exact reader as msgspec would have made it."""
+        """A tree of the exact reader in the form of msgspec's trees."""
         if isinstance(value, dict):
             return {name: self._simplify_tree(inner) for name, inner in value.items()}
         if isinstance(value, list):
@@ -131,18 +131,18 @@ class TreeReader:
 
 
 def _spell_halves(message: bytes) -> bytes:
-    """The message with the text ``\\\\ud800`` for the escape ``\\ud800`` of half a surrogate pair."""
+    """The message with the text ``\\\\ud800`` for the escape ``\\ud800`` of an unpaired surrogate."""
     if b"\\ud" not in message and b"\\uD" not in message:
         return message
     return _HALF_PATTERN.sub(lambda match: match[0] if match[1] is None else b"\\\\u" + match[1].lower(), message)
 
 
 def has_suspects(messages: Sequence[bytes | None], joined: bytes | None = None, *, signed: bool = False) -> bool:
-    """True where a typed decoder may take messages that the message type refuses, or reads otherwise.
+    """True if a typed decoder may accept messages that the message type refuses, or reads differently.
 
-    A decoder passes over what is not declared without looking whether texts are UTF-8, and goes as deep as the stack.
-    ``joined``: the messages in one, where the caller has that. ``signed``: doubles are declared, of which the decoder
-    makes 0.0 of ``-0``.
+    A decoder skips undeclared members without checking UTF-8, and is limited in depth only by the stack. ``joined``:
+    the joined messages, if the caller has them. ``signed``: doubles are declared, for which the decoder converts ``-0``
+    to 0.0.
     """
     present = [message for message in messages if message is not None]
     joined = b"".join(present) if joined is None else joined
@@ -153,14 +153,14 @@ def has_suspects(messages: Sequence[bytes | None], joined: bytes | None = None, 
             joined.decode()
         except UnicodeDecodeError:
             return True
-    # A container takes two bytes: shorter messages cannot be too deep, and are not looked at one by one.
+    # A container needs two bytes: shorter messages cannot be too deep, and are not checked one by one.
     return max(map(len, present), default=0) > 2 * MAX_DEPTH and any(map(is_deep, present))
 
 
 def convert_tree(value: Any, convert: Callable[[Any], Scalar]) -> Any:
-    """A decoded message of another format as such a tree, in which binary data stay bytes.
+    """A decoded message of another format as such a tree, in which binary data are bytes.
 
-    ``convert`` makes slot values of the format's own kinds. NaN and infinities are None, as in the JSON view.
+    ``convert`` converts the format's own kinds to slot values. NaN and infinities are None, as in the JSON view.
     """
     from msgspec import Raw
 

@@ -1,5 +1,5 @@
-"""Members to messages of each type, and results of SQL to JSON. What the columns of typed tables become is the matter
-of :mod:`sowctl.arrow.inputs.columnvalues`.
+"""Convert members to messages of each type, and results of SQL to JSON. The columns of typed tables are converted by
+:mod:`sowctl.arrow.inputs.columnvalues`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
 
 
 UNWRITABLE_ERRORS = (SowError, ValueError, TypeError, OverflowError, RecursionError)
-"""What making a message raises where its type cannot hold the members."""
+"""Exceptions of building a message whose type cannot represent the members."""
 
 
 class MessageEncoder:
     """Messages of one type from their members. ``names`` are those of all members; ``root`` is the root element that
-    the topic's keys name, for XML. Raises UsageError ``SOW-SPK-081`` where XML has no one root element for them."""
+    the topic's keys name, for XML. Raises UsageError ``SOW-SPK-081`` if XML has no unique root element for them."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class MessageEncoder:
         self.form = replace(choose_form(kind), odd=format_non_finite)
 
     def encode(self, members: dict[str, Any]) -> bytes:
-        """Return one message. Raises what :meth:`MessageType.build_message` raises, UsageError ``SOW-SPK-030``; the
-        error names the member that the type cannot hold."""
+        """Return one message. Raises the errors of :meth:`MessageType.build_message`, UsageError ``SOW-SPK-030``; the
+        error names the member that the type cannot represent."""
         if self._single_root is not None and not members:
-            # A column does not tell an empty root element from none, but a message has one.
+            # A column does not distinguish an empty root element from an absent one, but a message has one.
             members = {self._single_root: None}
         try:
             return encode_message(members, self._kind, self._above, _list_error)
@@ -85,13 +85,13 @@ class MessageEncoder:
 
 
 def find_root(topic: TopicConfig) -> str | None:
-    """The step that all keys of a topic begin with: the root element of its messages, where these are XML."""
+    """The common first step of all keys of a topic: the root element of its messages, if these are XML."""
     roots = {key.names[0] for key in topic.keys}
     return roots.pop() if len(roots) == 1 else None
 
 
 def find_wrapping_root(names: Sequence[str], root: str | None) -> str | None:
-    """The root element that goes around the columns; None where the one column is that element."""
+    """The root element to put around the columns; None if the only column is that element."""
     # The column is the root element already, so nothing is put around it.
     if list(names) == [root] or (root is None and len(names) == 1):
         return None
@@ -109,14 +109,14 @@ def _struct_encoder(fields: Sequence[pyarrow.Field], form: Form) -> Cell:
     cells = [(field.name, _cell_encoder(field.type, form)) for field in fields]
 
     def struct(row: Any) -> Any:
-        # NULL fields are left out, so that in a delta they keep their values (behaviour 1.3).
+        # NULL fields are omitted, so that in a delta they keep their values (behaviour 1.3).
         return {name: made for name, cell in cells if (made := cell(row[name])) is not None}
 
     return struct
 
 
 def _cell_encoder(kind: pyarrow.DataType, form: Form) -> Cell:
-    """Return the function that turns a value of this type into its value in a message, None for NULL."""
+    """Return the function that converts a value of this type to its value in a message, None for NULL."""
     import pyarrow.types as t
 
     made: Cell
@@ -142,12 +142,13 @@ def _cell_encoder(kind: pyarrow.DataType, form: Form) -> Cell:
 
 
 def build_json_encoder(kind: pyarrow.DataType) -> Cell:
-    """Return the encoder of values of this type to JSON; NaN and infinities are texts, to be told from NULL."""
+    """Return the encoder of values of this type to JSON; NaN and infinities become texts, to distinguish them from
+    NULL."""
     return _cell_encoder(kind, Form(JSON_FORM.binary, JSON_FORM.decimal, format_non_finite))
 
 
 def format_interval(value: Any) -> str:
-    """An interval of months, days and nanoseconds as ISO 8601 has it: ``P1M``, ``P1DT-0.5S``, ``PT0S`` for none."""
+    """An interval of months, days and nanoseconds in ISO 8601: ``P1M``, ``P1DT-0.5S``, ``PT0S`` for none."""
     months, days, nanoseconds = value
     date = (f"{months}M" if months else "") + (f"{days}D" if days else "")
     if not nanoseconds:
@@ -158,7 +159,7 @@ def format_interval(value: Any) -> str:
 
 
 def _short_double(value: float, form: Form) -> Any:
-    """The shortest double that is this 32-bit number: 0.1 and not 0.10000000149011612."""
+    """The shortest double of this 32-bit number: 0.1 and not 0.10000000149011612."""
     import numpy as np
 
     return float(str(np.float32(value))) if isfinite(value) else form.odd(value)

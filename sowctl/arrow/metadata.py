@@ -1,7 +1,7 @@
 """Metadata of records as columns: names and types are those of the data source ``sow``.
 
-A table that is written has a mark: which of its columns are metadata, and which members of messages only have a name
-that looks so. Readers follow it; of tables without a mark they know metadata by names alone.
+A written table has a mark with the columns that are metadata, and the members of messages whose names only look like
+metadata. Readers follow it; in tables without a mark they recognise metadata by name only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEFAULT_COLUMNS = (
     "_user_key",
     "_correlation_id",
 )
-"""The columns that are always there. Others follow where a record has them: ``_bookmark``, ``_operation``, ..."""
+"""The columns that always exist. Others follow if a record has them: ``_bookmark``, ``_operation``, ..."""
 INTEGER_COLUMNS = ("_txid", "_sequence", "_deliveries", "_cancels", "_priority", "_exit_status", "length")
 TIME_COLUMNS = ("_timestamp", "_expiration")
 CHANGE_TYPE_COLUMN = "_change_type"
@@ -45,7 +45,7 @@ MARK_KEY = b"sowctl:columns"
 """Key of the mark in the metadata of an Arrow schema."""
 
 Facts = Mapping[str, Any]
-"""Of one record: numbers, texts, truth values; times in microseconds UTC, ``_sow_key`` as a number."""
+"""Metadata of one record: numbers, texts, truth values; times in microseconds UTC, ``_sow_key`` as a number."""
 
 
 def find_column_type(name: str) -> pyarrow.DataType:
@@ -80,15 +80,15 @@ def _metadata_column(name: str, values: list[Any]) -> pyarrow.Array:
         return arrays.build_timestamps(np.array([value or 0 for value in values], "i8"))
     if pa.types.is_string(kind):
         values = [value if value is None or isinstance(value, str) else str(value) for value in values]
-        # A text that came as bytes that are no UTF-8 has half surrogates, which no column holds.
+        # A text that came as invalid UTF-8 has unpaired surrogates, which no column can represent.
         return pa.array([None if one is None else one.encode("utf-8", "replace").decode() for one in values], kind)
     return pa.array(values, kind)
 
 
 class ColumnMark(Struct, frozen=True):
-    """Which columns of a table are ``metadata``; and ``members`` of messages whose names look like metadata.
+    """The ``metadata`` columns of a table; and ``members`` of messages whose names look like metadata.
 
-    A column in neither, which somebody added later, is judged by its name.
+    A column in neither, which was added later, is judged by its name.
     """
 
     metadata: frozenset[str]
@@ -100,13 +100,13 @@ _decode_mark = msgspec.json.Decoder(ColumnMark).decode
 
 def build_mark(members: Collection[str], metadata: Collection[str]) -> bytes:
     """Return the mark of a table as JSON text."""
-    # Every name that a reader gives a meaning to begins so.
+    # Every name with a meaning for readers begins so.
     odd = [name for name in members if name.startswith("_") or name == PAYLOAD_COLUMN]
     return msgspec.json.encode({"metadata": list(metadata), "members": odd})
 
 
 def parse_mark(text: bytes | str | None) -> ColumnMark | None:
-    """Return the mark of a table; None where it has none that can be read."""
+    """Return the mark of a table; None if it has no readable one."""
     try:
         return None if text is None else _decode_mark(text)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The packages of the optional parts that exchange uses, asked for in one place."""
+"""Checks for the optional packages that exchange uses."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from sowctl.errors import MissingPackageError
 from sowctl.extras import build_missing_package_error, format_package_hint
 
 PACKAGE_EXTRAS = {"pyarrow": "arrow", "duckdb": "sql"}
-"""The extra that installs each package; one that no extra installs is installed by its own name."""
+"""The extra that installs each package; a package of no extra is installed by its own name."""
 
 
 def require_packages(what: str, *packages: str) -> None:
-    """Raise MissingPackageError ``SOW-EXC-001`` where one of ``packages`` is not installed that ``what`` needs."""
+    """Raise MissingPackageError ``SOW-EXC-001`` if one of the ``packages`` that ``what`` requires is not installed."""
     for package in packages:
         if find_spec(package) is None:
             words = f"{what} requires the package {package}, which is not installed"

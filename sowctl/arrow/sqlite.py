@@ -1,8 +1,8 @@
 """Record batches of one schema as a table of an SQLite database.
 
 Whole numbers, doubles and texts are SQLite's own; truth values are 0 and 1, decimals their digits as text, times
-ISO-8601 texts, structs and arrays JSON. Of NaN, which SQLite would store as NULL, there is the text. The database is
-made in a temporary directory and handed on as bytes.
+ISO-8601 texts, structs and arrays JSON. NaN, which SQLite would store as NULL, becomes its text. The database is
+created in a temporary directory and returned as bytes.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 
 MAX_COLUMNS = 2_000
-"""Columns of a table, as SQLite is built unless told otherwise."""
+"""Maximum number of columns of a table in SQLite's default build."""
 JSON_COLUMN_TYPE = "JSON"
-"""Declared type of columns with JSON: readers tell it from texts by that. SQLite stores it as text."""
+"""Declared type of columns with JSON, by which readers distinguish it from texts. SQLite stores it as text."""
 _MARK_PATTERN = re.compile(r'CREATE TABLE "(?:[^"]|"")*" \(/\* sowctl (\{.*?\}) \*/', re.DOTALL)
 _PROBE_BYTES = 4096
-"""Size of a page: what SQLite writes at once."""
+"""Size of a page, the unit in which SQLite writes."""
 
 
 class SqliteTable:
     """A :class:`~sowctl.arrow.files.ColumnWriter`; ``table`` is the table's name.
 
-    Raises OSError where the database cannot be written, also in its methods.
+    Raises OSError if the database cannot be written, also in its methods.
     """
 
     def __init__(self, out: BinaryIO, schema: pyarrow.Schema, table: str) -> None:
@@ -63,12 +63,12 @@ class SqliteTable:
             raise
 
     def _create_table(self, table: str, columns: Sequence[str], mark: bytes | None) -> None:
-        # SQLite keeps the statement with its comments, also when a table is copied by it.
+        # SQLite keeps the statement with its comments, even if a table is copied by it.
         comment = "" if mark is None else f"/* sowctl {_escape_comment(mark)} */ "
         with convert_errors(self._path):
             self._database = sqlite3.connect(self._path, isolation_level=None)
             self._held.callback(_close_database, self._database)
-            # The file is new, and thrown away where it is not finished: no journal is needed.
+            # The file is new, and deleted if it is not finished: no journal is needed.
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute("PRAGMA synchronous = OFF")
             self._database.execute(
@@ -108,7 +108,7 @@ def _close_database(database: sqlite3.Connection) -> None:
 
 @contextmanager
 def convert_errors(path: Path) -> Iterator[None]:
-    """Raise OSError where SQLite cannot write the file ``path``."""
+    """Raise OSError if SQLite cannot write the file ``path``."""
     try:
         yield
     except sqlite3.OperationalError as problem:
@@ -119,11 +119,12 @@ def convert_errors(path: Path) -> Iterator[None]:
 
 
 def _find_system_error(path: Path, problem: sqlite3.OperationalError) -> OSError:
-    """The operating system's error, which SQLite does not tell: a write behind the end of the file meets it again."""
+    """Find the operating system's error, which SQLite does not report: a write at the end of the file fails
+    likewise."""
     place = os.fspath(path.parent.parent)
     try:
         with path.open("ab", buffering=0) as file:
-            # The first write may be cut short where there is room for a part of it.
+            # The first write may be partial if there is space for a part of it.
             for _ in range(2):
                 file.write(bytes(_PROBE_BYTES))
     except OSError as found:
@@ -133,12 +134,12 @@ def _find_system_error(path: Path, problem: sqlite3.OperationalError) -> OSError
 
 
 def build_sqlite_writer(table: str) -> Callable[[BinaryIO, pyarrow.Schema], SqliteTable]:
-    """Makes writers of a table."""
+    """Return the function that creates writers of a table."""
     return partial(SqliteTable, table=table)
 
 
 def quote_identifier(name: str) -> str:
-    """Return a name as SQL writes it."""
+    """Return a name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -148,13 +149,13 @@ def _escape_comment(mark: bytes) -> str:
 
 
 def read_table_mark(statement: str | None) -> ColumnMark | None:
-    """Return the mark in the statement that made a table; None where export did not make it."""
+    """Return the mark in the statement that created a table; None if it is not from export."""
     found = _MARK_PATTERN.match(statement or "")
     return None if found is None else parse_mark(found[1])
 
 
 def _refuse_names(names: Sequence[str]) -> None:
-    """Refuse names that a table of SQLite cannot have. Raises InputError ``SOW-EXC-025``."""
+    """Refuse names that SQLite does not support in a table. Raises InputError ``SOW-EXC-025``."""
     hint = "choose other columns with --columns, or use .parquet, .arrow or .ndjson"
     if len(names) > MAX_COLUMNS:
         words = f"the records have {len(names):,} members, and a table of SQLite has {MAX_COLUMNS:,} columns at most"
@@ -174,7 +175,7 @@ def _sqlite_type(kind: pyarrow.DataType) -> str:
     import pyarrow.types as t
 
     if t.is_boolean(kind):
-        # Its affinity keeps 0 and 1 integers, and readers know what they mean.
+        # Its affinity keeps 0 and 1 integers, and readers know their meaning.
         return "BOOLEAN"
     if t.is_nested(kind):
         return JSON_COLUMN_TYPE

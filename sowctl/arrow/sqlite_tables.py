@@ -1,4 +1,4 @@
-"""Tables of several SQLite databases put into one: how an export of several topics makes its file, or adds to one."""
+"""Combine tables of several SQLite databases: for an export of several topics to one file, new or existing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sowctl.errors import RefusedError
 
 
 def build_database(path: Path, parts: Sequence[tuple[str, Path]]) -> None:
-    """Make the database ``path`` of tables, each with the database that has nothing else; these may be gone after it.
+    """Create the database ``path`` from tables, each in a database of its own; these may be deleted afterwards.
 
-    Raises OSError where it cannot be written.
+    Raises OSError if it cannot be written.
     """
     if len(parts) == 1:
         parts[0][1].rename(path)
         return
     with convert_errors(path), closing(sqlite3.connect(path, isolation_level=None)) as database:
-        # The file is new, and thrown away where it is not finished: no journal is needed.
+        # The file is new, and deleted if it is not finished: no journal is needed.
         database.execute("PRAGMA journal_mode = OFF")
         database.execute("PRAGMA synchronous = OFF")
         for name, part in parts:
@@ -30,13 +30,14 @@ def build_database(path: Path, parts: Sequence[tuple[str, Path]]) -> None:
 
 
 def refuse_tables(path: Path, names: Sequence[str]) -> None:
-    """Raise RefusedError ``SOW-EXC-027`` where a database has one of these tables, ``SOW-EXC-028`` where it is none."""
+    """Raise RefusedError ``SOW-EXC-027`` if a database has one of these tables, ``SOW-EXC-028`` if it is no
+    database."""
     with _open_database(path) as database:
         _refuse_present(database, path, names)
 
 
 def add_tables(path: Path, made: Path, names: Sequence[str], *, overwrite: bool) -> None:
-    """Copy these tables of the database ``made`` into one that exists, in one transaction.
+    """Copy these tables of the database ``made`` into an existing one, in one transaction.
 
     With ``overwrite``, tables of these names are replaced. Raises as :func:`refuse_tables`.
     """
@@ -54,7 +55,7 @@ def add_tables(path: Path, made: Path, names: Sequence[str], *, overwrite: bool)
 def _copy_table(database: sqlite3.Connection, name: str) -> None:
     """Copy a table of the attached database ``part``."""
     (statement,) = database.execute("SELECT sql FROM part.sqlite_master WHERE name = ?", (name,)).fetchone()
-    # It makes the table in the database that was opened, as it names none.
+    # It creates the table in the main database, because it names none.
     database.execute(statement)
     table = quote_identifier(name)
     database.execute(f"INSERT INTO main.{table} SELECT * FROM part.{table}")
@@ -62,7 +63,7 @@ def _copy_table(database: sqlite3.Connection, name: str) -> None:
 
 @contextmanager
 def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database that exists. What is not committed is rolled back. Raises RefusedError ``SOW-EXC-028``."""
+    """Open an existing database. Uncommitted changes are rolled back. Raises RefusedError ``SOW-EXC-028``."""
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             yield database
@@ -79,7 +80,7 @@ def _refuse_present(database: sqlite3.Connection, path: Path, names: Sequence[st
 
 
 def make_unwritable_error(path: Path, reason: str) -> RefusedError:
-    """Return the error for a database whose tables cannot be changed, or a file that is none."""
+    """Return the error for a database whose tables cannot be changed, or for another file."""
     # Replacing the file is no remedy: a database that is locked, or has a view of this name, has other tables.
     return RefusedError(
         "SOW-EXC-028",

@@ -1,18 +1,17 @@
 """Messages as structs: JSON views of any message type to Arrow arrays of a declared type (sowctl-spark(7), MESSAGES).
 
-A field takes the value of the message's JSON view where that fits the declared type, else NULL; what is not declared is
-not decoded. Messages of few templates are cut into columns all at once (:mod:`sowctl.arrow.template_decoder`). Others
-are decoded into typed objects, whole batches at once, and columns are made of their fields, if no field stands twice in
-them (:mod:`sowctl.arrow.unique_fields`). A message where one may, or that does not fit, is read again by itself, value
-by value, by :mod:`sowctl.arrow.jsoncolumns`. So of members given twice the first counts, and what a column holds
-depends on its own field alone: not on the other columns, not on what else is in the message, not on which of the three
-ways was taken.
-Called by the readers of stores and journals, and by the jobs that write columns.
+A field has the value in the message's JSON view if that fits the declared type, else NULL; undeclared members are not
+decoded. Messages of few templates are cut into columns all at once (:mod:`sowctl.arrow.template_decoder`). Others are
+decoded to typed objects, whole batches at once, and columns are built from their fields, if no field occurs twice in
+them (:mod:`sowctl.arrow.unique_fields`). A message in which one may, or that does not fit, is read again separately,
+value by value, by :mod:`sowctl.arrow.jsoncolumns`. So of duplicate members the first counts, and the content of a
+column depends only on its own field: not on the other columns, not on the rest of the message, not on which of the
+three methods was used. Called by the readers of stores and journals, and by the jobs that write columns.
 
-Of orders with ten fields, as they lie in a journal, templates take 0.5 us of CPU each, msgspec with these columns 1.6
-us; of one or two of the fields, templates take 0.2 us and msgspec 0.65. Not used are pyarrow's reader of JSON lines,
+For orders with ten fields, as stored in a journal, templates take 0.5 us of CPU each, msgspec with these columns 1.6
+us; for one or two of the fields, templates take 0.2 us and msgspec 0.65. Not used are pyarrow's reader of JSON lines,
 which takes 1.2 and 0.7 us and refuses a whole block for one value that does not fit; arrow-rs, which takes 0.6 us and
-makes whole numbers of texts and fractions; Spark's from_json on the bytes, which takes 1.5 times as long as all of
+converts texts and fractions to whole numbers; Spark's from_json on the bytes, which takes 1.5 times as long as all of
 this.
 """
 
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
 
 
 class StructDecoder:
-    """Decodes messages into arrays of one struct type. Not for several threads at once.
+    """Decodes messages into arrays of one struct type. Not thread-safe.
 
-    ``strict``, for a type that was inferred: a message that is no object, a field that the type does not have and a
-    value that does not fit raise :class:`~sowctl.arrow.jsoncolumns.Misfit` with the message's place in the
-    batch. ``partial``: messages may have other members all the same. ``exact``: the JSON views are exact ones.
+    ``strict``, for an inferred type: a message that is no object, an unknown field and a value that does not fit raise
+    :class:`~sowctl.arrow.jsoncolumns.Misfit` with the message's index in the batch. ``partial``: messages may have
+    other members nevertheless. ``exact``: the JSON views are exact ones.
     """
 
     def __init__(
@@ -54,18 +53,17 @@ class StructDecoder:
 
         self._type = struct
         self._strict = strict
-        # Then a decoder passes over no member, and what it found can be counted.
+        # Then a decoder skips no member, and its members can be counted.
         self._closed = strict and not partial
         self._one: msgspec.json.Decoder[Any] | None = None
-        # msgspec takes no name with a quotation mark, a backslash or a control character, and asks several calls of
-        # Python for a level of the type: then each value is looked at.
+        # msgspec does not support names with a quotation mark, a backslash or a control character, and needs several
+        # Python calls per level of the type: then each value is read separately.
         with suppress(ValueError, RecursionError):
             absent = msgspec.UNSET if self._closed else None
             self._one = msgspec.json.Decoder(_msgspec_type(struct, [0], absent, strict, partial))
         self._trees = TreeReader(exact=exact)
         self._coerce = build_coercion(struct, strict=strict, partial=partial)
-        # In a JSON view binary data are text already; only where a column wants the bytes is the message itself looked
-        # at.
+        # In a JSON view binary data are text already; the message itself is read only if a column needs the bytes.
         self._binary = _has_type(struct, "is_binary")
         # The sign of a negative zero, which doubles keep.
         self._signed = _has_type(struct, "is_floating")
@@ -75,7 +73,7 @@ class StructDecoder:
         self._fitting = TemplateDecoder(struct, self._decode_fitting, strict=strict, partial=partial, lossless=True)
 
     def decode_payloads(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
-        """One struct per payload; NULL where there is no message, or one that cannot be read."""
+        """One struct per payload; NULL for a missing or an unreadable message."""
         if is_own_view(kind):
             return self.decode_views(payloads)
         if self._binary and isinstance(kind, TreeType):
@@ -87,16 +85,15 @@ class StructDecoder:
     def build_view(self, payload: bytes, kind: MessageType) -> bytes:
         """The JSON view of one message, for :meth:`decode_views`.
 
-        Of a message type that does not tell numbers from texts, a text with a numeric reading is a number where a
-        column of numbers was declared: 00123 is 123 in a BIGINT. Of one whose lists are fields that are repeated, see
-        :meth:`fit_lists`.
+        For an untyped message type, a text with a numeric reading becomes a number if a column of numbers is declared:
+        00123 is 123 in a BIGINT. For a type whose lists are repeated fields, see :meth:`fit_lists`.
         """
-        # An inferred type says what messages are, and a text that only looks like a number may be an identifier.
+        # An inferred type describes the messages, and a text that only looks like a number may be an identifier.
         return self._convert_view(kind.members_view(payload), not kind.typed and not self._strict, kind.repeatable)
 
     def fit_lists(self, views: Sequence[bytes]) -> Sequence[bytes]:
-        """JSON views of messages whose lists are fields that are repeated (:attr:`MessageType.repeatable`): where the
-        type has a list, a single value is a list of one."""
+        """JSON views of messages whose lists are repeated fields (:attr:`MessageType.repeatable`): if the type has a
+        list, a single value becomes a list of one."""
         return [self._convert_view(view, False, True) for view in views]
 
     def _convert_view(self, view: bytes, numbers: bool, lists: bool) -> bytes:
@@ -107,9 +104,9 @@ class StructDecoder:
         return view if convert is None else convert(view)
 
     def decode_packed(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> pyarrow.Array:
-        """One struct per JSON message; they lie back to back in ``parts``, ``lengths`` says how many bytes each has.
+        """One struct per JSON message; they are contiguous in ``parts``, with their sizes in bytes in ``lengths``.
 
-        What is not ``present`` is NULL and has no bytes.
+        Rows that are not ``present`` are NULL and have no bytes.
         """
         found = self._shaped.decode_present(parts, lengths, present)
         if found is not None:
@@ -120,7 +117,7 @@ class StructDecoder:
         return self.decode_objects(cut if all(there) else [cut[row] if one else None for row, one in enumerate(there)])
 
     def decode_views(self, views: Sequence[bytes | None]) -> pyarrow.Array:
-        """One struct per JSON view; NULL where there is none, or one that cannot be read."""
+        """One struct per JSON view; NULL for a missing or an unreadable one."""
         if None not in views:
             found = self._shaped.decode_messages(views)  # type: ignore[arg-type]  # no None in it
             if found is not None:
@@ -128,7 +125,7 @@ class StructDecoder:
         return self.decode_objects(views)
 
     def decode_at_once(self, views: Sequence[bytes]) -> pyarrow.Array | None:
-        """Decode as :meth:`decode_views`, all at once; None unless each view fits the type as it is written."""
+        """Decode as :meth:`decode_views`, all at once; None unless each view fits the type as written."""
         try:
             found = self._fitting.decode_messages(views)
             return self._decode_fitting(views) if found is None else found.structs
@@ -136,14 +133,14 @@ class StructDecoder:
             return None
 
     def _decode_fitting(self, views: Sequence[bytes | None]) -> pyarrow.Array:
-        """As :meth:`decode_objects`. Raises Misfit unless each message fits the type as it is written."""
+        """As :meth:`decode_objects`. Raises Misfit unless each message fits the type as written."""
         _, left, array = self._decode_typed(views)
         if left:
             raise Misfit("it is read otherwise")
         return array
 
     def decode_objects(self, views: Sequence[bytes | None]) -> pyarrow.Array:
-        """As :meth:`decode_views`, without templates: by typed objects, and value by value where these do not do."""
+        """As :meth:`decode_views`, without templates: by typed objects, and value by value if these do not suffice."""
         objects, left, array = self._decode_typed(views)
         if not left:
             return array
@@ -156,14 +153,14 @@ class StructDecoder:
         return self._build_structs(objects)[0]
 
     def _build_structs(self, objects: Sequence[Any]) -> tuple[pyarrow.Array, int]:
-        """The array of typed objects, and of a closed type how many members they have together."""
+        """The array of typed objects, and for a closed type the total number of their members."""
         count = MemberCount() if self._closed else None
         array = build_column(objects, self._type, count)
         return array, 0 if count is None else count.members
 
     def _decode_typed(self, views: Sequence[bytes | None]) -> tuple[list[Any], set[int], pyarrow.Array | None]:
-        """Typed objects, and the rows that have none: messages that do not fit as they are written, or may have a field
-        twice. The array of the objects, where there are no such rows.
+        """Typed objects, and the rows that have none: messages that do not fit as written, or may have a field twice.
+        The array of the objects, if there are no such rows.
         """
         if self._one is None:
             return [None] * len(views), set(range(len(views))), None
@@ -173,7 +170,8 @@ class StructDecoder:
         objects = self._decode_joined(views) if not left else None
         if objects is None:
             objects = [None] * len(views)
-            # One message that does not fit stops the batch. Read one by one, only such messages take the slow way.
+            # One message that does not fit stops the batch. Decoded one by one, only such messages need the slow
+            # method.
             for row, view in enumerate(views):
                 if row not in left:
                     try:
@@ -185,7 +183,7 @@ class StructDecoder:
         if not left:
             array, members = self._build_structs(objects)
             # Each member has a mark, and different members have different marks: as many marks as members found leave
-            # no room for one that was given twice.
+            # no room for a duplicate.
             if self._closed and count_name_marks(b"".join(decoded)) == members:
                 return objects, left, array
         if not self._proof.has_unique_fields(decoded):
@@ -193,10 +191,10 @@ class StructDecoder:
         return objects, left, array
 
     def _decode_joined(self, views: Sequence[Any]) -> list[Any] | None:
-        """Typed objects of all messages; None where one does not fit."""
+        """Typed objects of all messages; None if one does not fit."""
         assert self._one is not None
         try:
-            # Not decode_lines(): it takes two values on one line, and one on two, for two.
+            # Not decode_lines(): it reads two values on one line, and one on two, as two.
             return list(map(self._one.decode, views))
         except DECODE_ERRORS:
             return None
@@ -238,7 +236,7 @@ class StructDecoder:
 
 
 def _has_type(kind: pyarrow.DataType, test: str) -> bool:
-    """True where a test of :mod:`pyarrow.types` holds for a type or for a type in it."""
+    """True if a test of :mod:`pyarrow.types` holds for a type or for a type in it."""
     import pyarrow.types as t
 
     asks = getattr(t, test)
@@ -253,8 +251,8 @@ def _has_type(kind: pyarrow.DataType, test: str) -> bool:
 
 
 def _msgspec_type(kind: pyarrow.DataType, counter: list[int], absent: Any, strict: bool, partial: bool = False) -> Any:
-    """The annotation for msgspec that accepts exactly the values which need no second look; ``partial``: of a struct,
-    which may have other members. ``absent``: the value of a field that an object does not have."""
+    """The annotation for msgspec that accepts exactly the values that need no further check; ``partial``: for a struct
+    that may have other members. ``absent``: the value of a field that an object does not have."""
     import msgspec
     import pyarrow.types as t
 
@@ -266,7 +264,7 @@ def _msgspec_type(kind: pyarrow.DataType, counter: list[int], absent: Any, stric
         ]
         names = {f"f{place}": field.name for place, field in enumerate(kind)}
         # Fields are renamed to numbers, because names in JSON need not be names in Python. ``gc=False``: decoded values
-        # are in no cycle, so the collector need not look at them.
+        # are in no cycle, so the collector need not track them.
         forbidden = strict and not partial
         return msgspec.defstruct(f"S{counter[0]}", fields, rename=names, gc=False, forbid_unknown_fields=forbidden)
     if t.is_list(kind):
@@ -274,7 +272,7 @@ def _msgspec_type(kind: pyarrow.DataType, counter: list[int], absent: Any, stric
     if t.is_map(kind):
         return dict[str, _nullable_type(kind.item_type, counter, absent, strict)]  # type: ignore[misc]  # as above
     if str(kind) in INTEGER_BITS:
-        # A number outside of the type must be NULL, and a decoder without bounds would hand on one that Arrow refuses.
+        # A number outside of the type must be NULL, and a decoder without bounds would return one that Arrow refuses.
         bound = 1 << INTEGER_BITS[str(kind)]
         return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
     if t.is_floating(kind):
@@ -283,7 +281,7 @@ def _msgspec_type(kind: pyarrow.DataType, counter: list[int], absent: Any, stric
         return bool
     if t.is_string(kind):
         return str
-    # Raw accepts anything, and column() reads it; UnsetType nothing, so that what does not fit is found here
+    # Raw accepts anything, and column() reads it; UnsetType accepts nothing, so that misfits are detected here
     return msgspec.UnsetType if strict else msgspec.Raw
 
 

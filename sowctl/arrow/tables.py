@@ -28,20 +28,20 @@ class _BatchList:
         self.batches.append(batch)
 
     def close(self) -> None:
-        """Nothing is left to be written."""
+        """Do nothing: there is nothing to write."""
 
     def abandon(self) -> None:
-        """Nothing is held but memory."""
+        """Do nothing: only memory is held."""
 
 
 def build_table(blocks: Callable[[], Iterable[MessageBlock]]) -> Table:
-    """The table of what ``blocks`` yields, each time that it is called. Raises as :func:`write_columns`."""
+    """The table of the messages of ``blocks``, which is called for each pass. Raises as :func:`write_columns`."""
     import pyarrow as pa
 
     passes: list[_BatchList] = []
 
     def begin(out: BinaryIO, schema: pyarrow.Schema) -> _BatchList:
-        # Of an earlier pass, whose types did not hold a later message, nothing counts.
+        # Batches of an earlier pass, whose types did not hold a later message, are discarded.
         passes[:] = [_BatchList(out, schema)]
         return passes[0]
 

@@ -1,9 +1,9 @@
-"""Decoding batches of JSON messages by their templates, and all other messages by the decoder.
+"""Decode batches of JSON messages by their templates, and all other messages by the decoder.
 
-Messages are cut apart and read line by line (:mod:`sowctl.messages.json.template_match`). Called by
-:mod:`sowctl.arrow.struct_decoder`, which makes the same structs with it and without it. A template is taken into use
-when it has read its own first message as the decoder does. Where a type holds what no template can promise (an array, a
-number in a column of another type), the decoder reads all.
+Messages are split and read line by line (:mod:`sowctl.messages.json.template_match`). Called by
+:mod:`sowctl.arrow.struct_decoder`, which builds the same structs with it and without it. A template is used only if it
+has read its own first message as the decoder does. If a type contains something that no template can guarantee (an
+array, a number in a column of another type), the decoder reads all.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class DecodedBatch(NamedTuple):
-    """A batch: its structs, and its messages (ascending) that the decoder has read, because no template matched."""
+    """A batch: its structs, and the messages (ascending) that the decoder has read, because no template matched."""
 
     structs: pyarrow.Array
     rows: Sequence[int] = ()
@@ -45,11 +45,11 @@ class DecodedBatch(NamedTuple):
 
 
 class TemplateDecoder:
-    """Reads batches of messages as structs of ``kind``, and knows the templates that were of use.
+    """Reads batches of messages as structs of ``kind``, and caches useful templates.
 
     ``views`` decodes messages one by one. ``strict`` and ``partial``: as in
-    :class:`~sowctl.arrow.struct_decoder.StructDecoder`. ``lossless``: no template reads a message that has a value of
-    another type than its field, or beyond that type, which would be lost.
+    :class:`~sowctl.arrow.struct_decoder.StructDecoder`. ``lossless``: no template reads a message with a value of
+    another type than its field, or outside of that type, which would be lost.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class TemplateDecoder:
         self._shapes: TemplateCache[pyarrow.Array] = TemplateCache(self._learn_template)
 
     def decode(self, parts: Sequence[Any], lengths: Numbers) -> DecodedBatch | None:
-        """The messages that lie back to back in ``parts``; None where decoding them is as good."""
+        """The messages that are contiguous in ``parts``; None if decoding them is as fast."""
         if self._shapes.skips_next() or len(lengths) < JSON_LIMITS.min_array_messages:
             return None
         try:
@@ -86,7 +86,7 @@ class TemplateDecoder:
         return self._decode_joined(text, found, left)
 
     def decode_messages(self, messages: Sequence[bytes]) -> DecodedBatch | None:
-        """As :meth:`decode`, of messages each by itself."""
+        """As :meth:`decode`, for separate messages."""
         if len(messages) < JSON_LIMITS.min_array_messages:
             return None
         import numpy as np
@@ -94,7 +94,7 @@ class TemplateDecoder:
         return self.decode(messages, np.fromiter(map(len, messages), "i8", len(messages)))
 
     def decode_present(self, parts: Sequence[Any], lengths: Numbers, present: Numbers) -> DecodedBatch | None:
-        """As :meth:`decode`, where only some messages are ``present``: the others are NULL and have no bytes."""
+        """As :meth:`decode`, if only some messages are ``present``: the others are NULL and have no bytes."""
         import numpy as np
         import pyarrow as pa
 
@@ -103,14 +103,14 @@ class TemplateDecoder:
         if not present.any():
             return None
         try:
-            # What is not present has no bytes: the others lie back to back as well.
+            # Messages that are not present have no bytes: the others are contiguous as well.
             found = self.decode(parts, lengths[present])
         except Misfit as problem:
             problem.row = int(np.flatnonzero(present)[problem.row])
             raise
         if found is None:
             return None
-        # One row for each place again, NULL where there is no message.
+        # Back to one row for each place, NULL if there is no message.
         structs = found.structs.take(pa.array(np.cumsum(present) - 1, mask=~present))
         rows = np.flatnonzero(present)[np.array(found.rows, "i8")].tolist()
         return DecodedBatch(structs, rows, found.messages)
@@ -130,7 +130,7 @@ class TemplateDecoder:
             same = False
         if not same:
             raise NoTemplateError
-        # What counts is of how many messages it was of use; this one was a trial.
+        # The count of messages for which it was useful starts after this trial.
         shape.hits = 0
         return TemplateBuilder(shape, lambda match: build(*match[1:]))
 
@@ -157,10 +157,10 @@ class TemplateDecoder:
 
 
 class _ColumnBuilders:
-    """Makes builders of columns, and notes in ``wanted`` the slots that they need.
+    """Creates builders of columns, and adds the slots that they need to ``wanted``.
 
-    What ``strict`` or ``lossless`` forbids raises NoTemplateError: when builders are made where the type tells, else
-    when they meet the value.
+    Values that ``strict`` or ``lossless`` forbids raise NoTemplateError: on creation of a builder if the type shows it,
+    else when it meets the value.
     """
 
     def __init__(self, template: Template, wanted: dict[int, NumberForm], *, strict: bool, lossless: bool) -> None:
@@ -184,7 +184,7 @@ class _ColumnBuilders:
         )
 
     def _column_builder(self, node: Any, kind: pyarrow.DataType) -> ColumnBuilder:
-        """Return the builder of a declared type's column from the node of messages in its place (None: nothing)."""
+        """Return the builder of a declared type's column from the node of messages in its place (None: absent)."""
         import pyarrow as pa
         import pyarrow.types as t
 
@@ -209,7 +209,7 @@ class _ColumnBuilders:
         coerce = build_coercion(kind)
         made = [coerce(word) for word in WORD_VALUES]
         known = build_column(made, kind)
-        # Of an inferred type, only the decoder says what does not fit, and where.
+        # For an inferred type, only the decoder reports misfits and their places.
         loses = (self._strict and not t.is_boolean(kind)) or (self._lossless and None in made[1:])
 
         def build(count: int, values: SlotValues) -> pyarrow.Array:
@@ -226,7 +226,7 @@ class _ColumnBuilders:
 
         if t.is_floating(kind):
             self._wanted[place] = "any"
-            # By way of doubles, as the decoder goes: a FLOAT is rounded twice there, too.
+            # Through doubles, as in the decoder, where a FLOAT is rounded twice, too.
             return lambda count, values: pa.array(values[place], pa.float64()).cast(kind, safe=False)
         if str(kind) not in INTEGER_BITS or not self._template.slots[place].whole:
             raise NoTemplateError
@@ -265,13 +265,13 @@ class _ColumnBuilders:
 
 
 def build_strings(texts: TextSpans) -> pyarrow.Array:
-    """STRING of texts that lie in ascending order."""
+    """STRING of texts in ascending order of their offsets."""
     import numpy as np
     import pyarrow as pa
 
     count = len(texts)
     offsets = np.empty(2 * count, "<i4")
     offsets[::2], offsets[1::2] = texts.begins, texts.ends
-    # Every second one is what lies between two stretches.
+    # Every second one is the text between two values.
     pieces = pa.Array.from_buffers(pa.string(), 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(texts.raw)])
     return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype="i4")))

@@ -1,7 +1,7 @@
-"""Messages that do not fit a declared type: those that Spark calls corrupt records (sowctl-spark(7), MODES).
+"""Messages that do not fit a declared type, which Spark calls corrupt records (sowctl-spark(7), MODES).
 
-Apart from decoding, which makes NULL of what does not fit and is quicker without the question. Called where a reader
-has been asked to keep, leave out or refuse such messages.
+Separate from decoding, which replaces misfits by NULL and is faster without this check. Called if a reader must keep,
+drop or reject such messages.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     import pyarrow
 
 _MAX_SHOWN_CHARACTERS = 60
-"""Characters of a value that the reason repeats."""
+"""Maximum characters of a value in the reason."""
 
 
 class TypeChecker:
-    """Judges JSON views by one struct type. Members that are not declared do not matter, nor do missing ones and nulls.
+    """Checks JSON views against one struct type. Undeclared and missing members and nulls are accepted.
 
-    A number that a DECIMAL rounds fits. Not for several threads at once.
+    A number that a DECIMAL rounds fits. Not thread-safe.
     """
 
     def __init__(self, struct: pyarrow.StructType) -> None:
         self._trees = TreeReader()
         self._check = _make_check(struct)
-        # A type whose values are all read at once tells by that whether they fit; of dates, decimals and bytes it
-        # keeps the text, which is looked at one by one.
+        # A type whose values are all decoded at once shows thereby whether they fit; of dates, decimals and bytes it
+        # keeps the text, which is checked one by one.
         self._at_once = StructDecoder(struct) if _is_plain(struct) else None
 
     def find_misfits(self, views: Sequence[bytes | None]) -> dict[int, str]:
-        """The places of the messages that do not fit, with the reason; None is no message and fits."""
-        # The usual batch: nothing in it needs a second look.
+        """The indexes of the messages that do not fit, with the reason; None is no message and fits."""
+        # The usual batch: nothing in it needs a further check.
         if self._at_once is not None and None not in views:
             every = [view for view in views if view is not None]
             if self._at_once.decode_at_once(every) is not None:
@@ -61,17 +61,17 @@ class TypeChecker:
 
 
 def _is_plain(kind: pyarrow.DataType) -> bool:
-    """True where a typed decoder reads every value of the type itself."""
+    """True if a typed decoder reads every value of the type itself."""
     import pyarrow.types as t
 
     if t.is_nested(kind):
         return all(_is_plain(kind.field(place).type) for place in range(kind.num_fields))
-    # A text takes any value, so that a number in its place is no misfit; it only costs the second look.
+    # A text accepts any value, so a number in its place is no misfit; it only costs the further check.
     return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind) or t.is_string(kind))
 
 
 def _make_check(kind: pyarrow.DataType) -> Callable[[Any], None]:
-    """Raises :class:`Misfit` for a value that does not fit."""
+    """Return a check that raises :class:`Misfit` for a value that does not fit."""
     import pyarrow.types as t
 
     if t.is_struct(kind):

@@ -1,14 +1,13 @@
-"""The proof that no declared field stands twice in the objects of JSON messages, over many messages at once.
+"""The proof that no declared field occurs twice in the objects of JSON messages, over many messages at once.
 
-Called by :mod:`sowctl.arrow.struct_decoder`. The messages are JSON: a typed decoder has read them, and taken the last
-of members with one name. Where it has passed over none, members are counted, as
-:mod:`sowctl.values.unique_members` does for whole trees: the marks of names here, what was found while arrays are made
-of it. Elsewhere, and where texts have marks of names in them, a pattern that follows the declared type looks at the
-names alone: each declared one notes that it was there, and is no match the second time. Names with a backslash, which
-may be spelled otherwise, are no match either.
+Called by :mod:`sowctl.arrow.struct_decoder`. The messages are JSON: a typed decoder has read them, using the last of
+duplicate members. If it has skipped none, members are counted, as :mod:`sowctl.values.unique_members` does for whole
+trees: here the marks of names, while arrays are built the members found. Otherwise, and if texts contain marks of
+names, a pattern that follows the declared type checks only the names: each declared one is recorded when it occurs, and
+does not match the second time. Names with a backslash, which may have another spelling, do not match either.
 
-Orders of 220 bytes with 11 members take 0.3 us of CPU each where two are declared, and 0.35 where all are. To count the
-names in their bytes takes 0.25 us for each name; to decode a whole message and count its members 2.5.
+Orders of 220 bytes with 11 members take 0.3 us of CPU each if two are declared, and 0.35 if all are. Counting the names
+in their bytes takes 0.25 us for each name; decoding a whole message and counting its members 2.5.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ _SPACE = rb"[ \t\r\n]*+"
 _COLON = rb"[ \t\r\n]*+:[ \t\r\n]*+"
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _VALUE = rb"(?:%b|[^\"\[\]{},\x00]++|(?&any))" % _STRING
-"""Any value, with the white space behind a number or word."""
+"""Any value, with the white space after a number or word."""
 _ANY_CONTAINER = rb"(?<any>[\[{](?:[^\"\[\]{}]++|%b|(?&any))*+[\]}])" % _STRING
 _MAX_MAP_MEMBERS = 32
-"""Members of an object whose names are data. Each is compared with those behind it, which takes their square."""
+"""Maximum number of members of an object whose names are data. Each is compared with all later ones: quadratic time."""
 
 
 _MAX_GROUPS = 100
-"""Fields and objects of a type that has a pattern. The engine looks after the groups of all of them for each member: 50
-fields take 3 us a message, 200 take 40, and to decode such messages as a whole and count their members 17."""
+"""Maximum number of fields and objects of a type with a pattern. The engine maintains all groups for each member: 50
+fields take 3 us per message, 200 take 40, and decoding such messages completely and counting their members 17."""
 
 
 def count_name_marks(text: bytes) -> int | None:
-    """The most members that JSON messages can have; None where white space stands before some colon.
+    """The maximum number of members of JSON messages; None if white space precedes some colon.
 
     As :func:`sowctl.values.unique_members.count_marks`, in a quarter of its time.
     """
@@ -51,9 +50,9 @@ def count_name_marks(text: bytes) -> int | None:
 
 
 class FieldProof:
-    """Proves that messages have each declared field of a struct once, and each member of a map.
+    """Proves that messages have each declared field of a struct, and each member of a map, only once.
 
-    Nothing is proved where the machine has no machine code for patterns, or the type has too many fields for one.
+    Nothing is proved if patterns cannot be compiled to machine code, or the type has too many fields for one.
     """
 
     def __init__(self, kind: pyarrow.StructType) -> None:
@@ -64,14 +63,14 @@ class FieldProof:
         self._is_compiled = False
 
     def has_unique_fields(self, messages: Sequence[bytes]) -> bool:
-        """Return True if surely none of some JSON messages has a declared field twice in an object."""
-        # Mostly templates read all messages, and no pattern is needed.
+        """Return True if certainly none of some JSON messages has a declared field twice in an object."""
+        # Usually templates read all messages, and no pattern is needed.
         if not self._is_compiled:
             self._compile()
         if self._code is None:
             return False
         try:
-            # Each match is one message, and begins where the one before has ended. No message has a zero.
+            # Each match is one message, and begins at the end of the previous one. No message contains a zero byte.
             found = pcre.substitute_all(self._code, b"x", b"\0".join([*messages, b""]))
         except pcre.LibraryError:
             return False
@@ -91,17 +90,17 @@ class FieldProof:
         self._code = code
 
     def _add_struct(self, kind: pyarrow.StructType) -> bytes:
-        """Define the pattern of an object with these fields; the reference to it."""
+        """Define the pattern of an object with these fields; return the reference to it."""
         parts, names = [], []
         for field in kind:
             self._groups += 1
             seen, start = b"g%d" % self._groups, rb'%b"' % escape_pattern(field.name.encode())
             value = self._build_value(field.type)
-            # The group tells that the name was there. It is set within one reference to the object's pattern, and as
-            # before behind it: each object has its own.
+            # The group is set if the name has occurred. It is set within one reference to the object's pattern, and
+            # restored after it: each object has its own.
             parts.append(rb"%b(?(<%b>)(*F)|(?<%b>))%b%b" % (start, seen, seen, _COLON, value))
             names.append(start)
-        # A declared name is read as no other one, also where it was there before.
+        # A declared name must not match as another one, even if it has occurred before.
         others = rb"(?!%b)" % b"|".join(names) if names else b""
         parts.append(rb'%b[^"\\]*+"%b%b' % (others, _COLON, _VALUE))
         self._groups += 1
@@ -111,7 +110,7 @@ class FieldProof:
         return rb"(?&%b)" % name
 
     def _add_map(self, kind: pyarrow.DataType) -> bytes:
-        """Define the pattern of an object whose names are data; the reference to it."""
+        """Define the pattern of an object whose names are data; return the reference to it."""
         value = self._build_value(kind.item_type)
         self._groups += 1
         name, own = b"m%d" % self._groups, b"n%d" % self._groups

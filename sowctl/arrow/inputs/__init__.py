@@ -1,6 +1,6 @@
 """Files, streams and frames of rows as messages, for publishing and comparing; sowctl-types(7) has the types.
 
-* ``input_formats``: formats of inputs of rows, their options, and what an input was read as.
+* ``input_formats``: formats of inputs of rows, their options, and how an input was read.
 * ``row_inputs``: the one function that opens a file or stream of rows of any of these formats.
 * ``partitions``: directories of files, their order, and the partition columns in their paths.
 * ``rows``: rows of CSV and TSV files, as texts.

@@ -25,8 +25,8 @@ _PANDAS_INDEX_PATTERN = re.compile(r"__index_level_\d+__")
 
 
 class ColumnFile(Struct, frozen=True):
-    """The rows of a Parquet or Arrow file: its ``schema``, the logical types of Parquet's leaf columns in their order,
-    and batches of 1,000 rows at most."""
+    """The rows of a Parquet or Arrow file: its ``schema``, the logical types of Parquet's leaf columns in order, and
+    batches of at most 1,000 rows."""
 
     schema: Any
     leaves: Sequence[str | None]
@@ -34,20 +34,20 @@ class ColumnFile(Struct, frozen=True):
 
 
 def open_columns(name: str, stream: BinaryIO, *, parquet: bool) -> ColumnFile:
-    """A Parquet or Arrow file. Raises InputError ``SOW-EXC-012`` for what is none, or is damaged; so do its batches."""
+    """Open a Parquet or Arrow file. Raises InputError ``SOW-EXC-012`` for any other or a damaged file, also later."""
     with _require_readable(name, parquet):
         return _open_parquet(name, stream) if parquet else _open_arrow(name, stream)
     raise AssertionError
 
 
 def open_frame(frame: object) -> ColumnFile:
-    """A data frame or table, of what has ``__arrow_c_stream__`` or ``__arrow_c_array__``. Raises TypeError for what has
-    no columns."""
+    """Open a data frame or table: any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``. Raises TypeError for
+    one without columns."""
     import pyarrow as pa
 
     given: Any = frame
     try:
-        # A table is not copied; a stream is read as it comes.
+        # A table is not copied; a stream is read incrementally.
         is_stream = hasattr(given, "__arrow_c_stream__")
         reader = pa.RecordBatchReader.from_stream(given) if is_stream else pa.table(given).to_reader()
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as problem:
@@ -57,8 +57,8 @@ def open_frame(frame: object) -> ColumnFile:
 
 
 def find_unnamed_indexes(schema: pyarrow.Schema) -> frozenset[str]:
-    """Return the columns that are an index of pandas without a name, which a frame that was filtered has: those that
-    the metadata of pandas names."""
+    """Return the columns that are an unnamed index of pandas, as in a filtered frame: those named in the metadata of
+    pandas."""
     try:
         described = msgspec.json.decode((schema.metadata or {}).get(b"pandas", b"{}"))
         indexes = described.get("index_columns", ())
@@ -97,7 +97,7 @@ def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
     ]
     changed = [place for place, kind in enumerate(types) if kind != file.schema_arrow.field(place).type]
     schema = _check_schema_names(_retype_schema(file.schema_arrow, types))
-    # The older of the two knows intervals, the newer one UUIDs.
+    # The older of the two has intervals, the newer one UUIDs.
     leaves = [one.logical_type.type if one.converted_type == "NONE" else one.converted_type for one in columns]
 
     def batches() -> Iterator[pyarrow.RecordBatch]:
@@ -117,13 +117,13 @@ def _open_parquet(name: str, stream: BinaryIO) -> ColumnFile:
 
 
 def _read_stored_types(file: Any) -> list[pyarrow.DataType | None]:
-    """The types of the columns that an Arrow writer had; None where the file does not tell."""
+    """The types that an Arrow writer stored for the columns; None if the file has none."""
     import pyarrow as pa
 
     text = (file.metadata.metadata or {}).get(b"ARROW:schema")
     found: pyarrow.Schema = file.schema_arrow
     if text is not None:
-        # What a writer left there that cannot be read says nothing; the columns are the same without it.
+        # An unreadable stored schema is ignored; the columns are the same without it.
         with suppress(pa.ArrowException, ValueError):
             stored = pa.ipc.read_schema(pa.py_buffer(binascii.a2b_base64(text)))
             if stored.names == found.names:
@@ -132,8 +132,8 @@ def _read_stored_types(file: Any) -> list[pyarrow.DataType | None]:
 
 
 def _restore_durations(kind: pyarrow.DataType, stored: pyarrow.DataType | None) -> pyarrow.DataType:
-    """``kind``, with durations where the writer had dictionaries of them: Parquet has whole numbers without a word of
-    what they count, and pyarrow gives durations their type back, but not those within dictionaries."""
+    """``kind``, with durations restored where the writer had dictionaries of them: Parquet stores whole numbers without
+    a unit, and pyarrow restores the type of durations, but not within dictionaries."""
     import pyarrow as pa
     import pyarrow.types as t
 
@@ -164,19 +164,19 @@ def _retype_schema(schema: pyarrow.Schema, types: Sequence[pyarrow.DataType]) ->
 
 
 def _reopen_stream(stream: BinaryIO) -> BinaryIO:
-    """The same file once more: two readers of one stream would move it under each other's hands."""
+    """Open the same file again: two readers of one stream would move each other's offset."""
     if isinstance(stream, BytesIO):
         return BytesIO(stream.getvalue())
     name = getattr(stream, "name", None)
-    # A temporary copy has no name, and its descriptor opened again has a place of its own.
+    # A temporary copy has no name, and its descriptor opened again has an offset of its own.
     return Path(name if isinstance(name, str) else f"/proc/self/fd/{stream.fileno()}").open("rb")
 
 
 def _merge_exact_times(fine: pyarrow.RecordBatch, coarse: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """A batch whose timestamps of 96 bits, read as nanoseconds and as microseconds, are those that are right.
+    """Combine a batch whose 96-bit timestamps were read as nanoseconds and as microseconds, using the valid ones.
 
-    Beyond the years 1677 to 2262 nanoseconds begin anew, and pyarrow does not say so. Raises OSError for columns that
-    have such times and nanoseconds.
+    Outside the years 1677 to 2262 nanoseconds wrap around, and pyarrow does not report it. Raises OSError for columns
+    that have both such times and nanoseconds.
     """
     import pyarrow as pa
 
@@ -185,7 +185,7 @@ def _merge_exact_times(fine: pyarrow.RecordBatch, coarse: pyarrow.RecordBatch) -
         if one.type == other.type:
             columns.append(one)
         elif other.cast(one.type, safe=False).equals(one):
-            # Both begin anew alike, so nothing is below a microsecond.
+            # Both wrap around alike, so no part is below a microsecond.
             columns.append(other)
         else:
             try:
@@ -213,15 +213,15 @@ def _open_arrow(name: str, stream: BinaryIO) -> ColumnFile:
 
 
 def _check_schema_names(schema: pyarrow.Schema) -> pyarrow.Schema:
-    """A schema whose names are UTF-8, which is seen when they are asked for. Raises UnicodeDecodeError."""
+    """Check that the names of a schema are UTF-8, by reading them. Raises UnicodeDecodeError."""
     assert len(schema.names) == len(schema)
     return schema
 
 
 def check_batch(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """A batch whose texts are UTF-8, and whose parts fit each other: files say it, and are not asked.
+    """Check that the texts of a batch are UTF-8, and its parts consistent: files are not trusted.
 
-    Raises ArrowException. Dates, times and decimals may be beyond what their types allow: only their rows are refused.
+    Raises ArrowException. Dates, times and decimals may be outside of their types: only their rows are refused.
     """
     for array in batch.columns:
         _check_array(array)
@@ -236,7 +236,7 @@ def _check_array(array: pyarrow.Array) -> None:
         array.validate(full=True)
     except pa.ArrowInvalid:
         kind = array.type
-        # Any bytes will do for these: the readers look at the values themselves.
+        # Any bytes are accepted here: the readers check the values themselves.
         if t.is_date64(kind) or t.is_time(kind):
             array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).validate(full=True)
         elif t.is_decimal(kind):
@@ -267,7 +267,7 @@ def _child_arrays(array: pyarrow.Array) -> list[pyarrow.Array]:
 
 
 def _empty_containers(array: pyarrow.Array) -> pyarrow.Array:
-    """An array as it is, but with nothing in its lists, structs, ...: what it refers to has to be there. Raises
+    """An array with empty lists, structs and so on instead of its children: its references must be valid. Raises
     ArrowInvalid."""
     import pyarrow as pa
     import pyarrow.types as t
@@ -294,7 +294,7 @@ def _empty_containers(array: pyarrow.Array) -> pyarrow.Array:
             (t.is_large_list_view, pa.large_list_view),
             (t.is_fixed_size_list, lambda one: pa.list_(one, kind.list_size)),
         )
-        # A map is laid out as a list of its entries.
+        # A map has the layout of a list of its entries.
         made = next((make for is_kind, make in makers if is_kind(kind)), pa.list_)(nothing)
     return pa.Array.from_buffers(
         made,

@@ -1,7 +1,7 @@
 """Types of columns of text, detected from their values (sowctl-types(7), CSV and TSV).
 
-A type is detected only where the value as a number, truth value or JSON is written like the cell, character by
-character. So no digit is lost, and a key field has the same text, and with it the same SOW key, as without detection.
+A type is detected only if the value as a number, truth value or JSON is written like the cell, character by character.
+So no digit is lost, and a key field has the same text, and therefore the same SOW key, as without detection.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _decode = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def are_integers(joined: str, values: Sequence[str]) -> bool:
-    """True for values, joined as lines, that are 64-bit integers as JSON writes them."""
+    """True for values, joined as lines, that are 64-bit integers as written in JSON."""
     if _INTEGER_PATTERN.fullmatch(joined) is not None:
         return True
-    # 19 digits may be more than 64 bits hold.
+    # 19 digits may exceed 64 bits.
     if _LONG_INTEGER_PATTERN.fullmatch(joined) is None:
         return False
     return all(-(1 << 63) <= int(value) < 1 << 63 for value in values)
@@ -56,24 +56,24 @@ def _is_json(value: str) -> bool:
 
 
 CHECKS = {"integer": are_integers, "number": are_numbers, "boolean": are_booleans, "json": are_json}
-"""Of each type but text: whether all of some values, none of them null, are written as it is."""
+"""By type, except text: whether all of some non-null values are written as that type."""
 
 
 def fits_type(kind: str, values: Sequence[str]) -> bool:
-    """True where all of these values have the type ``kind`` as it is detected."""
+    """True if all of these values have the detected type ``kind``."""
     joined = "\n".join(values) + "\n"
-    # A value of several lines is none of a simple type.
+    # A value of several lines has no simple type.
     if kind != "json" and joined.count("\n") != len(values):
         return False
     return CHECKS[kind](joined, values)
 
 
 def convert_structure(cell: str, form: Form, *, typed: bool, nested: bool) -> Any:
-    """A cell of type json as a value of a message that is no JSON. Raises ValueError for what begins like JSON only, if
-    the format is ``nested``.
+    """A cell of type json as a value of a message that is not JSON. Raises ValueError for a cell that only begins like
+    JSON, if the format is ``nested``.
 
-    In a column with repeated fields one value stands as it is, and several as an array: so other cells have the type
-    that is detected of them alone, and are texts where the format is not ``typed``.
+    In a column with repeated fields a single value is written unchanged, and several as an array: so other cells have
+    the type that is detected for them alone, and are texts if the format is not ``typed``.
     """
     if nested and cell[:1] in ("{", "["):
         return parse_json_value(cell, form)
@@ -96,7 +96,7 @@ def _parse_scalars(cell: str, form: Form, *, min_values: int) -> list[Any] | Non
 
 
 class TypeDetector:
-    """The types of columns so far. ``allowed`` has those that each column may have, without text; none for a column
+    """The types of columns so far. ``allowed`` has the possible types of each column, except text; none for a column
     whose type is not detected. ``quotes_text``: a column with cells in quotation marks is text, or JSON."""
 
     def __init__(self, allowed: Sequence[Sequence[str]], *, quotes_text: bool) -> None:
@@ -106,11 +106,11 @@ class TypeDetector:
 
     @property
     def is_decided(self) -> bool:
-        """True where no further row can change a type."""
+        """True if no further row can change a type."""
         return all(kind == "text" for kind in self._kinds)
 
     def add_block(self, block: RowBlock) -> None:
-        """Take the values of some rows into account."""
+        """Process the values of some rows."""
         for index, kind in enumerate(self._kinds):
             if kind == "text":
                 continue
@@ -118,13 +118,13 @@ class TypeDetector:
             if not values:
                 continue
             found = self._find_kind(values, kind, self._allowed[index])
-            # Only JSON may need the quotation marks: who put them around a number means a text.
+            # Only JSON may require quotation marks: around a number they mark a text.
             is_quoted = self._quotes_text and index in block.quoted and found != "json"
             self._kinds[index] = "text" if is_quoted else found
 
     @staticmethod
     def _find_kind(values: Sequence[str], kind: str | None, allowed: Sequence[str]) -> str:
-        # What a column has been so far is what it most likely is.
+        # The type of a column so far is the most likely one.
         if kind is not None and fits_type(kind, values):
             return kind
         found = next((one for one in allowed if fits_type(one, values)), "text")
@@ -138,5 +138,5 @@ class TypeDetector:
 
 
 def list_values(cells: Sequence[Cell]) -> Sequence[str]:
-    """The cells that are not null."""
+    """The non-null cells."""
     return [cell for cell in cells if cell is not None] if None in cells else cells  # type: ignore[return-value]

@@ -1,9 +1,9 @@
 """Values of Arrow columns as members of messages: the table of types of sowctl-types(7), FROM TYPED TABLES TO MESSAGES.
 
-:data:`TYPE_RULES`, :data:`EXTENSION_RULES` and :data:`PARQUET_RULES` say for each type what its values become; the page
-has the same rows. A rule makes a :data:`ColumnReader`, which reads a whole array: the value of each row, None for NULL,
-and the rows whose value no message can hold. Values never pass through Python's dates, so neither digits nor years are
-lost. A row is refused for its own values alone: what lies behind a NULL is not looked at.
+:data:`TYPE_RULES`, :data:`EXTENSION_RULES` and :data:`PARQUET_RULES` define for each type the form of its values; the
+page has the same rows. A rule builds a :data:`ColumnReader`, which reads a whole array: the value of each row, None for
+NULL, and the rows whose value messages cannot represent. Values are never converted to Python's dates, so neither
+digits nor years are lost. A row is refused only for its own values: bytes under a NULL are ignored.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ SECONDS_PER_DAY = 86_400
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""Of the years 1 to 9999, since 1970."""
+"""Of the years 1 to 9999, in seconds since 1970."""
 _FIRST_DAY, _LAST_DAY = _FIRST_SECOND // SECONDS_PER_DAY, _LAST_SECOND // SECONDS_PER_DAY
 _YEAR_PROBLEM = "lies outside the years 1 to 9999 (a column cast to text may hold it)"
 
 
 class RefusedValue(Struct, frozen=True):
-    """Why no message can hold a value; ``path`` leads from the column to it, such as ``/legs[2]``."""
+    """The reason why messages cannot represent a value; ``path`` leads from the column to it, such as ``/legs[2]``."""
 
     why: str
     path: str = ""
 
 
 RefusedRows: TypeAlias = dict[int, RefusedValue]
-"""By row of the array, the first value in it that no message can hold."""
+"""By row of the array, the first value in it that messages cannot represent."""
 ColumnReader: TypeAlias = "Callable[[pyarrow.Array], tuple[list[Any], RefusedRows]]"
 
 
@@ -65,7 +65,7 @@ ReaderMaker: TypeAlias = "Callable[[pyarrow.DataType, ReaderContext], ColumnRead
 
 
 class TypeRule(DescribedStruct, frozen=True):
-    """The row of sowctl-types(7) for the values of a type, and the function that makes the reader of its columns."""
+    """The row of sowctl-types(7) for the values of a type, and the function that builds the reader of its columns."""
 
     page: str
     becomes: str
@@ -73,9 +73,9 @@ class TypeRule(DescribedStruct, frozen=True):
 
 
 def build_value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
-    """The reader of a column, or of what lies within one.
+    """The reader of a column, or of a nested one.
 
-    Raises InputError ``SOW-EXC-012`` for columns that are nested too deeply, and for a type that has no rule.
+    Raises InputError ``SOW-EXC-012`` for columns that are nested too deeply, and for a type without a rule.
     """
     import pyarrow as pa
 
@@ -97,14 +97,13 @@ def build_value_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnRe
     context.depth += 1
     read = rule.reader(kind, context)
     context.depth -= 1
-    # Without rows an array may lack the buffers that its type has.
+    # Without rows an array may lack the buffers of its type.
     return lambda array: read(array) if len(array) else ([], {})
 
 
 def build_name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnReader:
-    """The reader of a column whose values are names: of the members that maps become, of keys. Raises as
-    :func:`build_value_reader`."""
-    # A name is a text whatever the format of the message.
+    """The reader of a column whose values are names: members of maps, or keys. Raises as :func:`build_value_reader`."""
+    # A name is a text in every format.
     form = Form(JSON_FORM.binary, JSON_FORM.decimal, format_non_finite)
     inner = build_value_reader(field, ReaderContext(form, True, leaves=context.leaves, depth=context.depth))
 
@@ -121,8 +120,7 @@ def build_name_reader(field: pyarrow.Field, context: ReaderContext) -> ColumnRea
 
 
 def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str | None:
-    """Describe the first column or field of a struct that has the same name as another one beside it; None where there
-    is none."""
+    """Describe the first column or field of a struct that has the same name as a sibling; None if there is none."""
     import pyarrow as pa
 
     names: set[str] = set()
@@ -137,7 +135,7 @@ def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str
         if pa.types.is_struct(kind):
             found = find_repeated_name(inner, name)
         else:
-            # The parts of a list, a map or a union are told apart by their places.
+            # The parts of a list, a map or a union are identified by their positions.
             found = next(filter(None, (find_repeated_name([one], name) for one in inner)), None)
         if found is not None:
             return found
@@ -145,7 +143,7 @@ def find_repeated_name(fields: Iterable[pyarrow.Field], within: str = "") -> str
 
 
 def find_inner_type(kind: pyarrow.DataType) -> pyarrow.DataType:
-    """The type of the values of a column, whatever way they are encoded in and whatever name their type has."""
+    """The type of the values of a column, without encodings and extension types."""
     import pyarrow as pa
 
     while True:
@@ -158,18 +156,18 @@ def find_inner_type(kind: pyarrow.DataType) -> pyarrow.DataType:
 
 
 def is_nested(kind: pyarrow.DataType) -> bool:
-    """True where the values of a type have values in them."""
+    """True if the values of a type contain values."""
     return bool(find_inner_type(kind).num_fields)
 
 
 def is_text(kind: pyarrow.DataType) -> bool:
-    """True where the values of a type are texts or bytes."""
+    """True if the values of a type are texts or bytes."""
     rule = _number_rules().get(find_inner_type(kind).id)
     return rule is not None and rule.reader in (_text_reader, _bytes_reader)
 
 
 def group_leaves(schema: pyarrow.Schema, leaves: Sequence[str | None]) -> dict[str, Sequence[str | None]]:
-    """The logical types of Parquet's leaf columns by the columns that they are of."""
+    """The logical types of Parquet's leaf columns, by the column that contains them."""
     rest = iter(leaves)
     return {field.name: list(islice(rest, _leaf_count(field.type))) for field in schema}
 
@@ -179,7 +177,7 @@ def _leaf_count(kind: pyarrow.DataType) -> int:
     return sum(_leaf_count(kind.field(place).type) for place in range(kind.num_fields)) if kind.num_fields else 1
 
 
-# --- What all readers share
+# --- Shared by all readers
 
 
 def _null_rows(array: pyarrow.Array) -> list[int]:
@@ -197,7 +195,7 @@ def _blank_rows(values: list[Any], rows: Iterable[int]) -> list[Any]:
 
 
 def _read_integers(array: pyarrow.Array, width: int = 64) -> Numbers:
-    """The values of an array of integers, or of what is stored as such; 0 for NULL."""
+    """The values of an array of integers, or of a type stored as integers; 0 for NULL."""
     import pyarrow as pa
 
     numbers = array if pa.types.is_integer(array.type) else array.view(pa.int32() if width == 32 else pa.int64())
@@ -215,7 +213,7 @@ def _refuse_rows(rows: Numbers, nulls: Sequence[int], why: Callable[[int], str])
 def _spread_refused(
     refused: RefusedRows, spans: Sequence[tuple[int, int]], nulls: Sequence[int], path: str
 ) -> RefusedRows:
-    """The refused rows of a list, whose items are the rows of ``refused``; ``spans`` are their first ones and ends."""
+    """The refused rows of a list whose items are the rows of ``refused``; ``spans`` are their starts and ends."""
     if not refused:
         return {}
     found: RefusedRows = {}
@@ -272,7 +270,7 @@ def _double_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnRead
         import numpy as np
 
         if is_short:
-            # By way of its shortest text a number of 32 bits becomes 0.1 and not 0.10000000149011612.
+            # Through its shortest text a 32-bit number becomes 0.1 and not 0.10000000149011612.
             array = array.cast(pa.string()).cast(pa.float64())
         numbers = array.to_numpy(zero_copy_only=False)
         values = numbers.tolist()
@@ -300,7 +298,7 @@ def _decimal_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnRea
             if data is None:
                 continue
             number = int.from_bytes(data, "little", signed=True)
-            # Made of a text, a Decimal has all digits, whatever the precision of those that are calculated.
+            # Built from a text, a Decimal has all digits, whatever the precision of the context.
             value = Decimal(f"{number}E{-scale}")
             if not -bound < number < bound:
                 refused[row] = RefusedValue(f"{value} has more digits than the {kind.precision} of its column")
@@ -340,7 +338,7 @@ def _timestamp_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnR
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         import numpy as np
 
-        # Those of 96 bits in Parquet have the unit that holds those of a batch.
+        # 96-bit timestamps of Parquet have the unit that fits those of a batch.
         units, digits = _UNITS_PER_SECOND[array.type.unit], _FRACTION_DIGITS[array.type.unit]
         nulls = _null_rows(array)
         # Whatever its zone, known or not, a timestamp is stored as an instant in UTC.
@@ -355,7 +353,7 @@ def _timestamp_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnR
 
 
 def _format_fractions(fractions: Numbers, digits: int) -> list[str]:
-    """Parts of a second, with ``digits`` of it, as six digits; as nine where the last three are not all zero."""
+    """Fractions of a second with ``digits`` digits, as six digits; as nine unless the last three are all zero."""
     if digits <= 6:
         return [f"{one:06}" for one in (fractions * 10 ** (6 - digits)).tolist()]
     return [f"{one:09}" if one % 1000 else f"{one // 1000:06}" for one in fractions.tolist()]
@@ -370,7 +368,7 @@ def _time_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader
 
         nulls = _null_rows(array)
         numbers = _read_integers(array, kind.bit_width)
-        # 24:00:00 is the end of a day, as DuckDB has it.
+        # 24:00:00 is the end of a day, as in DuckDB.
         outside = (numbers < 0) | (numbers > SECONDS_PER_DAY * units)
         words = "is no time of a day"
         refused = _refuse_rows(outside, nulls, lambda row: f"{numbers[row]} {kind.unit} since midnight {words}")
@@ -398,7 +396,7 @@ def _duration_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnRe
     digits = _FRACTION_DIGITS[kind.unit]
 
     def seconds(number: int) -> Any:
-        # Without zeros at the end of the fraction; the digits of 64 bits are fewer than those that Decimal keeps.
+        # Without trailing zeros in the fraction; 64 bits have fewer digits than Decimal preserves.
         found = Decimal(number).scaleb(-digits)
         whole = found.to_integral_value()
         return write(whole if whole == found else found.normalize())
@@ -449,11 +447,11 @@ def _date_text(days: int) -> str:
 def _second_text(seconds: int) -> str:
     import numpy as np
 
-    # The smallest number of 64 bits is no time to numpy.
+    # The smallest 64-bit number is no time for numpy.
     return str(np.datetime64(max(seconds, 1 - (1 << 63)), "s"))
 
 
-# --- Values with values in them
+# --- Nested values
 
 
 def _struct_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReader:
@@ -479,8 +477,8 @@ def _struct_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnRead
 
 
 def build_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Any]:
-    """The members of each row of some columns: those that are NULL are left out, so that in a delta they keep their
-    values (behaviour 1.3)."""
+    """The members of each row of some columns: NULLs are omitted, so that in a delta the fields keep their values
+    (behaviour 1.3)."""
     holes = any(None in column for column in columns)
     rows = zip(*columns, strict=True)
     if not holes:
@@ -496,8 +494,8 @@ def build_rows(names: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[A
 def _cut_lists(
     inner: ColumnReader, items: pyarrow.Array, spans: Sequence[tuple[int, int]], nulls: Sequence[int]
 ) -> tuple[list[Any], RefusedRows]:
-    """Lists of ``items`` between first ones and ends."""
-    # Only what this stretch of a larger array refers to is read.
+    """Lists of ``items`` between starts and ends."""
+    # Only items to which this slice of a larger array refers are read.
     start = min((first for first, end in spans if first < end), default=0)
     stop = max((end for first, end in spans if first < end), default=0)
     values, refused = inner(items.slice(start, stop - start))
@@ -591,7 +589,7 @@ def _dictionary_reader(kind: pyarrow.DataType, context: ReaderContext) -> Column
             _blank_rows(_read_integers(array.indices).tolist(), _null_rows(array.indices)),
         )
         if len(dictionary) > len(places):
-            # A part of a large table refers to few of its values, and some may be refused.
+            # A slice of a large table refers to few of its values, and some others may be refused.
             used = sorted({place for place in places if place is not None})
             kept = [dictionary.slice(start, stop - start) for start, stop in _find_runs(np.array(used, "i8"))]
             values: list[Any] = []
@@ -641,7 +639,7 @@ def _union_reader(kind: pyarrow.DataType, context: ReaderContext) -> ColumnReade
     def read(array: pyarrow.Array) -> tuple[list[Any], RefusedRows]:
         import numpy as np
 
-        # pyarrow's properties for these pass over where a part of an array begins.
+        # pyarrow's properties for these ignore the offset of a slice.
         rows_of_all = slice(array.offset, array.offset + len(array))
         chosen = np.frombuffer(array.buffers()[1], "i1")[rows_of_all]
         found: list[Any] = [None] * len(array)
@@ -732,7 +730,7 @@ def _nest_values(places: Any, values: list[Any]) -> Any:
 
 
 def _is_variant(kind: pyarrow.StructType) -> bool:
-    """True where a struct is the one that Spark hands over for a VARIANT."""
+    """True if a struct is the one that Spark passes for a VARIANT."""
     return any(field.name == "metadata" and b"variant" in (field.metadata or {}) for field in kind)
 
 
@@ -747,7 +745,7 @@ def _variant_reader(context: ReaderContext) -> ColumnReader:
             if value is not None:
                 try:
                     values[row] = convert_untyped(variant(value["value"], value["metadata"]), context.form)
-                except Exception as problem:  # whatever Spark's reader raises for a damaged one
+                except Exception as problem:  # any error of Spark's reader for a damaged value
                     refused[row] = RefusedValue(f"its VARIANT cannot be read: {problem}")
         return values, refused
 
@@ -821,7 +819,7 @@ TYPE_RULES: dict[str, TypeRule] = {
     **_make_rules("DICTIONARY", "dictionary", _INNER_RULE, _dictionary_reader),
     **_make_rules("RUN_END_ENCODED", "run_end_encoded", _INNER_RULE, _run_reader),
 }
-"""By the names of Arrow's types as :mod:`pyarrow.lib` has them behind ``Type_``."""
+"""By the names of Arrow's types, as in :mod:`pyarrow.lib` after ``Type_``."""
 
 _DEFAULT_EXTENSION_RULE = TypeRule("all others", _STORAGE_RULE, _storage_reader)
 _UUID_RULE = "text such as 6f1e7c52-0b0e-4c0a-9d3e-3f7a5c1b2d4e"
@@ -838,7 +836,7 @@ EXTENSION_RULES: dict[str, TypeRule] = {
     ),
     **_make_rules("arrow.opaque", "arrow.opaque", _STORAGE_RULE, _storage_reader),
 }
-"""By the names of Arrow's extension types; every other extension is read as what it is stored as."""
+"""By the names of Arrow's extension types; every other extension is read as its storage type."""
 
 PARQUET_RULES: dict[str, TypeRule] = {
     **_make_rules("ENUM", "ENUM", "the text; refused if it is not UTF-8", _parquet_text_reader),
@@ -846,11 +844,11 @@ PARQUET_RULES: dict[str, TypeRule] = {
     **_make_rules("UUID", "UUID", _UUID_RULE, _uuid_reader),
     **_make_rules("JSON", "JSON", _JSON_RULE, _json_reader),
 }
-"""By Parquet's logical types that pyarrow does not hand on, or not in all its versions."""
+"""By Parquet's logical types that pyarrow does not return, or not in all its versions."""
 
 
 def _number_rules() -> dict[int, TypeRule]:
-    """:data:`TYPE_RULES` by the numbers of those types that this version of pyarrow has."""
+    """:data:`TYPE_RULES` by the numbers of the types in this version of pyarrow."""
     from pyarrow import lib
 
     global _rules_by_number

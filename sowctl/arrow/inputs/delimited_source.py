@@ -1,6 +1,6 @@
-"""Rows of CSV and TSV as messages: heading, types of columns, and the messages of each block of rows.
+"""Rows of CSV and TSV as messages: header, types of columns, and the messages of each block of rows.
 
-Messages of type json are made by columns, because their texts are those of the cells: of 300,000 rows with 9 columns
+Messages of type json are built by columns, because their texts are those of the cells: for 300,000 rows with 9 columns
 this takes 0.7 s of processor time, one by one 1.7 s.
 """
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 REFUSED_ROW_CODE = "SOW-EXC-011"
 FRONT_COLUMNS = ("topic", "message_type", "sow_key", "timestamp", "expiration", "txid", "bookmark", "correlation_id")
-"""The columns that CSV and TSV have in front with --meta."""
+"""The leading columns of CSV and TSV with --meta."""
 _CHANGE_COLUMNS = ("change_type", "reason", *FRONT_COLUMNS)
-"""The columns that those of export --changes have in front."""
+"""The leading columns of export --changes."""
 SAMPLE_BYTES = 1 << 20
-"""Bytes of an input that can be read only once from which the types of its columns are detected."""
+"""Size of the sample of an unseekable input from which the types of its columns are detected."""
 _CONTROLS_PATTERN = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _ESCAPED_PATTERN = re.compile(r'["\\\x00-\x1f]')
 _NUMBER_NAME_PATTERN = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
@@ -57,8 +57,8 @@ _SEPARATOR_NAMES["\t"] = ("tab", "tabs")
 
 class RowTarget:
     """The messages of ``kind`` that the rows of ``topic`` become. ``by_user``: publishers choose its keys; ``keys`` are
-    the names of the members that have its key fields, ``key_objects`` of those that have them below; ``requires_keys``:
-    rows must have them, because nothing computes them."""
+    the names of the members that are its key fields, ``key_objects`` of those that contain them; ``requires_keys``:
+    rows must have them, because they are not computed."""
 
     def __init__(
         self,
@@ -88,12 +88,12 @@ def iterate_delimited_chunks(
     reopen: Callable[[], AbstractContextManager[BinaryIO]] | None = None,
     partitions: PartitionValues | None = None,
 ) -> Iterator[Chunk]:
-    """The messages of CSV or TSV, the first of which are read at once; ``facts`` is completed. ``partitions`` are
-    columns that have one value in all rows.
+    """The messages of CSV or TSV; the header is read at once; ``facts`` is completed. ``partitions`` are columns with
+    one value in all rows.
 
-    Types are detected from all rows, if ``stream`` can be moved or ``reopen`` opens it again, otherwise from the first
-    :data:`SAMPLE_BYTES`. Raises InputError ``SOW-EXC-012`` for a heading that names no columns, UsageError
-    ``SOW-EXC-010`` for a type of a column that is not there.
+    Types are detected from all rows, if ``stream`` is seekable or ``reopen`` opens it again, otherwise from the first
+    :data:`SAMPLE_BYTES`. Raises InputError ``SOW-EXC-012`` for a header that names no columns, UsageError
+    ``SOW-EXC-010`` for a type of a missing column.
     """
     name = facts.name
     begin = stream.tell() if stream.seekable() else None
@@ -124,7 +124,7 @@ def iterate_delimited_chunks(
     else:
         is_sample = True
         _detect_types(reader.read_sample(width, SAMPLE_BYTES), detector)
-    # Types are known now; those of a sample leave out later values, whose quotation marks count, too.
+    # Types are known now; those of a sample do not cover later values, whose quotation marks count, too.
     reader.marks_quotes = is_sample and not heading.is_quoted and not detector.is_decided
     types = detector.list_types()[skipped:]
     facts.columns = [
@@ -143,8 +143,8 @@ def iterate_delimited_chunks(
 
 
 def read_columns(name: str, format: str, stream: BinaryIO, options: DelimitedOptions) -> list[str]:
-    """The columns of CSV or TSV, without those of metadata; of an empty input none. Raises InputError
-    ``SOW-EXC-012`` for a heading that names no columns."""
+    """The columns of CSV or TSV, without those of metadata; none for an empty input. Raises InputError
+    ``SOW-EXC-012`` for a header that names no columns."""
     facts = InputFacts(name, format)
     reader = _build_reader(facts, stream, options)
     first = reader.read_first()
@@ -158,9 +158,9 @@ def _build_reader(facts: InputFacts, stream: BinaryIO, options: DelimitedOptions
 
 
 def _list_fields(names: Sequence[str]) -> list[str]:
-    """The members that columns become, without those of metadata in front."""
+    """The members that columns become, without leading metadata."""
     skipped = len(FRONT_COLUMNS) if tuple(names[: len(FRONT_COLUMNS)]) == FRONT_COLUMNS else 0
-    # A field that is called like metadata, or begins with a slash, has a slash in front of it.
+    # A field with the name of metadata, or one that begins with a slash, has an additional leading slash.
     return [one.removeprefix("/") for one in names[skipped:]]
 
 
@@ -191,7 +191,7 @@ class _Heading:
             _detect_separator(facts.name, first, reader)
         dialect = reader.dialect
         facts.delimiter = dialect.separator
-        # What has names needs none.
+        # With given names, no header is needed.
         self._has_row = facts.headers = options.headers and not options.columns
         try:
             cells = cut_cells(first.decode(), dialect)
@@ -200,7 +200,7 @@ class _Heading:
             raise InputError("SOW-EXC-012", f"cannot read the header: {why}", place=facts.name) from None
         self.is_quoted = self._has_row and first[:1] == b'"' and dialect.quotes and _is_all_quoted(first, dialect)
         if self._has_row:
-            # A member may have the empty name: in CSV that is a quoted empty cell, and TSV has no quotation marks.
+            # A member may have the empty name: in CSV that is a quoted empty cell, while TSV has no quotation marks.
             if None in cells and dialect.quotes:
                 raise InputError("SOW-EXC-012", "cannot read the header: a column has no name", place=facts.name)
             self.names = [cell or "" for cell in cells]
@@ -214,7 +214,7 @@ class _Heading:
         reader.return_first(first)
 
     def skip(self, reader: DelimitedReader) -> None:
-        """Pass over the row that names the columns, if there is one."""
+        """Skip the header, if there is one."""
         first = reader.read_first()
         if not self._has_row and first is not None:
             reader.return_first(first)
@@ -226,7 +226,7 @@ def _is_all_quoted(heading: bytes, dialect: Dialect) -> bool:
 
 
 def _detect_separator(name: str, heading: bytes, reader: DelimitedReader) -> None:
-    """Take the separator that the heading has. Raises InputError ``SOW-EXC-012`` where it has two."""
+    """Detect the separator of the header. Raises InputError ``SOW-EXC-012`` if it has two."""
     dialect = reader.dialect
     found = find_separator(heading, dialect.separator)
     if found is None:
@@ -246,7 +246,7 @@ def _detect_separator(name: str, heading: bytes, reader: DelimitedReader) -> Non
 
 
 def _find_fields(name: str, names: Sequence[str], options: DelimitedOptions, target: RowTarget) -> list[str]:
-    """The members that the columns become, without those of metadata in front, once all options fit them."""
+    """The members that the columns become, without leading metadata, after checking all options against them."""
     if tuple(names[: len(_CHANGE_COLUMNS)]) == _CHANGE_COLUMNS:
         raise make_changes_error(name)
     fields = _list_fields(names)
@@ -269,7 +269,7 @@ def _find_fields(name: str, names: Sequence[str], options: DelimitedOptions, tar
 def _build_detector(
     fields: Sequence[str], skipped: int, target: RowTarget, options: DelimitedOptions, *, quotes_text: bool
 ) -> TypeDetector:
-    # In flat messages a text that looks like a list may be one value: the file does not say which.
+    # In flat messages a text that looks like a list may be one value: the file does not distinguish them.
     plain = (
         *(("integer", "number", "boolean") if target.kind.typed else ()),
         *(("json",) if target.kind.nested else ()),
@@ -279,7 +279,7 @@ def _build_detector(
         if options.all_text or one in options.types:
             allowed.append(())
         elif one in target.keys - target.key_objects:
-            # The key of a number depends on how the format writes it, unless it is an integer.
+            # The key of a number depends on its spelling in the format, unless it is an integer.
             allowed.append(("integer",) if target.kind.typed else ())
         else:
             allowed.append(plain)
@@ -294,7 +294,7 @@ def _detect_types(blocks: Iterable[RowBlock], detector: TypeDetector) -> None:
 
 
 class _BlockEncoder:
-    """Makes the messages of blocks of rows. ``quotes_text``: as :class:`TypeDetector` has it."""
+    """Builds the messages of blocks of rows. ``quotes_text``: as for :class:`TypeDetector`."""
 
     def __init__(self, target: RowTarget, columns: Sequence[InputColumn], *, quotes_text: bool) -> None:
         self._columns = columns
@@ -310,16 +310,16 @@ class _BlockEncoder:
         ]
         self._names = [f",{msgspec.json.encode(one.name).decode()}:" for one in columns]
         self._marked: Mapping[int, frozenset[int]] = {}
-        """Of the block, the rows whose quotation marks say that they are texts, by column."""
+        """In the block, the rows whose quotation marks show that they are texts, by column."""
         self._has_json = any(one.type == "json" for one in columns)
 
     def encode_rows(
         self, columns: Sequence[Sequence[Cell]], lines: Sequence[int], quoted: Mapping[int, Sequence[int]]
     ) -> list[bytes | Exception]:
-        """The message of each row, or why there is none; ``quoted`` has the rows in quotation marks by column."""
+        """The message of each row, or the reason why there is none; ``quoted`` has the quoted rows by column."""
         if not lines:
             return []
-        # Only of a detected type that is not JSON the marks say that a value is a text.
+        # Only for a detected type other than JSON the quotation marks show that a value is a text.
         self._marked = {
             index: frozenset(rows)
             for index, rows in quoted.items()
@@ -371,7 +371,7 @@ class _BlockEncoder:
 
     @staticmethod
     def _fits(column: InputColumn, cell: str) -> bool:
-        """Whether a cell has the detected type of its column; one that came later may not, and stays text."""
+        """Whether a cell has the detected type of its column; a later one may not, and stays text."""
         return fits_type(column.type, (cell,)) or (column.type == "number" and fits_type("integer", (cell,)))
 
     def _encode_texts(
@@ -381,13 +381,13 @@ class _BlockEncoder:
         rows = [text[1:] for text in map("".join, zip(*parts, strict=True))]
         if self._has_json or refused:
             return [refused.get(row) or b"{%b}" % text.encode() for row, text in enumerate(rows)]
-        # No text has a line feed: in JSON it is escaped.
+        # No text contains a line feed: in JSON it is escaped.
         return [*("{" + "}\n{".join(rows) + "}").encode().split(b"\n")]
 
     def _build_texts(
         self, index: int, cells: Sequence[Cell], lines: Sequence[int], refused: dict[int, Exception]
     ) -> Sequence[str]:
-        """Of each cell of a column the member that it becomes, behind a comma; nothing for a null."""
+        """For each cell of a column its member, preceded by a comma; empty for a null."""
         column, name = self._columns[index], self._names[index]
         values = list_values(cells)
         if column.type == "text":
@@ -441,7 +441,7 @@ def _refuse_row(row: Row) -> RefusedFrame:
 
 
 def build_refused_frame(line: int, problem: Exception, raw: bytes | None, offset: int | None = None) -> RefusedFrame:
-    """The refusal of a row that makes no message; without an ``offset`` the line stands for it."""
+    """The refusal of a row without a message; without an ``offset`` the line is used instead."""
     words = problem.message if isinstance(problem, SowError) else str(problem)
     return RefusedFrame(
         line,

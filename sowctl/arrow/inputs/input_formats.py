@@ -1,6 +1,6 @@
-"""Formats of inputs of rows: by name, by content, their options, and what an input was read as.
+"""Formats of inputs of rows: by name, by content, their options, and how an input was read.
 
-Loaded for every ``publish``, so it imports nothing that reads rows.
+Imported for every ``publish``, so it imports nothing that reads rows.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ ENDINGS: Mapping[str, str] = {
     "sqlite3": "sqlite",
     "db": "sqlite",
 }
-"""The format that the end of a file's name stands for."""
+"""The format of a file by its extension."""
 INPUT_FORMATS = ("csv", "tsv", "json", "ndjson", "parquet", "arrow", "msgpack", "sqlite")
 DELIMITED_FORMATS = ("csv", "tsv")
 PARTITIONED_FORMATS = ("csv", "tsv", "parquet", "arrow")
-"""Formats whose rows get the partition columns of their directories; messages of the others stay as they are."""
+"""Formats whose rows get the partition columns of their directories; messages of the others are unchanged."""
 TEXT_FORMATS = ("csv", "tsv", "json", "ndjson")
-"""Formats of files that may be packed, and whose rows have lines."""
+"""Formats of files that may be compressed, and whose rows have lines."""
 _COMPRESSION_ENDINGS = ("gz", "zst")
 _PARQUET_MAGIC = b"PAR1"
 ARROW_FILE_MAGIC = b"ARROW1"
@@ -43,13 +43,13 @@ ARROW_FILE_MAGIC = b"ARROW1"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
 HEAD_BYTES = 4096
-"""Bytes from which the format of an input without a name is detected."""
+"""Number of bytes from which the format of an input without a name is detected."""
 
 
 class DelimitedOptions(Struct, frozen=True):
-    """How CSV and TSV are read: ``types`` of columns, the others as detected unless ``all_text``; ``delimiter`` (None:
-    as the heading has it); words that are ``nulls``; ``headers``: the first row names the columns; ``columns``: their
-    names, where it does not; ``shares_types``: ``types`` may have columns that only other inputs of the run have."""
+    """How CSV and TSV are read: ``types`` of columns, the others detected unless ``all_text``; ``delimiter`` (None:
+    detected from the header); words that are ``nulls``; ``headers``: the first row names the columns; ``columns``:
+    their names otherwise; ``shares_types``: ``types`` may have columns that only other inputs of the run have."""
 
     types: Mapping[str, str] = {}
     all_text: bool = False
@@ -70,8 +70,8 @@ class InputOptions(Struct, frozen=True):
 
 
 class InputColumn(Struct):
-    """A column of a file: its name, its type, whether that was detected; how many cells are text instead, because they
-    came later and have another type, and the line of the first one."""
+    """A column of a file: its name, its type, whether that was detected; how many later cells have another type and are
+    text instead, and the line of the first one."""
 
     name: str
     type: str
@@ -81,7 +81,7 @@ class InputColumn(Struct):
 
 
 class InputFacts(Struct):
-    """What a file of rows was read as. ``delimiter`` and ``columns`` only for CSV and TSV."""
+    """How a file of rows was read. ``delimiter`` and ``columns`` only for CSV and TSV."""
 
     name: str
     format: str
@@ -91,7 +91,7 @@ class InputFacts(Struct):
 
 
 def find_format(name: str) -> str | None:
-    """Return the format that the end of a file's name stands for; None for another end."""
+    """Return the format of a file by its extension; None for an unknown one."""
     parts = Path(name).name.lower().split(".")
     is_packed = parts[-1] in _COMPRESSION_ENDINGS
     if is_packed:
@@ -101,9 +101,9 @@ def find_format(name: str) -> str | None:
 
 
 def choose_format(name: str, given: str | None = None) -> str | None:
-    """Return the format of an input: ``given``, or that of its name; None for one that has to be detected.
+    """Return the format of an input: ``given``, or that of its name; None if it must be detected.
 
-    Raises UsageError ``SOW-EXC-002`` for a file whose name says no format.
+    Raises UsageError ``SOW-EXC-002`` for a file whose name does not show the format.
     """
     found = given or find_format(name)
     if found is None and not (name == "-" or name.startswith("/dev/") or Path(name).is_fifo()):
@@ -116,7 +116,7 @@ def choose_format(name: str, given: str | None = None) -> str | None:
 
 
 def detect_format(head: bytes) -> str:
-    """Return the format of an input that begins with ``head``: csv for a text that is nothing else."""
+    """Return the format of an input that begins with ``head``: csv for any other text."""
     for magic, name in ((_PARQUET_MAGIC, "parquet"), (ARROW_FILE_MAGIC, "arrow"), (_SQLITE_MAGIC, "sqlite")):
         if head.startswith(magic):
             return name
@@ -125,7 +125,7 @@ def detect_format(head: bytes) -> str:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text[:1] in (b"{", b"["):
         return "json"
-    # A map of MessagePack begins with a byte that begins no text.
+    # A map of MessagePack begins with a byte that no text begins with.
     if text[:1] and (0x80 <= text[0] <= 0x8F or text[0] in (0xDE, 0xDF)):
         return "msgpack"
     line = text.partition(b"\n")[0]

@@ -1,4 +1,4 @@
-"""JSON objects as messages of other types than json: their members become fields, as those of MessagePack do."""
+"""JSON objects as messages of other types than json: their members become fields, as for MessagePack."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sowctl.values.jsontree import parse_json
 
 
 def iterate_json_chunks(reader: FrameReader, target: RowTarget) -> Iterator[Chunk]:
-    """The messages of the objects that ``reader`` finds. Of equal members the first one counts; numbers keep their
-    digits where the type has room for them."""
+    """The messages of the objects of ``reader``. Of duplicate members the first counts; numbers keep their digits if
+    the type can represent them."""
 
     def encode(data: bytes) -> bytes:
         try:

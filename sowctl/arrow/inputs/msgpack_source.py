@@ -1,4 +1,4 @@
-"""Streams of MessagePack maps as messages, also those that ``export`` writes."""
+"""Streams of MessagePack maps as messages, including those written by ``export``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sowctl.messages.native_values import convert_untyped
 
 _READ_BYTES = 1 << 18
 _ENVELOPE_MEMBERS = frozenset({"topic", "message_type", "timestamp", "data"})
-"""Members that every map with --meta has."""
+"""Members of every map with --meta."""
 _CHANGE_MEMBERS = _ENVELOPE_MEMBERS | {"change_type"}
-"""Members that every map of export --changes has."""
+"""Members of every map of export --changes."""
 
 
 def iterate_msgpack_chunks(name: str, stream: BinaryIO, target: RowTarget) -> Iterator[Chunk]:
-    """The messages of a stream of maps. In messages of type msgpack each map keeps its bytes.
+    """The messages of a stream of maps. For messages of type msgpack each map keeps its bytes.
 
-    Raises InputError ``SOW-EXC-012`` for what is no MessagePack.
+    Raises InputError ``SOW-EXC-012`` if the stream is not MessagePack.
     """
     keeps_bytes = target.kind.kind == "msgpack"
 
@@ -57,14 +57,14 @@ def iterate_msgpack_chunks(name: str, stream: BinaryIO, target: RowTarget) -> It
 
 
 def _is_change(raw: bytes) -> bool:
-    """Return whether a map is one of a change feed, which has nothing else."""
+    """Return whether a map belongs to a change feed, which has no other maps."""
     import msgpack
 
     try:
         members: Any = msgpack.unpackb(raw, unicode_errors="surrogateescape")
     except (ValueError, msgpack.UnpackException):
         return False
-    # A record may have members of these names, but as a member of a record, data are no bytes of a message.
+    # A record may have members of these names, but as a member of a record, data is no message's bytes.
     return isinstance(members, dict) and members.keys() >= _CHANGE_MEMBERS and isinstance(members["data"], bytes)
 
 

@@ -1,8 +1,8 @@
 """Directories of files and the partition columns in their paths: ``day`` of ``day=2026-01-01/part-0.parquet``.
 
 Directories are searched recursively; files and directories whose names begin with ``.``, or with ``_`` unless they are
-partitions, hold no data, as for Spark and Hadoop. Files are in the order of their paths, compared name by name, numbers
-in names as numbers: ``hour=9`` before ``hour=10``. Ruled by ``sowctl-types(7)``, Partition columns.
+partitions, contain no data, as for Spark and Hadoop. Files are ordered by their paths, compared name by name, with
+numbers in names compared as numbers: ``hour=9`` before ``hour=10``. Ruled by ``sowctl-types(7)``, Partition columns.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     import pyarrow
 
 PartitionValues: TypeAlias = "Mapping[str, int | str | None]"
-"""The values of partition columns by their names; None for null."""
+"""The values of partition columns by name; None for null."""
 _NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """The text that Hive writes for null."""
 _PARTITION_PATTERN = re.compile(r"([^=]+)=(.+)", re.DOTALL)
 _VALUELESS_PATTERN = re.compile(r"[^=]+=")
 _INTEGER_PATTERN = re.compile(r"-?[0-9]{1,18}")
 _MAX_NAMES = 10
-"""Skipped entries that are named; a directory may have thousands."""
+"""Maximum number of skipped entries to name; a directory may have thousands."""
 _DIGITS_PATTERN = re.compile(r"([0-9]+)")
 
 
 def list_directory_files(directory: str, notify: Callable[[str], None] = lambda text: None) -> list[str]:
-    """The paths of all files with data below a directory, in their order; links are followed. Raises OSError.
+    """The paths of all files with data below a directory, in order; links are followed. Raises OSError.
 
-    ``notify`` takes the remark that broken links, pipes and other entries that are not files are skipped.
+    ``notify`` receives a remark about broken links, pipes and other skipped entries that are not files.
     """
     found: list[str] = []
     skipped: list[str] = []
@@ -46,7 +46,7 @@ def list_directory_files(directory: str, notify: Callable[[str], None] = lambda 
 
 
 def _add_files(directory: str, above: tuple[str, ...], found: list[str], skipped: list[str]) -> None:
-    # A link to a directory above would be followed for ever.
+    # A link to a directory above would be followed forever.
     real = os.path.realpath(directory)
     if real in above:
         return
@@ -63,12 +63,12 @@ def _add_files(directory: str, above: tuple[str, ...], found: list[str], skipped
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a file or directory of this name holds no data: ``_SUCCESS``, ``.part-00000.crc``."""
+    """Return whether a file or directory of this name contains no data: ``_SUCCESS``, ``.part-00000.crc``."""
     return name.startswith(".") or (name.startswith("_") and _PARTITION_PATTERN.fullmatch(name) is None)
 
 
 def build_order_key(path: str) -> list[list[tuple[int, int, str]]]:
-    """The key by which files are ordered: name by name, numbers as numbers."""
+    """The sort key of files: name by name, numbers as numbers."""
     return [
         [(1, int(part), part) if part.isdecimal() else (0, 0, part) for part in _DIGITS_PATTERN.split(name)]
         for name in path.split("/")
@@ -80,11 +80,11 @@ def read_partitions(
 ) -> list[PartitionValues]:
     """The values of the partition columns of each file, by the directories above it.
 
-    These are the directories directly above a file whose names are ``NAME=VALUE``; below one of ``roots``, the
-    directories that were named, other directories may stand between them and the file. A column whose values are all
-    integers has integers, unless ``is_text`` says otherwise; any other one has texts. Paths are made absolute first, so
-    that it does not matter how a file was named; URLs stay as they are. Raises InputError ``SOW-EXC-012`` for a name
-    that is not UTF-8, also once it is decoded, and for ``NAME=`` in the place of a partition.
+    These are the directories directly above a file whose names are ``NAME=VALUE``; below one of ``roots``, the given
+    directories, other directories may be between them and the file. A column whose values are all integers has
+    integers, unless ``is_text``; any other one has texts. Paths are made absolute first, so that it does not matter how
+    a file was named; URLs are unchanged. Raises InputError ``SOW-EXC-012`` for a name that is not UTF-8, also after
+    decoding, and for ``NAME=`` in the place of a partition.
     """
     named = [path if _is_url(path) else os.path.abspath(path) for path in roots]  # noqa: PTH100 - ``..`` goes, links stay
     rows = [_split_path(path if _is_url(path) else os.path.abspath(path), named) for path in files]  # noqa: PTH100
@@ -115,7 +115,7 @@ def _split_path(path: str, roots: Sequence[str]) -> dict[str, str]:
             # The innermost of two directories with one name counts.
             found.setdefault(*(_decode_part(part, names[: place + 1]) for part in match.groups()))
         elif _VALUELESS_PATTERN.fullmatch(names[place]) is not None:
-            # As an ordinary directory it would end the search: the columns above it would be lost without a word.
+            # As an ordinary directory it would end the search: the columns above it would silently be lost.
             raise InputError(
                 "SOW-EXC-012",
                 "the partition directory has no value",
@@ -147,7 +147,7 @@ def _convert_value(text: str, numeric: bool) -> int | str | None:
 
 
 def list_partition_names(rows: Iterable[PartitionValues]) -> list[str]:
-    """The names of all partition columns, in the order in which they come."""
+    """The names of all partition columns, in order of appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 

@@ -1,6 +1,6 @@
-"""Files and streams of rows as sources of messages: the one function that opens them.
+"""Open files and streams of rows as sources of messages.
 
-``publish`` reads them, from files and from standard input, and so does whatever compares files with topics.
+Used by ``publish``, for files and standard input, and by all code that compares files with topics.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class RowInput(Struct):
-    """An open input of rows: its name, its source of messages, and what it was read as, complete at its end."""
+    """An open input of rows: its name, its source of messages, and how it was read, complete at its end."""
 
     name: str
     source: TableSource | FrameReader
@@ -52,11 +52,11 @@ def open_row_input(
     label: str | None = None,
     partitions: PartitionValues | None = None,
 ) -> Iterator[RowInput]:
-    """Open a file of rows, or a ``stream`` that is given, as messages of ``target``.
+    """Open a file of rows, or a given ``stream``, as messages of ``target``.
 
-    ``label`` is its name in reports. ``partitions`` are columns that all rows of the file have besides its own, in the
-    formats that have them. Raises UsageError ``SOW-EXC-002`` for an unknown format and ``SOW-EXC-010`` for messages
-    that cannot be made of rows, ConfigError ``SOW-EXC-001``, and what opening and reading raise.
+    ``label`` is its name in reports. ``partitions`` are columns that all rows of the file have in addition to its own,
+    in the formats that have them. Raises UsageError ``SOW-EXC-002`` for an unknown format and ``SOW-EXC-010`` for
+    messages that cannot be constructed from rows, ConfigError ``SOW-EXC-001``, and the errors of opening and reading.
     """
     chosen = choose_format(name, options.format)
     shown = label or name
@@ -79,7 +79,7 @@ def open_row_input(
 
                 yield RowInput(shown, TableSource(iterate_json_chunks(reader, target)), facts)
             return
-        # What is packed cannot be moved, but is there a second time.
+        # Compressed input is not seekable, but can be opened again.
         reopen = partial(open_input, name) if stream is None and Path(name).is_file() else None
         chunks = _iterate_chunks(facts, opened, target, options, reopen, partitions)
         stack.callback(chunks.close)
@@ -109,7 +109,7 @@ def _iterate_chunks(
     else:
         require_packages(name, "pyarrow")
         head, stream = peek_input(stream, len(ARROW_FILE_MAGIC))
-        # A stream of Arrow alone is read from its beginning to its end.
+        # Only an Arrow stream is read sequentially.
         if facts.format == "parquet" or head == ARROW_FILE_MAGIC:
             with copy_unseekable(name, stream) as copy:
                 is_parquet = facts.format == "parquet"

@@ -20,11 +20,11 @@ REPEATED_NAME_CODE = "SOW-EXC-012"
 
 
 class MessageMaker:
-    """Makes messages of one type from rows whose columns are their fields (sowctl-types(7)).
+    """Builds messages of one type from rows whose columns are their fields (sowctl-types(7)).
 
-    ``fields`` are the columns; ``root`` is as for :class:`MessageEncoder`; ``variant`` reads a VARIANT of Spark, its
-    value and its metadata; ``leaves`` are the logical types of a Parquet file's columns. Raises InputError
-    ``SOW-EXC-012`` for columns that no message can be made of, and as :class:`MessageEncoder`.
+    ``fields`` are the columns; ``root`` is as for :class:`MessageEncoder`; ``variant`` reads a VARIANT of Spark from
+    its value and its metadata; ``leaves`` are the logical types of a Parquet file's columns. Raises InputError
+    ``SOW-EXC-012`` for unsupported columns, and as :class:`MessageEncoder`.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class MessageMaker:
         self._read = build_value_reader(pa.field("", pa.struct(fields)), context)
 
     def encode_rows(self, rows: pyarrow.StructArray, *, null_is_empty: bool = False) -> list[bytes | Exception | None]:
-        """Return for each row its message, without fields that are NULL, the error that prevents one, or None for a
+        """Return for each row its message, without NULL fields, the error that prevents one, or None for a
         NULL.
 
-        ``null_is_empty``: a NULL makes the message of no fields.
+        ``null_is_empty``: a NULL becomes the message without fields.
         """
         values, refused = self._read(rows)
         encode = self._encoder.encode
@@ -70,7 +70,7 @@ TextCell: TypeAlias = str | Exception | None
 def build_text_reader(
     field: pyarrow.Field, leaves: Iterable[str | None] = ()
 ) -> Callable[[pyarrow.Array], list[TextCell]]:
-    """Return the reader of a column of keys or ids as texts; for a row that has none, it gives the reason."""
+    """Return the reader of a column of keys or ids as texts; for a row without one, it returns the reason."""
     read = build_name_reader(field, ReaderContext(JSON_FORM, True, leaves=iter(leaves)))
 
     def texts(array: pyarrow.Array) -> list[TextCell]:
@@ -92,7 +92,7 @@ def build_struct_array(batch: pyarrow.RecordBatch, names: Sequence[str]) -> pyar
 
 
 def refuse_repeated_names(fields: Iterable[pyarrow.Field], place: str | None = None) -> None:
-    """Raise InputError ``SOW-EXC-012`` where two columns, or two fields of a struct, have one name."""
+    """Raise InputError ``SOW-EXC-012`` if two columns, or two fields of a struct, have one name."""
     found = find_repeated_name(fields)
     if found is not None:
         hint = "give each column and each field of a struct a name of its own"

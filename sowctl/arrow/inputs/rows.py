@@ -1,8 +1,8 @@
 """Rows of CSV and TSV as Python values, line by line.
 
-CSV as RFC 4180, with a heading: an empty cell is null, a quoted empty one the empty text. TSV with the escapes that
-:mod:`sowctl.output.delimited` writes; an empty cell is null. In both a cell is a text unless a type is stated. Lines
-end in a line feed, a carriage return and a line feed, or, where those of the heading do, in carriage returns alone.
+CSV as in RFC 4180, with a header: an empty cell is null, a quoted empty one the empty text. TSV with the escapes of
+:mod:`sowctl.output.delimited`; an empty cell is null. In both a cell is a text unless a type is given. Lines end in a
+line feed, a carriage return and a line feed, or, if the header does, in a carriage return alone.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from sowctl.values import jsontree
 from sowctl.values.display import format_count
 
 TEXT_KINDS = ("text", "integer", "number", "boolean", "json")
-"""What a column of text can be said to hold."""
+"""The types that can be given for a column of text."""
 _WHOLE_NUMBER_PATTERN = re.compile(r"[-+]?[0-9]+")
 _ESCAPE_PATTERN = re.compile(r"\\([tnr\\])")
 _ESCAPED_CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
 _TRUTH_VALUES = {"true": True, "false": False, "1": True, "0": False}
 MAX_ROW_BYTES = 64 << 20
-"""Bytes of one row, at most: an open quote would take the rest of the file for one cell."""
+"""Maximum size of one row: an unclosed quote would turn the rest of the file into one cell."""
 
 BLOCK_BYTES = 128 << 10
-"""Bytes that are read at once."""
+"""Bytes of one read."""
 _HEADING_BYTES = 1 << 20
-"""Bytes in which the first line of a file ends, if it ends in a line feed."""
+"""Number of bytes in which the first line of a file must end if it ends in a line feed."""
 SEPARATORS = (",", ";", "\t", "|")
-"""What separates the cells of files that are called csv."""
+"""Separators of cells in csv files."""
 _QUOTED_PATTERN = re.compile(rb'"(?:[^"]++|"")*+"')
 _QUOTED_TEXT_PATTERN = re.compile(r'"(?:[^"]++|"")*+"')
 _QUOTED_SCALAR_PATTERN = re.compile(r'"(?:-?[0-9.]+|true|false)"')
 _LINE_PATTERN = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
 MAX_EXPONENT = 400
-"""The largest power of ten of a number that becomes a message's."""
+"""Maximum exponent of a number in a message."""
 
 Cell: TypeAlias = "str | None"
 
 
 class RowRefused(ValueError):
-    """Why a row makes no message."""
+    """The reason why a row has no message."""
 
 
 def make_changes_error(name: str) -> InputError:
-    """Return the error for a file of changes: as records, preimages and deleted records would be published."""
+    """Return the error for a file of changes: preimages and deleted records would be published as records."""
     return InputError(
         "SOW-EXC-012",
         "the rows are changes, as export --changes writes them, not records",
@@ -64,7 +64,7 @@ def make_changes_error(name: str) -> InputError:
 
 
 class Row(Struct, frozen=True):
-    """The ``line`` where a row begins, from 1, its bytes, and its cells, or why it has none."""
+    """The ``line`` where a row begins, from 1, its bytes, and its cells, or the reason why it has none."""
 
     line: int
     raw: bytes
@@ -73,11 +73,11 @@ class Row(Struct, frozen=True):
 
 
 class RowBlock(Struct, frozen=True):
-    """Rows that were read together, by columns: ``lines`` has the line of each, ``texts`` what it is cut from.
+    """Rows that were read together, by columns: ``lines`` has the line of each, ``texts`` its text.
 
-    ``quoted`` has the columns that have numbers or truth values in quotation marks, perhaps others, too, each with the
-    indexes of its rows in quotation marks; ``refused`` are rows without cells, or with more or fewer than the others;
-    ``end`` is the line behind the block.
+    ``quoted`` has the columns with numbers or truth values in quotation marks, possibly others, too, each with the
+    indexes of its quoted rows; ``refused`` are rows without cells, or with more or fewer cells than the header;
+    ``end`` is the line after the block.
     """
 
     columns: Sequence[Sequence[Cell]]
@@ -91,8 +91,8 @@ class RowBlock(Struct, frozen=True):
 class Dialect(Struct, frozen=True):
     """The separator, quotes and empty texts of a file of delimited text.
 
-    ``separator`` stands between cells; ``quotes``: cells may stand in quotation marks, else they have the escapes of
-    TSV. A cell without quotation marks that is one of ``nulls`` is null.
+    ``separator`` is between cells; ``quotes``: cells may be quoted, otherwise they have the escapes of TSV. An unquoted
+    cell that is one of ``nulls`` is null.
     """
 
     separator: str = ","
@@ -101,7 +101,7 @@ class Dialect(Struct, frozen=True):
 
 
 class _PlainColumns(Sequence[Sequence[Cell]]):
-    """Columns of cells that stand row after row in one list; each is made when it is asked for."""
+    """Columns of cells that are row after row in one list; each column is built on demand."""
 
     def __init__(self, cells: list[str], width: int, nulls: frozenset[str]) -> None:
         self._cells = cells
@@ -125,7 +125,7 @@ class _PlainColumns(Sequence[Sequence[Cell]]):
 class DelimitedReader:
     """Reads the rows of CSV or TSV: :meth:`read_first` the first one, then blocks of the others.
 
-    Blank lines behind the first one are passed over. Reading raises StorageError ``SOW-INP-005``, and InputError
+    Blank lines after the first one are skipped. Reading raises StorageError ``SOW-INP-005``, and InputError
     ``SOW-INP-006`` for UTF-16.
     """
 
@@ -133,7 +133,7 @@ class DelimitedReader:
         self.dialect = dialect
         self.name = name
         self.marks_quotes = dialect.quotes
-        """Whether blocks say which columns have numbers or truth values in quotation marks."""
+        """Whether blocks report which columns have numbers or truth values in quotation marks."""
         self._read = getattr(stream, "read1", stream.read)
         self._rest = b""
         self._line = 1
@@ -147,23 +147,23 @@ class DelimitedReader:
         if not self._rest:
             return None
         self._rest = self._rest.removeprefix(UTF8_BOM)
-        # Where the heading ends in a carriage return alone, each such one ends a line.
+        # If the header ends in a carriage return alone, each such one ends a line.
         self._universal = _has_bare_return(self._rest[: self._rest.find(b"\n") + 1 or len(self._rest)])
         rows, used = self._join_lines(self._rest, count=1)
         if not rows:
-            # A byte order mark alone.
+            # Only a byte order mark.
             return b""
         self._rest = self._rest[used:]
         self._line += rows[0][2]
         return rows[0][1]
 
     def return_first(self, raw: bytes) -> None:
-        """Read the first row again, as one of the others: it is no heading."""
+        """Read the first row again, as one of the others, because it is no header."""
         self._rest = raw + (b"\r" if self._universal else b"\n") + self._rest
         self._line = 1
 
     def read_sample(self, width: int, size: int) -> Iterator[RowBlock]:
-        """The rows among the next ``size`` bytes, which are read again afterwards."""
+        """The rows among the next ``size`` bytes, which will be read again."""
         while not self._ended and len(self._rest) < size:
             self._fill()
         rest, line = self._rest, self._line
@@ -175,7 +175,7 @@ class DelimitedReader:
     def _has_first_row(self) -> bool:
         line = self._rest.find(b"\n") + 1
         if not line:
-            # It may end in carriage returns alone.
+            # It may end in a carriage return alone.
             return len(self._rest) >= _HEADING_BYTES and (b"\r" in self._rest or len(self._rest) >= MAX_ROW_BYTES)
         return bool(self._join_lines(self._rest, count=1)[0]) or len(self._rest) >= MAX_ROW_BYTES
 
@@ -192,7 +192,7 @@ class DelimitedReader:
             refuse_encoding(self._rest[:HEAD_BYTES], self.name)
 
     def read_blocks(self, width: int) -> Iterator[RowBlock]:
-        """Blocks of the rows that follow, which have ``width`` cells."""
+        """Blocks of the following rows, which have ``width`` cells."""
         cut = _build_cell_cutter(self.dialect)
         wanted = 0
         while True:
@@ -200,14 +200,14 @@ class DelimitedReader:
                 block = self._read_fast(width) or self._read_exact(width, cut)
                 if block is not None:
                     yield block
-                # A long row that is not complete is looked at again after a quarter more of it.
+                # A long incomplete row is parsed again after another quarter of it has been read.
                 wanted = len(self._rest) * 5 // 4 if len(self._rest) > BLOCK_BYTES else 0
             if self._ended:
                 return
             self._fill()
 
     def _read_fast(self, width: int) -> RowBlock | None:
-        """The complete lines that are there, each a row; None where they are not as simple as that."""
+        """The available complete lines, each a row; None if they are not that simple."""
         dialect = self.dialect
         end = len(self._rest) if self._ended else self._rest.rfind(b"\n") + 1
         if not end or self._universal:
@@ -242,14 +242,14 @@ class DelimitedReader:
         return RowBlock(columns, numbers, lines, {}, (), numbers.stop)
 
     def _cut_quoted(self, lines: list[str], width: int) -> list[str] | None:
-        """The cells of lines with quotation marks, row after row, by Python's reader; None where it would read them
-        otherwise than :func:`cut_cells`, or the marks of single cells count."""
+        """The cells of lines with quotation marks, row after row, by Python's reader; None if its result may differ
+        from that of :func:`cut_cells`, or if the quotation marks of single cells count."""
         separator = re.escape(self.dialect.separator)
         text = "\n".join(("", *lines, ""))
         whole = rf'(?:(?:"(?:[^"\n]|"")*+"|[^"\n{separator}]*+)[\n{separator}])*+'
         if len(self.dialect.nulls) > 1 or re.fullmatch(whole, text) is None:
             return None
-        # An empty text, which is no null. The search is for the two marks, so what is before them is looked at last.
+        # An empty text, which is not null. The search is for the two marks, so the text before them is checked last.
         if re.search(rf'""(?<=[\n{separator}]"")(?=[\n{separator}])', text) is not None:
             return None
         if self.marks_quotes and _QUOTED_SCALAR_PATTERN.search(text) is not None:
@@ -263,7 +263,7 @@ class DelimitedReader:
         return list(chain.from_iterable(rows))
 
     def _read_exact(self, width: int, cut: Callable[[str], tuple[list[Cell], list[int]]]) -> RowBlock | None:
-        """The complete rows that are there; None if there is none."""
+        """The available complete rows; None if there are none."""
         found, used = self._join_lines(self._rest)
         rows: list[Sequence[Cell]] = []
         lines: list[int] = []
@@ -299,8 +299,8 @@ class DelimitedReader:
         return RowBlock(columns, lines, texts, quoted, refused, self._line)
 
     def _join_lines(self, data: bytes, count: int | None = None) -> tuple[list[tuple[int, bytes, int]], int]:
-        """Of each complete row, ``count`` of them at most, the lines before it, its bytes and its lines; and the bytes
-        of all these rows. A cell in quotation marks may go over several lines."""
+        """For each complete row, at most ``count``, the lines before it, its bytes and its lines; and the bytes of all
+        these rows. A quoted cell may span several lines."""
         found: list[tuple[int, bytes, int]] = []
         used = number = 0
         pieces = self._iterate_lines(data)
@@ -327,9 +327,9 @@ class DelimitedReader:
         return found, used
 
     def _iterate_lines(self, data: bytes) -> Iterator[bytes]:
-        """The complete lines of ``data`` with their ends; at the end of the input the last one, too."""
+        """The complete lines of ``data`` with their ends; at the end of the input including the last one."""
         if self._universal:
-            # Behind a carriage return a line feed may come.
+            # A carriage return may be followed by a line feed.
             stop = len(data) - (not self._ended and data.endswith(b"\r"))
             at = 0
             for match in _LINE_PATTERN.finditer(data, 0, stop):
@@ -345,18 +345,18 @@ class DelimitedReader:
 
 
 def _has_bare_return(line: bytes) -> bool:
-    """True where a carriage return outside quotation marks ends no line with a line feed."""
+    """True if a carriage return outside quotation marks is not followed by the line feed that ends the line."""
     if b"\r" not in line:
         return False
-    # Marks stay in the place of what they enclose, so that nothing becomes a neighbour of a line feed.
+    # Quotation marks are kept, so that no carriage return before them becomes adjacent to a line feed.
     return b"\r" in _QUOTED_PATTERN.sub(b'""', line).removesuffix(b"\r\n")
 
 
 def find_separator(heading: bytes, separator: str) -> tuple[str, int, int] | None:
-    """Return another separator that occurs more often in the heading than ``separator``, with both counts; None where
-    there is none.
+    """Return another separator that occurs more often in the header than ``separator``, with both counts; None if there
+    is none.
 
-    What stands in quotation marks does not count.
+    Text in quotation marks does not count.
     """
     bare = _QUOTED_PATTERN.sub(b"", heading)
     own = bare.count(separator.encode())
@@ -371,10 +371,10 @@ def cut_cells(text: str, dialect: Dialect) -> list[Cell]:
 
 
 def _build_cell_cutter(dialect: Dialect) -> Callable[[str], tuple[list[Cell], list[int]]]:
-    """Return the function that cuts the text of a row into its cells, and says which are in quotation marks. It raises
+    """Return the function that splits a row into cells, and reports which are quoted. It raises
     RowRefused."""
     separator, nulls = dialect.separator, dialect.nulls
-    # Possessive: a cell of many MiB would need a hundred times as much memory for the places to return to.
+    # Possessive: for a cell of many MiB, backtracking positions would need a hundred times as much memory.
     cell = re.compile(rf'(?:"((?:[^"]++|"")*+)"|([^"{re.escape(separator)}]*))({re.escape(separator)}|$)', re.DOTALL)
 
     def cut(text: str) -> tuple[list[Cell], list[int]]:
@@ -414,8 +414,8 @@ def _build_cell_cutter(dialect: Dialect) -> Callable[[str], tuple[list[Cell], li
 
 
 def build_converter(kind: str, form: Form) -> Callable[[str], Any]:
-    """Return the converter of a cell to a value of a message; it raises ValueError. ``form``: how a format has
-    numbers.
+    """Return the converter of a cell to a value of a message; it raises ValueError. ``form``: the form of numbers in
+    the format.
     """
     made: dict[str, Callable[[str], Any]] = {
         "text": str,
@@ -428,7 +428,7 @@ def build_converter(kind: str, form: Form) -> Callable[[str], Any]:
 
 
 def parse_integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
-    """A text that is an integer, as ``decimal`` has it beyond 64 bits. Raises ValueError."""
+    """Parse an integer, by ``decimal`` if it exceeds 64 bits. Raises ValueError."""
     if not _WHOLE_NUMBER_PATTERN.fullmatch(cell) or len(cell) > 4000:
         raise ValueError("is not an integer")
     number = int(cell)
@@ -436,7 +436,7 @@ def parse_integer(cell: str, decimal: Callable[[Decimal], Any]) -> Any:
 
 
 def parse_number(cell: str) -> Decimal:
-    """A text that is a number. Raises ValueError."""
+    """Parse a number. Raises ValueError."""
     try:
         found = Decimal(cell)
     except InvalidOperation:
@@ -447,7 +447,7 @@ def parse_number(cell: str) -> Decimal:
 
 
 def convert_number(text: str, form: Form) -> Any:
-    """A text that is a number as a value of a message. Raises ValueError."""
+    """Convert the text of a number to a value of a message. Raises ValueError."""
     value = parse_number(text)
     is_integer = not text.strip("-0123456789")
     made = form.number(text) if form.number is not None and not is_integer else None
@@ -462,7 +462,7 @@ def _parse_truth(cell: str) -> bool:
 
 
 def parse_json(text: str) -> msgspec.Raw:
-    """A text that is JSON as a value of a message, with all its digits. Raises ValueError."""
+    """Convert a text of JSON to a value of a message, with all its digits. Raises ValueError."""
     data = text.encode()
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
@@ -472,7 +472,7 @@ def parse_json(text: str) -> msgspec.Raw:
 
 
 def parse_json_value(text: str, form: Form) -> Any:
-    """A text that is JSON as a value of a message that is no JSON: numbers keep their digits. Raises ValueError."""
+    """Convert a text of JSON to a value of a message that is not JSON: numbers keep their digits. Raises ValueError."""
     try:
         return convert_json_value(jsontree.parse_json(text), form)
     except RecursionError:
@@ -482,7 +482,7 @@ def parse_json_value(text: str, form: Form) -> Any:
 
 
 def convert_json_value(value: Any, form: Form) -> Any:
-    """A value of JSON as a member of a message: 64-bit integers, or what :func:`convert_number` makes of others."""
+    """Convert a JSON value to a member of a message: 64-bit integers, others by :func:`convert_number`."""
     if isinstance(value, jsontree.NumberText):
         is_integer = not value.strip("-0123456789")
         return parse_integer(value, form.decimal) if is_integer else convert_number(value, form)

@@ -1,4 +1,4 @@
-"""Tables of SQLite databases as messages, also those that :mod:`sowctl.arrow.sqlite` writes."""
+"""Tables of SQLite databases as messages, including those that :mod:`sowctl.arrow.sqlite` writes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _MAX_PAGE_BYTES = 1 << 16
 def iterate_sqlite_chunks(name: str, path: Path, target: RowTarget, table: str | None) -> Iterator[Chunk]:
     """The messages of one table: ``table``, or the one with the topic's name, or the only one.
 
-    Texts of columns that are declared as JSON are that; in json, if no column is, and export did not make the table,
-    those of columns whose texts are all JSON objects or arrays. Raises InputError ``SOW-EXC-012`` for what is no
-    database or is truncated, UsageError ``SOW-EXC-010`` where no table, or more than one, is meant.
+    Texts of columns declared as JSON are parsed as such; for type json, if no column is, and the table is not from
+    export, so are those of columns whose texts are all JSON objects or arrays. Raises InputError ``SOW-EXC-012`` for a
+    file that is no database or is truncated, UsageError ``SOW-EXC-010`` if the table is not unique.
     """
     _refuse_truncated(name, path)
     try:
@@ -51,18 +51,18 @@ def iterate_sqlite_chunks(name: str, path: Path, target: RowTarget, table: str |
 
 
 def _refuse_truncated(name: str, path: Path) -> None:
-    """Refuse a database that is shorter than its header says: SQLite reads the missing bytes as zeros."""
+    """Refuse a database that is shorter than its header states: SQLite reads the missing bytes as zeros."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
         size = file.seek(0, os.SEEK_END)
     log = Path(f"{path}-wal")
-    # A write-ahead log may hold pages that are not in the file yet.
+    # A write-ahead log may contain pages that are not in the file yet.
     if len(header) < _HEADER_BYTES or (log.exists() and log.stat().st_size):
         return
     (page_size,) = struct.unpack_from(">H", header, 16)
     changes, pages = struct.unpack_from(">II", header, 24)
     (valid_for,) = struct.unpack_from(">I", header, 92)
-    # Versions of SQLite before 3.7 changed a file without the number of its pages.
+    # Versions of SQLite before 3.7 changed a file without updating the number of its pages.
     if changes == valid_for and size < (expected := pages * (_MAX_PAGE_BYTES if page_size == 1 else page_size)):
         words = f"the database is truncated: it has {size:,} of {expected:,} bytes"
         raise InputError("SOW-EXC-012", words, place=name)
@@ -81,8 +81,8 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
         raise make_changes_error(name)
     fields = [at for at, one in enumerate(names) if one not in metadata]
     structured = frozenset(at for at in fields if declared.get(names[at]) == JSON_COLUMN_TYPE)
-    # Where the table does not say what is JSON, its texts do, but only where messages are JSON, too: one value of a
-    # flat message may be such a text, and export declares all columns that have JSON.
+    # If the table does not declare JSON, its texts decide, but only if messages are JSON, too: one value of a flat
+    # message may be such a text, and export declares all columns that contain JSON.
     if target.kind.json_text and not structured and mark is None:
         structured = _find_json_columns(database.execute(query), fields)
     encoder = MessageEncoder(target.kind, [names[at] for at in fields], target.root)
@@ -112,7 +112,7 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
 
 
 def _drop_zeros(decimal: Cell, value: Decimal) -> Any:
-    """A number of a column in a format without kinds: 1.0, which the double of such a column is, as the number 1."""
+    """A number of a column in an untyped format: 1.0, the double of such a column, becomes the number 1."""
     whole = value.to_integral_value()
     return int(whole) if whole == value and abs(whole) <= MAX_EXACT_INTEGER else decimal(value)
 

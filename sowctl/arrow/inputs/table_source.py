@@ -1,8 +1,8 @@
-"""Rows of a file as a source of messages: what ``publish --from`` reads.
+"""Rows of a file as a source of messages, for ``publish --from``.
 
-A row that makes no message is refused with its line, or its row number in files of columns, and the column; the others
-pass. Columns of our own exports that are no fields are passed over: in files of columns those of
-:mod:`sowctl.arrow.metadata`, in CSV and TSV the metadata that --meta puts in front.
+A row without a message is refused with its line, or its row number in files of columns, and the column; the others are
+published. Metadata columns of our own exports are skipped: in files of columns those of :mod:`sowctl.arrow.metadata`,
+in CSV and TSV the leading metadata of --meta.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHUNK_ROWS = 1000
 
 
 class TableSource:
-    """A source of messages (``MessageSource`` of the engine), made of chunks."""
+    """A source of messages (``MessageSource`` of the engine), built from chunks."""
 
     blocking = True
     descriptor: int | None = None
@@ -48,7 +48,7 @@ class TableSource:
         self._chunks = chunks
 
     def poll(self, timeout: float | None = None) -> Chunk | None:
-        """The next rows. Raises what reading the file raises."""
+        """Return the next rows. Raises the errors of reading the file."""
         try:
             return next(self._chunks)
         except StopIteration:
@@ -62,7 +62,7 @@ class TableSource:
 def iterate_column_chunks(
     name: str, stream: BinaryIO, made: RowTarget, *, parquet: bool, partitions: PartitionValues | None = None
 ) -> Iterator[Chunk]:
-    """The messages of a Parquet or Arrow file, of the types that it has, with the columns of ``partitions``."""
+    """The messages of a Parquet or Arrow file, by its types, with the columns of ``partitions``."""
     file = open_columns(name, stream, parquet=parquet)
     yield from _column_chunks(name, _add_partitions(file, partitions) if partitions else file, made)
 
@@ -81,10 +81,10 @@ def _add_partitions(file: ColumnFile, partitions: PartitionValues) -> ColumnFile
 
 
 def open_frame_source(name: str, frame: object, made: RowTarget) -> TableSource:
-    """The rows of a data frame or table, of the types that it has: of what has ``__arrow_c_stream__`` or
-    ``__arrow_c_array__``, as those of pandas, polars and pyarrow have.
+    """The rows of a data frame or table, by its types: any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``,
+    such as those of pandas, polars and pyarrow.
 
-    Raises TypeError for what has no columns, such as a single column.
+    Raises TypeError for an object without columns, such as a single column.
     """
     return TableSource(_column_chunks(name, open_frame(frame), made))
 
@@ -111,7 +111,7 @@ class _InputColumns:
     def __init__(self, schema: pyarrow.Schema) -> None:
         mark = parse_mark((schema.metadata or {}).get(MARK_KEY))
         self.metadata = find_metadata(schema.names, mark)
-        # Somebody may write a table of ours by way of pandas, which describes its index; a member is none.
+        # A table of ours may have been rewritten by pandas, which describes its index; a member is no index.
         passed = self.metadata | (find_unnamed_indexes(schema) - (frozenset() if mark is None else mark.members))
         self.fields = [field for field in schema if field.name not in passed]
         self.names = [field.name for field in self.fields]
@@ -141,7 +141,7 @@ def _column_chunk(found: Sequence[bytes | Exception | None], envelopes: list[Env
 
 
 def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.RecordBatch], ColumnRows]:
-    """Return the function that makes messages and their envelopes of a batch."""
+    """Return the function that builds messages and their envelopes from a batch."""
     schema = file.schema
     columns = _InputColumns(schema)
     leaves = group_leaves(schema, file.leaves)
@@ -167,7 +167,7 @@ def _build_row_reader(file: ColumnFile, made: RowTarget) -> Callable[[pyarrow.Re
 def _build_payload_reader(
     columns: _InputColumns, made: RowTarget, leaves: Sequence[str | None]
 ) -> Callable[[pyarrow.RecordBatch], Sequence[bytes | Exception | None]]:
-    """Return the function that makes the message of each row of a batch. Raises UsageError ``SOW-EXC-010``."""
+    """Return the function that builds the message of each row of a batch. Raises UsageError ``SOW-EXC-010``."""
     fields, names = columns.fields, columns.names
     if not columns.is_payload or is_nested(fields[0].type):
         maker = MessageMaker(fields, made.kind, made.root, leaves=leaves)

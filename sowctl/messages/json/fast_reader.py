@@ -149,7 +149,7 @@ class FastReader(Generic[T]):
         for field in self.plan.fields:
             parent = field.parent
             if parent is None:
-                # A field of the outermost object: every Struct has it, UNSET where the payload does not.
+                # A field of the outermost object: every Struct has it, UNSET if the payload does not.
                 columns[field] = FieldMembers(list(map(field.get, batch.structs)))
                 continue
             # Parents come first in the plan. Usually all values above are Structs, and one C loop reads the member.
