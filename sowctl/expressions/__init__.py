@@ -7,12 +7,12 @@ In the order in which a text is processed:
 * ``checker``: checks of an expression in its place.
 * ``functions``: the functions by group, with the table of the manual page.
 * ``aggregates``: the aggregate functions, an accumulator for each, with their table.
-* ``rows``: the row evaluator, which defines every result: nodes to Python code over rows.
+* ``rows``: the row evaluator, which defines every result: it compiles nodes to Python code over rows.
 * ``rewrites``: simpler equivalent expressions, conditions, and bounds for indexes.
 * ``translation``: texts of other languages, as suggestions in errors.
-* ``remarks``: remarks on filters that mean something else than in SQL.
+* ``remarks``: remarks on filters whose meaning differs from SQL.
 * ``compiler``: texts to filters, values, projections and constructed fields.
-* ``columns``: the columnar evaluator over columns of values, with the results of the row evaluator.
+* ``columns``: the columnar evaluator over columns of values; its results equal those of the row evaluator.
 * ``environment``: the inputs of an expression besides the message: clock, names, a record's header.
 
 The tables of this package are the source of the manual page (:mod:`sowctl.cli.manual.expressionpage`).

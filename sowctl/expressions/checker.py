@@ -1,4 +1,4 @@
-"""Judges a parsed expression in its context: names, counts, patterns, modifiers (``sowctl-expressions(7)``)."""
+"""Checks a parsed expression in its context: names, counts, patterns, modifiers (``sowctl-expressions(7)``)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NO_FUNCTIONS: Mapping[str, Function] = {}
 
 
 def check_node(node: n.Node, text: str, context: Context, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
-    """Raise ExpressionError at the first fault, in the order of the text.
+    """Raise ExpressionError for the first error, in the order of the text.
 
-    ``extra`` holds functions of loaded modules by upper-case name.
+    ``extra`` contains functions of loaded modules by upper-case name.
     """
-    # A list instead of recursion, as everywhere: a valid text may be nested more deeply than Python's stack.
+    # A list instead of recursion, as everywhere: a valid text may be nested more deeply than Python's stack allows.
     stack = [(node, context)]
     while stack:
         current, place = stack.pop()
@@ -28,13 +28,13 @@ def check_node(node: n.Node, text: str, context: Context, extra: Mapping[str, Fu
             _check_field(current, text, place)
         elif isinstance(current, n.Call):
             below = _check_call(current, text, place, extra)
-        # The leftmost operand is taken next, so that the first fault of the text is the one reported.
+        # The leftmost operand is processed next, so that the first error in the text is reported.
         stack.extend((child, below) for child in reversed(current.list_children()))
 
 
 def _find_node_start(node: n.Node, text: str) -> int:
-    """Return the offset at which a node without operands in front begins, parentheses around it skipped."""
-    # The span of a node in parentheses begins at the parenthesis, and the caret belongs under the name.
+    """Return the offset at which a node that begins with no operand starts, after parentheses around it."""
+    # The span of a node in parentheses begins at the parenthesis, but the caret should point to the name.
     start = node.span[0]
     while start < len(text) and text[start] in "( \t\r\n":
         start += 1
@@ -56,7 +56,7 @@ def _check_field(field: n.Field, text: str, context: Context) -> None:
 
 def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, Function]) -> Context:
     at = _find_node_start(call, text)
-    # What stands inside an aggregate is judged in a context of its own, where no second aggregate may stand.
+    # The argument of an aggregate is checked in its own context, in which a second aggregate is not allowed.
     if call.name in AGGREGATES:
         if not context.rules.aggregates:
             what = f"aggregate {call.name} is not allowed in {context.rules.words}"
@@ -65,15 +65,15 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
         _check_count(call, text, at, aggregate.least, aggregate.most)
         return Context.AGGREGATE
     if call.name == "IF":
-        # IF is no function of the table: it evaluates one of its branches only.
+        # IF is not in the table of functions: it evaluates only one of its branches.
         _check_count(call, text, at, 3, 3)
         return context
-    # Built-in names come first: a module cannot change what a text means.
+    # Built-in names have precedence: a module cannot change the meaning of a text.
     function = FUNCTIONS.get(call.name) or extra.get(call.name)
     if function is None:
         raise _build_unknown_error(call.name, text, at, extra)
     _check_count(call, text, at, function.least, function.most)
-    # A result that differs from one reading to the next cannot be stored or kept up to date.
+    # A result that may differ between evaluations cannot be stored or maintained.
     if not function.deterministic and not context.rules.nondeterministic:
         what = f"{call.name} is not deterministic, so it is not allowed in {context.rules.words}"
         raise build_expression_error("SOW-EXP-012", what, text, at)
@@ -81,7 +81,7 @@ def _check_call(call: n.Call, text: str, context: Context, extra: Mapping[str, F
         what = f"{call.name} is not allowed in {context.rules.words}"
         raise build_expression_error("SOW-EXP-012", what, text, at)
     for position, argument in enumerate(call.arguments):
-        # Patterns are compiled once with the expression; a computed one would have to be compiled in every row.
+        # Patterns are compiled once with the expression; a computed pattern would have to be compiled for each row.
         if function.find_argument_kind(position) == "pattern" and not isinstance(argument, n.Pattern):
             hint = "write it as a string or raw string, without parentheses"
             raise build_expression_error(

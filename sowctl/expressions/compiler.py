@@ -1,4 +1,4 @@
-"""From texts to what evaluates them: parsed, checked, compiled (``sowctl-expressions(7)``).
+"""Parses, checks and compiles texts to objects that evaluate them (``sowctl-expressions(7)``).
 
 A row is a tuple of slot values, one per slot of the compiled expression. The loop over rows is generated code.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sowctl.expressions.rows.projection import Projection
 
 MAX_CACHED_FILTER_CHARACTERS = 10_000
-"""Characters of a filter that is kept at most."""
+"""Maximum length of a cached filter, in characters."""
 
 
 class Filter(CompiledExpression):
@@ -46,11 +46,11 @@ class Filter(CompiledExpression):
     def __init__(
         self, text: str, node: Node | None, emitter: Emitter | None, extra: Mapping[str, Function] = NO_FUNCTIONS
     ) -> None:
-        # A row that reaches the end of the loop's body has passed every test.
+        # A row that reaches the end of the loop's body has passed all tests.
         super().__init__(text, node, emitter, "append(i)")
         self._extra = extra
         self._conjuncts: Sequence[Node] | None = None
-        # A condition is compiled by itself when an index may answer it.
+        # A condition is compiled separately if an index may evaluate it.
         self._single: dict[int, Filter] = {}
 
     @property
@@ -63,7 +63,7 @@ class Filter(CompiledExpression):
         return self._conjuncts
 
     def compile_conjunct(self, number: int) -> Filter:
-        """One of :attr:`conjuncts`, compiled by itself."""
+        """One of :attr:`conjuncts`, compiled separately."""
         found = self._single.get(number)
         if found is None:
             found = self._single[number] = _compile_checked_condition(self.conjuncts[number], self.text, self._extra)
@@ -72,7 +72,7 @@ class Filter(CompiledExpression):
     def find_matches(self, rows: Iterable[Row], env: Environment, headers: Sequence[Header] | None = None) -> list[int]:
         """The indexes of the rows for which the filter is true; every row is read once.
 
-        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
+        Raises LimitError ``SOW-EXP-030``, which contains the index, if a pattern exceeds the match limit.
         """
         if self.node is None:
             return [index for index, _ in enumerate(rows)]
@@ -84,15 +84,15 @@ def compile_filter(
 ) -> Filter:
     """Compile a filter for its context; ``extra`` are functions of loaded modules.
 
-    A process keeps some that it compiled, and so the loops that were generated for them. Raises ExpressionError.
+    A process caches some compiled filters with their generated loops. Raises ExpressionError.
     """
-    # Functions of modules differ from one instance to another, and a long text would hold much memory.
+    # Functions of modules differ between instances, and a long text would use much memory.
     if extra or len(text) > MAX_CACHED_FILTER_CHARACTERS:
         return _find_cached_filter(text, context, extra)
     return _compile_filter_cached(text, context)
 
 
-# By text and context: the same words may be allowed in one context and refused in another.
+# By text and context: the same text may be allowed in one context and refused in another.
 @lru_cache(maxsize=32)
 def _compile_filter_cached(text: str, context: Context) -> Filter:
     return _find_cached_filter(text, context, NO_FUNCTIONS)
@@ -100,7 +100,7 @@ def _compile_filter_cached(text: str, context: Context) -> Filter:
 
 @contextmanager
 def _suggest_on_error(text: str, context: Context, extra: Mapping[str, Function]) -> Iterator[None]:
-    """Let the error of a text that another language accepts suggest a text that compiles."""
+    """For a text that is valid in another language, add to its error a suggestion that compiles."""
     try:
         yield
     except ExpressionError as error:
@@ -119,22 +119,22 @@ def _find_cached_filter(text: str, context: Context, extra: Mapping[str, Functio
 
 
 def _compile_checked_condition(node: Node, text: str, extra: Mapping[str, Function]) -> Filter:
-    """One condition of a filter that was checked; ``text`` is the filter's."""
+    """One condition of a checked filter; ``text`` is the text of the filter."""
     emitter = Emitter(text, extra)
     run_emission(_emit_conditions(emitter, node))
     return Filter(text, node, emitter, extra)
 
 
 def _emit_conditions(emitter: Emitter, node: Node) -> Emission:
-    """A row is left at the first operand of AND that is not true."""
+    """A row is rejected at the first operand of AND that is not true."""
     waiting = [node]
     while waiting:
         current = waiting.pop()
-        # The operands are tests of the loop itself; in a chain that is longer, the groups become functions (see LONG).
+        # The operands are tests of the loop itself; in a longer chain, the groups become functions (see LONG).
         if isinstance(current, Logic) and current.operator == "AND" and len(current.operands) <= LONG_CHAIN_GROUPS:
             waiting.extend(reversed(current.operands))
             continue
-        # A row counts only where the filter is TRUE. FALSE and NULL both leave it, so these tests need no third state.
+        # A row matches only if the filter is TRUE. FALSE and NULL both reject it, so these tests need no third state.
         operand: Operand = yield emitter.emit_truth(current)
         emitter.code.add_line(f"if not {operand.code}: continue")
 
@@ -155,7 +155,7 @@ def compile_value(
 def compile_node(
     node: Node, text: str, context: Context = Context.QUERY_FILTER, extra: Mapping[str, Function] = NO_FUNCTIONS
 ) -> CompiledValue:
-    """Compile a parsed value; ``text`` is what it was parsed from."""
+    """Compile a parsed value; ``text`` is its source text."""
     check_node(node, text, context, extra)
     return compile_checked_value(node, text, extra)
 
@@ -178,7 +178,7 @@ def compile_fields(
         if (field.optional or field.set_current) and not context.rules.hints:
             what = f"HINT is not allowed in {context.rules.words}"
             raise build_expression_error("SOW-EXP-024", what, text, field.place)
-        # Which of two fields would win must not depend on their order.
+        # The result must not depend on the order of two fields with one destination.
         if field.destination.names in seen:
             what = f"two fields have the destination {field.destination}"
             raise build_expression_error("SOW-EXP-022", what, text, field.place)
@@ -190,7 +190,7 @@ def compile_fields(
 def compile_view_filter(
     text: str, sources: Collection[tuple[str, ...]], extra: Mapping[str, Function] = NO_FUNCTIONS
 ) -> Filter:
-    """Compile the filter of a view over ``sources`` (message type and name), one of which each qualifier names.
+    """Compile the filter of a view over ``sources`` (message type and name); each qualifier must name one of them.
 
     Raises ExpressionError.
     """
@@ -210,14 +210,14 @@ def compile_projection(
 ) -> Projection:
     """Compile a projection and its grouping, each one text or several; ``joined``: every field needs its topic.
 
-    A grouping of None makes one group of all messages.
+    A grouping of None puts all messages into one group.
 
-    ``sources``: the qualifiers that name a source of the view; none given, none is checked. Raises ExpressionError,
-    also where there is no grouping.
+    ``sources``: the qualifiers that name a source of the view; if there are none, none is checked. Raises
+    ExpressionError, also if there is no grouping.
     """
     from sowctl.expressions.rows.projection import Projection, TextNode  # for views and aggregated queries alone
 
-    # Each field keeps the text that it was written in, because its errors show a place in that text.
+    # Each field keeps its own source text, because its errors show a position in that text.
     fields = []
     for text in _check_texts(projection):
         with _suggest_on_error(text, Context.PROJECTION, extra):
@@ -228,13 +228,13 @@ def compile_projection(
     for field, text in fields:
         with _suggest_on_error(text, Context.PROJECTION, extra):
             check_node(field.expression, text, Context.PROJECTION, extra)
-        # After the check: a field that has a fault of its own is reported with that one.
+        # After the check, so that an error in the field itself is reported first.
         names = find_destination(field)
         if names in seen:
             what = f"two fields have the destination /{'/'.join(names)}"
             raise build_expression_error("SOW-EXP-022", what, text, field.place)
         seen.add(names)
-    # Qualifiers last: they are judged against the sources of the view, and faults of the text itself come first.
+    # Qualifiers last: they are checked against the sources of the view, and errors in the text itself come first.
     for node, text in [*((field.expression, text) for field, text in fields), *keys]:
         _check_qualified(node, text, joined, sources)
     return Projection(fields, keys, extra)
@@ -250,7 +250,7 @@ def _parse_grouping_or_suggest(text: str) -> tuple[Field, ...]:
 
 
 def _check_texts(given: str | Sequence[str]) -> Sequence[str]:
-    # No text at all is parsed as the empty one, whose error says what is missing.
+    # A missing text is parsed as the empty one, whose error describes what is missing.
     return [given] if isinstance(given, str) else given or [""]
 
 
@@ -264,12 +264,12 @@ def _check_qualified(node: Node, text: str, joined: bool, sources: Collection[tu
             raise build_expression_error(
                 "SOW-EXP-023", "a field of a join requires its topic", text, current.span[0], hint=hint
             )
-        # A misspelled topic would be NULL in every row and never be noticed.
+        # A misspelled topic would be NULL in every row without any error.
         if current.qualifier and sources and not any(_matches_source(current.qualifier, source) for source in sources):
             what = f"{'.'.join(f'[{name}]' for name in current.qualifier)} is not a source of the view"
             raise build_expression_error("SOW-EXP-028", what, text, current.span[0])
 
 
 def _matches_source(qualifier: tuple[str, ...], source: tuple[str, ...]) -> bool:
-    """Return whether a qualifier names a source: the same topic, and the same type where both tell it."""
+    """Return whether a qualifier names a source: the same topic, and the same type if both include it."""
     return qualifier[-1] == source[-1] and (len(qualifier) < 2 or len(source) < 2 or qualifier == source)

@@ -1,4 +1,4 @@
-"""Places where an expression may stand, and what is forbidden there (``sowctl-expressions(7)``, contexts)."""
+"""Contexts in which an expression may occur, and what they forbid (``sowctl-expressions(7)``, contexts)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Rules(Struct, frozen=True):
-    """Rules of a context: what it allows. ``words`` name it in messages."""
+    """What a context allows. ``words`` name it in messages."""
 
     words: str
     aggregates: bool = False
@@ -21,7 +21,7 @@ class Rules(Struct, frozen=True):
 
 
 class Context(Enum):
-    """Every place where an expression may stand."""
+    """Every context in which an expression may occur."""
 
     QUERY_FILTER = Rules("the filter of a query")
     AGGREGATED_QUERY_FILTER = Rules("the filter of an aggregated query")

@@ -12,13 +12,13 @@ from sowctl.expressions.syntax.errors import BoundExceededError
 from sowctl.values.times import Micros
 
 MAX_PATTERN_STEPS = 1_000_000_000
-"""Steps of long pattern matches in one run: some seconds of work (``sowctl-expressions(7)``, limits)."""
+"""Steps of long pattern matches in one run: a few seconds of work (``sowctl-expressions(7)``, limits)."""
 MAX_RECORD_STEPS = 100_000
-"""Steps more for each record that was examined, some 0.3 ms: the length of a scan is no reason to end it."""
+"""Additional steps for each examined record, about 0.3 ms: a run is not ended for the length of its scan."""
 MAX_VALUE_BYTES = 64 << 20
-"""Bytes of a text that a function makes: no message may be longer, either."""
+"""Maximum size in bytes of a text created by a function: no message may be longer, either."""
 MAX_BATCH_BYTES = 512 << 20
-"""Bytes of long texts that functions make for one batch of messages, which may all be held at once."""
+"""Maximum bytes of long texts that functions create for one batch of messages, all of which may be held at once."""
 LONG_TEXT_BYTES = 64 << 10
 """Shorter texts are not counted: those of one batch take no more memory than its messages may."""
 
@@ -26,8 +26,8 @@ LONG_TEXT_BYTES = 64 << 10
 class EvaluationLimits(Struct, frozen=True):
     """Bounds of one evaluation run: one query, deletion or view's refresh, or one task of a job.
 
-    ``pattern_steps`` of long matches in all, and ``record_steps`` more for each record examined; ``value_bytes`` of
-    one text that a function makes, ``batch_bytes`` of all long ones in one batch of messages; ``seconds`` since the
+    ``pattern_steps`` of long matches in total, and ``record_steps`` more for each examined record; ``value_bytes`` of
+    one text that a function creates, ``batch_bytes`` of all long ones in one batch of messages; ``seconds`` since the
     first message, None for no bound.
     """
 
@@ -48,10 +48,10 @@ def compute_local_offset(seconds: int) -> int:
 
 
 class Environment(Struct):
-    """One evaluation run. ``now`` is read at most once; ``random`` gives n random bytes (only UUID7 asks); ``offset``
-    gives the seconds that local time is ahead of UTC at an instant in seconds (only functions of modules ask).
-    ``limits`` bound the work of the run, or of each batch of messages where it is ``endless``; ``examined`` counts
-    the records of whole batches that bounded expressions were asked of."""
+    """One evaluation run. ``now`` is read at most once; ``random`` returns n random bytes (used only by UUID7);
+    ``offset`` returns the seconds that local time is ahead of UTC at an instant in seconds (used only by functions of
+    modules). ``limits`` bound the work of the run, or of each batch of messages if it is ``endless``; ``examined``
+    counts the records of whole batches for which bounded expressions were evaluated."""
 
     now: Callable[[], Micros]
     instance_name: str | None = None
@@ -69,13 +69,13 @@ class Environment(Struct):
 
     def read_clock(self) -> Micros:
         """The clock of the run in microseconds since 1970 UTC, the same at every call."""
-        # One reading for the run: two calls in one expression, or in two records, must agree.
+        # Read once per run: two calls in one expression, or for two records, must agree.
         if self._reading is None:
             self._reading = self.now()
         return self._reading
 
     def begin_batch(self) -> None:
-        """A batch of messages follows. Raises BoundExceededError where the time is over."""
+        """Begin a batch of messages. Raises BoundExceededError if the time is exceeded."""
         self._batch_bytes = 0
         if self.endless:
             self._steps, self.examined, self._end = 0, 0, None
@@ -89,15 +89,15 @@ class Environment(Struct):
 
     @property
     def steps(self) -> int:
-        """The steps that were counted."""
+        """The number of counted steps."""
         return self._steps
 
     def reset_steps(self, steps: int) -> None:
-        """Count on from ``steps``: what was done since is done once more, in another way."""
+        """Set the count back to ``steps``: the work since then is repeated by another method."""
         self._steps = steps
 
     def spend_steps(self, steps: int) -> None:
-        """Count ``steps`` of a pattern match. Raises BoundExceededError where the run has had all of its steps."""
+        """Count ``steps`` of a pattern match. Raises BoundExceededError if the run exceeds its steps."""
         self._steps += steps
         most = self.limits.pattern_steps + self.examined * self.limits.record_steps
         if self._steps > most:
@@ -105,7 +105,7 @@ class Environment(Struct):
             raise BoundExceededError("SOW-EXP-034", words)
 
     def count_text(self, size: int) -> None:
-        """Count a text of ``size`` bytes that a function is about to make. Raises BoundExceededError."""
+        """Count a text of ``size`` bytes before a function creates it. Raises BoundExceededError."""
         if size <= LONG_TEXT_BYTES:
             return
         if size > self.limits.value_bytes:
@@ -118,7 +118,7 @@ class Environment(Struct):
 
 
 class Header(Struct, frozen=True):
-    """Header fields of a record for message functions; times in microseconds since 1970 UTC, None where not kept."""
+    """Header fields of a record for message functions; times in microseconds since 1970 UTC, None if not stored."""
 
     topic: str | None = None
     sow_key: str | None = None

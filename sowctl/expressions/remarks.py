@@ -1,4 +1,4 @@
-"""Remarks on filters that compile, but mean something else than in SQL, each with what was probably meant."""
+"""Remarks on filters that compile, but differ in meaning from SQL, each with the probable intention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sowctl.expressions.translation import is_sql_pattern, quote_text, translate
 
 _DATE_PATTERN = re.compile(r"\b[12]\d{3}-[01]?\d-[0-3]?\d\b")
 _RELATIVE_TIME_PATTERN = re.compile(r"['\"](?:-\d+[smhdw]|now|today|midnight|yesterday|tomorrow)['\"]", re.IGNORECASE)
-"""What ``--at`` takes as a time, in quotes."""
+"""A quoted time in a form that ``--at`` accepts."""
 # Texts without any of these are not parsed again.
 _SUSPECT_PATTERN = re.compile(
     r"%|__|=\s*NULL\b|[<>]\s*NULL\b|\bNULL\s*[=<>!]|\b[12]\d{3}-|(?:^|[(]|\b(?:AND|OR|NOT)\b)\s*['\"][^\W\d]\w*['\"]"
@@ -27,7 +27,7 @@ _SUSPECT_PATTERN = re.compile(
 
 
 class FilterRemark(Struct, frozen=True):
-    """What a part of a filter does, in words, and the text to write instead of the part."""
+    """Describes the effect of a part of a filter, and has the text that should replace the part."""
 
     words: str
     suggestion: str
@@ -37,7 +37,7 @@ class FilterRemark(Struct, frozen=True):
 
 
 def list_remarks(text: str) -> list[FilterRemark]:
-    """The remarks on a filter, at most one of a kind; none for a text that is no filter."""
+    """The remarks on a filter, at most one of a kind; none for a text that is not a filter."""
     if _SUSPECT_PATTERN.search(text) is None:
         return []
     try:
@@ -108,7 +108,7 @@ def _check_quoted_name(node: n.Node, text: str) -> Iterator[tuple[str, FilterRem
     start, end = name.span
     if not isinstance(name, n.Literal) or text[start] not in "\"'" or not text[start + 1 : end - 1].isidentifier():
         return
-    # Of 'x' IN (/tags) the text is what is looked for.
+    # In 'x' IN (/tags) the text is the value to be found.
     if any(not isinstance(one, n.Literal | n.Pattern) for one in others):
         return
     field = build_field(text[start + 1 : end - 1])

@@ -1,6 +1,6 @@
 """Suggestions for texts that other languages would accept: SQL, C, Python, JSONPath and OData.
 
-Only a text that does not compile comes here. What is suggested compiles.
+Used only for texts that do not compile. The suggested text compiles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sowctl.expressions.syntax.patterns import compile_pattern
 from sowctl.expressions.syntax.trees import walk_tree
 
 MAX_TRANSLATED_CHARACTERS = 2_000
-"""Characters of a text that is translated."""
+"""Maximum length of a text that is translated, in characters."""
 _MAX_DEPTH = 40
 _MAX_REASONS = 3
 
@@ -42,7 +42,7 @@ _OPERATORS = (
     | {"//": "/", "DIV": "/"}
 )
 _SQL_PATTERNS = {"LIKE": "", "ILIKE": "(?i)", "~~": "", "~~*": "(?i)", "GLOB": "", "SIMILAR": ""}
-"""Operators whose patterns have wildcards, with what they put in front of a regular expression."""
+"""Operators whose patterns have wildcards, with the prefix of the regular expression."""
 _REGEX_PATTERNS = {
     "=~": "", "~": "", "=~*": "(?i)", "~*": "(?i)", "RLIKE": "", "REGEXP": "", "REGEX": "", "MATCHES": "", "MATCH": "",
 }  # fmt: skip
@@ -76,11 +76,11 @@ _COUNT_PATTERN = re.compile(r"\bCOUNT\s*\(\s*\*\s*\)", re.IGNORECASE)
 _ELEMENT_WORDS = " in a text, = for an element of an array"
 _FIELD_REASON = "start a field with a slash"
 _SIGN_END = "\0"
-"""Ends a piece that touches the next one."""
+"""Ends a piece that is joined to the next one without a space."""
 
 
 class Translation(Struct, frozen=True):
-    """A text of this language that means what another one was meant to; ``reasons`` say what is different in it."""
+    """A text of this language with the intended meaning of another text; ``reasons`` are the differences."""
 
     text: str
     reasons: Sequence[str]
@@ -89,7 +89,7 @@ class Translation(Struct, frozen=True):
 def add_suggestion(
     error: ExpressionError, text: str, context: Context, extra: Mapping[str, Function] = NO_FUNCTIONS
 ) -> ExpressionError:
-    """The error, with a text that compiles in its hint and as its fact ``suggestion``, where one is known."""
+    """The error, with a text that compiles in its hint and as its fact ``suggestion``, if one is known."""
     found = suggest_text(text, context, extra)
     if found is not None:
         error.hint = f"{'; '.join(found.reasons[:_MAX_REASONS])}: {found.text}"
@@ -100,7 +100,7 @@ def add_suggestion(
 
 
 def suggest_text(text: str, context: Context, extra: Mapping[str, Function] = NO_FUNCTIONS) -> Translation | None:
-    """What was meant by a text that does not compile in a context, as one that does; None if unknown."""
+    """The intended meaning of a text that does not compile in a context, as one that does; None if unknown."""
     if len(text) > MAX_TRANSLATED_CHARACTERS:
         return None
     found = translate_text(text, is_filter=not context.rules.aggregates)
@@ -124,7 +124,7 @@ def _parse_nodes(text: str, context: Context) -> list[Node]:
 
 
 def suggest_list(text: str, read: Callable[[str], object]) -> Translation | None:
-    """What was meant by a grouping or an order whose fields are not paths; ``read`` raises for a text that is none."""
+    """The intended grouping or order if its fields are not paths; ``read`` raises for an invalid text."""
     tokens = tokenize_foreign(text) if len(text) <= MAX_TRANSLATED_CHARACTERS else None
     pieces = []
     for token in tokens or ():
@@ -151,7 +151,7 @@ def add_list_suggestion(error: ExpressionError, text: str, read: Callable[[str],
 
 
 def translate_text(text: str, *, is_filter: bool = True) -> Translation | None:
-    """The text in this language; None where parts of it are not understood."""
+    """The text in this language; None if parts of it are not understood."""
     tokens = tokenize_foreign(text)
     if not tokens:
         return None
@@ -164,13 +164,13 @@ def translate_text(text: str, *, is_filter: bool = True) -> Translation | None:
 
 
 def is_sql_pattern(pattern: str) -> bool:
-    """Return whether a pattern has the wildcards of SQL and nothing that only a regular expression has."""
+    """Return whether a pattern has SQL wildcards and nothing that only regular expressions have."""
     wild = pattern.startswith(("%", "__", "_%")) or pattern.endswith(("%", "__", "%_"))
     return wild and _REGEX_CHARACTERS.search(pattern) is None
 
 
 def translate_sql_pattern(pattern: str) -> str:
-    """The regular expression that matches what a pattern with the wildcards % and _ matches."""
+    """The regular expression equivalent to a pattern with the wildcards % and _."""
     return _translate_wildcards(pattern, "%", "_")
 
 
@@ -194,11 +194,11 @@ class _UnknownPartError(Exception):
 
 
 _Range: TypeAlias = tuple[int, int]
-"""Numbers of the first token, and one past the last."""
+"""Index of the first token, and one past the last."""
 
 
 def _join_pieces(pieces: Sequence[str]) -> str:
-    """One text of words and signs; a sign (``+`` with nothing before it) touches its operand."""
+    """One text of words and signs; no space between a sign (``+`` with nothing before it) and its operand."""
     text = ""
     for piece in pieces:
         touches = not text or text.endswith(("(", _SIGN_END)) or piece in (")", ",")
@@ -222,11 +222,11 @@ class _Translator:
             self._explain(f"write {meant} for {written}")
 
     def _get_word(self, place: int, end: int) -> str:
-        """The word or operator at a place, in capitals; empty for anything else."""
+        """The word or operator at a place, in upper case; empty for anything else."""
         return self._tokens[place].upper if 0 <= place < end else ""
 
     def _find_condition(self) -> _Range:
-        """Begin and end of the condition: of a SELECT what follows WHERE."""
+        """Begin and end of the condition: for a SELECT the part after WHERE."""
         begin, end = 0, len(self._tokens)
         words = [token.upper for token in self._tokens]
         if words[0] == "SELECT" and "WHERE" in words:
@@ -263,7 +263,7 @@ class _Translator:
             words = [token.upper for token in self._tokens[begin:end]]
             field = []
             if "AS" not in words and end - begin > 1:
-                # SQL allows a name behind an expression, or none at all.
+                # SQL allows a name after an expression without AS, or no name.
                 named = self._tokens[end - 1].kind == "word" and words[-2] == ")"
                 name = self._tokens[end - 1].name if named else self._choose_name(begin, end, names)
                 end -= named
@@ -274,7 +274,7 @@ class _Translator:
         return pieces[:-1]
 
     def _choose_name(self, begin: int, end: int, taken: set[str]) -> str:
-        """A name for a value: that of its first function, with that of its first field where it is taken."""
+        """A name for a value: that of its first function, with that of its first field if it is in use."""
         words = [token.name.lower() for token in self._tokens[begin:end] if token.kind == "word"]
         first = words[0] if words else "value"
         field = next((token for token in self._tokens[begin + 1 : end] if token.kind in ("word", "path")), None)
@@ -286,7 +286,7 @@ class _Translator:
     # operands -------------------------------------------------------------------------------------------------------
 
     def _translate_operand(self, pieces: list[str], place: int, end: int, depth: int, listed: bool) -> tuple[int, bool]:
-        """Add an operand or what stands before one; returns the next place, and whether an operand must follow."""
+        """Add an operand or a prefix of one; returns the next place, and whether an operand must follow."""
         token = self._tokens[place]
         word = token.upper
         if word == "(":
@@ -356,13 +356,13 @@ class _Translator:
         return _build_field(token.text)
 
     def _is_compared_text(self, place: int) -> bool:
-        """Return whether a word stands where mostly text does: ``symbol = IBM``."""
+        """Return whether a word is at a place where text is likely: ``symbol = IBM``."""
         equal = _COMPARISONS.get(self._get_word(place - 1, place)) in ("=", "<>")
         before = self._tokens[place - 2] if equal and place > 1 else None
         return before is not None and (before.kind in ("word", "path") or before.text == ")")
 
     def _is_quoted_name(self, place: int, end: int) -> bool:
-        """Return whether a string in double quotes is compared to a literal, so that a field must be meant."""
+        """Return whether a string in double quotes is compared with a literal, so that a field must be meant."""
         token = self._tokens[place]
         if token.text[0] != '"' or not token.text[1:-1].isidentifier():
             return False
@@ -409,7 +409,7 @@ class _Translator:
         ranges = self._split_arguments(place + 2, close)
         name = _METHODS.get(token.name.upper(), token.name.upper())
         written = f".{token.name}()" if token.kind == "method" else f"{token.name}()"
-        # A call that is replaced explains itself before what is changed inside it.
+        # The reason for a replaced call comes before those of changes inside it.
         marks = dict(self.reasons)
         if name == "COUNT" and [self._get_word(*one) for one in ranges] == ["*"]:
             self._explain("write COUNT(1) for COUNT(*)")
@@ -444,7 +444,7 @@ class _Translator:
         return close + 1
 
     def _get_literal(self, begin: int, end: int) -> ForeignToken | None:
-        """The string or pattern that is all of an argument."""
+        """The string or pattern that is the whole argument."""
         token = self._tokens[begin] if end - begin == 1 else None
         return token if token is not None and token.kind in ("string", "raw", "regex") else None
 
@@ -453,7 +453,7 @@ class _Translator:
     def _translate_operator(
         self, pieces: list[str], place: int, end: int, depth: int, listed: bool
     ) -> tuple[int, bool]:
-        """Add an operator with what belongs to it; returns the next place, and whether an operand must follow."""
+        """Add an operator with its operands; returns the next place, and whether an operand must follow."""
         token = self._tokens[place]
         word = token.upper
         meant = _OPERATORS.get(word)
@@ -463,7 +463,7 @@ class _Translator:
             if meant in ("=", "<>") and self._get_word(place + 1, end) in _NOTHING:
                 self._add_null_test(pieces, f"{token.text} {self._tokens[place + 1].text}", meant == "<>")
                 return place + 2, False
-            # Synonyms that this language has, too, need no word.
+            # Synonyms that this language has, too, need no reason.
             if word not in ("==", "!="):
                 self._explain_word(meant, token.text)
             pieces.append(token.text if word in ("==", "!=") or meant == word else meant)
@@ -491,7 +491,7 @@ class _Translator:
         self._explain_word(pieces[-1], written)
 
     def _translate_is(self, pieces: list[str], place: int, end: int) -> tuple[int, bool]:
-        """``IS`` with what follows: this language has it for NULL and NAN alone."""
+        """``IS`` with its operand: this language has it only for NULL and NAN."""
         negated = self._get_word(place + 1, end) == "NOT"
         value = place + 1 + negated
         word = self._get_word(value, end)
@@ -518,7 +518,7 @@ class _Translator:
         if place == end or self._tokens[place].kind == "operator":
             raise _UnknownPartError
         self._explain("IN takes a list in parentheses; a field in it stands for all its elements")
-        # A word alone is the array that is searched.
+        # A single word is the array that is searched.
         inner: list[str] = []
         place, _ = self._translate_operand(inner, place, end, depth, False)
         pieces.append(f"({_join_pieces(inner)})")
@@ -604,7 +604,7 @@ class _Translator:
         return value + 1, False
 
     def _read_text(self, token: ForeignToken) -> str | None:
-        """The text of a string, a pattern or a word whose quotes a shell has taken; None for anything else."""
+        """The text of a string, a pattern or a word whose quotes a shell has removed; None for anything else."""
         if token.kind in ("string", "raw"):
             return _read_content(token.text.lstrip("rR")) if token.kind == "string" else token.text[2:-1]
         if token.kind == "word" and token.upper not in KEYWORDS:
@@ -617,7 +617,7 @@ class _Translator:
         prefix = _SQL_PATTERNS[word]
         if word == "GLOB":
             return quote_text(_translate_wildcards(given, "*", "?"))
-        # LIKE of this language takes a regular expression, so only what looks like SQL is changed.
+        # LIKE of this language takes a regular expression, so only patterns that look like SQL are changed.
         if is_sql_pattern(given) or (word != "LIKE" and not _REGEX_CHARACTERS.search(given)):
             if is_sql_pattern(given):
                 self._explain("LIKE takes a regular expression, without % and _")
@@ -626,7 +626,7 @@ class _Translator:
 
 
 def _build_test(name: str, arguments: Sequence[str], literals: Sequence[ForeignToken | None]) -> tuple[str, str] | None:
-    """The predicate that does what a function of another language does, and its operator; None for other functions."""
+    """The predicate equivalent to a function of another language, and its operator; None for other functions."""
     if len(arguments) == 1:
         if name in _PRESENCE_TESTS:
             return f"{arguments[0]} IS NOT NULL", "IS NOT NULL"
@@ -653,7 +653,7 @@ def _build_test(name: str, arguments: Sequence[str], literals: Sequence[ForeignT
 
 
 def _read_content(text: str) -> str:
-    """The content of a string of another language: a quote is doubled or has a backslash before it."""
+    """The content of a string of another language: a quote is doubled or preceded by a backslash."""
     quote = text[0]
     return text[1:-1].replace("\\" + quote, quote).replace(quote * 2, quote)
 

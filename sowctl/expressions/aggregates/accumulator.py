@@ -1,9 +1,9 @@
 """The operations of every accumulator: the state of one aggregate call in one group.
 
-Rows add inputs with :meth:`Accumulator.add`, and can remove them again; columns add those of many groups with
-:meth:`Accumulator.add_column`. States of one group add up (:meth:`Accumulator.merge`), and travel as lists for msgpack
-(:meth:`Accumulator.dump`, :meth:`Accumulator.load`). Queries, views, aggregated subscriptions and Spark use the same
-classes. Inputs are scalars without NULLs, because aggregates ignore NULLs.
+Inputs are added from rows (:meth:`Accumulator.add`), and can be removed again, or from columns, for many groups at once
+(:meth:`Accumulator.add_column`). States of one group can be merged (:meth:`Accumulator.merge`), and serialized as
+lists for msgpack (:meth:`Accumulator.dump`, :meth:`Accumulator.load`). Queries, views, aggregated subscriptions and
+Spark use the same classes. Inputs are scalars without NULLs, because aggregates ignore NULLs.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from sowctl.values.fields import Scalar, SlotValue
 
 _T = TypeVar("_T")
 Stamp: TypeAlias = tuple[Any, ...]
-"""The place of a message in the order of updates. Messages that are removed one by one have unique stamps."""
+"""The position of a message in the order of updates. Messages that are removed individually have unique stamps."""
 InputReader: TypeAlias = Callable[[bool], Iterable[tuple[Stamp, Scalar]]]
-"""The inputs that a group still has, with NULLs, in ascending order of stamps; descending for True."""
+"""The remaining inputs of a group, with NULLs, in ascending order of stamps; in descending order for True."""
 MAX_WAITING_INPUTS = 4096
-"""Inputs that an accumulator holds before it adds them up. A bound of memory: adding many at once costs less."""
+"""Inputs that an accumulator buffers before it adds them up, to bound memory; adding many at once is cheaper."""
 
 
 GroupSums: TypeAlias = tuple[tuple[int, int], tuple[int, int], tuple[int, int, int], tuple[int, int]]
-"""Sums of the inputs of a group, as :meth:`sowctl.expressions.aggregates.sums.Sum.add_sums` takes them."""
+"""Sums of the inputs of a group, as passed to :meth:`sowctl.expressions.aggregates.sums.Sum.add_sums`."""
 
 
 class ColumnInputs(Protocol):
-    """The inputs of an aggregate call as a column, with the group of each: what accumulators can ask of it.
+    """The inputs of an aggregate call as a column, with the group of each: the interface that accumulators use.
 
-    Places are arrays of row numbers, those of a group in the order of its messages.
+    Places are arrays of row numbers; those of a group are in the order of its messages.
     """
 
     def count_inputs(self) -> Sequence[int]:
@@ -39,7 +39,7 @@ class ColumnInputs(Protocol):
         ...
 
     def compute_sums(self, *, squares: bool) -> Sequence[GroupSums] | None:
-        """Add up the inputs of each group; None where they do not add up so, or where groups have few inputs."""
+        """Add up the inputs of each group; None if this is not possible, or if groups have few inputs."""
         ...
 
     def find_inputs(self) -> Any:
@@ -51,15 +51,15 @@ class ColumnInputs(Protocol):
         ...
 
     def find_distinct(self) -> Any:
-        """Return the places of the first of inputs that are equal in all respects; more where these cannot be told."""
+        """Return the places of the first of inputs that are identical; more places if identity cannot be determined."""
         ...
 
     def find_extremes(self, *, greatest: bool) -> Any:
-        """Return the places of what may be the least or greatest inputs of the groups."""
+        """Return the places of the inputs that may be the least or greatest of their groups."""
         ...
 
     def add_values(self, states: Sequence[Accumulator], places: Any) -> int:
-        """Add the inputs at some places to the states of their groups; how many they are."""
+        """Add the inputs at some places to the states of their groups; return the number of these inputs."""
         ...
 
 
@@ -72,13 +72,13 @@ class Accumulator(ABC):
 
     @abstractmethod
     def add(self, values: Sequence[Scalar], stamps: Sequence[Stamp] = ()) -> None:
-        """Add inputs; ``stamps``: one per input where the order counts. Of equal stamps the input added first is the
-        first."""
+        """Add inputs; ``stamps``: one per input if the order matters. Of equal stamps the input added first counts as
+        the first."""
 
     @classmethod
     def add_column(cls, states: Sequence[Self], inputs: ColumnInputs) -> int:
-        """Add a column of inputs to the states of their groups: as many as the result depends on, so that none can be
-        removed afterwards. How many inputs the states hold one by one."""
+        """Add a column of inputs to the states of their groups; only inputs that affect the result are kept, so none
+        can be removed afterwards. Returns the number of inputs that the states hold individually."""
         return inputs.add_values(states, inputs.find_inputs())
 
     @abstractmethod
@@ -90,8 +90,8 @@ class Accumulator(ABC):
         """Add the inputs of another state of the same call and group, which must not be used afterwards."""
 
     def compact(self) -> int:
-        """Keep no more than the result depends on; nothing can be removed afterwards. How many inputs the state then
-        holds one by one."""
+        """Keep only what the result depends on; nothing can be removed afterwards. Returns the number of inputs that
+        the state then holds individually."""
         return 0
 
     @abstractmethod
@@ -101,19 +101,19 @@ class Accumulator(ABC):
     @classmethod
     @abstractmethod
     def load(cls, state: Sequence[Any]) -> Self:
-        """Build the accumulator of a state of :meth:`dump`."""
+        """Build an accumulator from a state of :meth:`dump`."""
 
     @abstractmethod
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
-        """Compute the result. ``read_inputs`` is called only where a removal left the order of inputs unknown;
+        """Compute the result. ``read_inputs`` is called only if a removal made the order of inputs unknown;
         ``delimiter`` is for GROUP_CONCAT. Raises DamageError ``SOW-EXP-050``."""
 
 
 def append_inputs(held: Sequence[_T], more: Sequence[_T]) -> Sequence[_T]:
-    """Add inputs to those that are held: a tuple for the first ones, then a list of its own.
+    """Append inputs to the held ones: a tuple for the first ones, then an own list.
 
-    Most groups of many have one message: the collector of cycles looks at no tuple of plain values, and no list is
-    made.
+    With many groups, most have one message: the garbage collector does not track a tuple of plain values, and no list
+    is allocated.
     """
     if not held:
         return tuple(more)
@@ -124,10 +124,10 @@ def append_inputs(held: Sequence[_T], more: Sequence[_T]) -> Sequence[_T]:
 
 
 def build_damage_error(what: str) -> DamageError:
-    """The error for a state from which more is removed than it holds: it belongs to other inputs."""
+    """The error for a state from which more is removed than it holds: the state belongs to other inputs."""
     return DamageError("SOW-EXP-050", f"an aggregate gives back {what} that it never got")
 
 
 def iterate_no_rows(_: bool) -> Iterable[Any]:
-    """Raise DamageError: for groups from which nothing is removed, so that their rows are never read."""
+    """Raise DamageError: for groups without removals, whose rows are never read."""
     raise build_damage_error("rows")

@@ -1,12 +1,12 @@
-"""MIN, MAX, UNIQUE, GROUP_CONCAT, COUNT_DISTINCT: distinct inputs with counts, so that they can be removed.
+"""MIN, MAX, UNIQUE, GROUP_CONCAT, COUNT_DISTINCT: distinct inputs with counts, so that inputs can be removed.
 
 Inputs are equal by the common reading of all inputs of the group, which decides whether numeric texts count as numbers.
-Where equal inputs are spelled differently (1, 1.0, '1'), the first by stamp is the answer, so each spelling has its own
-entry with the number of its inputs and the stamp of the first one. A removal of the first one leaves unknown which is
-the first now. Only where the result depends on that are the group's rows read.
+If equal inputs are spelled differently (1, 1.0, '1'), the result is the first by stamp, so each spelling has its own
+entry with the number of its inputs and the stamp of the first one. When the first one is removed, it is unknown which
+is the first now. The group's rows are read only if the result depends on that.
 
-States are lists for msgpack: ``[input, count, stamp or nil, input, count ...]`` (nil where it is unknown);
-that of COUNT_DISTINCT is in :class:`CountDistinct`.
+States are lists for msgpack: ``[input, count, stamp or nil, input, count ...]`` (nil if it is unknown);
+for COUNT_DISTINCT see :class:`CountDistinct`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBER_TYPES = frozenset((int, float, bool, Number))
 
 
 class InputEntry:
-    """A distinct input: how many there are, and the stamp of the first one, None where a removal made it unknown."""
+    """A distinct input: its count, and the stamp of the first one, None if a removal made it unknown."""
 
     __slots__ = ("count", "stamp", "value")
 
@@ -44,11 +44,11 @@ class InputEntry:
 
 
 _NO_ENTRIES: dict[Hashable, InputEntry] = {}
-"""No entries, shared by all states without any, of which there are many: it is never changed."""
+"""No entries: shared by all empty states, of which there are many, and never changed."""
 
 
 class InputSet(Accumulator):
-    """The distinct inputs by their spelling. ``waiting`` and ``stamps``: inputs that are not counted yet."""
+    """The distinct inputs by spelling. ``waiting`` and ``stamps``: inputs that are not yet counted."""
 
     __slots__ = ("entries", "stamps", "waiting")
 
@@ -63,7 +63,7 @@ class InputSet(Accumulator):
         """Add inputs."""
         self.waiting = append_inputs(self.waiting, values)
         self.stamps = append_inputs(self.stamps, stamps)
-        # Where nearly all inputs differ, counting makes them no fewer.
+        # If nearly all inputs differ, counting does not reduce their number.
         if len(self.waiting) > MAX_WAITING_INPUTS + 2 * len(self.entries):
             self._count_waiting()
 
@@ -107,17 +107,17 @@ class InputSet(Accumulator):
             self.entries[key] = added
             return
         known.count += added.count
-        # An unknown first stays unknown: it may lie before this one.
+        # An unknown first stays unknown: it may be earlier than this one.
         if known.stamp is None or added.stamp is None:
             known.stamp = None
         elif added.stamp < known.stamp:
-            # Entries stand in the order in which their firsts came, which tells those of equal stamps.
+            # Entries are in the order of their first inputs, which decides between equal stamps.
             del self.entries[key]
             self.entries[key] = known
             known.stamp = added.stamp
 
     def _list_inputs(self) -> tuple[Sequence[Scalar], list[Stamp | None]]:
-        """All inputs, those of one entry once, with their stamps."""
+        """All inputs, one for each entry, with their stamps."""
         if not self.entries:
             return self.waiting, list(self.stamps)
         entries = self.entries.values()
@@ -127,10 +127,10 @@ class InputSet(Accumulator):
         )
 
     def _find_stamps(self, places: Sequence[int], stamps: list[Stamp | None], read_inputs: InputReader | None) -> None:
-        """Set the stamps of these places that are unknown: the rows of the group know them."""
+        """Set the unknown stamps of these places, from the rows of the group."""
         if None not in (stamps[place] for place in places):
             return
-        # Entries stand before waiting inputs, and only they can be unknown.
+        # Entries come before waiting inputs, and only entries can be unknown.
         keys = list(self.entries)
         unknown = {keys[place]: place for place in places if stamps[place] is None}
         for stamp, value in read_inputs(False) if read_inputs is not None else ():
@@ -143,18 +143,18 @@ class InputSet(Accumulator):
         raise build_damage_error("inputs")
 
     def compact(self) -> int:
-        """Count the inputs that wait; how many differ."""
+        """Count the waiting inputs; return the number of distinct ones."""
         self._count_waiting()
         return len(self.entries)
 
     def dump(self) -> list[Any]:
-        """Return the state, as the module says."""
+        """Return the state, in the format described by the module."""
         self._count_waiting()
         return [part for entry in self.entries.values() for part in (entry.value, entry.count, entry.stamp)]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> Self:
-        """Build the accumulator of a state."""
+        """Build an accumulator from a state."""
         made = cls()
         made.entries = {}
         for value, count, stamp in zip(state[::3], state[1::3], state[2::3], strict=True):
@@ -163,7 +163,7 @@ class InputSet(Accumulator):
 
 
 class Minimum(InputSet):
-    """MIN: the least input, the first of equals; NaN if one is; NULL of nothing."""
+    """MIN: the least input, the first of equals; NaN if any input is NaN; NULL for no inputs."""
 
     __slots__ = ()
 
@@ -185,12 +185,12 @@ class Minimum(InputSet):
         return find_extreme(values, self.greatest, find_first)
 
     def compact(self) -> int:
-        """Keep the inputs that may be the least or greatest; all, where they are not all numbers."""
+        """Keep the inputs that may be the least or greatest; all of them, if not all are numbers."""
         values, stamps = self._list_inputs()
         if not values or not _NUMBER_TYPES.issuperset(map(type, values)):
             return super().compact()
         numbers: list[Any] = [value.value if type(value) is Number else value for value in values]
-        # One NaN decides the result.
+        # A single NaN decides the result.
         places = next(([place] for place, number in enumerate(numbers) if number != number), None)
         if places is None:
             best = max(numbers) if self.greatest else min(numbers)
@@ -202,7 +202,7 @@ class Minimum(InputSet):
 
 
 class Maximum(Minimum):
-    """MAX: the greatest input, the first of equals; NaN if one is; NULL of nothing."""
+    """MAX: the greatest input, the first of equals; NaN if any input is NaN; NULL for no inputs."""
 
     __slots__ = ()
 
@@ -233,7 +233,7 @@ class JoinedTexts(InputSet):
     __slots__ = ()
 
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
-        """Return the texts, joined; a NULL delimiter is nothing. Raises DamageError ``SOW-EXP-050``, LimitError
+        """Return the texts, joined; a NULL delimiter is empty. Raises DamageError ``SOW-EXP-050``, LimitError
         ``SOW-EXP-037`` for more bytes than a message may have."""
         values, stamps = self._list_inputs()
         if len(values) > 1:
@@ -246,14 +246,14 @@ class JoinedTexts(InputSet):
             raise LimitError(
                 "SOW-EXP-037", words, hint="group by more fields, or filter, so that each group has fewer values"
             )
-        # An empty result is NULL, as every empty string is.
+        # An empty result is NULL, like every empty string.
         return between.join(texts) or None
 
 
 class CountDistinct(Accumulator):
     """COUNT_DISTINCT: counts of numbers by value, and of texts.
 
-    Whether numeric texts are numbers is known when the result is asked for. State: ``[NaNs, number, count, ...],
+    Whether numeric texts are numbers is decided when the result is computed. State: ``[NaNs, number, count, ...],
     [text, count, ...]``.
     """
 
@@ -284,7 +284,7 @@ class CountDistinct(Accumulator):
             elif type(value) is bytes:
                 _change_count(self.texts, value, sign)
             else:
-                # Python finds equal Integers, Doubles and Booleans under one key, and compares them exactly.
+                # In Python, equal Integers, Doubles and Booleans share one key and are compared exactly.
                 number: Any = value.value if type(value) is Number else value
                 if number == number:
                     _change_count(self.numbers, number, sign)
@@ -294,7 +294,7 @@ class CountDistinct(Accumulator):
             raise build_damage_error("inputs")
 
     def compact(self) -> int:
-        """Return how many inputs differ: all of these are needed."""
+        """Return the number of distinct inputs, all of which are needed."""
         return len(self.numbers) + len(self.texts)
 
     def merge(self, other: Self) -> None:
@@ -314,13 +314,13 @@ class CountDistinct(Accumulator):
         return bool(self.nans) + len(self.numbers) + len(apart) + readings.count(None)
 
     def dump(self) -> list[Any]:
-        """Return the state, as the class says."""
+        """Return the state, in the format described by the class."""
         numbers = [self.nans, *(part for item in self.numbers.items() for part in item)]
         return [numbers, [part for item in self.texts.items() for part in item]]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> Self:
-        """Build the accumulator of a state."""
+        """Build an accumulator from a state."""
         made = cls()
         (made.nans, *numbers), texts = state
         made.numbers = dict(zip(numbers[::2], numbers[1::2], strict=True))
@@ -339,7 +339,7 @@ def _change_count(counts: dict[Any, int], key: Any, change: int) -> None:
 
 
 def identify_input(value: Scalar) -> Hashable:
-    """A key that differs where two inputs differ in kind, value or spelling; texts are the same bytes either way."""
+    """A key that differs if two inputs differ in kind, value or spelling; equal texts are always the same bytes."""
     kind = type(value)
     if kind is str:
         return value
@@ -350,5 +350,5 @@ def identify_input(value: Scalar) -> Hashable:
             return value
     if kind is Number:
         return (kind, value.value, value.text, value.typed)  # type: ignore[union-attr]  # a Number
-    # Zeros of both signs are equal but spelled differently, and NaN equals nothing.
+    # Zeros of both signs are equal but spelled differently, and NaN is equal to nothing.
     return (kind, value) if value and value == value else (kind, repr(value))

@@ -16,9 +16,9 @@ from sowctl.values.fields import Scalar, SlotValue
 
 
 class Latest(Accumulator):
-    """ANY: the value with the highest stamp, of equal stamps the one that was added later.
+    """ANY: the value with the highest stamp, of equal stamps the one added later.
 
-    State: ``[inputs, stamp, whether the value is known, value]``. A removal makes the value unknown.
+    State: ``[inputs, stamp, whether the value is known, value]``. After a removal the value is unknown.
     """
 
     __slots__ = ("known", "size", "stamp", "value")
@@ -38,8 +38,8 @@ class Latest(Accumulator):
             self.add_latest(values[place], stamps[place], len(values))
 
     def add_latest(self, value: Any, stamp: Stamp, size: int) -> None:
-        """Add ``size`` values of which this is the latest."""
-        # An earlier batch may hold a later update: its value then stays.
+        """Add ``size`` values, of which ``value`` is the latest."""
+        # An earlier batch may contain a later update, whose value is kept.
         if not self.size or stamp >= self.stamp:
             self.stamp, self.known, self.value = stamp, True, value
         self.size += size
@@ -71,14 +71,14 @@ class Latest(Accumulator):
                 self.known = other.known
 
     def restore_latest(self, values: Iterable[tuple[Stamp, Any]]) -> None:
-        """Set the latest from the values that are left, given in descending order of stamps."""
+        """Set the latest value from the remaining values, given in descending order of stamps."""
         for stamp, value in values:
             self.stamp, self.known, self.value = stamp, True, value
             return
         raise build_damage_error("rows")
 
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
-        """The latest input; NULL of nothing."""
+        """The latest input; NULL for no inputs."""
         if not self.known:
             if read_inputs is None:
                 raise build_damage_error("rows")
@@ -87,12 +87,12 @@ class Latest(Accumulator):
         return found
 
     def dump(self) -> list[Any]:
-        """Return the state, as the class says."""
+        """Return the state, in the format described by the class."""
         return [self.size, self.stamp, self.known, self.value]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> Self:
-        """Build the accumulator of a state."""
+        """Build an accumulator from a state."""
         made = cls()
         made.size, stamp, made.known, made.value = state
         made.stamp = tuple(stamp)
@@ -100,8 +100,8 @@ class Latest(Accumulator):
 
 
 def find_latest(stamps: Sequence[Stamp]) -> int:
-    """The place of the highest stamp, of equal ones the last."""
+    """The place of the highest stamp, the last of equal ones."""
     if len(stamps) == 1:
         return 0
-    # max() gives the first of equals: reversed, that is the last.
+    # max() returns the first of equals: in reversed order, that is the last.
     return max(reversed(range(len(stamps))), key=stamps.__getitem__)

@@ -1,9 +1,9 @@
 """COUNT, SUM, AVG and deviations: exact sums, to which inputs are added and from which they are removed.
 
-A sum of Doubles is a whole number of 2**-1074, a sum of Integers itself: both are exact, do not depend on the order of
-additions and return to zero when all inputs are removed. NaN and infinities are counted beside them.
+A sum of Doubles is stored as an integer in units of 2**-1074, a sum of Integers as itself: both are exact, independent
+of the order of additions, and return to zero when all inputs are removed. NaN and infinities are counted separately.
 
-States are lists for msgpack (:func:`encode_integer` says how long Integers look in them)::
+States are lists for msgpack (for long Integers see :func:`encode_integer`)::
 
     COUNT                    [inputs]
     SUM AVG                  [integers, their sum, finite doubles, mantissa, exponent, NaNs, +infinities, -infinities]
@@ -34,7 +34,7 @@ from sowctl.values.fields import Scalar, SlotValue
 from sowctl.values.scalars import I64_MIN, NAN, U64_MAX, to_number
 
 DOUBLE_SCALE_BITS = 1074
-"""Every finite Double is a whole number of 2**-1074: sums of such numbers are exact."""
+"""Every finite Double is a multiple of 2**-1074, so sums in this unit are exact."""
 
 
 class Count(Accumulator):
@@ -71,19 +71,19 @@ class Count(Accumulator):
         return self.size
 
     def dump(self) -> list[Any]:
-        """Return the state, as the module says."""
+        """Return the state, in the format described by the module."""
         return [self.size]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> Self:
-        """Build the accumulator of a state."""
+        """Build an accumulator from a state."""
         return cls(state[0])
 
 
 class Sum(Accumulator):
     """SUM: the exact sum of Integers, that of finite Doubles in units of 2**-1074, and counts of all kinds of inputs.
 
-    ``waiting``: inputs that are not added up yet.
+    ``waiting``: inputs that are not yet added up.
     """
 
     __slots__ = ("doubles", "infinities", "integers", "minus", "nans", "scaled", "waiting", "whole")
@@ -137,13 +137,13 @@ class Sum(Accumulator):
     def _check_counts(self) -> None:
         if min(self.integers, self.doubles, self.nans, self.infinities, self.minus) < 0:
             raise build_damage_error("inputs")
-        # A sum of nothing is nothing: what is left over came from other inputs.
+        # A sum of no inputs is zero: a remainder comes from other inputs.
         if (not self.integers and self.whole) or (not self.doubles and self.scaled):
             raise build_damage_error("a number")
 
     @classmethod
     def add_column(cls, states: Sequence[Self], inputs: ColumnInputs) -> int:
-        """Add a column of inputs: their sums, where groups have several inputs."""
+        """Add a column of inputs: as sums, if groups have several inputs."""
         sums = inputs.compute_sums(squares=cls.squared)
         if sums is None:
             return super().add_column(states, inputs)
@@ -158,7 +158,7 @@ class Sum(Accumulator):
         strange: tuple[int, int, int],
         squares: tuple[int, int] = (0, 0),
     ) -> None:
-        """Add inputs of which the sums are known: count and sum of Integers, of finite Doubles in units of 2**-1074,
+        """Add inputs given by their sums: count and sum of Integers, of finite Doubles in units of 2**-1074,
         and the numbers of NaNs, infinities and negative infinities. ``squares``: the sums of the squares of Integers,
         and of Doubles in units of 2**-2148."""
         self.integers += wholes[0]
@@ -175,7 +175,7 @@ class Sum(Accumulator):
         self.add_sums(*other._list_sums())
 
     def _list_sums(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int], tuple[int, int]]:
-        """What :meth:`add_sums` takes."""
+        """The arguments for :meth:`add_sums`."""
         strange = (self.nans, self.infinities, self.minus)
         return (self.integers, self.whole), (self.doubles, self.scaled), strange, (0, 0)
 
@@ -186,9 +186,9 @@ class Sum(Accumulator):
         return self.integers + self.doubles + self.nans + self.infinities + self.minus
 
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
-        """The sum: an Integer if all inputs are and it is in range, else the nearest Double; NULL of nothing."""
+        """The sum: an Integer if all inputs are and it is in range, else the nearest Double; NULL for no inputs."""
         if self.waiting and not (self.integers or self.doubles or self.nans or self.infinities or self.minus):
-            # Doubles that were not added up yet need not be: fsum() rounds once, too.
+            # Doubles that are not yet added up need not be: fsum() also rounds only once.
             try:
                 if set(map(type, self.waiting)) == {float}:
                     return math.fsum(self.waiting)  # type: ignore[arg-type]  # all are Doubles
@@ -207,18 +207,18 @@ class Sum(Accumulator):
         return _divide_exactly((self.whole << DOUBLE_SCALE_BITS) + self.scaled, 1 << DOUBLE_SCALE_BITS)
 
     def _find_special_sum(self) -> float | None:
-        """The sum where an input is no finite number: NaN, or an infinity; None where all are finite."""
+        """The sum if an input is not a finite number: NaN, or an infinity; None if all are finite."""
         if self.nans or (self.infinities and self.minus):
             return NAN
         return math.inf if self.infinities else -math.inf if self.minus else None
 
     def compact(self) -> int:
-        """Add up the inputs that wait."""
+        """Add up the waiting inputs."""
         self._add_waiting()
         return 0
 
     def dump(self) -> list[Any]:
-        """Return the state, as the module says."""
+        """Return the state, in the format described by the module."""
         self._add_waiting()
         mantissa = _normalize_mantissa(self.scaled, DOUBLE_SCALE_BITS)
         counts = (self.nans, self.infinities, self.minus)
@@ -226,7 +226,7 @@ class Sum(Accumulator):
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> Self:
-        """Build the accumulator of a state."""
+        """Build an accumulator from a state."""
         made = cls()
         made.integers, made.whole, made.doubles = state[0], decode_integer(state[1]), state[2]
         made.scaled = _restore_scaled(state[3], state[4], DOUBLE_SCALE_BITS)
@@ -240,12 +240,12 @@ class Average(Sum):
     __slots__ = ()
 
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
-        """The Double nearest to the mean; NULL of nothing."""
+        """The Double nearest to the mean; NULL for no inputs."""
         size = self.size
         if not size:
             return None
         if size == self.integers:
-            return self.whole / size  # of two ints Python gives the nearest Double
+            return self.whole / size  # true division of two ints gives the nearest Double
         special = self._find_special_sum()
         if special is not None:
             return special
@@ -253,7 +253,7 @@ class Average(Sum):
 
 
 class PopulationDeviation(Sum):
-    """STDDEV_POP: beside the exact sum the exact sum of squares. ``degrees`` are taken from the denominator."""
+    """STDDEV_POP: the exact sum and the exact sum of squares. ``degrees`` is subtracted from the denominator."""
 
     __slots__ = ("scaled_squares", "squares")
 
@@ -271,7 +271,7 @@ class PopulationDeviation(Sum):
         strange: tuple[int, int, int],
         squares: tuple[int, int] = (0, 0),
     ) -> None:
-        """Add inputs of which the sums are known, and those of their squares."""
+        """Add inputs given by their sums and the sums of their squares."""
         super().add_sums(wholes, doubles, strange)
         self.squares += squares[0]
         self.scaled_squares += squares[1]
@@ -290,12 +290,12 @@ class PopulationDeviation(Sum):
             raise build_damage_error("a number")
 
     def _list_sums(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int], tuple[int, int]]:
-        """What :meth:`add_sums` takes."""
+        """The arguments for :meth:`add_sums`."""
         return (*super()._list_sums()[:3], (self.squares, self.scaled_squares))
 
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
-        """The root of the Double nearest to the exact variance, so equal inputs always give 0; NULL for no more inputs
-        than ``degrees``, NaN where one is no finite number."""
+        """The root of the Double nearest to the exact variance, so equal inputs always give 0; NULL if there are not
+        more inputs than ``degrees``, NaN if an input is not a finite number."""
         size, degrees = self.size, self.degrees
         if size <= degrees:
             return None
@@ -307,7 +307,7 @@ class PopulationDeviation(Sum):
         added = (self.whole << DOUBLE_SCALE_BITS) + self.scaled
         squared = (self.squares << 2 * DOUBLE_SCALE_BITS) + self.scaled_squares
         above, below = size * squared - added * added, size * (size - degrees) << 2 * DOUBLE_SCALE_BITS
-        # A variance may be beyond the range of Doubles where its root is not: the root is taken of a number near 1.
+        # The variance may exceed the range of Doubles although its root does not: the root is taken of a number near 1.
         half = (above.bit_length() - below.bit_length()) // 2
         root = math.sqrt(_divide_exactly(above << 2 * max(-half, 0), below << 2 * max(half, 0)))
         try:
@@ -316,14 +316,14 @@ class PopulationDeviation(Sum):
             return math.inf
 
     def dump(self) -> list[Any]:
-        """Return the state, as the module says."""
+        """Return the state, in the format described by the module."""
         state = super().dump()
         mantissa = _normalize_mantissa(self.scaled_squares, 2 * DOUBLE_SCALE_BITS)
         return [*state, encode_integer(self.squares), *mantissa]
 
     @classmethod
     def load(cls, state: Sequence[Any]) -> Self:
-        """Build the accumulator of a state."""
+        """Build an accumulator from a state."""
         made = super().load(state)
         made.squares = decode_integer(state[8])
         made.scaled_squares = _restore_scaled(state[9], state[10], 2 * DOUBLE_SCALE_BITS)
@@ -358,17 +358,17 @@ def _convert_to_numbers(values: Sequence[Scalar]) -> tuple[Sequence[Any], set[ty
 def scale_double(value: float) -> int:
     """A finite Double in units of 2**-1074."""
     numerator, denominator = value.as_integer_ratio()
-    # The denominator is a power of two: its bit length is one more than its exponent.
+    # The denominator is a power of two: its bit length is its exponent plus one.
     return numerator << (DOUBLE_SCALE_BITS + 1 - denominator.bit_length())
 
 
 def sum_scaled(doubles: Sequence[float]) -> int:
-    """The sum of finite Doubles in units of 2**-1074, without any rounding."""
+    """The sum of finite Doubles in units of 2**-1074, without rounding."""
     if len(doubles) > 3:
         taken: list[float] = []
         try:
-            # fsum gives the Double next to the sum. Taking it away and summing again leaves the error that it made;
-            # when that is zero, what was taken is the exact sum in two or three Doubles.
+            # fsum returns the Double nearest to the sum. Subtracting it and summing again gives the rounding error;
+            # when that is zero, the subtracted values are the exact sum in two or three Doubles.
             while math.isfinite(rest := math.fsum(chain(doubles, taken))):
                 if not rest:
                     return -sum(map(scale_double, taken))
@@ -379,10 +379,10 @@ def sum_scaled(doubles: Sequence[float]) -> int:
 
 
 def _sum_scaled_squares(doubles: Sequence[float]) -> int:
-    """The sum of the squares of finite Doubles in units of 2**-2148, without any rounding."""
+    """The sum of the squares of finite Doubles in units of 2**-2148, without rounding."""
     if len(doubles) == 1:
         return scale_double(doubles[0]) ** 2
-    # Squares of one scale are added before they are shifted: their numbers stay short.
+    # Squares of equal scale are added before they are shifted, so that their integers stay short.
     by_scale: defaultdict[int, int] = defaultdict(int)
     for value in doubles:
         numerator, denominator = value.as_integer_ratio()
@@ -391,7 +391,7 @@ def _sum_scaled_squares(doubles: Sequence[float]) -> int:
 
 
 def _divide_exactly(numerator: int, denominator: int) -> float:
-    """The Double nearest to a fraction; an infinity where it is beyond all Doubles."""
+    """The Double nearest to a fraction; an infinity if it exceeds the range of Doubles."""
     try:
         return numerator / denominator
     except OverflowError:
@@ -399,19 +399,19 @@ def _divide_exactly(numerator: int, denominator: int) -> float:
 
 
 def encode_integer(value: int) -> int | bytes:
-    """An Integer for msgpack: itself within -2**63 .. 2**64-1, else its bytes, signed, the lowest first."""
+    """An Integer for msgpack: itself within -2**63 .. 2**64-1, else its bytes: signed, little-endian."""
     if I64_MIN <= value <= U64_MAX:
         return value
     return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
 def decode_integer(stored: int | bytes) -> int:
-    """The Integer of :func:`encode_integer`."""
+    """The Integer encoded by :func:`encode_integer`."""
     return stored if isinstance(stored, int) else int.from_bytes(stored, "little", signed=True)
 
 
 def _normalize_mantissa(scaled: int, scale: int) -> tuple[int | bytes, int]:
-    """A whole number of 2**-scale as an odd mantissa and its exponent."""
+    """A multiple of 2**-scale as an odd mantissa and its exponent."""
     if not scaled:
         return 0, 0
     zeros = (scaled & -scaled).bit_length() - 1
@@ -419,5 +419,5 @@ def _normalize_mantissa(scaled: int, scale: int) -> tuple[int | bytes, int]:
 
 
 def _restore_scaled(mantissa: int | bytes, exponent: int, scale: int) -> int:
-    """The whole number of 2**-scale of :func:`_normalize_mantissa`."""
+    """The multiple of 2**-scale, from the result of :func:`_normalize_mantissa`."""
     return decode_integer(mantissa) << (exponent + scale) if mantissa else 0

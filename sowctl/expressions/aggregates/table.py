@@ -1,4 +1,4 @@
-"""All aggregate functions, as they are checked, computed and shown (``sowctl-expressions(7)``, aggregates)."""
+"""All aggregate functions: their checks, computation and documentation (``sowctl-expressions(7)``, aggregates)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class Aggregate(NamedTuple):
-    """An aggregate function. ``class_name``: the module and class of its accumulator, loaded when it is computed;
-    ``null``: what it does with NULL inputs, where it does more than skip them."""
+    """An aggregate function. ``class_name``: the module and class of its accumulator, loaded on first use;
+    ``null``: its treatment of NULL inputs, if it is more than skipping them."""
 
     name: str
     class_name: str
@@ -70,4 +70,4 @@ AGGREGATES: dict[str, Aggregate] = {
         ),
     )
 }
-"""Aggregate functions by name; they exist in projections only."""
+"""Aggregate functions by name; they are allowed in projections only."""

@@ -1,4 +1,4 @@
-"""Arithmetic on columns, where it is exactly what ``expressions/rows/arithmetic.py`` computes row by row."""
+"""Arithmetic on columns, if the result is exactly that of ``expressions/rows/arithmetic.py``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _EXACT_OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": py.add, "-": py.
 
 
 def to_numbers(column: Column) -> Column:
-    """The column converted to numbers; of arrays the first values. Raises Unsuited for what stays mixed."""
+    """The column converted to numbers; of arrays the first values. Raises Unsuited if mixed values remain."""
     column = column.scalars
     if column.kind is Kind.STRING:
-        # A text is converted once, however many rows have it.
+        # A text is converted once, regardless of the number of rows that have it.
         column = map_words(column, to_number)
     if column.kind is Kind.BOOL:
         # In arithmetic TRUE and FALSE are the Integers 1 and 0.
@@ -36,12 +36,12 @@ def apply_operator(operator: str, a: Column, b: Column) -> Column:
     a, b = to_numbers(a), to_numbers(b)
     if Kind.NULL in (a.kind, b.kind):
         return NULL_COLUMN
-    # Most results would leave the range of 64 bits or turn into Doubles: the row evaluator decides for each.
+    # Most results would exceed 64 bits or become Doubles: the row evaluator decides for each.
     if Kind.U64 in (a.kind, b.kind):
         raise Unsuited("Integers from 2**63 on")
     if a.kind is b.kind is Kind.I64:
         return _operate_integers(operator, a, b)
-    # Infinities and NaN are results here and no faults; zero divisors, too.
+    # Infinities and NaN are results here, not errors; so are zero divisors.
     with np.errstate(all="ignore"):
         if Kind.NUMBER in (a.kind, b.kind):
             return _operate_mixed(operator, a, b)
@@ -57,7 +57,7 @@ def _finish_result(kind: Kind, data: Array, a: Column, b: Column, ints: Array | 
     nulls = unite_masks(a.nulls, b.nulls)
     if nulls is not None:
         nulls = np.broadcast_to(nulls, data.shape)
-        # The invariant of columns: a NULL place holds a value that no kernel stumbles over.
+        # The invariant of columns: a NULL place holds a value that is harmless to all kernels.
         data[nulls] = 0 if kind is Kind.I64 else np.nan
     return Column(kind, len(data), data, nulls, ints=ints, constant=a.constant and b.constant)
 
@@ -65,32 +65,32 @@ def _finish_result(kind: Kind, data: Array, a: Column, b: Column, ints: Array | 
 def _operate_integers(operator: str, a: Column, b: Column) -> Column:
     x, y = a.data, b.data
     if operator in _EXACT_OPERATIONS:
-        # Numpy wraps around in silence. Where the bounds exclude that, no single result needs a look.
+        # Numpy overflows silently. If the bounds exclude overflow, results need not be checked individually.
         if not _fits_limit(operator, a.bounds, b.bounds, _MAX_INT64):
             raise Unsuited("a result may leave the Integer range")
         return _finish_result(Kind.I64, _DOUBLE_OPERATIONS[operator](x, y), a, b)
     if b.nulls is not None:
-        # NULL places hold 0, and dividing by them must not look like a division by zero.
+        # NULL places hold 0, and dividing by them must not count as division by zero.
         y = np.where(b.nulls, 1, y)
     if not y.all() or a.bounds[0] < -_MAX_INT64 or b.bounds[0] < -_MAX_INT64:
         raise Unsuited("a divisor is zero, or an operand is -2**63")
-    # Division truncates towards zero. Without its rest, which has the sign of the dividend, x divides exactly, and then
-    # the rounding of ``//`` does not matter.
+    # Division truncates towards zero. Without its remainder, which has the sign of the dividend, x is divisible
+    # exactly, and then the rounding of ``//`` does not matter.
     rest = np.fmod(x, y)
     return _finish_result(Kind.I64, rest if operator == "%" else (x - rest) // y, a, b)
 
 
 def _fits_limit(operator: str, a: tuple[int, int], b: tuple[int, int], limit: int) -> bool:
-    # Sums, differences and products over two ranges are least and greatest at the ends of the ranges; Python's own
-    # integers cannot overflow.
+    # The extremes of sums, differences and products over two ranges are at the ends of the ranges; Python integers
+    # cannot overflow.
     corners = [_EXACT_OPERATIONS[operator](x, y) for x in a for y in b]
     return -limit <= min(corners) and max(corners) <= limit
 
 
 def _operate_mixed(operator: str, a: Column, b: Column) -> Column:
-    """At least one column of both Integers and Doubles: Integers stay Integers where both operands are."""
+    """At least one column has both Integers and Doubles: results are Integers if both operands are."""
     bounds = _find_integer_bounds(a), _find_integer_bounds(b)
-    # Within 2**53 a Double holds every Integer exactly, operands and results, so one array serves for both.
+    # Up to 2**53 a Double represents every Integer exactly, operands and results, so one array is used for both.
     if operator not in _EXACT_OPERATIONS or not all(
         -MAX_EXACT_INTEGER <= bound <= MAX_EXACT_INTEGER for both in bounds for bound in both
     ):

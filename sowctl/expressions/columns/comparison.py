@@ -1,4 +1,4 @@
-"""Comparisons and membership on columns: the scalar rule of ``values/scalars.py`` for columns of one kind."""
+"""Comparisons and membership on columns: the scalar rules of ``values/scalars.py`` for columns of one kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compare_columns(operator: str, a: Column, b: Column) -> Array:
     if a.kind is Kind.STRING and b.kind is Kind.STRING:
         return _compare_texts(operator, a, b)
     if a.kind is Kind.STRING:
-        # Numbers on the left, so that one function serves both orders.
+        # Numbers on the left, so that one function handles both orders.
         a, b, operator = b, a, SWAPPED_OPERATORS[operator]
     if b.kind is Kind.STRING:
         return _compare_with_text(operator, a, b)
@@ -45,19 +45,19 @@ def _compare_numbers(operator: str, a: Column, b: Column) -> Array:
     x, y = _to_comparable(a, b)
     mask: Array = _COMPARISON_UFUNCS[operator](x, y)
     for side in (a, b):
-        # NaN stands in the NULL places of Doubles, and only <> is true of it.
+        # NULL places of Doubles hold NaN, for which only <> is true.
         if side.nulls is not None and (operator == "<>" or side.kind not in FLOAT_KINDS):
             mask = mask & ~side.nulls
     return mask
 
 
 def _to_comparable(a: Column, b: Column) -> tuple[Array, Array]:
-    """The arrays in one type in which both are exact."""
+    """The arrays in a common type that represents both exactly."""
     if a.kind in FLOAT_KINDS or b.kind in FLOAT_KINDS:
         for side in (a, b):
             if side.kind in INTEGER_KINDS and not side.is_exact:
                 raise Unsuited("Integers beyond 2**53 against Doubles")
-        # Converted here, because numpy converts piece by piece while it compares.
+        # Converted here, because numpy converts piecewise during the comparison.
         x, y = (side.data.astype(np.float64) if side.kind in INTEGER_KINDS else side.data for side in (a, b))
         return x, y
     if Kind.U64 in (a.kind, b.kind) and a.kind is not b.kind:
@@ -72,7 +72,7 @@ def _compare_texts(operator: str, a: Column, b: Column) -> Array:
     if a.constant and not b.constant:
         return _compare_texts(SWAPPED_OPERATORS[operator], b, a)
     if b.constant and operator in ("=", "<>"):
-        # Equality with one text compares codes; the text of the literal is looked up once.
+        # Equality with one text compares codes; the literal is looked up once.
         code = a.words.index(b.words[0]) if b.words[0] in a.words else -1
         if operator == "=":
             return a.data == code if code >= 0 else np.zeros(len(a.data), np.bool_)
@@ -80,11 +80,11 @@ def _compare_texts(operator: str, a: Column, b: Column) -> Array:
         return mask if a.nulls is None else mask & ~a.nulls
     if b.constant:
         holds = COMPARISONS[operator]
-        # The order is asked once per distinct text; the last place is that of NULL.
+        # The order is computed once per distinct text; the last place is that of NULL.
         table = np.array([holds(word, b.words[0]) for word in a.words] + [False], np.bool_)
         return table[a.data]
-    # The distinct texts of both sides are sorted once; their ranks compare as the texts do. NULL borrows rank 0 and is
-    # taken out at the end.
+    # The distinct texts of both sides are sorted once; their ranks compare like the texts. NULL uses rank 0 and is
+    # masked at the end.
     rank = {word: number for number, word in enumerate(sorted({*a.words, *b.words}))}
     left, right = (np.array([*map(rank.__getitem__, side.words), 0], np.int64)[side.data] for side in (a, b))
     ranked: Array = _COMPARISON_UFUNCS[operator](left, right)
@@ -95,13 +95,13 @@ def _compare_texts(operator: str, a: Column, b: Column) -> Array:
 
 
 def _compare_with_text(operator: str, numbers: Column, text: Column) -> Array:
-    """Numbers against one text: its numeric reading, or below it."""
+    """Numbers against one text: compared with its numeric reading; without one, numbers are less than the text."""
     if not text.constant:
         raise Unsuited("texts against numbers")
     reading = parse_number(text.words[0])
     if reading is not None:
         return _compare_numbers(operator, numbers, build_constant(reading))
-    # Every number stands below a text that has no numeric reading, and NaN is only unequal to it.
+    # Every number is less than a text without a numeric reading, and for NaN only <> is true.
     mask = np.full(len(numbers.data), operator in ("<", "<=", "<>"))
     if numbers.nulls is not None:
         mask &= ~numbers.nulls
@@ -114,11 +114,11 @@ def find_members(column: Column, values: Sequence[Any]) -> Array:
         raise Unsuited("values of several kinds, or arrays")
     wanted: set[int | float] = set()
     for value in values:
-        # A number equals a text by the text's numeric reading; a text without one equals no number.
+        # A number equals a text if it equals the text's numeric reading; a text without one equals no number.
         number = parse_number(value) if isinstance(value, bytes) else value
         if number is not None:
             wanted.add(number)
-    # The members that the column's own type can hold; no value of the column equals any other.
+    # The members that the column's type can represent; no value of the column equals any other.
     if column.kind in FLOAT_KINDS:
         found = [float(number) for number in wanted if number == number and _is_double(number)]
         return np.isin(column.data, np.array(found, np.float64)) if found else np.zeros(len(column.data), np.bool_)

@@ -1,4 +1,4 @@
-"""Single nodes through the row evaluator: over the distinct texts of one column, or over all rows."""
+"""Evaluates individual nodes by the row evaluator: over the distinct texts of one column, or over all rows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sowctl.values.fields import SlotValue
 from sowctl.values.paths import Path, Step
 
 OPERAND_QUALIFIER = "\0operand"
-"""Qualifier of the fields that stand for operands; no topic has this name."""
+"""Qualifier of the fields that represent operands; no topic has this name."""
 
 
 class NodeFallback:
-    """A node whose operands are given: compiled on its own when it is first needed."""
+    """A node with given operands, compiled separately on first use."""
 
     def __init__(self, node: n.Node, extra: Mapping[str, Function]) -> None:
         self.node = node
-        # A pattern is compiled into the node and takes no column from the stack.
+        # A pattern is compiled into the node and is not on the stack of columns.
         self.count = sum(not isinstance(child, n.Pattern) for child in node.list_children())
         self._extra = extra
         self._value: CompiledValue | None = None
@@ -36,16 +36,16 @@ class NodeFallback:
             function = FUNCTIONS.get(node.name) or extra.get(node.name)
         self.by_header = function is not None and function.gets == "header"
         self.repeatable = function is None or (function.deterministic and not self.by_header)
-        """Whether equal operands give equal results, whatever the row."""
+        """Whether equal operands give equal results in every row."""
 
     def compile_operand_value(self) -> CompiledValue:
-        """The compiled node over one slot per operand that is no pattern; ``_needs`` are their positions."""
+        """The compiled node with one slot per operand that is not a pattern; ``_needs`` has their positions."""
         if self._value is None:
             operands: list[n.Node] = []
             number = 0
             for child in self.node.list_children():
-                # Literals stay in the code, where the compiler treats them as constants; every other operand is a field
-                # of a made-up row.
+                # Literals stay in the code, where the compiler treats them as constants; every other operand becomes a
+                # field of an artificial row.
                 given = isinstance(child, n.Pattern | n.Literal)
                 operands.append(child if given else n.Field(Path((Step(str(number)),)), (OPERAND_QUALIFIER,), None, 0))
                 number += not isinstance(child, n.Pattern)
@@ -60,18 +60,18 @@ class NodeFallback:
     def evaluate_rows(
         self, operands: Sequence[Column], size: int, env: Environment, headers: Sequence[Header] | None
     ) -> Column:
-        """The node's values row by row; as a constant where nothing changes from row to row."""
+        """The node's values row by row; a constant if nothing differs between rows."""
         value = self.compile_operand_value()
-        # Computed once: equal operands give equal results.
+        # Computed once, because equal operands give equal results.
         constant = self.repeatable and all(operand.constant for operand in operands)
         count = 1 if constant else size
-        # The slots of the compiled node in its own order; an operand that it never reads is left out.
+        # The slots of the compiled node in its own order, without operands that it never reads.
         lists = [operands[place].repeat_values(count) for place in self._needs]
         rows = list(zip(*lists, strict=True)) if lists else [()] * count
         return build_column(value.compute_values(rows, env, headers if self.by_header else None), constant=constant)
 
     def evaluate_words(self, operands: Sequence[Column], env: Environment) -> Column | None:
-        """The node's values over the texts of the one operand that varies, if it is a STRING column; else None."""
+        """The node's values for the texts of the only operand that varies, if it is a STRING column; else None."""
         varying = [operand for operand in operands if not operand.constant]
         if not self.repeatable or len(varying) != 1 or varying[0].kind is not Kind.STRING:
             return None
@@ -79,7 +79,7 @@ class NodeFallback:
         if column.listed and isinstance(self.node, n.Call) and self.node.name.startswith("ARRAY_"):
             return None  # an empty list differs from a list of one NULL
         value = self.compile_operand_value()
-        # NULL comes last, in the place that its code has.
+        # NULL is last, matching its code.
         words: Sequence[Any] = [*column.words, None]
         lists: list[Sequence[SlotValue]] = [
             words if operands[place] is column else operands[place].repeat_values(len(words)) for place in self._needs

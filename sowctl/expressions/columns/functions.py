@@ -1,7 +1,7 @@
-"""The functions that numpy computes to the last bit like the row evaluator; all others are left to that.
+"""The functions for which numpy gives exactly the result of the row evaluator; all others are evaluated by rows.
 
-``EXP``, ``LN``, the trigonometric ones and ``POWER`` are not here: numpy's own may differ from the C library's in the
-last place.
+Not included are ``EXP``, ``LN``, trigonometric functions and ``POWER``: numpy's may differ from the C library's in the
+last digit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sowctl.values.scalars import MAX_EXACT_INTEGER
 
 
 def _absolute_kernel(column: Column) -> Column:
-    # The negative of -2**63 does not fit into 64 bits with sign, and numpy would give it back unchanged.
+    # The negative of -2**63 does not fit into a signed 64-bit integer; numpy would return it unchanged.
     if column.kind is Kind.I64 and column.bounds[0] < 1 - (1 << 63):
         raise Unsuited("a result may leave the Integer range")
     return _like_kernel(column, np.abs(column.data) if column.kind is not Kind.U64 else column.data)
@@ -34,7 +34,7 @@ def _make_rounding_kernel(rounding: Callable[[Array], Array]) -> Callable[[Colum
         with np.errstate(invalid="ignore"):
             data = rounding(column.data)
             present = data if column.nulls is None else data[~column.nulls]
-            # NaN fails this test, too. A column of Integers has no place for what is left, so rows decide for each
+            # NaN fails this test, too. A column of Integers cannot hold the other values, so rows decide for each
             # value.
             if not (np.abs(present) < MAX_EXACT_INTEGER).all():
                 raise Unsuited("NaN, infinities or Doubles beyond 2**53")
@@ -51,7 +51,7 @@ def _sign_kernel(column: Column) -> Column:
         # SIGN of NaN is NaN, which a column of Integers cannot hold.
         if np.isnan(present).any():
             raise Unsuited("NaN")
-    # The NaN in NULL places is neither above nor below 0 and gives the 0 that NULL places of Integers hold.
+    # NaN in NULL places is neither above nor below 0 and gives 0, which NULL places of Integers hold.
     data = (column.data > 0).astype(np.int64) - (column.data < 0)
     return Column(Kind.I64, column.size, data, column.nulls, constant=column.constant)
 

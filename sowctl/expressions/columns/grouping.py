@@ -1,6 +1,4 @@
-"""Grouping on columns: the same groups as :meth:`Projection.add_messages` makes row by row, from many messages at
-once.
-"""
+"""Grouping on columns: builds the same groups as :meth:`Projection.add_messages`, for many messages at once."""
 
 from __future__ import annotations
 
@@ -28,21 +26,21 @@ from sowctl.values.scalars import to_text
 
 _MAX_CODES = 1 << 40
 _MAX_COUNTING_SORT_CODES = 1 << 16
-"""Codes below which numpy sorts them by counting."""
+"""Number of codes up to which numpy sorts them by counting."""
 KnownColumns: TypeAlias = dict[tuple[Path, tuple[str, ...]], Column]
 """Columns by the path and the qualifier of their slot."""
 
 
 RecordLocator: TypeAlias = "Callable[[Callable[[slice], object], Sequence[bytes]], object]"
-"""Evaluates all of some rows by the function that it is given, and raises its error with the key of the record."""
+"""Evaluates some rows by the given function, and raises its error with the key of the record."""
 
 
 class Grouper:
     """A projection over columns, compiled once for all batches.
 
-    A batch costs a step of Python for each of its groups, so messages wait where groups are many (:meth:`gather`).
-    ``locate`` tells in an error which record it is about, where messages have keys. ``waiting``: so many messages wait
-    for others at least. ``part``: added to the stamps, where states of several parts of the messages are merged.
+    A batch has a cost in Python per group, so messages wait if there are many groups (:meth:`gather`).
+    ``locate`` adds the record to an error, if messages have keys. ``waiting``: the minimum number of messages that wait
+    for others. ``part``: added to the stamps, if states of several parts of the messages are merged.
     """
 
     def __init__(
@@ -63,22 +61,22 @@ class Grouper:
         self._part = part
 
     def gather(self, messages: ColumnBatch) -> GroupedBatch | None:
-        """A batch of these messages, one at least, and of those that wait; None where they wait, too.
+        """A batch of these messages, at least one, and the waiting ones; None if these wait, too.
 
-        Messages of a batch are in the order in which they came. Raises as :meth:`build_batch`.
+        Messages of a batch are in the order of arrival. Raises as :meth:`build_batch`.
         """
         self._waiting.append(messages)
         self._size += messages.size
         return self.flush() if self._size >= self._wanted else None
 
     def flush(self) -> GroupedBatch | None:
-        """A batch of all that wait; None where nothing does."""
+        """A batch of all waiting messages; None if there are none."""
         held, self._waiting, self._size = self._waiting, [], 0
         if not held:
             return None
         batch = self.build_batch(ColumnBatch.concatenate(held))
-        # What follows will have about as many groups. A batch in which nearly each message is a group of its own says
-        # only that it was too small to tell: of 50,000 groups, 1,000 messages meet 990.
+        # The following messages will have about as many groups. A batch in which nearly each message has its own group
+        # was only too small to tell: of 50,000 groups, 1,000 messages meet 990.
         wanted = COLUMN_LIMITS.waiting_messages_per_group * batch.count
         if 2 * batch.count > batch.messages.size:
             wanted = COLUMN_LIMITS.waiting_growth * batch.messages.size
@@ -86,10 +84,10 @@ class Grouper:
         return batch
 
     def build_batch(self, messages: ColumnBatch) -> GroupedBatch:
-        """Messages with the group of each, one at least. Raises LimitError ``SOW-EXP-030`` for a pattern."""
+        """Messages with the group of each, at least one. Raises LimitError ``SOW-EXP-030`` for a pattern."""
         projection = self.projection
-        # Part by part, and each on columns: grouping fields first, then the inputs of aggregates.
-        # Two slots of one path are of different topics.
+        # One part after the other, each on columns: grouping fields first, then the inputs of aggregates.
+        # Two slots with the same path belong to different topics.
         known = {
             (slot.path, source): column
             for slot, source, column in zip(projection.slots, projection.sources, messages.columns, strict=True)
@@ -106,10 +104,10 @@ class Grouper:
         return GroupedBatch(projection, messages, keys, inputs, self._part)
 
     def _name_record(self, messages: ColumnBatch) -> None:
-        """Raise the error that rows of the messages meet in the order of their keys, if they meet it."""
+        """Raise the error that evaluation by rows gives in the order of the keys, if it gives one."""
         if self._locate is None or not messages.has_keys:
             return
-        # Columns are evaluated part by part, and of a record of each part the first that fails is another one.
+        # Columns are evaluated part by part, so the first failing record of each part may be a different one.
         order = np.argsort(messages.keys, kind="stable")
         rows = messages.read_rows()
         rows = [rows[place] for place in order.tolist()]
@@ -122,7 +120,7 @@ class Grouper:
 
 
 class GroupedBatch:
-    """Messages with the group of each. ``count`` of groups: about, since one with two numbers may be among them."""
+    """Messages with the group of each. ``count`` of groups is approximate: a group may have two numbers."""
 
     def __init__(
         self,
@@ -138,19 +136,19 @@ class GroupedBatch:
         self.messages = messages
         self.codes, self.count = number_groups(keys, messages.size)
         self._latest = _find_latest(self)
-        # The latest message stands for the group's key, too: all of its messages have the same texts.
+        # The latest message also provides the group's key: all messages of a group have the same texts.
         self._keys = [column.take_values(self._latest) for column in keys]
 
     @cached_property
     def group_keys(self) -> list[GroupKey]:
-        """The texts of each group. Groups are found by them, so two numbers with the same texts meet in one group."""
+        """The texts of each group, its key: two numbers with the same texts belong to one group."""
         texts = [list(map(to_text, values)) for values in self._keys]
         return list(zip(*texts, strict=True)) if texts else [()]
 
     def add_to_groups(self, groups: dict[GroupKey, Group]) -> int:
-        """Process the messages: each is added to the group of its key. How many inputs the groups hold one by one.
+        """Add each message to the group of its key. Returns the number of inputs that the groups hold individually.
 
-        Of equal stamps the message that comes later is the later one, as row by row.
+        Of equal stamps the later message is the later one, as row by row.
         """
         projection, messages, latest = self._projection, self.messages, self._latest
         found = []
@@ -171,7 +169,7 @@ class GroupedBatch:
         return listed
 
     def read_stamps(self, places: Array) -> list[Stamp]:
-        """Txid and time of the messages at some places."""
+        """Txid and time of the messages at the given places."""
         txids, times = self.messages.txids, self.messages.times
         stamps: list[Stamp] = list(zip(txids[places].tolist(), times[places].tolist(), strict=True))
         return [(*stamp, *self._part) for stamp in stamps] if self._part else stamps
@@ -184,7 +182,7 @@ def add_columns(projection: Projection, groups: dict[GroupKey, Group], messages:
 
 
 class _BatchInputs:
-    """The inputs of an aggregate call in a batch, as accumulators ask for them."""
+    """The inputs of an aggregate call in a batch, for accumulators."""
 
     def __init__(self, column: Column, batch: GroupedBatch) -> None:
         self._original = column
@@ -201,7 +199,7 @@ class _BatchInputs:
         return count_values(self._original, self._batch.codes, self._batch.count)
 
     def compute_sums(self, *, squares: bool) -> list[GroupSums] | None:
-        """Add up the inputs of each group; None where they do not add up so, or where groups have few inputs."""
+        """Add up the inputs of each group; None if this is not possible, or if groups have few inputs."""
         codes, count = self._batch.codes, self._batch.count
         if self._size < COLUMN_LIMITS.min_messages_per_group * count:
             return None
@@ -223,9 +221,10 @@ class _BatchInputs:
         return places[_find_edges(self._batch.messages, places, self._batch.codes[places], latest=True)]
 
     def find_distinct(self) -> Array:
-        """Return the places of the first of inputs that are equal in all respects; more where these cannot be told."""
+        """Return the places of the first of inputs that are identical; more places if identity cannot be determined."""
         places = self.find_inputs()
-        # Values of several kinds, and numbers with texts of their own, have no codes that tell them apart by both.
+        # Values of several kinds, and numbers with original texts, have no codes that distinguish them in both
+        # respects.
         if not len(places) or self._column.source is not None:
             return places
         more = _encode_column(self._column, self._size)[places]
@@ -233,8 +232,8 @@ class _BatchInputs:
         return places[_find_edges(self._batch.messages, places, codes, latest=False)]
 
     def find_extremes(self, *, greatest: bool) -> Array:
-        """Return the places of what may be the least or greatest inputs of the groups."""
-        # Which number is the least or greatest is told by the array alone: of equal ones the first counts, with its
+        """Return the places of the inputs that may be the least or greatest of their groups."""
+        # The least or greatest number is determined by the array alone: of equal ones the first counts, with its
         # text.
         if self._column.kind not in NUMERIC_KINDS or self._column.listed:
             return self.find_distinct()
@@ -244,9 +243,9 @@ class _BatchInputs:
         return places[_find_edges(self._batch.messages, places, self._batch.codes[places], latest=False)]
 
     def add_values(self, states: Sequence[Accumulator], places: Array) -> int:
-        """Add the inputs at some places to the states of their groups; how many they are."""
+        """Add the inputs at some places to the states of their groups; return the number of these inputs."""
         batch = self._batch
-        # Stable: the messages of a group keep the order in which they came.
+        # Stable: the messages of a group keep their order of arrival.
         places = places[_sort_codes(batch.codes[places])]
         bounds = [0, *np.cumsum(np.bincount(batch.codes[places], minlength=batch.count)).tolist()]
         values: Any = self._column.take_values(places)
@@ -258,11 +257,11 @@ class _BatchInputs:
 
 
 def _find_extremes(data: Array, codes: Array, groups: int, *, greatest: bool) -> Array:
-    """Return the place of the least or greatest number of each group; of a NaN, where there are any."""
+    """Return the place of the least or greatest number of each group; that of a NaN, if there is one."""
     if data.dtype == np.bool_:
         data = data.view(np.uint8)
     found = np.empty(groups, data.dtype)
-    # Some value of each group to begin with. NaN spreads: minimum and maximum are NaN where an operand is.
+    # Start with any value of each group. NaN propagates: minimum and maximum are NaN if an operand is.
     found[codes] = data
     with np.errstate(invalid="ignore"):
         (np.maximum if greatest else np.minimum).at(found, codes, data)
@@ -271,13 +270,13 @@ def _find_extremes(data: Array, codes: Array, groups: int, *, greatest: bool) ->
 
 
 def _sort_codes(codes: Array) -> Array:
-    """The order of codes, equal ones as they come."""
+    """The sort order of codes; equal codes keep their order."""
     few = codes.dtype.itemsize > 2 and bool(len(codes)) and int(codes.max()) < _MAX_COUNTING_SORT_CODES
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
 
 
 def _find_latest(batch: GroupedBatch) -> Array:
-    """The place of the latest message of each group, of equal stamps the last."""
+    """The place of the latest message of each group, the last of equal stamps."""
     places = _find_edges(batch.messages, None, batch.codes, latest=True)
     found = np.empty(batch.count, np.int64)
     found[batch.codes[places]] = places
@@ -287,7 +286,7 @@ def _find_latest(batch: GroupedBatch) -> Array:
 def _find_edges(messages: ColumnBatch, places: Array | None, codes: Array, *, latest: bool) -> Array:
     """Return the place, among ``places`` (None: all), of the latest or earliest message of each code.
 
-    Of equal stamps that is the last, or the first. In ascending order.
+    Of equal stamps that is the last or the first. In ascending order.
     """
     txids = messages.txids if places is None else messages.txids[places]
     if not len(codes):
@@ -298,8 +297,8 @@ def _find_edges(messages: ColumnBatch, places: Array | None, codes: Array, *, la
     found = np.flatnonzero(txids == best[codes])
     if len(found) == np.count_nonzero(np.bincount(codes[found])):
         return found
-    # Joined rows may share the txid of a record that all of them have; then times tell, then the order. Both are
-    # turned for the earliest, which so stands last, too.
+    # Joined rows may share the txid of a common record; then times decide, then the order. Both are
+    # negated for the earliest, so that it is the last, too.
     sign = 1 if latest else -1
     times = (messages.times if places is None else messages.times[places])[found]
     order = np.lexsort((sign * np.arange(len(found)), sign * times, codes[found]))
@@ -308,9 +307,9 @@ def _find_edges(messages: ColumnBatch, places: Array | None, codes: Array, *, la
 
 
 def number_groups(keys: Sequence[Column], size: int) -> tuple[Array, int]:
-    """One number per message for its whole key, which messages of a group share, and how many numbers there are.
+    """One number per message for its whole key, shared by messages of a group, and the count of numbers.
 
-    Numbers have no gaps. Keys of one group have the same texts.
+    Numbers are consecutive. Keys of one group have the same texts.
     """
     codes = None
     for column in keys:
@@ -322,7 +321,7 @@ def number_groups(keys: Sequence[Column], size: int) -> tuple[Array, int]:
 
 
 def _densify_codes(codes: Array) -> tuple[Array, int]:
-    """Numbers without gaps in the place of codes, and how many there are."""
+    """Codes replaced by consecutive numbers, and their count."""
     most = int(codes.max()) + 1
     if most > max(_MAX_COUNTING_SORT_CODES, 4 * len(codes)):
         known, codes = np.unique(codes, return_inverse=True)
@@ -339,7 +338,7 @@ def _combine_codes(codes: Array, more: Array) -> Array:
     wide = int(more.max()) + 1
     codes, more = codes.astype(np.int64), more.astype(np.int64)
     if (int(codes.max()) + 1) * wide > _MAX_CODES:
-        # Numbered anew from 0 before the product of the two ranges could overflow.
+        # Renumbered from 0 before the product of the two ranges could overflow.
         codes = np.unique(codes, return_inverse=True)[1]
     found: Array = codes * wide + more
     return found
@@ -347,7 +346,7 @@ def _combine_codes(codes: Array, more: Array) -> Array:
 
 def _encode_column(column: Column, size: int) -> Array:
     """Codes that differ where the texts of the values differ."""
-    # One value for all messages tells no two of them apart.
+    # A constant does not distinguish messages.
     if column.constant or column.kind is Kind.NULL:
         return np.zeros(size, np.int64)
     if column.kind is Kind.STRING:
@@ -356,15 +355,15 @@ def _encode_column(column: Column, size: int) -> Array:
         known: dict[Any, int] = {}
         texts = map(to_text, column.read_values())
         return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
-    # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which is of no use for grouping by text. All NaNs
-    # have one text, whatever their bits.
+    # Doubles by their bits: 0.0 equals -0.0 and NaN equals nothing, which does not suit grouping by text. All NaNs
+    # have the same text, regardless of their bits.
     data = column.data if column.kind in INTEGER_KINDS else np.where(np.isnan(column.data), np.nan, column.data)
     bits = data.astype(np.int64) if column.kind in INTEGER_KINDS else data.view(np.int64)
     found = np.unique(bits, return_inverse=True)[1].astype(np.int64)
     if column.ints is not None:
-        # An Integer and an equal Double get codes of their own, because their texts may differ.
+        # An Integer and an equal Double get different codes, because their texts may differ.
         found = found * 2 + column.ints
     if column.nulls is not None:
-        # NULL is a group of its own.
+        # NULL is its own group.
         found = np.where(column.nulls, 0, found + 1)
     return found

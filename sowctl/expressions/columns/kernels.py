@@ -1,4 +1,4 @@
-"""Parts of several kernels: constants, masks, and results for the distinct texts of a column."""
+"""Shared parts of kernels: constants, masks, and results for the distinct texts of a column."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sowctl.values.fields import Scalar, SlotValue
 
 
 class Unsuited(Exception):
-    """These columns do not allow a vectorised result; the words say why."""
+    """These columns do not allow a vectorised result; the text is the reason."""
 
 
 def build_truth_column(mask: Array, nulls: Array | None = None) -> Column:
-    """A column of truths. ``mask`` must be False where ``nulls``; an array of size 1 is a constant."""
+    """A column of truth values. ``mask`` must be False where ``nulls`` is; an array of size 1 is a constant."""
     size = len(mask)
     if nulls is not None and not nulls.any():
         nulls = None
@@ -30,31 +30,31 @@ NULL_COLUMN = Column(Kind.NULL, 1, constant=True)
 
 
 def unite_masks(a: Array | None, b: Array | None) -> Array | None:
-    """Return the mask of the places where one of two masks is True; None stands for nowhere."""
+    """Return the mask of the places at which one of two masks is True; None means no places."""
     if a is None or b is None:
         return b if a is None else a
     return a | b
 
 
 def build_constant(value: Scalar) -> Column:
-    """A literal."""
+    """A column for a literal."""
     return NULL_COLUMN if value is None else build_column([value], constant=True)
 
 
 def map_words(column: Column, function: Callable[[bytes | None], SlotValue]) -> Column:
-    """Apply ``function`` to every distinct text of a STRING column and to NULL, and spread the results."""
+    """Apply ``function`` to every distinct text of a STRING column and to NULL, and distribute the results."""
     return spread_results(column, [function(word) for word in column.words] + [function(None)])
 
 
 def spread_results(column: Column, results: Sequence[SlotValue]) -> Column:
-    """The results for the distinct texts of a STRING column, the last one for NULL, in the places of the texts."""
-    # The results for a few words are made into a small column first, which tells the kind of the large one.
+    """Put results for the distinct texts of a STRING column, the last one for NULL, at the places of the texts."""
+    # A small column of the results determines the kind of the large one.
     table = build_column(results)
     if table.kind is Kind.NULL:
         return Column(Kind.NULL, column.size, constant=column.constant)
-    # The results stand in a table that the codes of the texts index, NULL's code being the last one.
+    # The results are a table that is indexed by the codes of the texts; NULL's code is the last.
     codes = column.data
-    # Results without an array, or with original texts, are put in their places one by one.
+    # Results without an array, or with original texts, are placed individually.
     if table.kind is Kind.ROWS or table.source is not None:
         return build_column(list(map(results.__getitem__, codes.tolist())), constant=column.constant)
     nulls = table.nulls

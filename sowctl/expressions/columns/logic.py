@@ -12,16 +12,16 @@ from sowctl.values.scalars import to_truth
 
 
 def to_truths(column: Column) -> Column:
-    """The truths of a column's first values: BOOL or NULL."""
+    """The truth values of a column's first values: BOOL or NULL."""
     column = column.scalars
     if column.kind in (Kind.BOOL, Kind.NULL):
         return column
     if column.kind is Kind.STRING:
-        # A text has the truth of its numeric reading, asked once per distinct text.
+        # A text has the truth value of its numeric reading, computed once per distinct text.
         return map_words(column, to_truth)
     if column.kind is Kind.ROWS:
         return build_column([to_truth(value) for value in column.read_values()], constant=column.constant)
-    # NaN is neither true nor false: its truth is NULL.
+    # NaN is neither true nor false: its truth value is NULL.
     mask = column.data != 0
     nulls = column.nulls
     if column.kind in FLOAT_KINDS:
@@ -41,8 +41,8 @@ def evaluate_or(operands: Sequence[Column]) -> Column:
 
 
 def _fold_chain(operands: Sequence[Column], decided: bool) -> Column:
-    """``decided`` is the truth that ends the chain."""
-    # From left to right, as rows do it: NULL decides differently on the two sides.
+    """``decided`` is the truth value that ends the chain."""
+    # From left to right, as by rows: the effect of NULL differs between the two sides.
     result = to_truths(operands[0])
     for operand in operands[1:]:
         result = _combine_pair(result, to_truths(operand), decided)
@@ -54,8 +54,8 @@ def _combine_pair(a: Column, b: Column, decided: bool) -> Column:
     mask = x | y if decided else x & y
     if a.nulls is None and b.nulls is None:
         return build_truth_column(mask)
-    # The right operand counts only where the left one leaves the chain open: TRUE in AND, FALSE in OR. A NULL on the
-    # left stays, so it also closes the chain.
+    # The right operand counts only if the left one does not decide the chain: TRUE in AND, FALSE in OR. A NULL on the
+    # left stays, so it also decides the chain.
     undecided = ~x if decided else x
     if a.nulls is not None:
         mask = mask & ~a.nulls
@@ -91,10 +91,10 @@ def find_nans(column: Column) -> Array:
 def choose_values(where: Array, a: Column, b: Column, size: int) -> Column:
     """The scalar of ``a`` where ``where``, else that of ``b``."""
     a, b = a.scalars, b.scalars
-    # A constant condition chooses a whole column.
+    # A constant condition selects a whole column.
     if len(where) == 1:
         return a if where[0] else b
-    # Original texts of numbers have no place in arrays; the choice is then made value by value.
+    # Arrays cannot hold original texts of numbers; the choice is then made value by value.
     if a.texts or b.texts or (joined := _choose_same_kind(where, a, b, size)) is None:
         pairs = zip(where.tolist(), a.repeat_values(size), b.repeat_values(size), strict=True)
         return build_column([x if first else y for first, x, y in pairs])
@@ -102,10 +102,10 @@ def choose_values(where: Array, a: Column, b: Column, size: int) -> Column:
 
 
 def _choose_same_kind(where: Array, a: Column, b: Column, size: int) -> Column | None:
-    """The choice between columns of kinds that go together."""
+    """The choice between columns of compatible kinds."""
     if a.kind is b.kind and a.kind is not Kind.ROWS:
         kind: Kind = a.kind
-    # Integers and Doubles may share an array of Doubles only where every Integer is exact in it.
+    # Integers and Doubles may share an array of Doubles only if every Integer is exact in it.
     elif {a.kind, b.kind} <= FLOAT_KINDS | {Kind.I64} and all(c.is_exact for c in (a, b) if c.kind is Kind.I64):
         kind = Kind.NUMBER
     elif Kind.NULL in (a.kind, b.kind) and Kind.ROWS not in (a.kind, b.kind) and Kind.STRING not in (a.kind, b.kind):
@@ -116,7 +116,7 @@ def _choose_same_kind(where: Array, a: Column, b: Column, size: int) -> Column |
         return _choose_words(where, a, b)
     if kind is Kind.NULL:
         return Column(Kind.NULL, size)
-    # A column of NULLs has no array; a single blank stands for it and is repeated by numpy.
+    # A column of NULLs has no array; a single blank value is used for it and broadcast by numpy.
     blank: Array = np.array(
         [np.nan if kind in FLOAT_KINDS else 0], np.float64 if kind in FLOAT_KINDS else _kind_dtype(kind)
     )
@@ -140,7 +140,7 @@ def _to_integers(column: Column) -> Array:
 
 
 def _choose_words(where: Array, a: Column, b: Column) -> Column:
-    # Both sides are numbered anew in one list of words; the code behind the last word is NULL's.
+    # Both sides are renumbered in one list of words; the code after the last word is NULL's.
     codes = {word: number for number, word in enumerate(dict.fromkeys([*a.words, *b.words]))}
     sides = [np.array([*map(codes.__getitem__, side.words), len(codes)], np.int32)[side.data] for side in (a, b)]
     return Column(Kind.STRING, len(where), np.where(where, *sides), dictionary=list(codes))

@@ -1,4 +1,4 @@
-"""Evaluates a compiled expression on the columns of a batch, node by node from the leaves up, without recursion."""
+"""Evaluates a compiled expression on the columns of a batch, node by node, bottom-up, without recursion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_SHOWN_CHARACTERS = 60
 
 
 class _SlotStep(Struct, frozen=True):
-    """A step that takes the column of a field."""
+    """A step that reads the column of a field."""
 
     place: int
     previous: bool
@@ -43,12 +43,12 @@ class ColumnProgram:
     def __init__(self, compiled: CompiledExpression, extra: Mapping[str, Function] = NO_FUNCTIONS) -> None:
         self.compiled = compiled
         pairs = zip(compiled.slots, compiled.sources, strict=True)
-        # A qualifier belongs to a field's identity: two topics of a join may have fields of one name.
+        # A qualifier is part of a field's identity: two topics of a join may have fields of the same name.
         slots = {(source, str(slot.path)): place for place, (slot, source) in enumerate(pairs)}
         previous = {str(slot.path): place for place, slot in enumerate(compiled.previous_slots)}
         self._steps: list[Column | _SlotStep | NodeFallback] = []
-        # Operands come before what they belong to, so the steps run on a stack of columns. The rewrites bring in no new
-        # field: every one of them is among the slots of the compiled expression.
+        # Operands precede the node that uses them, so the steps run on a stack of columns. The rewrites add no new
+        # field: every field is among the slots of the compiled expression.
         for node in walk_bottom_up(rewrite_expression(compiled.node)) if compiled.node is not None else ():
             if isinstance(node, n.Literal):
                 self._steps.append(build_constant(node.value or None if isinstance(node.value, bytes) else node.value))
@@ -65,35 +65,35 @@ class ColumnProgram:
         return ColumnBatch.from_rows(rows, len(self.compiled.slots), previous, len(self.compiled.previous_slots))
 
     def list_fallbacks(self) -> list[str]:
-        """List what the last evaluation left to the row evaluator, and why; nothing where all ran on columns."""
+        """List the nodes that the last evaluation passed to the row evaluator, and why; empty if all ran on columns."""
         return list(self._notes)
 
     def list_row_nodes(self) -> list[n.Node]:
-        """The nodes that the row evaluator always evaluates: texts once each if only one column varies, else rows.
+        """The nodes that the row evaluator always evaluates: once per text if only one column varies, else by rows.
 
-        Which others it is given depends on what the columns hold; :meth:`list_fallbacks` tells that afterwards.
+        Which other nodes it evaluates depends on the content of the columns; see :meth:`list_fallbacks` afterwards.
         """
         nodes = [step.node for step in self._steps if isinstance(step, NodeFallback)]
         return [node for node in nodes if not _has_kernel(node)]
 
     def evaluate_mask(self, batch: ColumnBatch, env: Environment, headers: Sequence[Header] | None = None) -> Array:
-        """Of a filter: one Boolean per message, whether it matches.
+        """For a filter: one Boolean per message, whether it matches.
 
-        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
+        Raises LimitError ``SOW-EXP-030``, which contains the index, if a pattern exceeds the match limit.
         """
         if not self._steps:
             # The empty filter matches everything.
             return np.ones(batch.size, np.bool_)
         steps = env.steps
         try:
-            # Columns evaluate every operand of AND and OR for every row, also where the row evaluator would have
+            # On columns every operand of AND and OR is evaluated for every row, also if the row evaluator would have
             # stopped.
             return logic.to_truths(self._run_steps(batch, env, headers)).build_mask(batch.size)
         except LimitError as error:
             if error.code == TIME_LIMIT_CODE:
                 raise
             env.reset_steps(steps)
-            # Perhaps only on a row for which the row evaluator never asks.
+            # Perhaps only on a row that the row evaluator never evaluates.
             assert isinstance(self.compiled, Filter)
             found = self.compiled.find_matches(batch.read_rows(), env, headers)
         mask = np.zeros(batch.size, np.bool_)
@@ -101,7 +101,7 @@ class ColumnProgram:
         return mask
 
     def evaluate_column(self, batch: ColumnBatch, env: Environment, headers: Sequence[Header] | None = None) -> Column:
-        """Of a value: the column of its scalars; of size 1 where it is the same for all messages.
+        """For a value: the column of its scalars; of size 1 if it is the same for all messages.
 
         Raises LimitError as :meth:`evaluate_mask` does.
         """
@@ -123,7 +123,7 @@ class ColumnProgram:
                 env.begin_batch()
             except BoundExceededError as error:
                 raise error.at(0) from None
-        # The notes are of the last batch: what one batch leaves to rows another may hold in columns of one kind.
+        # The notes are those of the last batch: nodes that one batch leaves to rows may run on columns in another.
         self._notes.clear()
         stack: list[Column] = []
         for step in self._steps:
@@ -132,8 +132,8 @@ class ColumnProgram:
             elif isinstance(step, _SlotStep):
                 stack.append(batch.read_column(step.place, previous=step.previous))
             else:
-                # The last columns of the stack are the operands, because every operand was evaluated right before its
-                # node.
+                # The last columns of the stack are the operands, because operands are evaluated immediately before
+                # their node.
                 operands = stack[len(stack) - step.count :]
                 del stack[len(stack) - step.count :]
                 stack.append(self._evaluate_step(step, operands, batch.size, env, headers))
@@ -144,7 +144,7 @@ class ColumnProgram:
     ) -> Column:
         node = step.node
         if isinstance(node, n.Logic):
-            # The ways in their order: on whole columns, once per distinct text, row by row. Each gives the same values.
+            # The methods in their order: on whole columns, once per distinct text, row by row. Results are the same.
             return logic.evaluate_and(operands) if node.operator == "AND" else logic.evaluate_or(operands)
         if isinstance(node, n.Arithmetic):
             return self._evaluate_arithmetic(node, operands, size)
@@ -157,7 +157,7 @@ class ColumnProgram:
                     return found
             except Unsuited as reason:
                 why = str(reason)
-        # A column of texts often has few distinct ones: each is asked once.
+        # A column of texts often has few distinct ones: each is evaluated once.
         found = step.evaluate_words(operands, env)
         if found is not None:
             self._note_fallback("texts", node, f"evaluated once per distinct text ({_count_words(operands)})")
@@ -171,7 +171,7 @@ class ColumnProgram:
         left = operands[0]
         for operator, right in zip(node.operators, operands[1:], strict=True):
             try:
-                # Step by step: one pair of operands that needs rows does not take the rest of the chain with it.
+                # Step by step: one pair of operands that needs rows does not force the rest of the chain to rows.
                 left = arithmetic.apply_operator(operator, left, right)
             except Unsuited as reason:
                 constant = left.constant and right.constant
@@ -210,7 +210,7 @@ def _kernel_compare(node: n.Compare, operands: list[Column], size: int) -> Colum
         return build_constant(COMPARISONS[node.operator](left.read_values()[0], right.read_values()[0]))
     if Kind.STRING in (left.kind, right.kind) and left.kind is not right.kind:
         text, other = (left, right) if left.kind is Kind.STRING else (right, left)
-        # Texts against one number: it is cheaper to ask once for each distinct text, which Unsuited leads to.
+        # Texts against one number: evaluation once per distinct text is cheaper, which Unsuited causes.
         if not text.constant and other.constant and other.kind is not Kind.NULL:
             raise Unsuited("texts against a number")
     return build_truth_column(comparison.compare_columns(node.operator, left, right))
@@ -229,7 +229,7 @@ def _kernel_between(node: n.Between, operands: list[Column], size: int) -> Colum
 
 def _kernel_in(node: n.In, operands: list[Column], size: int) -> Column | None:
     value, members = operands[0], node.items
-    # Texts are asked once for each distinct one, constants once at all; the caller does both.
+    # Texts are evaluated once per distinct one, constants once; the caller does both.
     if value.constant or value.kind is Kind.STRING or not all(isinstance(item, n.Literal) for item in members):
         return None
     if value.kind is Kind.NULL:
@@ -241,7 +241,7 @@ def _kernel_in(node: n.In, operands: list[Column], size: int) -> Column | None:
 def _kernel_is(node: n.Is, operands: list[Column], size: int) -> Column:
     column = operands[0]
     if column.kind is Kind.ROWS and node.what == "NULL" and isinstance(node.operand, n.Field):
-        # A bare field is NULL only if all of its values are, which the column of first values cannot tell.
+        # A bare field is NULL only if all its values are, which the column of first values does not contain.
         mask = np.fromiter(map(is_null, column.read_values()), np.bool_, column.size)
     elif column.scalars.kind is Kind.ROWS:
         raise Unsuited("values of several kinds")
@@ -255,14 +255,14 @@ def _kernel_call(node: n.Call, operands: list[Column], size: int) -> Column | No
         return logic.choose_values(_true_mask(operands[0]), operands[1], operands[2], size)
     if node.name == "COALESCE":
         found = operands[-1].scalars
-        # From the last argument to the first: each fills the places in which all before it are NULL.
+        # From the last argument to the first: each fills the places at which all before it are NULL.
         for operand in reversed(operands[:-1]):
             scalars = operand.scalars
             if scalars.kind is Kind.ROWS:
                 raise Unsuited("values of several kinds")
             found = logic.choose_values(~logic.find_nulls(scalars), scalars, found, size)
         return found
-    # A function without a kernel, or of a constant, is left to the row evaluator by way of None.
+    # None leaves a function without a kernel, or of a constant, to the row evaluator.
     if node.name in functions.KERNEL_NAMES and not operands[0].constant:
         return functions.apply_function(node.name, operands[0])
     return None

@@ -1,12 +1,12 @@
 """Exact sums of a column, group by group, without a step of Python per message.
 
-A sum of Doubles is to be the one nearest to the exact sum (``sowctl-expressions(7)``, aggregates), so it must not be
-rounded on the way. Adding a large power of two to a number and taking it away again cuts off all bits below a certain
-one; what is left of all numbers are multiples of that bit, few enough that numpy adds them without any rounding, in
-whatever order. What was cut off is exact, too, and goes the same way: two or three rounds take all bits of usual
-numbers. (S. M. Rump, T. Ogita, S. Oishi: Accurate floating-point summation, part I, 2008, section 3.)
+A sum of Doubles must be the one nearest to the exact sum (``sowctl-expressions(7)``, aggregates), so intermediate
+results must not be rounded. Adding a large power of two to a number and subtracting it again cuts off all bits below a
+certain one; the remaining numbers are multiples of that bit, with so few bits that numpy adds them without rounding,
+in any order. The parts that were cut off are exact, too, and are processed in the same way: two or three rounds cover
+all bits of usual numbers. (S. M. Rump, T. Ogita, S. Oishi: Accurate floating-point summation, part I, 2008, section 3.)
 
-Called by :mod:`~sowctl.expressions.columns.grouping`. The sums go into the accumulators of
+Called by :mod:`~sowctl.expressions.columns.grouping`. The sums are added to the accumulators of
 :mod:`sowctl.expressions.aggregates.sums`, which add up over batches. 1,000,000 Doubles in four groups
 take 9 ms of processor time; sorting them by group into lists for ``math.fsum`` takes 70.
 """
@@ -25,18 +25,19 @@ from sowctl.expressions.columns.limits import COLUMN_LIMITS
 from sowctl.values.column import INTEGER_KINDS, Array, Column, Kind
 
 _MAX_BLOCK_GROUPS = 1 << 9
-"""Groups up to which blocks are worth while: each block costs a sum per group."""
+"""Number of groups up to which blocks pay off: each block costs a sum per group."""
 _MAX_SUM_ROUNDS = 4
-"""Rounds after which what is left of single numbers is added one by one."""
+"""Rounds after which the remainders of individual numbers are added one by one."""
 _LARGE_DOUBLE, _SMALL_DOUBLE = 2.0**900, 2.0**-400
-"""Bounds of what is cut, and of what is squared: beyond them a power of two or a square might leave the Doubles."""
+"""Bounds of numbers that are cut, and of those that are squared: beyond them a power of two or a square might exceed
+the range of Doubles."""
 _INTEGER_PIECE_BITS = 22
-"""Bits of a piece of an Integer: those of two thousand million messages add up without rounding."""
+"""Bits of a piece of an Integer: pieces of two thousand million messages add up without rounding."""
 _MAX_EXACT_DOUBLE = float(1 << 53)
 
 
 def compute_sums(column: Column, codes: Array, groups: int, *, squares: bool) -> list[GroupSums] | None:
-    """Add up the numbers of each group, and their squares; None where the column holds what does not add up so.
+    """Add up the numbers of each group, and their squares; None if the column holds other values.
 
     ``codes``: the group of each message, from 0 to ``groups - 1``.
     """
@@ -66,7 +67,7 @@ def _count_codes(codes: Array, groups: int) -> list[int]:
 
 
 def _repeat_constant(column: Column, size: int) -> Column:
-    """A column with a place for each message."""
+    """The column with a place for each message."""
     if not column.constant or column.kind is Kind.NULL:
         return column
     ints = None if column.ints is None else np.broadcast_to(column.ints, (size,))
@@ -116,15 +117,15 @@ def _sum_numbers(column: Column, codes: Array, groups: int, *, squared: bool) ->
 
 
 def _sum_integers(data: Array, codes: Array, groups: int) -> list[int]:
-    """The sums of Integers of 64 bits."""
+    """The sums of 64-bit Integers."""
     if not data.size:
         return [0] * groups
     most = max(abs(int(data.min())), abs(int(data.max())))
-    # Weights are Doubles: they are added without rounding as long as no sum leaves 2**53.
+    # Weights are Doubles: they are added without rounding as long as no sum exceeds 2**53.
     if most * len(data) < _MAX_EXACT_DOUBLE:
         return list(map(int, np.bincount(codes, data, groups).tolist()))
     mask = data.dtype.type((1 << _INTEGER_PIECE_BITS) - 1)
-    # The highest piece keeps the sign; the others are what is above it, from 0 up.
+    # The highest piece keeps the sign; the others are not negative.
     pieces = (data & mask, (data >> _INTEGER_PIECE_BITS) & mask, data >> 2 * _INTEGER_PIECE_BITS)
     sums = [map(int, np.bincount(codes, piece, groups).tolist()) for piece in pieces]
     return [
@@ -140,7 +141,7 @@ def _sum_squares(data: Array) -> Array:
 
 
 def compute_exact_sums(data: Array, codes: Array, groups: int) -> list[int]:
-    """The sums of finite Doubles in units of 2**-1074. Raises Unsuited where they are too large to be cut."""
+    """The sums of finite Doubles in units of 2**-1074. Raises Unsuited if they are too large to be cut."""
     found = [0] * groups
     step = COLUMN_LIMITS.sum_block_messages if groups <= _MAX_BLOCK_GROUPS else max(len(data), 1)
     for start in range(0, len(data), step):
@@ -155,13 +156,14 @@ def _add_block(found: list[int], rest: Array, codes: Array, groups: int) -> None
             return
         if most > _LARGE_DOUBLE:
             raise Unsuited("Doubles near the end of their range")
-        # ``power`` exceeds the sum of all magnitudes: nothing that is cut off at its last bit carries beyond it.
+        # ``power`` exceeds the sum of all magnitudes: no carry from the bits that are cut off at its last bit goes
+        # beyond it.
         exponent = math.frexp(most)[1] + len(rest).bit_length() + 1
         power = math.ldexp(1.0, exponent)
         cut = rest + power
         cut -= power
         rest = rest - cut
-        # All of ``cut`` are multiples of this power of two, no bit of a Double being below 2**-1074.
+        # All of ``cut`` are multiples of this power of two, because no bit of a Double is below 2**-1074.
         unit = max(exponent - 53, -DOUBLE_SCALE_BITS)
         sums = np.ldexp(np.bincount(codes, cut, groups), -unit)
         shift = unit + DOUBLE_SCALE_BITS
@@ -178,8 +180,8 @@ def _sum_double_squares(data: Array, codes: Array, groups: int) -> list[int]:
     sizes = np.abs(data[data != 0])
     if sizes.size and not _SMALL_DOUBLE < float(sizes.min()) <= float(sizes.max()) < 1 / _SMALL_DOUBLE:
         raise Unsuited("squares near the ends of the Doubles")
-    # A square is the nearest Double and what that lacks, which is a Double, too: of the halves of a number, of 26 bits
-    # each, every product is exact. (T. J. Dekker: A floating-point technique for extending the precision, 1971.)
+    # A square is the nearest Double and the error, which is also a Double: products of the halves of a number, of 26
+    # bits each, are exact. (T. J. Dekker: A floating-point technique for extending the precision, 1971.)
     wide = data * 134217729.0
     high = wide - (wide - data)
     low = data - high

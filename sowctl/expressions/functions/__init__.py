@@ -1,6 +1,6 @@
 """The functions of the expression language (``sowctl-expressions(7)``).
 
-They are loaded when the first one is used: most filters call none.
+They are loaded when the first function is used: most filters call none.
 
 * ``signature``: the declaration of a function: name, parameters, NULL rule, result, description.
 * ``strings``: texts, case and patterns.
@@ -9,9 +9,9 @@ They are loaded when the first one is used: most filters call none.
 * ``dates``: STRFTIME: instants to text.
 * ``strptime``: STRPTIME: text to instants.
 * ``legacy``: date functions of the compatibility module.
-* ``message``: functions of the record's header or the run.
+* ``message``: functions that read the record's header or the run's environment.
 * ``groups``: all functions by group; a new function is a row of its group.
-* ``table``: all functions as ``sowctl functions`` and the manual page show them.
+* ``table``: all functions, for ``sowctl functions`` and the manual page.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sowctl.expressions.functions.signature import Function
 
 
 class _FunctionRegistry(Mapping[str, Function]):
-    """By name in capitals."""
+    """Functions by upper-case name."""
 
     @cached_property
     def _loaded_functions(self) -> dict[str, Function]:
-        # Loaded when a function is first asked for: parsing and most filters do without.
+        # Loaded on first access: parsing and most filters do not need them.
         from sowctl.expressions.functions.groups import FUNCTION_GROUPS
 
         return {function.name: function for group in FUNCTION_GROUPS.values() for function in group}

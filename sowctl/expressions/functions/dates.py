@@ -1,6 +1,6 @@
 """``STRFTIME``: the directives of strftime(3) in the C locale, UTC (``sowctl-expressions(7)``, functions).
 
-The directives are written out here: the C library's would follow the process's locale and the platform's habits.
+The directives are implemented here: the C library's would depend on the process's locale and on the platform.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MAX_FORMATTED_BYTES = 128
 MIN_INSTANT_MICROS = -62_135_596_800 * MICROS_PER_SECOND
 """The first microsecond of year 1."""
 
-# Flags and a width between % and the letter, as the C library of GNU has them: ``%-d``, ``%_5H``, ``%^a``.
-# Possessive quantifiers: a zero is both a flag and a digit, and giving it back takes time that grows with the square.
+# Flags and a width between % and the letter, as in the GNU C library: ``%-d``, ``%_5H``, ``%^a``.
+# Possessive quantifiers: a zero is both a flag and a digit, and backtracking over it takes quadratic time.
 _DIRECTIVE_PATTERN = re.compile(rb"%([_0^#-]*+)([0-9]*+)[EO]?(.)", re.DOTALL)
 
 
@@ -81,14 +81,14 @@ def _format_directive(at: datetime, flags: str, width: int, letter: str) -> str 
     if letter in _TEXT_DIRECTIVES:
         text = _TEXT_DIRECTIVES[letter](at)
         if "^" in flags or "#" in flags:
-            # ``#`` swaps the case, as in strftime(3): only AM and PM become small by it.
+            # ``#`` swaps the case, as in strftime(3): only AM and PM become lower-case.
             text = text.lower() if letter == "p" and "#" in flags else text.upper()
         return text.rjust(width)
-    # An unknown directive stays in the text, as in the C library.
+    # An unknown directive is left unchanged, as in the C library.
     if letter not in _NUMBER_DIRECTIVES:
         return None
     read, digits, fill = _NUMBER_DIRECTIVES[letter]
-    # The last flag of filling wins; those of the case do not concern numbers.
+    # The last padding flag has precedence; case flags do not affect numbers.
     for flag in flags:
         fill = {"_": " ", "0": "0", "-": ""}.get(flag, fill)
     number = read(at)
@@ -99,7 +99,7 @@ def _format_directive(at: datetime, flags: str, width: int, letter: str) -> str 
 
 
 def format_instant(fmt: bytes, at: datetime) -> bytes:
-    """``fmt`` with its directives replaced; unknown ones stay. At most :data:`MAX_FORMATTED_BYTES` bytes."""
+    """``fmt`` with its directives replaced; unknown ones are kept. At most :data:`MAX_FORMATTED_BYTES` bytes."""
 
     def put(match: re.Match[bytes]) -> bytes:
         flags, letter = match[1].decode(), match[3].decode("latin-1")
@@ -108,12 +108,12 @@ def format_instant(fmt: bytes, at: datetime) -> bytes:
             return b"%06d" % at.microsecond if match[0] == b"%f" else b"%03d" % (at.microsecond // 1000)
         if match[3] in DIRECTIVE_SHORTHANDS:
             return format_instant(DIRECTIVE_SHORTHANDS[match[3]], at)
-        # The width has a limit, because a format may come from a message and must not ask for gigabytes.
+        # The width is limited, because a format may come from a message and must not request gigabytes.
         text = _format_directive(at, flags, min(int(match[2][:4] or 0), MAX_FORMATTED_BYTES), letter)
         return match[0] if text is None else text.encode()
 
     made, position = bytearray(), 0
-    # The language cuts the result, so that no format makes a text without bound: what would stand behind is not made.
+    # The result is truncated, so that no format creates an unbounded text: the rest is not formatted.
     for match in _DIRECTIVE_PATTERN.finditer(fmt):
         made += fmt[position : match.start()]
         if len(made) >= MAX_FORMATTED_BYTES:
@@ -129,7 +129,7 @@ def strftime(fmt: bytes, seconds: int | float) -> bytes | None:
     """An instant in seconds since 1970 as text; None for NaN and outside the years 1 to 9999."""
     if not math.isfinite(seconds):
         return None
-    # Whole seconds and the rest apart: their product with a million would lose microseconds in a Double.
+    # Seconds and fraction separately: their product with a million would lose microseconds in a Double.
     whole = math.floor(seconds)
     micros = whole * MICROS_PER_SECOND + round((seconds - whole) * MICROS_PER_SECOND)
     if not MIN_INSTANT_MICROS <= micros <= MAX_MICROS:

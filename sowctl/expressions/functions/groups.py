@@ -1,4 +1,4 @@
-"""The functions by group: a new function is a row of the tuple that its group names here."""
+"""The functions by group: a new function is a row of the tuple of its group."""
 
 from __future__ import annotations
 

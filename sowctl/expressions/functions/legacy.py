@@ -1,6 +1,6 @@
-"""Date functions of the legacy compatibility module; a configuration that loads it has them.
+"""Date functions of the legacy compatibility module, available in configurations that load it.
 
-Instants are seconds since 1970 and dates are whole numbers of eight digits, 20260105. Dates are of UTC, ``DATE`` and
+Instants are seconds since 1970 and dates are integers of eight digits, 20260105. Dates are of UTC, ``DATE`` and
 ``TODAY`` of the local time zone (``sowctl-expressions(7)``, functions of modules).
 """
 
@@ -15,13 +15,13 @@ from sowctl.expressions.functions.signature import Function, declare_function
 from sowctl.values.times import EPOCH, MICROS_PER_SECOND
 
 LEGACY_LIBRARY = "udf_legacy_compatibility"
-"""A module whose Library has this in its name brings these functions."""
+"""A module whose Library contains this name provides these functions."""
 _MIN_SECONDS, _MAX_SECONDS = -62_135_596_800, 253_402_300_799
 """The seconds of the years 1 to 9999."""
 
 
 def _utc_datetime(seconds: int | float) -> datetime | None:
-    """The instant in UTC, None outside the years 1 to 9999."""
+    """The instant in UTC, None outside of the years 1 to 9999."""
     if not math.isfinite(seconds) or not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         return None
     return EPOCH + timedelta(seconds=math.floor(seconds))
@@ -48,7 +48,7 @@ def date_utc(seconds: int | float) -> int | None:
 def date(environment: Environment, seconds: int | float) -> int | None:
     """The date of an instant in the local time zone as eight digits."""
     at = _utc_datetime(seconds)
-    # The instant is moved by the zone's offset and read as UTC, which shows the local date.
+    # The instant is shifted by the zone's offset and read as UTC, which gives the local date.
     return None if at is None else date_utc(math.floor(seconds) + environment.offset(math.floor(seconds)))
 
 

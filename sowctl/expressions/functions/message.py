@@ -1,4 +1,5 @@
-"""Functions that ask the record's header or the run instead of the payload (``sowctl-expressions(7)``, functions)."""
+"""Functions that read the record's header or the run's environment, not the payload (``sowctl-expressions(7)``,
+functions)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def _header_text_function(name: str, attribute: str, doc: str) -> Function:
 
 
 def _lease_count(header: Header) -> float | None:
-    """Return the number of leases of the record, a Double as its times are; ``None`` where none are counted."""
+    """Return the number of leases of the record, as a Double like its times; ``None`` if leases are not counted."""
     return None if header.lease_count is None else float(header.lease_count)
 
 
@@ -33,7 +34,7 @@ def unix_timestamp(environment: Environment) -> float:
 
 
 def uuid7(environment: Environment) -> bytes:
-    """An RFC 9562 version 7 identifier of the run's clock and 74 random bits."""
+    """An RFC 9562 version 7 identifier from the run's clock and 74 random bits."""
     chance = int.from_bytes(environment.random(10), "big")
     # 48 bits of time, the version 7, 12 random bits, the variant 2, 62 random bits.
     milliseconds = environment.read_clock() // 1000 & (1 << 48) - 1

@@ -15,15 +15,15 @@ _MAX_ROUNDING_PLACES = 1 << 64
 
 
 def truncate_number(number: int | float) -> int:
-    """A number that is not NaN without its fraction; infinities become a very large Integer."""
-    # int() refuses infinities. As positions and counts they need only lie beyond every length.
+    """A number other than NaN without its fraction; infinities become a very large Integer."""
+    # int() refuses infinities. As positions and counts they need only exceed every length.
     if isinstance(number, float) and math.isinf(number):
         return _MAX_ROUNDING_PLACES if number > 0 else -_MAX_ROUNDING_PLACES
     return int(number)
 
 
 def guard_math_errors(call: Callable[..., float]) -> Callable[..., float]:
-    """``call`` of :mod:`math`: a domain error is NaN; overflow is infinity."""
+    """Wrap ``call`` of :mod:`math`: a domain error gives NaN, overflow gives infinity."""
 
     def run(*values: float) -> float:
         try:
@@ -38,16 +38,16 @@ def guard_math_errors(call: Callable[..., float]) -> Callable[..., float]:
 
 def sign(number: int | float) -> int | float:
     """-1, 0 or 1."""
-    # NaN stays NaN; of numbers the difference of the two tests is the sign.
+    # NaN stays NaN; for numbers the difference of the two tests is the sign.
     return number if number != number else (number > 0) - (number < 0)
 
 
 def _make_rounding(call: Callable[[float], int]) -> Callable[[int | float], int | float]:
     def run(number: int | float) -> int | float:
-        # NaN and infinities have no whole number; they stay what they are.
+        # NaN and infinities cannot be rounded; they are returned unchanged.
         if isinstance(number, int) or not math.isfinite(number):
             return number
-        # Beyond the range of Integers a Double is whole already.
+        # Beyond the range of Integers a Double is integral already.
         whole = call(number)
         return whole if I64_MIN <= whole <= U64_MAX else number
 
@@ -55,31 +55,31 @@ def _make_rounding(call: Callable[[float], int]) -> Callable[[int | float], int 
 
 
 def round_to(number: int | float, places: int | float = 0) -> int | float:
-    """Half away from zero, keeping the kind; a negative number of places rounds before the point."""
+    """Rounded half away from zero, keeping the kind; a negative number of places rounds digits before the point."""
     if number != number or places != places:
         return NAN
     count = truncate_number(places)
     if isinstance(number, int):
-        # An Integer has nothing behind its point; before it, rounding is exact.
+        # An Integer has no digits after the point; before it, rounding is exact.
         return number if count >= 0 else _round_integer(number, -count)
     if not math.isfinite(number):
         return number
-    # Doubles reach from about 1e-324 to 1e308: no digit is that far from the point.
+    # Doubles range from about 1e-324 to 1e308: no digit is that far from the point.
     if abs(count) > 400:
         return number if count > 0 else math.copysign(0.0, number)
     scale = float(f"1e{abs(count)}")
-    # The scaling rounds; the result is defined as that of these steps, so that every machine gives the same one.
+    # The scaling rounds; the result is defined by these steps, so that it is the same on every machine.
     scaled = number * scale if count >= 0 else number / scale
     if math.isinf(scaled) or math.isinf(scale):
         return number if count >= 0 else math.copysign(0.0, number)
     whole = math.floor(abs(scaled))
-    # Half away from zero: Python's round() goes to the even neighbour instead.
+    # Half away from zero: Python's round() rounds to the even neighbour instead.
     rounded = math.copysign(float(whole + (abs(scaled) - whole >= 0.5)), number)
     return rounded / scale if count >= 0 else rounded * scale
 
 
 def _round_integer(number: int, places: int) -> int | float:
-    # Integers have 20 digits at most: rounded to a unit this large, every one is 0.
+    # Integers have 20 digits at most: rounded to such a large unit, all are 0.
     if places > 30:
         return 0
     unit = 10**places
@@ -90,13 +90,13 @@ def _round_integer(number: int, places: int) -> int | float:
 
 def power(base: float, exponent: float) -> float:
     """IEEE pow: 0 to a negative power is infinite, a negative base to a fraction NaN; but NaN always gives NaN."""
-    # math.pow() gives 1 for pow(1, NaN) and pow(NaN, 0); the language has NaN for any NaN argument.
+    # math.pow() returns 1 for pow(1, NaN) and pow(NaN, 0); the language has NaN for any NaN argument.
     if base != base or exponent != exponent:
         return NAN
     try:
         return math.pow(base, exponent)
     except OverflowError:
-        # An odd power of a negative number is negative, also where it overflows.
+        # An odd power of a negative number is negative, also if it overflows.
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
     except ValueError:
         if base == 0 and exponent < 0:
@@ -128,7 +128,7 @@ def least(*values: int | float | None) -> int | float:
 
 
 def width_bucket(number: int | float, low: int | float, high: int | float, count: int | float) -> int | float:
-    """The bucket of equal width: 0 below ``low``, count + 1 from ``high`` on."""
+    """The number of the bucket of equal width: 0 below ``low``, count + 1 from ``high`` on."""
     if any(value != value for value in (number, low, high, count)) or low >= high or count < 1:
         return NAN
     buckets = truncate_number(count)
@@ -137,10 +137,10 @@ def width_bucket(number: int | float, low: int | float, high: int | float, count
     if number >= high:
         return buckets + 1 if buckets < U64_MAX else float(buckets)
     start, width = float(low), float(high) - float(low)
-    # Two different Integers may be one Double; a width of 0 leaves no buckets.
+    # Two different Integers may convert to the same Double; a width of 0 allows no buckets.
     if not width:
         return NAN
-    # The formula of the language in its order of steps: Doubles round at each of them.
+    # The formula of the language in its order of steps: Doubles are rounded at each step.
     position = (float(number) - start) * buckets / width
     return math.floor(position) + 1 if math.isfinite(position) else NAN
 
@@ -206,7 +206,7 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     if not all(map(math.isfinite, (lat1, lon1, lat2, lon2))):
         return NAN
     north1, north2 = math.radians(lat1), math.radians(lat2)
-    # Rounding may leave the range in which a root and an arc sine exist, by a last place: it is cut back below.
+    # Rounding may exceed the domain of root and arc sine by one unit in the last place: it is clamped below.
     half = math.sin((north2 - north1) / 2) ** 2
     half += math.cos(north1) * math.cos(north2) * math.sin(math.radians(lon2 - lon1) / 2) ** 2
     return 2 * EARTH_RADIUS_METRES * math.asin(math.sqrt(min(max(half, 0.0), 1.0)))

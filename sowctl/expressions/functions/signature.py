@@ -1,4 +1,4 @@
-"""Declarations of functions: name, parameters, NULL rule, result, words."""
+"""Declarations of functions: name, parameters, NULL rule, result, description."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Function(Struct, frozen=True):
 
     ``parameters`` are kinds: ``text`` (bytes), ``number`` (Integer or Double), ``double``, ``integer`` (truncated;
     NaN counts as NULL), ``scalar``, ``values`` (the value list of an identifier), ``pattern``. ``strict``: any NULL
-    gives NULL without a call; else the implementation gets None. ``gets``: what comes first:
-    ``header``, ``environment``, or for ``bounds`` the environment that bounds what the function makes.
+    gives NULL without a call; else the implementation receives None. ``gets``: an additional first argument:
+    ``header``, ``environment``, or for ``bounds`` the environment that limits the texts that the function creates.
     ``result``: ``text`` (bytes; empty is NULL), ``number``, ``scalar`` or ``truth``.
     """
 
@@ -35,7 +35,7 @@ class Function(Struct, frozen=True):
     @property
     def is_pure(self) -> bool:
         """Return whether equal arguments give equal results, in every run and for every record."""
-        # The bounds end a run or leave it alone: they change no result.
+        # The bounds may end a run, but change no result.
         return self.deterministic and self.gets in ("", "bounds")
 
     def find_argument_kind(self, position: int) -> str:

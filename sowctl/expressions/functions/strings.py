@@ -7,9 +7,9 @@ from sowctl.expressions.functions.signature import declare_function
 from sowctl.expressions.syntax.patterns import Matcher
 
 _MAX_UNCHECKED_TEXTS = 4
-"""Texts that are joined before their length is looked at: four of the longest take 256 MiB."""
+"""Number of texts that are joined without checking their length: four of the longest take 256 MiB."""
 _MAX_PENDING_PARTS = 1000
-"""Parts between matches that are held before they are joined."""
+"""Parts between matches that are collected before they are joined."""
 
 
 def instr(text: bytes, wanted: bytes) -> int:
@@ -23,8 +23,8 @@ def instr_i(text: bytes, wanted: bytes) -> int:
 
 
 def concat(env: Environment, *texts: bytes | None) -> bytes:
-    """The texts joined; NULLs add nothing."""
-    # A few texts are joined before their sum is known, which costs a third less.
+    """The joined texts; NULLs add nothing."""
+    # A few texts are joined without computing their total length, which costs a third less.
     if len(texts) > _MAX_UNCHECKED_TEXTS:
         env.count_text(sum([len(text) for text in texts if text is not None]))
         return b"".join([text for text in texts if text is not None])
@@ -36,7 +36,8 @@ def concat(env: Environment, *texts: bytes | None) -> bytes:
 
 def substr(text: bytes, start: int, length: int | None = None) -> bytes:
     """Part of a text: position 1 is the first byte, a negative one counts from the end and is clamped to the start."""
-    # Position 0 counts as 1. A start before the text is clamped before the length is applied, so the length is not cut.
+    # Position 0 counts as 1. A start before the text is clamped before the length is applied, so the length is not
+    # reduced.
     begin = max(start - 1, 0) if start >= 0 else max(len(text) + start, 0)
     if length is None:
         return text[begin:]
@@ -55,8 +56,8 @@ def right(text: bytes, count: int) -> bytes:
 
 
 def trim(text: bytes | None, *members: bytes | None) -> bytes | None:
-    """Without the bytes of the set (one space by default) at both ends."""
-    # bytes.strip() of an empty set strips nothing; of None it would strip white space.
+    """The text without the bytes of the set (one space by default) at both ends."""
+    # bytes.strip() with an empty set strips nothing; with None it would strip white space.
     return text and text.strip(_trim_members(members))
 
 
@@ -71,18 +72,18 @@ def rtrim(text: bytes | None, *members: bytes | None) -> bytes | None:
 
 
 def _trim_members(members: tuple[bytes | None, ...]) -> bytes:
-    # No second argument strips spaces; one that is NULL is an empty set and strips nothing.
+    # Without a second argument spaces are stripped; a NULL argument is an empty set and strips nothing.
     return (members[0] or b"") if members else b" "
 
 
 def replace(env: Environment, text: bytes | None, old: bytes | None, new: bytes | None) -> bytes | None:
-    """Every ``old`` replaced from left to right; NULL ``old`` changes nothing, NULL ``new`` deletes."""
-    # NULL is the empty text, and an empty text to look for would be found everywhere.
+    """The text with every ``old`` replaced from left to right; NULL ``old`` changes nothing, NULL ``new`` deletes."""
+    # NULL is the empty text, and an empty text would be found everywhere.
     if text is None or old is None:
         return text
     if new is None:
         return text.replace(old, b"")
-    # The product is the most that can come of it; what is replaced by nothing only becomes shorter.
+    # The product is an upper bound of the result; replacement by nothing only shortens the text.
     if len(text) * len(new) > LONG_TEXT_BYTES:
         env.count_text(len(text) + text.count(old) * (len(new) - len(old)))
     return text.replace(old, new)
@@ -98,11 +99,11 @@ def regexp_match(text: bytes | None, pattern: Matcher | None) -> bytes | None:
 
 
 def regexp_replace(env: Environment, text: bytes | None, pattern: Matcher | None, new: bytes | None) -> bytes | None:
-    """Every match replaced by literal text."""
+    """The text with every match replaced by literal text."""
     if text is None or pattern is None:
         return text
     new = new or b""
-    # Joined while matches are found: a list of all parts would take fifty bytes for each.
+    # Joined during matching: a list of all parts would take fifty bytes for each.
     most = _MAX_PENDING_PARTS if len(new) * _MAX_PENDING_PARTS < LONG_TEXT_BYTES else 1 + LONG_TEXT_BYTES // len(new)
     parts: list[bytes] = []
     made: bytearray | None = None

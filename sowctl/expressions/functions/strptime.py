@@ -11,15 +11,15 @@ from sowctl.values.times import EPOCH, MICROS_PER_SECOND
 
 DateParts: TypeAlias = dict[str, int]
 
-# %E and %O ask for the eras and digits of a locale. The C locale has none, so the letter behind them counts alone.
+# %E and %O select the eras and digits of a locale. The C locale has none, so only the letter after them counts.
 _FORMAT_TOKEN_PATTERN = re.compile(rb"%(?:03f|[EO]?(.))|([ \t\n\v\f\r]+)|(.)", re.DOTALL)
 _DAY_NAMES = (b"sunday", b"monday", b"tuesday", b"wednesday", b"thursday", b"friday", b"saturday")
 _MONTH_NAMES = (
     *(b"january", b"february", b"march", b"april", b"may", b"june"),
     *(b"july", b"august", b"september", b"october", b"november", b"december"),
 )
-# The part that a directive fills, its most digits, its least and its greatest value. What ISO 8601 says of weeks (%V,
-# %G, %g) is read and tells no date, as in the C library of GNU.
+# The part that a directive sets, its maximum number of digits, its minimum and maximum value. ISO 8601 weeks (%V,
+# %G, %g) are read but do not affect the date, as in the GNU C library.
 _NUMERIC_DIRECTIVES: dict[bytes, tuple[str, int, int, int]] = {
     b"C": ("century", 2, 0, 99),
     b"d": ("day", 2, 1, 31),
@@ -53,7 +53,7 @@ DIRECTIVE_SHORTHANDS = {
     b"x": b"%m/%d/%y",
     b"X": b"%H:%M:%S",
 }
-"""Directives that stand for several others, when read and when written."""
+"""Directives that are short for several others, in reading and in writing."""
 _SPACES_PATTERN = re.compile(rb"[ \t\n\v\f\r]*")
 _EPOCH_PATTERN = re.compile(rb" *([+-]?[0-9]{1,18})")
 _ZONE_PATTERN = re.compile(rb" *(?:([Zz])|([+-])([0-9]{2})(?::?([0-9]{2}))?)")
@@ -68,7 +68,7 @@ def _split_format(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
     for match in _FORMAT_TOKEN_PATTERN.finditer(fmt):
         if match[2] is not None or match[1] in (b"n", b"t"):
             found.append(("space", b""))
-        # Two directives that the C library does not have: fractions of a second with six digits or with three.
+        # Two directives that the C library does not have: fractions of a second with six or three digits.
         elif match[0] in (b"%f", b"%03f"):
             found.append(("fraction", b"3" if match[0] == b"%03f" else b"6"))
         elif match[3] is not None or match[1] == b"%":
@@ -81,12 +81,12 @@ def _split_format(fmt: bytes) -> tuple[tuple[str, bytes], ...]:
 
 
 def strptime(text: bytes, fmt: bytes) -> float | None:
-    """Seconds since 1970 of an instant; None where the text does not match or shows no possible date."""
-    # A part that is shown twice has its last value.
+    """Seconds since 1970 of an instant; None if the text does not match or is not a possible date."""
+    # If a part occurs twice, the last value counts.
     parts: DateParts = {}
     position = 0
     for kind, detail in _split_format(fmt):
-        # Each part says where it ended; None means that the text does not show what the format asks for.
+        # Each part returns its end; None means that the text does not match the format.
         after: int | None
         if kind == "space":
             after = _match_end(_SPACES_PATTERN, text, position)
@@ -99,7 +99,7 @@ def strptime(text: bytes, fmt: bytes) -> float | None:
         if after is None:
             return None
         position = after
-    # A text that goes on behind the format shows something else.
+    # A text that continues after the format does not match.
     return _build_instant(parts) if position == len(text) else None
 
 
@@ -142,7 +142,7 @@ def _read_directive(text: bytes, position: int, letter: bytes, parts: DateParts)
 
 def _read_number(text: bytes, position: int, letter: bytes, parts: DateParts) -> int | None:
     name, digits, low, high = _NUMERIC_DIRECTIVES[letter]
-    # Numbers may have fewer digits than their directive allows, and spaces in front, as strptime(3) has it.
+    # Numbers may have fewer digits than their directive allows, and leading spaces, as in strptime(3).
     match = re.compile(rb" *([0-9]{1,%d})" % digits).match(text, position)
     if match is None or not low <= int(match[1]) <= high:
         return None
@@ -151,10 +151,10 @@ def _read_number(text: bytes, position: int, letter: bytes, parts: DateParts) ->
 
 
 def _read_name(text: bytes, position: int, names: tuple[bytes, ...], part: str, parts: DateParts) -> int | None:
-    # Nine letters are the longest name, September and Wednesday.
+    # The longest names, September and Wednesday, have nine letters.
     rest = text[position : position + 9].lower()
     for number, name in enumerate(names):
-        # The whole name first: else the rest of it would be read as the next part of the format.
+        # The whole name first: otherwise the rest of it would be read as the next part of the format.
         for length in (len(name), 3):
             if rest.startswith(name[:length]):
                 parts[part] = number
@@ -167,7 +167,7 @@ def _read_zone(text: bytes, position: int, parts: DateParts) -> int | None:
     if match is None:
         return None
     minutes = 0 if match[1] else int(match[3]) * 60 + int(match[4] or 0)
-    # Further than 14 hours from UTC there is no zone, and an hour has 60 minutes.
+    # No zone is further than 14 hours from UTC, and an hour has 60 minutes.
     if minutes > 14 * 60 or int(match[4] or 0) > 59:
         return None
     parts["offset"] = -minutes if match[2] == b"-" else minutes
@@ -176,7 +176,7 @@ def _read_zone(text: bytes, position: int, parts: DateParts) -> int | None:
 
 def _build_instant(parts: DateParts) -> float | None:
     micros = parts.get("micros", 0)
-    # A stamp is an instant already, so nothing else can move it.
+    # A stamp is an instant already, so no other part can change it.
     if "stamp" in parts:
         return (parts["stamp"] * MICROS_PER_SECOND + micros) / MICROS_PER_SECOND
     day = _resolve_day(parts)
@@ -198,7 +198,7 @@ def _resolve_year(parts: DateParts) -> int:
         short = parts["short_year"]
         if "century" in parts:
             return parts["century"] * 100 + short
-        # The rule of POSIX for years of two digits.
+        # The POSIX rule for two-digit years.
         return short + (1900 if short >= 69 else 2000)
     return parts["century"] * 100 if "century" in parts else 1970
 
@@ -207,7 +207,8 @@ def _resolve_day(parts: DateParts) -> date | None:
     year = _resolve_year(parts)
     month = parts["month"] if "month" in parts else parts.get("month0", 0) + 1
     weekday = parts["weekday7"] % 7 if "weekday7" in parts else parts.get("weekday")
-    # A day may be shown in three ways. A calendar date wins over the day of the year, which wins over week and weekday.
+    # A day may be given in three ways. A calendar date has precedence over the day of the year, which has precedence
+    # over week and weekday.
     calendar = "month" in parts or "month0" in parts or "day" in parts
     try:
         first = date(year, 1, 1)

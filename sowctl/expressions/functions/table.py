@@ -1,7 +1,7 @@
 """The table of all functions: name, arguments, NULL rule, documentation, group.
 
-``sowctl functions`` prints it and ``sowctl-expressions(7)`` is made from it. Counts, results and words come from the
-declarations that the compiler uses; what stands here besides is only the spelling of arguments and of NULL rules.
+Printed by ``sowctl functions`` and the source of ``sowctl-expressions(7)``. Counts, results and descriptions come from
+the declarations that the compiler uses; this module adds only the spelling of arguments and of NULL rules.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RESULT_WORDS = {"text": "String", "number": "number", "scalar": "value", "truth
 
 
 class FunctionEntry(Struct, frozen=True):
-    """One line of the table. ``most`` is None where there is no limit."""
+    """One line of the table. ``most`` is None if there is no limit."""
 
     name: str
     arguments: str
@@ -40,7 +40,7 @@ class FunctionEntry(Struct, frozen=True):
 
     @property
     def call_text(self) -> str:
-        """The call as it is written: ``SUBSTR(s, start [, len])``."""
+        """The syntax of the call: ``SUBSTR(s, start [, len])``."""
         return f"{self.name}({self.arguments})"
 
     def build_facts(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ GROUP_TITLES: dict[str, str] = {
     "message": "Message, client, instance, clock",
     "aggregate": "Aggregates",
 }
-"""Headings of the groups, in the order in which they are shown."""
+"""Headings of the groups, in display order."""
 ADDED_TITLES = {"module": "Functions of the configuration's modules"}
 
 
@@ -129,7 +129,7 @@ def _function_entries(group: str) -> list[FunctionEntry]:
 
 
 def build_entries(functions: Iterable[Function], group: str = "module") -> list[FunctionEntry]:
-    """Entries for functions as they are declared; those that a configuration adds have a group of their own."""
+    """Entries for functions as declared; those that a configuration adds have their own group."""
     entries = []
     for function in functions:
         default = ", ".join(kind[0] for kind in function.parameters)
@@ -193,7 +193,7 @@ def format_entry_list(entries: Sequence[FunctionEntry]) -> list[str]:
 
 
 def format_entry(entry: FunctionEntry) -> list[str]:
-    """Lines that say everything of one entry."""
+    """Lines with all details of one entry."""
     count = f"{entry.least}" if entry.most == entry.least else f"{entry.least} to {entry.most}"
     if entry.most is None:
         count = f"{entry.least} or more"

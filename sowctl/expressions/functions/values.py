@@ -16,30 +16,30 @@ def _non_null_values(values: Sequence[Scalar]) -> list[Scalar]:
 
 
 def array_min(values: Sequence[Scalar]) -> Scalar:
-    """The least value by the common reading, NULLs left out."""
+    """The least value by the common reading, ignoring NULLs."""
     from sowctl.expressions.aggregates.extremes import find_extreme
 
     return find_extreme(_non_null_values(values), greatest=False)
 
 
 def array_max(values: Sequence[Scalar]) -> Scalar:
-    """The greatest value by the common reading, NULLs left out."""
+    """The greatest value by the common reading, ignoring NULLs."""
     from sowctl.expressions.aggregates.extremes import find_extreme
 
     return find_extreme(_non_null_values(values), greatest=True)
 
 
 def array_sum(values: Sequence[Scalar]) -> Scalar:
-    """The sum, NULLs left out."""
+    """The sum, ignoring NULLs."""
     from sowctl.expressions.aggregates.sums import compute_sum
 
     return compute_sum(_non_null_values(values))
 
 
 def array_to_string(values: Sequence[Scalar], delimiter: bytes | None, null_text: bytes | None) -> bytes:
-    """The texts joined; ``null_text`` stands for NULLs."""
+    """The joined texts; NULLs are replaced by ``null_text``."""
     texts = [to_text(value) for value in values]
-    # A NULL delimiter joins with nothing between, a NULL text stands for NULLs with nothing.
+    # A NULL delimiter and a NULL replacement are empty.
     return (delimiter or b"").join([text if text is not None else null_text or b"" for text in texts])
 
 
@@ -87,7 +87,7 @@ def coalesce(*values: Scalar) -> Scalar:
 
 
 def char_value(number: int | float) -> bytes:
-    """The single byte of that number; ``?`` outside 0-255 and for NaN."""
+    """The single byte with that number; ``?`` outside of 0-255 and for NaN."""
     if number != number:
         return b"?"
     code = truncate_number(number)

@@ -1,4 +1,4 @@
-"""Chains of AND and OR: flattened, cut where they are decided, equalities of one field gathered into IN."""
+"""Chains of AND and OR: flattened, cut after a deciding constant, equalities of one field merged into IN."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sowctl.expressions.syntax import nodes as n
 
 
 def flatten(node: n.Node) -> n.Node | None:
-    """``(a AND b) AND c``: ``a AND b AND c``; also on the right: both operators are associative, NULL included."""
+    """``(a AND b) AND c``: ``a AND b AND c``; also on the right: both operators are associative, also for NULL."""
     if not isinstance(node, n.Logic):
         return None
     operands: list[n.Node] = []
@@ -24,14 +24,14 @@ def flatten(node: n.Node) -> n.Node | None:
 
 
 def cut_chain(node: n.Node) -> n.Node | None:
-    """``TRUE AND a AND FALSE AND b``: ``a AND FALSE``. What follows a deciding constant is never evaluated."""
+    """``TRUE AND a AND FALSE AND b``: ``a AND FALSE``. Operands after a deciding constant are never evaluated."""
     if not isinstance(node, n.Logic):
         return None
     neutral = node.operator == "AND"
     kept: list[n.Node] = []
     for operand in node.operands:
         constant = is_constant(operand)
-        # TRUE in AND and FALSE in OR change nothing, wherever they stand.
+        # TRUE in AND and FALSE in OR change nothing in any position.
         if constant and evaluate_constant_truth(operand) is neutral:
             continue
         kept.append(operand)
@@ -45,14 +45,14 @@ def cut_chain(node: n.Node) -> n.Node | None:
 
 
 def _build_chain(node: n.Logic, kept: Sequence[n.Node], neutral: bool) -> n.Node | None:
-    """The chain of the operands that are left; None where one alone would not have the value of the chain."""
+    """The chain of the remaining operands; None if a single one would not have the value of the chain."""
     if not kept:
         return n.Literal(neutral, span=node.span)
     if len(kept) > 1:
         return n.Logic(node.operator, tuple(kept), span=node.span)
     if is_constant(kept[0]):
         return n.Literal(evaluate_constant_truth(kept[0]), span=node.span)
-    # A chain has the truth of its operand; one operand may replace it only if its value is a truth already.
+    # A chain has the truth value of its operand; a single operand may replace it only if its value is a truth value.
     if is_truth(kept[0]):
         return kept[0]
     short = n.Logic(node.operator, (kept[0], n.Literal(neutral)), span=node.span)
@@ -60,23 +60,23 @@ def _build_chain(node: n.Logic, kept: Sequence[n.Node], neutral: bool) -> n.Node
 
 
 def negate_disjunction(node: n.Node) -> n.Node | None:
-    """``NOT (a OR b)``: ``NOT a AND NOT b``, which splits; NULL on the left gives NULL in both."""
+    """``NOT (a OR b)``: ``NOT a AND NOT b``, which can be split; NULL on the left gives NULL in both."""
     if not isinstance(node, n.Not) or not isinstance(node.operand, n.Logic) or node.operand.operator != "OR":
         return None
     return n.Logic("AND", tuple(n.Not(operand, span=operand.span) for operand in node.operand.operands), span=node.span)
 
 
 def merge_equalities(node: n.Node) -> n.Node | None:
-    """``/a = 1 OR /a = 2 OR b``: ``/a IN (1, 2) OR b``, for neighbours and literals only."""
+    """``/a = 1 OR /a = 2 OR b``: ``/a IN (1, 2) OR b``, for adjacent operands and literals only."""
     if not isinstance(node, n.Logic) or node.operator != "OR":
         return None
-    # Only neighbours are joined. A condition between two equalities may be NULL, which ends the OR: an equality that
-    # moved across it would turn NULL into TRUE.
+    # Only adjacent operands are merged. A condition between two equalities may be NULL, which ends the OR: moving an
+    # equality across it would turn NULL into TRUE.
     merged: list[n.Node] = []
     run: list[n.Node] = []
     field: n.Field | None = None
     items: list[n.Node] = []
-    # The None behind the last operand closes the last run.
+    # The None after the last operand ends the last run.
     for operand in (*node.operands, None):
         members = _in_list_members(operand) if operand is not None else None
         if operand is not None and members is not None and field is not None and members[0] == field:

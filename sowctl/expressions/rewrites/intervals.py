@@ -1,8 +1,8 @@
-"""Conditions on one field that a sorted index answers: numbers between bounds, Strings that are listed.
+"""Conditions on one field that a sorted index can evaluate: numbers between bounds, listed Strings.
 
-What is found here holds in a column of one kind only (``sowctl-expressions(7)``, comparison): among numbers and NULLs a
-comparison with a number is one of numbers; among Strings and NULLs a String without a numeric reading equals only the
-very same bytes. Everywhere else the condition itself has to be asked.
+The results are valid only in a column of one kind (``sowctl-expressions(7)``, comparison): for numbers and NULLs a
+comparison with a number is numeric; for Strings and NULLs a String without a numeric reading equals only identical
+bytes. For all other columns the condition itself must be evaluated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sowctl.values.scalars import MAX_EXACT_INTEGER, parse_number
 
 
 class NumberBounds(NamedTuple):
-    """Numbers from ``low`` to ``high``, None for no bound; an open bound is not included."""
+    """Numbers from ``low`` to ``high``, None for no bound; an open bound is excluded."""
 
     low: int | float | None = None
     high: int | float | None = None
@@ -25,9 +25,9 @@ class NumberBounds(NamedTuple):
 
 
 def find_sole_field(node: n.Node) -> n.Field | None:
-    """The field of a condition that names no other, as often as it likes, and no other message; else None."""
+    """The field of a condition that uses only this field, any number of times, and no other message; else None."""
 
-    # A qualifier names another source and OF PREVIOUS another record: an index of this topic knows neither.
+    # A qualifier refers to another source and OF PREVIOUS to another record: an index of this topic has neither.
     fields = [part for part in walk_tree(node) if isinstance(part, n.Field)]
     if not fields or any(field.qualifier or field.modifier for field in fields):
         return None
@@ -35,13 +35,13 @@ def find_sole_field(node: n.Node) -> n.Field | None:
 
 
 def find_number_bounds(node: n.Node) -> NumberBounds | None:
-    """The numbers for which ``/field > 5`` and the like hold, NULL aside; None for other conditions."""
+    """The numbers for which a condition such as ``/field > 5`` holds, except NULL; None for other conditions."""
     if isinstance(node, n.Compare) and isinstance(node.left, n.Field):
         number = _literal_number(node.right)
-        # The field stands on the left: the rewrites have turned conditions that name it on the right.
+        # The field is on the left: the rewrites swap conditions that have it on the right.
         return None if number is None else _comparison_interval(node.operator, number)
     if isinstance(node, n.Between) and not node.negated and isinstance(node.operand, n.Field):
-        # A reversed range is kept as it is: no number lies in it, as BETWEEN has it.
+        # A reversed range is kept: it contains no number, as for BETWEEN.
         low, high = _literal_number(node.low), _literal_number(node.high)
         return NumberBounds(low, high) if low is not None and high is not None else None
     return None
@@ -52,7 +52,7 @@ def _comparison_interval(operator: str, number: int | float) -> NumberBounds | N
         return NumberBounds(number, number)
     if operator in (">", ">="):
         return NumberBounds(low=number, open_low=operator == ">")
-    # ``<>`` leaves two ranges, and NaN is in it; it has no bounds.
+    # ``<>`` holds for two ranges and for NaN, so it has no bounds.
     if operator in ("<", "<="):
         return NumberBounds(high=number, open_high=operator == "<")
     return None
@@ -65,13 +65,13 @@ def _literal_number(node: n.Node) -> int | float | None:
     if isinstance(value, bytes):
         value = parse_number(value)
     if type(value) is int:
-        # Beyond 2**53 an Integer and a Double no longer compare exactly.
+        # Beyond 2**53 comparisons of an Integer with a Double are not exact.
         return value if -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER else None
     return value if type(value) is float and value == value else None
 
 
 def list_equal_strings(node: n.Node) -> tuple[bytes, ...] | None:
-    """The Strings for which ``/field = 'a'`` and ``/field IN ('a', 'b')`` hold; None for other conditions."""
+    """The Strings for which ``/field = 'a'`` or ``/field IN ('a', 'b')`` holds; None for other conditions."""
     if isinstance(node, n.Compare) and node.operator == "=" and isinstance(node.left, n.Field):
         return _literal_strings((node.right,))
     if isinstance(node, n.In) and not node.negated and isinstance(node.operand, n.Field):
@@ -83,7 +83,7 @@ def _literal_strings(items: tuple[n.Node, ...]) -> tuple[bytes, ...] | None:
     found = []
     for item in items:
         value = evaluate_constant(item) if is_constant(item) else None
-        # The empty string is NULL, and a String with a numeric reading equals others that are spelled differently.
+        # The empty string is NULL, and a String with a numeric reading equals others with a different spelling.
         if not isinstance(value, bytes) or not value or parse_number(value) is not None:
             return None
         found.append(value)

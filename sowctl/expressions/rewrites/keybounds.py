@@ -1,13 +1,14 @@
-"""Key bounds: which records a filter can match at all, as far as keys tell (``sowctl-expressions(7)``, comparison).
+"""Key bounds: the records that a filter can match, as far as keys determine this (``sowctl-expressions(7)``,
+comparison).
 
-A bound is sound if every record that the filter matches is among its candidates; it may hold others, so the filter is
-still applied. Three things make this narrower than it looks:
+A bound is sound if every record that the filter matches is among its candidates; it may include others, so the filter
+is still applied. Three facts restrict it:
 
 * a literal with a numeric reading (``5``, ``'5'``, ``' 5 '``) equals values with other texts (``5.0``, ``05``), and
-  keys are texts: only strings without a numeric reading name one;
-* a comparison sees all values of an identifier, and a key is made of the first: unless the path ends in a subscript,
+  keys are texts: only strings without a numeric reading identify one;
+* a comparison uses all values of an identifier, but a key is built from the first: unless the path ends in a subscript,
   the caller must know that no record has several values there (``single_valued``);
-* ``SOW_KEY()`` is a text, too; a number names a SOW key only where keys are generated, which have one spelling.
+* ``SOW_KEY()`` is a text, too; a number identifies a SOW key only if keys are generated, which have one spelling.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from sowctl.values.scalars import parse_number
 
 
 class KeyBound(Struct, frozen=True):
-    """Candidates of a filter: ``nothing`` can match; else those with one of ``keys`` (texts of the key fields in their
-    order) and one of ``sow_keys``, where None leaves it open. All open: any record may match."""
+    """Candidates of a filter: none if ``nothing``; else those with one of ``keys`` (texts of the key fields in their
+    order) and one of ``sow_keys``; None means unrestricted. If both are None, any record may match."""
 
     nothing: bool = False
     keys: tuple[tuple[bytes, ...], ...] | None = None
@@ -35,7 +36,7 @@ class KeyBound(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Return whether nothing is known."""
+        """Return whether there is no restriction."""
         return not self.nothing and self.keys is None and self.sow_keys is None
 
 
@@ -63,20 +64,21 @@ def find_key_bound(
 ) -> KeyBound:
     """The bound of a checked filter for records whose key fields are ``key_paths``.
 
-    ``most``: so many combinations of texts are a bound, more are none. ``single_valued``: no record has more than one
-    value at a key path. ``generated_keys``: ``SOW_KEY()`` is the decimal text of the generated key in every record.
+    ``most``: the maximum number of combinations of texts; with more there is no bound. ``single_valued``: no record has
+    more than one value at a key path. ``generated_keys``: ``SOW_KEY()`` is the decimal text of the generated key in
+    every record.
     """
     if node is None:
         return KeyBound()
     finder = _BoundFinder(tuple(key_paths), single_valued, generated_keys)
-    # After the rewrites literals are folded and stand on the right, so that leaves have few forms.
+    # After the rewrites literals are folded and on the right, so that leaves have few forms.
     box = finder.build_box(rewrite_expression(node))
     if box.is_empty:
         return KeyBound(nothing=True)
     sow = box.texts.get(_SOW_KEY_POSITION)
     sets = [box.texts.get(place) for place in range(len(key_paths))]
     keys = None
-    # A key can be named only if all of its fields are bound: each combination of their texts is a candidate.
+    # A key is determined only if all of its fields are bound: each combination of their texts is a candidate.
     if sets and None not in sets:
         count = 1
         for found in sets:
@@ -87,7 +89,7 @@ def find_key_bound(
 
 
 class _BoundFinder:
-    """Boxes of nodes. Every box holds all records for which the node is TRUE."""
+    """Boxes of nodes. Every box contains all records for which the node is TRUE."""
 
     def __init__(self, key_paths: tuple[Path, ...], single_valued: bool, generated_keys: bool) -> None:
         self._places = {
@@ -114,7 +116,7 @@ class _BoundFinder:
 
     def _leaf_box(self, node: n.Node) -> _KeyBox:
         if is_constant(node):
-            # A filter matches only where it is TRUE: FALSE and NULL both leave no record.
+            # A filter matches only if it is TRUE: for FALSE and NULL no record remains.
             return _KeyBox() if evaluate_constant_truth(node) else _KeyBox({_SOW_KEY_POSITION: _NO_TEXTS})
         if isinstance(node, n.Compare) and node.operator == "=":
             return self._among_box(node.left, (node.right,))
@@ -124,13 +126,13 @@ class _BoundFinder:
 
     def _among_box(self, operand: n.Node, items: Sequence[n.Node]) -> _KeyBox:
         place = self._key_position(operand)
-        # A computed member may have any value, so the list binds nothing.
+        # A computed member may have any value, so the list restricts nothing.
         if place is None or not all(map(is_constant, items)):
             return _KeyBox()
         found: set[bytes] = set()
         for item in items:
             texts = _equal_texts(evaluate_constant(item), place == _SOW_KEY_POSITION, self._generated)
-            # One member whose texts cannot be listed leaves the whole field open.
+            # A member whose texts cannot be listed makes the whole field unrestricted.
             if texts is None:
                 return _KeyBox()
             found |= texts
@@ -146,17 +148,17 @@ class _BoundFinder:
 
 def _equal_texts(value: SlotValue, sow: bool, generated: bool) -> set[bytes] | None:
     """The texts of a key field or SOW key (``sow``) that equal a literal; None if they cannot be listed."""
-    # NULL and NaN equal nothing, so no text belongs to them.
+    # NULL and NaN equal nothing, so they have no texts.
     if value is None or value != value:
         return set()
     if isinstance(value, bytes):
-        if sow:  # always a String, and only the very same text equals it
+        if sow:  # always a String, equal only to the identical text
             return {value} if value.isascii() else set()
-        # '5' also equals 5.0 and '05', whose texts are endless.
+        # '5' also equals 5.0 and '05', and so on: the number of texts is unlimited.
         return {value} if parse_number(value) is None else None
     if not (sow and generated) or not isinstance(value, int | float):
         return None
-    # A generated key is a whole number of 64 bits; no record has another one. ``value - value`` is NaN for an infinity.
+    # A generated key is a 64-bit integer; no record has another one. ``value - value`` is NaN for an infinity.
     whole = value - value == 0 and value == int(value) and 0 <= value < 1 << 64
     return {b"%d" % int(value)} if whole else set()
 
@@ -171,10 +173,10 @@ def _intersect_boxes(boxes: Sequence[_KeyBox]) -> _KeyBox:
 
 
 def _unite_boxes(boxes: Sequence[_KeyBox]) -> _KeyBox:
-    # An operand of OR that nothing can satisfy adds no candidates.
+    # An operand of OR that cannot be satisfied adds no candidates.
     alive = [box for box in boxes if not box.is_empty]
     if not alive:
         return _KeyBox({_SOW_KEY_POSITION: _NO_TEXTS})
-    # A place that one operand leaves open is open for the whole OR: only places that all operands bind remain.
+    # A place that one operand does not restrict is unrestricted in the OR: only places bound by all operands remain.
     shared = set(alive[0].texts).intersection(*[box.texts for box in alive[1:]])
     return _KeyBox({place: frozenset().union(*[box.texts[place] for box in alive]) for place in shared})

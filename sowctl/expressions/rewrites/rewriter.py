@@ -1,8 +1,8 @@
-"""Rewrites of checked expressions into ones that mean the same and are cheaper or easier to plan with.
+"""Rewrites of checked expressions into equivalent ones that are cheaper or easier to plan with.
 
-Every rewrite is a small function from a node to a node or None, in the tuple ``REWRITES``; constant folding, by the row
-evaluator itself, is here. Each keeps value, kind, NULL, NaN and errors for every message (``sowctl-expressions(7)``,
-logic: NULL on the left of AND and OR stays NULL whatever follows, so the two are not symmetric, and nothing here
+Every rewrite is a small function from a node to a node or None, in the tuple ``REWRITES``; constant folding, which uses
+the row evaluator, is here. Each keeps value, kind, NULL, NaN and errors for every message (``sowctl-expressions(7)``,
+logic: NULL on the left of AND and OR stays NULL whatever follows, so operands cannot be exchanged, and no rewrite
 changes an order).
 """
 
@@ -36,13 +36,14 @@ from sowctl.values.fields import Number, SlotValue, ValueList
 RewriteFunction: TypeAlias = Callable[[Node], Node | None]
 MAX_REWRITE_PASSES = 8
 _MAX_FOLDED_BYTES = 4096
-"""Bytes of a text that folding may produce."""
+"""Maximum size in bytes of a text that folding may produce."""
 
 
 def fold(node: Node) -> Node | None:
-    """``1 + 2``: ``3``. Not where a match limit could be exceeded, or the run's clock, names or chance are asked."""
+    """``1 + 2``: ``3``. Not if a match limit could be exceeded, or if the run's clock, names or random bytes are
+    used."""
     below = node.list_children()
-    # Fields and patterns have no operands either, and are no constants.
+    # Fields and patterns have no operands either, but are not constants.
     if is_constant(node) or not all(map(is_constant, below)) or isinstance(node, n.Field | n.Pattern):
         return None
     if isinstance(node, n.Call) and not _is_pure(node):
@@ -53,13 +54,14 @@ def fold(node: Node) -> Node | None:
 
 
 def fold_prefix(node: Node) -> Node | None:
-    """``1 + 2 + /a``: ``3 + /a``. Chains go from left to right, so only their beginning folds."""
+    """``1 + 2 + /a``: ``3 + /a``. Chains are evaluated from left to right, so only their beginning is folded."""
     if not isinstance(node, n.Arithmetic) or len(node.operands) < 3:
         return None
     first, second = node.operands[:2]
     if not (is_constant(first) and is_constant(second)):
         return None
-    # ``/a + 1 + 2`` is not ``/a + 3``: sums of Doubles round after each step, and Integers overflow at a step.
+    # ``/a + 1 + 2`` is not ``/a + 3``: sums of Doubles are rounded after each step, and Integers may overflow at a
+    # step.
     value = OPERATORS[node.operators[0]](evaluate_constant(first), evaluate_constant(second))
     folded = build_literal(value, (first.span[0], second.span[1]))
     if folded is None:
@@ -68,13 +70,13 @@ def fold_prefix(node: Node) -> Node | None:
 
 
 def build_literal(value: SlotValue, span: n.Span = (0, 0)) -> Node | None:
-    """The constant node of a value; None where there is none."""
-    # Lists, and numbers that remember their text, have no literal; a long text would make the tree larger than it was.
+    """The constant node of a value; None if there is none."""
+    # Lists, and numbers with their original text, have no literal; a long text would enlarge the tree.
     if isinstance(value, ValueList | Number) or (isinstance(value, bytes) and len(value) > _MAX_FOLDED_BYTES):
         return None
     if isinstance(value, str):
         value = value.encode()
-    # Literals have no sign. copysign also sees the sign of -0.0, which ``value < 0`` does not.
+    # Literals have no sign. copysign also detects the sign of -0.0, which ``value < 0`` does not.
     if isinstance(value, int | float) and value == value and math.copysign(1.0, value) < 0:
         return n.Unary("-", n.Literal(-value, span=span), span=span)
     return n.Literal(value, span=span)
@@ -84,15 +86,15 @@ def _is_pure(call: n.Call) -> bool:
     if call.name == "IF":
         return True
     function = FUNCTIONS.get(call.name)
-    # A function that asks the clock, the header or a name has another result in another run or record.
+    # A function that uses the clock, the header or a name has different results in other runs or records.
     if function is None or not function.is_pure:
         return False
     # A match may exceed the limit of the engine, and that error belongs to a message.
     return "pattern" not in function.parameters
 
 
-# Folding comes first: the others then meet literals where there were computations. The last ones gather equalities that
-# have their final form by then.
+# Folding is first, so that the others find literals instead of computations. The last ones merge equalities,
+# which have their final form by then.
 REWRITES: tuple[RewriteFunction, ...] = (
     fold,
     fold_prefix,
@@ -110,7 +112,7 @@ REWRITES: tuple[RewriteFunction, ...] = (
 
 
 class AppliedRewrite(Struct, frozen=True):
-    """One rewrite that was made: its name, and the text before and after."""
+    """One applied rewrite: its name, and the text before and after."""
 
     name: str
     before: str
@@ -118,9 +120,9 @@ class AppliedRewrite(Struct, frozen=True):
 
 
 def rewrite_expression(node: Node, steps: list[AppliedRewrite] | None = None) -> Node:
-    """The rewritten tree; ``steps`` is filled with what was done, from the leaves up."""
-    # One rewrite may open the way for another further up or down. Stopping early leaves a tree that is correct, only
-    # less simple, because each rewrite keeps the meaning by itself.
+    """The rewritten tree; applied rewrites are appended to ``steps``, from the leaves up."""
+    # One rewrite may enable another in a parent or child node. Stopping early leaves a tree that is correct, only
+    # less simple, because each rewrite alone preserves the meaning.
     for _ in range(MAX_REWRITE_PASSES):
         changed = _run_pass(node, steps)
         if changed is node:
@@ -130,16 +132,16 @@ def rewrite_expression(node: Node, steps: list[AppliedRewrite] | None = None) ->
 
 
 def list_conjuncts(node: Node | None) -> list[Node]:
-    """The conditions that a filter demands all together: those of the outermost AND, its tree rewritten."""
+    """The conditions that must all hold for a filter: those of the outermost AND of its rewritten tree."""
     if node is None:
         return []
-    # Rewritten first, because NOT (a OR b) and nested ANDs show their conditions only then.
+    # Rewritten first, because the conditions of NOT (a OR b) and of nested ANDs are visible only afterwards.
     node = rewrite_expression(node)
     return list(node.operands) if isinstance(node, Logic) and node.operator == "AND" else [node]
 
 
 def _run_pass(root: Node, steps: list[AppliedRewrite] | None) -> Node:
-    """One way through the tree, operands first; the same object where nothing changed."""
+    """One pass through the tree, operands first; returns the same object if nothing changed."""
     done: list[Node] = []
     stack: list[tuple[Node, bool]] = [(root, False)]
     while stack:
@@ -160,7 +162,7 @@ def _run_pass(root: Node, steps: list[AppliedRewrite] | None) -> Node:
 
 
 def _apply_rewrites(node: Node, steps: list[AppliedRewrite] | None) -> Node:
-    # The order of the tuple is the order of application; each rewrite sees what the one before it made.
+    # The rewrites are applied in the order of the tuple; each receives the result of the one before it.
     for change in REWRITES:
         other = change(node)
         if other is not None:

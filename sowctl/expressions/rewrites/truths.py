@@ -1,4 +1,4 @@
-"""Tests of nodes for the rewrites: constants, their truth, and whether a value is a truth already."""
+"""Tests of nodes for the rewrites: constants, their truth value, and whether a value is a truth value already."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sowctl.values.fields import SlotValue
 from sowctl.values.scalars import to_truth
 
 PREDICATE_NODES = (n.Compare, n.Is, n.Like, n.In, n.Affix, n.Between)
-"""They are TRUE or FALSE, never NULL."""
+"""Their values are TRUE or FALSE, never NULL."""
 
 
 def is_truth(node: n.Node) -> bool:
-    """Return whether the node's value is TRUE, FALSE or NULL, so that it equals its own truth."""
+    """Return whether the node's value is TRUE, FALSE or NULL, so that it equals its own truth value."""
     if isinstance(node, n.Literal):
         return node.value is None or isinstance(node.value, bool)
     if isinstance(node, n.Call):
-        # Functions of loaded modules declare nothing that this could rely on.
+        # Functions of loaded modules declare nothing that could be used here.
         function = FUNCTIONS.get(node.name)
         return function is not None and function.result == "truth"
     # AND, OR and NOT give TRUE, FALSE or NULL, whatever their operands are.
@@ -25,7 +25,7 @@ def is_truth(node: n.Node) -> bool:
 
 
 def is_constant(node: n.Node) -> bool:
-    """Return whether the node is a literal or a negative number, which is a literal behind a minus sign."""
+    """Return whether the node is a literal or a negative number, which is a literal after a minus sign."""
     if isinstance(node, n.Literal):
         return True
     return (
@@ -33,7 +33,7 @@ def is_constant(node: n.Node) -> bool:
         and node.operator == "-"
         and isinstance(node.operand, n.Literal)
         and isinstance(node.operand.value, int | float)
-        # -TRUE is a computation, which the folding makes the Integer -1.
+        # -TRUE is a computation, which is folded to the Integer -1.
         and not isinstance(node.operand.value, bool)
     )
 
@@ -48,5 +48,5 @@ def evaluate_constant(node: n.Node) -> SlotValue:
 
 
 def evaluate_constant_truth(node: n.Node) -> bool | None:
-    """The truth of a constant."""
+    """The truth value of a constant."""
     return to_truth(evaluate_constant(node))

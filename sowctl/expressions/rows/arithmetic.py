@@ -1,4 +1,4 @@
-"""Arithmetic on scalars as generated code calls it (``sowctl-expressions(7)``, arithmetic).
+"""Arithmetic on scalars, called by generated code (``sowctl-expressions(7)``, arithmetic).
 
 Arguments are slot values; results are an Integer in range, a Double, or None for NULL.
 """
@@ -18,21 +18,21 @@ Numeric: TypeAlias = int | float | None
 def _make_operator(
     exact: Callable[[int, int], int | None], double: Callable[[float, float], float]
 ) -> Callable[[SlotValue, SlotValue], Numeric]:
-    """Both conversions, NULL, NaN and the Integer range around an operation; ``exact`` may answer None for NaN."""
+    """Adds both conversions, NULL, NaN and the Integer range to an operation; ``exact`` may return None for NaN."""
 
     def operate(a: SlotValue, b: SlotValue) -> Numeric:
         left, right = to_number(a), to_number(b)
-        # NULL is asked before NaN: NULL + NaN is NULL.
+        # NULL is tested before NaN: NULL + NaN is NULL.
         if left is None or right is None:
             return None
         if left != left or right != right:
             return NAN
-        # to_number() has made Integers of Booleans, so type() tells the two kinds of numbers apart.
+        # to_number() has converted Booleans to Integers, so type() distinguishes the two kinds of numbers.
         if type(left) is int and type(right) is int:
             result = exact(left, right)
             if result is None:
                 return NAN
-            # A result beyond 64 bits is computed again from Doubles, as the language says. To round the exact result
+            # A result beyond 64 bits is recomputed with Doubles, as the language defines. Rounding the exact result
             # would give another Double in some cases.
             if I64_MIN <= result <= U64_MAX:
                 return result
@@ -44,7 +44,7 @@ def _make_operator(
 def _integer_quotient(a: int, b: int) -> int | None:
     if b == 0:
         return None
-    # Python's // rounds down and the language toward zero, so the signs are put aside and given back.
+    # Python's // rounds down and the language toward zero, so the sign is applied separately.
     whole = abs(a) // abs(b)
     return whole if (a < 0) == (b < 0) else -whole
 
@@ -52,7 +52,7 @@ def _integer_quotient(a: int, b: int) -> int | None:
 def _integer_remainder(a: int, b: int) -> int | None:
     if b == 0:
         return None
-    # The sign is that of the dividend; Python's % takes that of the divisor.
+    # The sign is that of the dividend; Python's % uses that of the divisor.
     rest = abs(a) % abs(b)
     return -rest if a < 0 else rest
 
@@ -60,8 +60,8 @@ def _integer_remainder(a: int, b: int) -> int | None:
 def _divide_doubles(a: float, b: float) -> float:
     if b:
         return a / b
-    # Python raises for a zero divisor where IEEE 754 has results: 0/0 is NaN, all else an infinity, with the sign of
-    # -0.0 counted.
+    # Python raises for a zero divisor; IEEE 754 defines results: 0/0 is NaN, all else an infinity, whose sign also
+    # depends on that of -0.0.
     if not a:
         return NAN
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
@@ -70,7 +70,7 @@ def _divide_doubles(a: float, b: float) -> float:
 def _remainder_of_doubles(a: float, b: float) -> float:
     try:
         return math.fmod(a, b)
-    # math.fmod() raises where C's gives NaN: for a divisor of 0.0 and for an infinite dividend.
+    # math.fmod() raises where C's returns NaN: for a divisor of 0.0 and for an infinite dividend.
     except ValueError:
         return NAN
 

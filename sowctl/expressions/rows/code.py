@@ -1,7 +1,7 @@
-"""Pieces of generated Python: operands, lines, functions, slots. ``emitter.py`` decides what is written here.
+"""Pieces of generated Python: operands, lines, functions, slots. The code itself is determined by ``emitter.py``.
 
 Generated code has one assignment per node, so that neither CPython's limit of nested parentheses nor that of nested
-blocks is met: blocks deeper than ``MAX_INDENTATION`` become functions of their own. No text of an expression ever
+blocks is reached: blocks deeper than ``MAX_INDENTATION`` become separate functions. No text of an expression ever
 becomes code; literals, patterns and functions are constants of the namespace.
 """
 
@@ -18,14 +18,14 @@ from sowctl.expressions.syntax.patterns import RegexPattern
 from sowctl.values.fields import Slot
 
 MAX_INDENTATION = 30
-"""Indentation at which a block moves into its own function; CPython refuses 100."""
+"""Indentation at which a block becomes a separate function; CPython refuses 100."""
 
 
 class Operand(Struct, frozen=True):
-    """A piece of Python that gives a value.
+    """A piece of Python that evaluates to a value.
 
-    ``kind``: ``slot`` (as it came from the message), ``scalar``, ``number`` (or None), ``text`` (bytes or None),
-    ``bool``, ``truth`` (Boolean or None), ``const`` (then ``value`` is it). ``simple``: a name, cheap to repeat.
+    ``kind``: ``slot`` (as read from the message), ``scalar``, ``number`` (or None), ``text`` (bytes or None),
+    ``bool``, ``truth`` (Boolean or None), ``const`` (with the value in ``value``). ``simple``: a name, cheap to repeat.
     """
 
     code: str
@@ -35,13 +35,13 @@ class Operand(Struct, frozen=True):
 
 
 Emission: TypeAlias = Generator["Emission", Any, Any]
-"""Emitting a node: yields the emissions of operands, gets their results, returns its own."""
+"""Emits a node: yields the emissions of operands, receives their results, returns its own."""
 
 SlotKey: TypeAlias = tuple[tuple[str, ...], str, bool]
 
 
 class SlotRequest:
-    """A slot while code is written: what is asked of it is only known at the end."""
+    """A slot during code generation: its requirements are complete only at the end."""
 
     __slots__ = ("field", "listed", "text")
 
@@ -51,7 +51,7 @@ class SlotRequest:
         self.listed = False
 
     def build_slot(self) -> Slot:
-        """The slot to ask the message type for."""
+        """The slot to be read by the message type."""
         return Slot(self.field.path, self.text, self.listed)
 
 
@@ -88,12 +88,12 @@ class GeneratedCode:
         return Operand(name, kind)
 
     def make_repeatable(self, operand: Operand) -> Operand:
-        """The operand as something that may be repeated."""
+        """The operand in a form that may be repeated."""
         return operand if operand.simple else self.bind_local(operand.code, operand.kind)
 
     def bind_object(self, value: Any, prefix: str = "k") -> str:
         """A name in the namespace for an object."""
-        # The number of names grows with each, so none is given twice.
+        # The number of names only grows, so no name is used twice.
         name = f"{prefix}{len(self.names)}"
         self.names[name] = value
         return name
@@ -102,7 +102,7 @@ class GeneratedCode:
         """A literal as a constant of the namespace."""
         if value is None:
             return Operand("None", "const", True, None)
-        # By type and repr, because 1, 1.0 and TRUE are equal in Python and different here, and NaN equals nothing.
+        # By type and repr, because 1, 1.0 and TRUE are equal in Python but differ here, and NaN equals nothing.
         key = (type(value).__name__, repr(value))
         name = self._constants.get(key)
         if name is None:
@@ -117,18 +117,18 @@ class GeneratedCode:
         if key not in table:
             table[key] = (len(table), SlotRequest(field))
         position, wanted = table[key]
-        # Every use of a field adds to what is asked of its one slot; the message type reads it once.
+        # Every use of a field adds its requirements to the field's only slot; the message type reads it once.
         wanted.text = wanted.text or text
         wanted.listed = wanted.listed or listed
-        # Functions of their own do not see the names that the loop unpacks, so they index the row.
+        # Separate functions cannot access the names that the loop unpacks, so they index the row.
         if self.inner:
             return Operand(f"{'prev' if previous else 'row'}[{position}]", "slot")
         return Operand(f"{'p' if previous else 's'}{position}", "slot")
 
     def emit_function(self, body: Emission) -> Emission:
-        """Emit ``body``, which returns an Operand, into a function of its own and call it."""
-        # The body is written into empty lists of its own; slots, constants and names stay shared with the function
-        # around it.
+        """Emit ``body``, which returns an Operand, into a separate function and call it."""
+        # The body is written into its own empty lists; slots, constants and names are shared with the enclosing
+        # function.
         saved = self.lines, self.indent, self.inner
         self.lines, self.indent, self.inner = [], 1, True
         result: Operand = yield body
@@ -136,13 +136,13 @@ class GeneratedCode:
         name = f"f{len(self.functions)}"
         self.functions.append("\n".join([f"def {name}(row, prev, env, header):", *self.lines]))
         self.lines, self.indent, self.inner = saved
-        # The caller sees a call, not the literal, so it cannot treat the result as one.
+        # The caller receives a call, not the literal, so it cannot treat the result as one.
         kind = "scalar" if result.kind == "const" else result.kind
         return self.bind_local(f"{name}(row, prev, env, header)", kind)
 
     def build_source(self, final: str, arguments: str = "rows, env, headers, previous") -> str:
-        """The main function: the row loop around the lines; ``final`` is what it does at the end of a row."""
-        # The for statement unpacks the slots itself where nothing else needs the row.
+        """The main function: the row loop around the lines; ``final`` is the code at the end of a row."""
+        # The for statement unpacks the slots itself if nothing else needs the row.
         targets, sources, unpack = ["row"], ["rows"], []
         if self.uses_header:
             targets.append("header")
@@ -157,12 +157,12 @@ class GeneratedCode:
             targets[0] = "(" + _local_names("s", len(self.slots)) + ")"
         each = targets[0] if len(targets) == 1 else f"({', '.join(targets)})"
         pairs = sources[0] if len(sources) == 1 else f"zip({', '.join(sources)})"
-        # Functions of the expression take header and prev always, so both names exist even where no row has them.
+        # Functions of the expression always take header and prev, so both names exist even if no row has them.
         defaults = [] if self.uses_header else [" header = None"]
         defaults += [] if self.previous else [" prev = None"]
         head = [f"def run({arguments}):", " out = []", " append = out.append", *defaults]
         loop = [f" for i, {each} in enumerate({pairs}):", *("  " + line for line in unpack), *self.lines, "  " + final]
-        # One try around the loop costs nothing per row; ``i`` tells afterwards which row it was.
+        # One try around the loop costs nothing per row; afterwards ``i`` is the index of the row.
         if self.is_bounded:
             loop = [" i = -1", " try:", *(" " + line for line in loop)]
             loop += [
@@ -179,7 +179,7 @@ def _local_names(letter: str, count: int) -> str:
 
 def run_emission(emission: Emission) -> Any:
     """Run an emission without recursion and return its result."""
-    # Generators on a list in the place of Python's stack: the depth of an expression is bounded by memory only.
+    # A list of generators instead of Python's stack: the depth of an expression is bounded by memory only.
     stack = [emission]
     result: Any = None
     while stack:

@@ -1,6 +1,7 @@
-"""Array-aware comparisons as generated code calls them (``sowctl-expressions(7)``, comparison).
+"""Array-aware comparisons, called by generated code (``sowctl-expressions(7)``, comparison).
 
-An operand is a slot value: a value list supplies all its values, anything else one. Some pair decides.
+An operand is a slot value: a value list provides all its values, anything else one. A comparison is TRUE if it holds
+for some pair.
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ Comparison = Callable[[SlotValue, SlotValue], bool]
 def _make_comparison(fast: Callable[[Any, Any], bool], accepted: frozenset[int]) -> Comparison:
     def compare(a: SlotValue, b: SlotValue) -> bool:
         left, right = type(a), type(b)
-        # Plain numbers, which most comparisons are about. Python compares Integers with Doubles exactly, and of NaN
+        # Plain numbers are the most frequent case. Python compares Integers with Doubles exactly, and for NaN
         # only ``<>`` holds, as in the language.
         if (left is float or left is int) and (right is float or right is int):
             return fast(a, b)
         if left is ValueList or right is ValueList:
             others = [to_plain_scalar(value) for value in list_values(b)]
-            # One pair that fits is enough, also for ``<>``: a list may be equal and unequal to a value at once.
+            # One matching pair suffices, also for ``<>``: a list may be both equal and unequal to a value.
             return any(
                 compare_scalars(to_plain_scalar(value), other) in accepted
                 for value in list_values(a)
                 for other in others
             )
-        # A NULL gives None, which no set holds: a comparison is FALSE there, for <> too, and never NULL.
+        # NULL gives None, which is in no set: the comparison is FALSE, also for <>, and never NULL.
         return compare_scalars(to_plain_scalar(a), to_plain_scalar(b)) in accepted
 
     return compare
 
 
 def list_values(value: SlotValue) -> Sequence[SlotValue]:
-    """The values that an operand supplies."""
+    """The values that an operand provides."""
     return value.items if type(value) is ValueList else (value,)
 
 
@@ -71,8 +72,8 @@ COMPARISONS: dict[str, Comparison] = {
 class InMembers:
     """The literal members of an ``IN`` list, prepared so that their number does not matter.
 
-    ``texts`` are its strings (as str where they are UTF-8), ``numbers`` its numbers, ``readings`` the numeric readings
-    of its strings, which only numbers are compared with.
+    ``texts`` are its strings (as str if they are UTF-8), ``numbers`` its numbers, ``readings`` the numeric readings
+    of its strings, which are compared only with numbers.
     """
 
     __slots__ = ("numbers", "raw", "readings", "texts")
@@ -82,7 +83,7 @@ class InMembers:
         self.raw: set[bytes] = set()
         self.numbers: set[int | float] = set()
         self.readings: set[int | float] = set()
-        # NULL, the empty string among it, and NaN equal nothing, so they are no members. TRUE and 1, which are equal,
+        # NULL, including the empty string, and NaN equal nothing, so they are not members. TRUE and 1, which are equal,
         # become one member.
         for value in values:
             if isinstance(value, bytes) and value:
@@ -96,7 +97,7 @@ class InMembers:
             self.texts.add(value.decode())
         except UnicodeDecodeError:
             pass
-        # Two strings compare as bytes; only against a number does a string count by its reading.
+        # Two strings compare as bytes; a string's numeric reading counts only against a number.
         reading = parse_number(value)
         if reading is not None:
             self.readings.add(reading)
@@ -114,19 +115,19 @@ class InMembers:
         if isinstance(value, str | bytes):
             if value in self.texts if isinstance(value, str) else value in self.raw:
                 return True
-            # A list without numbers saves the reading; None, no reading, is no member.
+            # A list without numbers avoids the parsing; None, no reading, is not a member.
             return bool(self.numbers) and parse_number(value) in self.numbers
         return value in self.numbers or value in self.readings
 
 
 def list_texts(value: SlotValue) -> list[bytes]:
-    """The texts of all values that an operand supplies, NULLs left out."""
+    """The texts of all values that an operand provides, without NULLs."""
     return [text for item in list_values(value) if (text := to_text(item)) is not None]
 
 
 def has_prefix(value: SlotValue, starts: tuple[bytes, ...]) -> bool:
     """Return whether some value's text starts with one of ``starts``."""
-    # startswith() takes all texts in one call; of an empty tuple, where every member was NULL, it finds none.
+    # startswith() takes all texts in one call; for an empty tuple, if every member was NULL, it returns False.
     return any(text.startswith(starts) for text in list_texts(value))
 
 

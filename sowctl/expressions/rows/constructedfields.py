@@ -1,7 +1,7 @@
 """Constructed fields of preprocessing and enrichment (``sowctl-expressions(7)``, constructing fields).
 
-Made by :func:`sowctl.expressions.compiler.compile_fields`. All fields read the message as it was before the phase;
-``HINT SET_CURRENT`` lets later fields see a result.
+Created by :func:`sowctl.expressions.compiler.compile_fields`. All fields read the message as it was before the phase;
+``HINT SET_CURRENT`` makes a result visible to later fields.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from sowctl.values.scalars import to_scalar
 
 
 class ConstructedFields:
-    """The compiled fields of one phase. ``slots`` are asked of the message, ``previous_slots`` of the stored record."""
+    """The compiled fields of one phase. ``slots`` are read from the message, ``previous_slots`` from the stored
+    record."""
 
     def __init__(self, definitions: Sequence[tuple[FieldDefinition, CompiledValue]]) -> None:
         self._definitions = definitions
         self.slots = _unite_slots([value.slots for _, value in definitions])
         self.previous_slots = _unite_slots([value.previous_slots for _, value in definitions])
         self.uses_header = any(value.uses_header for _, value in definitions)
-        # No qualifier can stand in these contexts, so the path alone names a slot.
+        # Qualifiers are not allowed in these contexts, so the path alone identifies a slot.
         places = {str(slot.path): place for place, slot in enumerate(self.slots)}
         before = {str(slot.path): place for place, slot in enumerate(self.previous_slots)}
         self._places = [[places[str(slot.path)] for slot in value.slots] for _, value in definitions]
@@ -37,19 +38,19 @@ class ConstructedFields:
         headers: Sequence[Header] | None = None,
         previous: Sequence[Row | None] | None = None,
     ) -> list[list[FieldWrite]]:
-        """Per message what its fields write, in order. ``previous`` holds None where there is no stored record.
+        """Per message the writes of its fields, in order. ``previous`` contains None if there is no stored record.
 
         Raises LimitError ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
-        # Copies, which SET_CURRENT changes; the rows of the caller show the message as it was before the phase.
+        # Copies, which SET_CURRENT changes; the rows of the caller keep the message as it was before the phase.
         current = [list(row) for row in rows]
         done: list[list[FieldWrite]] = [[] for _ in rows]
         for number, (field, value) in enumerate(self._definitions):
             places, before = self._places[number], self._before[number]
-            # One field for all messages at a time: what the fields in front of it have set stands in ``current`` when
-            # it runs.
+            # One field at a time for all messages: values set by the fields before it are in ``current`` when it is
+            # evaluated.
             own = [tuple([row[place] for place in places]) for row in current]
-            # None stays None: the program reads NULL for every field of a record that is not there.
+            # None stays None: the program reads NULL for every field of a missing record.
             stored = previous and [row and tuple([row[place] for place in before]) for row in previous]
             assert field.destination is not None
             for index, result in enumerate(value.compute_values(own, env, headers, stored)):
@@ -60,20 +61,20 @@ class ConstructedFields:
         return done
 
     def _overlay_row(self, row: list[SlotValue], destination: Path, value: SlotValue, remove: bool) -> None:
-        """Change the slots of a row as if ``value`` stood at ``destination``."""
+        """Change the slots of a row as if ``destination`` contained ``value``."""
         target = destination.names
         for place, slot in enumerate(self.slots):
             names = slot.path.names
             if names == target:
-                # One scalar stands there now: a subscript of 0 finds it, any other finds nothing.
+                # There is one scalar at the destination now: a subscript of 0 finds it, any other finds nothing.
                 there = not remove and not any(step.index for step in slot.path.steps)
                 items = (to_scalar(value),) if there else ()
                 row[place] = ValueList(items) if slot.listed else items[0] if items else None
-            # The path goes on below what has just been written or removed, and a scalar has nothing below it.
+            # The path continues below the value that was written or removed, and a scalar has no members.
             elif names[: len(target)] == target:
                 row[place] = ValueList(()) if slot.listed else None
             elif target[: len(names)] == names and not remove:
-                # What was a scalar here is an object now, and an object has no value.
+                # A former scalar is an object now, and an object has no value.
                 row[place] = ValueList((), dropped=True)
 
 
@@ -81,8 +82,8 @@ def _unite_slots(wanted: Sequence[tuple[Slot, ...]]) -> tuple[Slot, ...]:
     merged: dict[str, Slot] = {}
     for slots in wanted:
         for slot in slots:
-            # Several fields ask for one path: one slot answers what any of them needs. Code that expected the plain
-            # answer takes the fuller one by its general way.
+            # Several fields may use one path: one slot satisfies the requirements of all of them. Code that expected a
+            # plain value handles the other form by its general branch.
             other = merged.get(str(slot.path), slot)
             merged[str(slot.path)] = Slot(slot.path, slot.text or other.text, slot.listed or other.listed)
     return tuple(merged.values())

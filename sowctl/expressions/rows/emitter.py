@@ -1,4 +1,4 @@
-"""Nodes to Python: values, truths and calls. Predicates are written by ``predicates.py``."""
+"""Compiles nodes to Python: values, truth values and calls. Predicates are compiled by ``predicates.py``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sowctl.values.scalars import to_truth
 
 _CONVERSION_NAMES = {"number": "number_of", "double": "double_of", "integer": "integer_of", "text": "text_of"}
 _MAX_CHAIN_OPERANDS = 40
-"""Operands of a longer chain of AND or OR are grouped, so that a decided chain is left quickly."""
+"""Operands of a longer chain of AND or OR are grouped, so that evaluation ends quickly once the chain is decided."""
 LONG_CHAIN_GROUPS = 1000
 """The groups of a longer chain are functions, compiled one by one: CPython needs much memory for one long function."""
 
@@ -29,7 +29,7 @@ class Emitter:
         self.code = GeneratedCode()
 
     def emit_value(self, node: n.Node, text: bool = False) -> Emission:
-        """Emit a node's value; ``text``: the original text of a number may be asked for."""
+        """Emit a node's value; ``text``: the original text of a number may be needed."""
         if isinstance(node, n.Field):
             return self.code.bind_slot(node, text, False)
         if isinstance(node, n.Literal):
@@ -47,12 +47,12 @@ class Emitter:
         return (yield PREDICATE_EMITTERS[type(node)](self, node))
 
     def emit_truth(self, node: n.Node) -> Emission:
-        """Emit a node's truth: an operand of kind ``bool``, ``emit_truth`` or ``const``."""
+        """Emit a node's truth value: an operand of kind ``bool``, ``emit_truth`` or ``const``."""
         operand: Operand = yield self.emit_value(node)
         return self.convert_to_truth(operand)
 
     def convert_to_truth(self, operand: Operand) -> Operand:
-        """The truth of an operand."""
+        """The truth value of an operand."""
         if operand.kind in TRUTH_KINDS:
             return operand
         if operand.kind == "const":
@@ -60,20 +60,21 @@ class Emitter:
         return Operand(f"truth_of({operand.code})", "truth", False)
 
     def convert_to_scalar(self, operand: Operand) -> Operand:
-        """The scalar of an operand; what :func:`~sowctl.values.scalars.to_scalar` says, without a call for most."""
+        """The scalar of an operand, as :func:`~sowctl.values.scalars.to_scalar`, in most cases without a call."""
         if operand.kind != "slot":
             return operand
         x = self.code.make_repeatable(operand).code
-        # Plain strings and numbers need no call. Everything else (bytes, lists, Booleans, numbers with a text) goes to
-        # first().
+        # Plain strings and numbers need no call. Everything else (bytes, lists, Booleans, numbers with a text) is
+        # passed to first().
         text = f"{x} or None if type({x}) is str"
         return Operand(f"({text} else {x} if type({x}) is int or type({x}) is float else first({x}))", "scalar", False)
 
     def emit_block(self, body: Emission, target: str, apart: bool = False) -> Emission:
-        """Emit ``body`` one level deeper and assign its result to ``target``; ``apart`` or too deep: as a function."""
+        """Emit ``body`` one level deeper and assign its result to ``target``; as a function if ``apart`` or too
+        deep."""
         code = self.code
         code.indent += 1
-        # The indent is restored below, also around blocks that became functions: their lines are kept apart.
+        # The indentation is restored below, also after blocks that became functions, whose lines are kept separately.
         result: Operand = yield code.emit_function(body) if apart or code.indent > MAX_INDENTATION else body
         code.add_line(f"{target} = {result.code}")
         code.indent -= 1
@@ -99,7 +100,7 @@ class Emitter:
 
     def _emit_operation(self, operator: str, left: Operand, right: Operand) -> Operand:
         name = ARITHMETIC_NAMES[operator]
-        # Folded by the function that rows would call, so that both ways have one result.
+        # Folded by the function that rows would call, so that both methods have the same result.
         if left.kind == right.kind == "const":
             return self.code.bind_constant(RUNTIME_NAMES[name](left.value, right.value))
         general = f"{name}({left.code}, {right.code})"
@@ -121,8 +122,8 @@ class Emitter:
         return self.code.bind_local(f"None if {operand.code} is None else not {operand.code}", "truth")
 
     def _emit_logic(self, node: n.Logic) -> Emission:
-        # AND goes on while the result is TRUE, OR while it is FALSE; NULL ends both, as the language has it: on the
-        # left of AND and OR it stays NULL whatever follows. So ``if t:`` and ``if t is False:`` are the whole rule.
+        # AND continues while the result is TRUE, OR while it is FALSE; NULL ends both, as the language defines: on the
+        # left of AND and OR it stays NULL whatever follows. So ``if t:`` and ``if t is False:`` are the complete rule.
         operands = _group_chain(node)
         target = self.code.name_local()
         undecided = f"if {target}:" if node.operator == "AND" else f"if {target} is False:"
@@ -135,7 +136,7 @@ class Emitter:
         for operand in operands[1:]:
             self.code.add_line(undecided)
             kind = yield self.emit_block(self.emit_truth(operand), target, apart)
-            # One operand that may be NULL makes the chain one that may be.
+            # If one operand may be NULL, the chain may be NULL.
             kinds.add("truth" if kind == "const" else kind)
         return Operand(target, "bool" if kinds == {"bool"} else "truth")
 
@@ -146,7 +147,8 @@ class Emitter:
             return (yield self._emit_if(node, text))
         if node.name == "COALESCE":
             return (yield self._emit_coalesce(node, text))
-        # Built-in names come first, so a module cannot change what a text means; the check has seen that one exists.
+        # Built-in names have precedence, so a module cannot change the meaning of a text; the check ensures that one
+        # exists.
         function = FUNCTIONS.get(node.name) or self.extra[node.name]
         arguments = []
         for position, argument in enumerate(node.arguments):
@@ -158,11 +160,11 @@ class Emitter:
         condition: Operand = yield self.emit_truth(node.arguments[0])
         target = self.code.name_local()
         self.code.add_line(f"if {condition.code}:")
-        # Only the branch that is chosen is evaluated: the other may fail or cost much.
+        # Only the chosen branch is evaluated: the other may fail or be expensive.
         then = yield self.emit_block(self._emit_scalar(node.arguments[1], text), target)
         self.code.add_line("else:")
         other = yield self.emit_block(self._emit_scalar(node.arguments[2], text), target)
-        # Both branches of one kind: later code keeps its fast path for that kind.
+        # Both branches are of one kind: later code keeps its fast path for that kind.
         return Operand(target, then if then == other and then != "const" else "scalar")
 
     def _emit_coalesce(self, node: n.Call, text: bool) -> Emission:
@@ -171,7 +173,7 @@ class Emitter:
         self.code.add_line(f"{target} = {first.code}")
         for argument in node.arguments[1:]:
             self.code.add_line(f"if {target} is None:")
-            # The next argument is evaluated only while nothing but NULL was found.
+            # The next argument is evaluated only if all before it were NULL.
             yield self.emit_block(self._emit_scalar(argument, text), target)
         return Operand(target, "scalar")
 
@@ -185,28 +187,28 @@ class Emitter:
             return Operand(self.code.bind_object(self.compile_matcher(node)), "pattern")
         if kind == "values":
             return (yield self._emit_values(function, node, text))
-        # The original text of a number is asked for only where a text is wanted: keeping it costs the reader of
-        # messages.
+        # The original text of a number is requested only if a text is needed, because keeping it slows down the reader
+        # of messages.
         operand: Operand = yield self.emit_value(node, kind == "text" or (kind == "scalar" and text))
         if kind == "scalar":
             return self.code.make_repeatable(self.convert_to_scalar(operand))
         if operand.kind == "const":
             return self.code.bind_constant(RUNTIME_NAMES[_CONVERSION_NAMES[kind]](operand.value))
-        # The operand has the kind already, so a conversion would change nothing.
+        # The operand is already of this kind, so no conversion is needed.
         if operand.kind == kind:
             return operand
         return self.code.bind_local(f"{_CONVERSION_NAMES[kind]}({operand.code})", kind)
 
     def _emit_values(self, function: Function, node: n.Node, text: bool) -> Emission:
         if isinstance(node, n.Field):
-            # A list whose values reach the result as they are must keep the original texts of its numbers.
+            # A list whose values become the result unchanged must keep the original texts of its numbers.
             wanted = function.result == "text" or (function.result == "scalar" and text)
             return Operand(f"items_of({self.code.bind_slot(node, wanted, True).code})", "values", False)
         operand: Operand = yield self._emit_scalar(node, True)
         return Operand(f"items_of({operand.code})", "values", False)
 
     def compile_matcher(self, pattern: n.Pattern) -> Matcher | None:
-        """The compiled pattern; remembers that a match may exceed the limit."""
+        """The compiled pattern; notes that a match may exceed the limit."""
         found = compile_pattern(pattern, self.text)
         if isinstance(found, RegexPattern):
             self.code.is_bounded = True
@@ -215,7 +217,7 @@ class Emitter:
 
     def _emit_invocation(self, function: Function, arguments: list[Operand]) -> Operand:
         code = [argument.code for argument in arguments]
-        # What is not in the message comes first: the record's header, or the run's environment.
+        # An argument that does not come from the message is first: the record's header, or the run's environment.
         if function.gets:
             self.code.uses_header |= function.gets == "header"
             self.code.is_bounded |= function.gets == "bounds"
@@ -223,9 +225,9 @@ class Emitter:
         call = f"{self.code.bind_object(function.call, 'g')}({', '.join(code)})"
         if function.result == "text":
             call = f"{call} or None"
-        # A strict function is NULL where an argument is NULL and is not called there.
+        # A strict function is NULL if an argument is NULL, and is then not called.
         if function.strict:
-            # Constants that are not NULL need no test in every row.
+            # Constants other than NULL need no test in every row.
             doubtful = [a for a in arguments if not (a.kind == "const" and a.value is not None)]
             nulls = " or ".join(f"{argument.code} is None" for argument in doubtful)
             call = f"None if {nulls} else {call}" if nulls else call
@@ -234,9 +236,9 @@ class Emitter:
 
 
 def _inexact_test(operator: str, left: Operand, right: Operand) -> str | None:
-    """The test under which Python's own operator does what the language wants: a Double is among the operands."""
-    # With a Double among the operands Python computes what the language wants, without a call; of two Integers the
-    # range must be looked at. % differs in sign, and a division by zero must not raise: those go to the functions.
+    """The test under which Python's own operator gives the result of the language: one operand is a Double."""
+    # If an operand is a Double, Python computes the result of the language without a call; for two Integers the
+    # range must be checked. % differs in sign, and a division by zero must not raise: those use the functions.
     if operator == "%" or (operator == "/" and not right.value):
         return None
     if left.kind != "const" and right.kind != "const":
@@ -255,7 +257,7 @@ def _truth_kind(operand: Operand) -> str:
 
 
 def _group_chain(node: n.Logic) -> tuple[n.Node, ...]:
-    """The operands of a long chain in groups of their own: both operators are associative."""
+    """The operands of a long chain in groups: both operators are associative."""
     operands = node.operands
     if len(operands) <= _MAX_CHAIN_OPERANDS:
         return operands

@@ -1,7 +1,7 @@
 """Groups of a projection: the latest message and an accumulator for each aggregate call.
 
 Messages are added in batches, from rows (:meth:`Projection.add_messages`) or columns
-(:mod:`sowctl.expressions.columns.grouping`). Of aggregated subscriptions they are added and removed one by one as
+(:mod:`sowctl.expressions.columns.grouping`). For aggregated subscriptions they are added and removed one by one as
 contributions (:mod:`sowctl.expressions.rows.retraction`).
 """
 
@@ -19,8 +19,8 @@ from sowctl.values.fields import Row, Scalar
 class Contribution(NamedTuple):
     """The contribution of one message to its group: stamp, input per aggregate (NULL too), kept slots, header.
 
-    The stamp is the message's place in the order of updates, and no other message of the group has it: (txid, time)
-    and the keys of the source records, for instance.
+    The stamp is the message's position in the order of updates, unique in the group: for instance (txid, time) and the
+    keys of the source records.
     """
 
     stamp: Stamp
@@ -30,17 +30,19 @@ class Contribution(NamedTuple):
 
 
 ContributionReader: TypeAlias = Callable[[bool], Iterable[Contribution]]
-"""The contributions that a group still has, ascending by stamp; descending for True. Mostly the first one is enough."""
+"""The remaining contributions of a group, ascending by stamp; descending for True. Often only the first is read."""
 
 
 MAX_WAITING_MESSAGES = 64
-"""Messages of a group that wait at most. A bound of memory; that of one in each batch is added 1.4 times as fast so."""
+"""Maximum number of waiting messages of a group, to bound memory; one message in each batch is added 1.4 times as fast
+this way."""
 
 
 class Group:
-    """The state of one group. The value of ``latest``: what the fields read of the last message's row, and its header.
+    """The state of one group. The value of ``latest``: the slots of the last message's row that fields read, and its
+    header.
 
-    ``width``: the number of grouping fields, which stand before the inputs of the aggregates in what is computed of a
+    ``width``: the number of grouping fields, which precede the inputs of the aggregates in the values computed for a
     message.
     """
 
@@ -54,7 +56,7 @@ class Group:
         self._stamps: Sequence[Stamp] = ()
 
     def add(self, values: Sequence[tuple[Any, ...]], stamps: Sequence[Stamp]) -> None:
-        """Add what was computed of messages: grouping fields, then inputs of the aggregates; not to ``latest``."""
+        """Add the values computed for messages: grouping fields, then inputs of the aggregates; not to ``latest``."""
         self._waiting = append_inputs(self._waiting, values)
         self._stamps = append_inputs(self._stamps, stamps)
         if len(self._waiting) > MAX_WAITING_MESSAGES:
@@ -86,16 +88,16 @@ class Group:
 
     @property
     def size(self) -> int:
-        """The number of messages of the group; one without any vanishes."""
+        """The number of messages of the group; a group without messages is removed."""
         return self.latest.size
 
     @property
     def stamp(self) -> Stamp:
-        """The highest stamp of its messages, from which none was removed."""
+        """The highest stamp of its messages, if none was removed."""
         return self.latest.stamp
 
     def find_stamp(self, rows: ContributionReader = iterate_no_rows) -> Stamp:
-        """The highest stamp of its messages. ``rows`` are read only where a removal made it unknown."""
+        """The highest stamp of its messages. ``rows`` are read only if a removal made it unknown."""
         self.find_latest_row(rows)
         return self.latest.stamp
 
@@ -109,8 +111,8 @@ class Group:
     def update(self, some: Sequence[Contribution], sign: int) -> None:
         """Add messages (``sign`` 1) or remove them (-1).
 
-        Raises DamageError ``SOW-EXP-050`` where more is removed than there is: the state belongs to other messages, is
-        spoilt now, and has to be made anew.
+        Raises DamageError ``SOW-EXP-050`` if more is removed than there is: the state belongs to other messages, is
+        invalid now, and must be rebuilt.
         """
         stamps: Sequence[Stamp] = [one.stamp for one in some]
         rows = [(one.row, one.header) for one in some]
@@ -128,6 +130,6 @@ class Group:
             mine.merge(its)
 
     def compact(self) -> int:
-        """Keep no more than the results depend on; nothing can be removed afterwards. How many inputs the accumulators
-        then hold one by one."""
+        """Keep only what the results depend on; nothing can be removed afterwards. Returns the number of inputs that
+        the accumulators then hold individually."""
         return sum(part.compact() for part in self.parts)

@@ -1,7 +1,7 @@
-"""Predicates to Python: each becomes one expression that is True or False, with fast paths by type.
+"""Compiles predicates to Python: each becomes one expression that is True or False, with fast paths by type.
 
-The fast paths repeat the scalar rule of ``values/scalars.py`` for the plain types; everything else goes through the
-general functions of ``comparison.py``.
+The fast paths implement the scalar rule of ``values/scalars.py`` for the plain types; everything else is evaluated by
+the general functions of ``comparison.py``.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def emit_comparison(emitter: PredicateEmitter, operator: str, left: Operand, rig
     """Code of ``left operator right``; both operands are simple."""
     if left.kind == "const" and right.kind == "const":
         return emitter.code.bind_constant(RUNTIME_NAMES[COMPARE_NAMES[operator]](left.value, right.value)).code
-    # The literal goes to the right, with the operator turned, so that one set of fast paths serves both orders.
+    # The literal is moved to the right, with the operator swapped, so that one set of fast paths handles both orders.
     if left.kind == "const":
         left, right, operator = right, left, n.SWAPPED_OPERATORS[operator]
     general = f"{COMPARE_NAMES[operator]}({left.code}, {right.code})"
     if right.kind == "const":
         return _compare_with_literal(emitter, operator, left, right, general)
     x, y, sign = left.code, right.code, _PYTHON_OPERATORS[operator]
-    # Python compares Integers with Doubles exactly, and NaN as the language does; only None must be kept out.
+    # Python compares Integers with Doubles exactly, and NaN as the language does; only None must be excluded.
     if left.kind == right.kind == "number":
         return f"({x} is not None and {y} is not None and {x} {sign} {y})"
     if left.kind == right.kind == "text":
@@ -76,26 +76,26 @@ def emit_comparison(emitter: PredicateEmitter, operator: str, left: Operand, rig
 
 def _compare_with_literal(emitter: PredicateEmitter, operator: str, left: Operand, right: Operand, general: str) -> str:
     x, c, sign = left.code, right.code, _PYTHON_OPERATORS[operator]
-    # NaN is not among these literals: it takes the general way.
+    # NaN is not among these literals: it uses the general function.
     if _is_number(right.value):
         if left.kind == "number":
             return f"({x} is not None and {x} {sign} {c})"
         if left.kind == "bool":
             return f"({x} {sign} {c})"
         if left.kind in ("slot", "scalar"):
-            # type() instead of isinstance(): a bool is an int to isinstance(), and numbers with a text are classes of
-            # their own.
+            # type() instead of isinstance(): for isinstance() a bool is an int, and numbers with a text are separate
+            # classes.
             return f"({x} {sign} {c} if type({x}) is float or type({x}) is int else {general})"
     if isinstance(right.value, bytes):
         if left.kind == "text":
             # None equals no bytes, so only the other operators must test for it.
             return f"({x} == {c})" if operator == "=" else f"({x} is not None and {x} {sign} {c})"
-        # Most texts come as str. UTF-8 sorts as its code points do, so the literal is decoded once instead of
-        # encoding every value. A literal that is no UTF-8 has no str and takes the general way.
+        # Most texts are str. UTF-8 sorts by code points, so the literal is decoded once instead of encoding every
+        # value. A literal that is not UTF-8 has no str and uses the general function.
         word = _decode_literal(right.value)
         if word is not None and left.kind in ("slot", "scalar"):
             w = emitter.code.bind_constant(word).code
-            # Only the empty string, which is NULL, needs a test of its own, and "=" and ">" exclude it already.
+            # Only the empty string, which is NULL, needs a separate test, and "=" and ">" exclude it already.
             test = f"{x} {sign} {w}" if operator in ("=", ">", ">=") else f"'' != {x} {sign} {w}"
             numeric = _compare_number_with_text(emitter, operator, x, right.value, general)
             return f"({test} if type({x}) is str else {numeric})"
@@ -125,7 +125,7 @@ def _emit_between(emitter: PredicateEmitter, node: n.Between) -> Emission:
         operand: Operand = yield emitter.emit_value(side)
         sides.append(emitter.code.make_repeatable(operand))
     x, low, high = sides
-    # Both bounds are numbers, so one test of the value's type decides for the two comparisons.
+    # Both bounds are numbers, so one test of the value's type serves both comparisons.
     if x.kind == "slot" and _is_number(low.value) and _is_number(high.value):
         general = f"ge({x.code}, {low.code}) and le({x.code}, {high.code})"
         test = f"type({x.code}) is float or type({x.code}) is int"
@@ -140,7 +140,7 @@ def _emit_is(emitter: PredicateEmitter, node: n.Is) -> Emission:
     # Only NaN differs from itself.
     if node.what == "NAN":
         test = f"({x} != {x})" if operand.kind == "number" else f"is_nan({x})"
-    # A bare field is NULL only if all of its values are; every other expression is judged by its first value.
+    # A bare field is NULL only if all of its values are; every other expression is tested by its first value.
     elif operand.kind == "slot" and isinstance(node.operand, n.Field):
         test = f"({x} is None or (type({x}) is not float and type({x}) is not int and is_null({x})))"
     elif operand.kind == "slot":
@@ -165,10 +165,10 @@ def _emit_like(emitter: PredicateEmitter, node: n.Like) -> Emission:
 
 
 def _emit_str_test(emitter: PredicateEmitter, x: str, matcher: Matcher, found: str) -> str:
-    """The test of a str: searching code points equals searching the bytes of their UTF-8."""
+    """The test of a str: searching code points is equivalent to searching the bytes of their UTF-8."""
     if not isinstance(matcher, PlainPattern) or matcher.word is None:
         return f"{x} != '' and {found}({x}.encode())"
-    # ``$`` also matches in front of a line feed that ends the text.
+    # ``$`` also matches before a line feed at the end of the text.
     word = matcher.word
     if matcher.at_start and matcher.at_end:
         return f"{x} in {emitter.code.bind_object((word, word + chr(10)))}"
@@ -182,7 +182,7 @@ def _emit_str_test(emitter: PredicateEmitter, x: str, matcher: Matcher, found: s
 def _emit_in(emitter: PredicateEmitter, node: n.In) -> Emission:
     operand: Operand = yield emitter.emit_value(node.operand)
     x = emitter.code.make_repeatable(operand)
-    # An IN list is an OR of equalities, none of which is ever NULL, so its members may be asked in another order.
+    # An IN list is an OR of equalities, none of which is ever NULL, so its members may be tested in another order.
     literals: list[Any] = []
     computed: list[n.Node] = []
     for item in node.items:
@@ -192,7 +192,7 @@ def _emit_in(emitter: PredicateEmitter, node: n.In) -> Emission:
             computed.append(item)
     target = emitter.code.name_local()
     emitter.code.add_line(f"{target} = {_membership_code(emitter, x, InMembers(literals)) if literals else 'False'}")
-    # Members that must be computed are asked one by one, and only while none was equal.
+    # Computed members are tested one by one, and only if none was equal so far.
     for item in computed:
         emitter.code.add_line(f"if not {target}:")
         yield emitter.emit_block(_emit_equals(emitter, x, item), target)
@@ -205,8 +205,8 @@ def _emit_equals(emitter: PredicateEmitter, x: Operand, item: n.Node) -> Emissio
 
 
 def _membership_code(emitter: PredicateEmitter, x: Operand, members: InMembers) -> str:
-    # Literal members are found by hash, however many they are. The sets below answer for plain values without a call;
-    # mixed lists have to look at readings and texts both.
+    # Literal members are looked up by hash, regardless of their number. The sets below handle plain values without a
+    # call; mixed lists must test both readings and texts.
     general = f"{emitter.code.bind_object(members.has_match)}({x.code})"
     if x.kind != "slot":
         return general
@@ -228,7 +228,7 @@ def _emit_affix(emitter: PredicateEmitter, node: n.Affix) -> Emission:
         member: Operand = yield emitter.emit_value(item, True)
         if member.kind == "const":
             text = to_text(member.value)
-            # NULL is the beginning and the end of no text.
+            # NULL is a prefix or suffix of no text.
             fixed += [] if text is None else [text]
         else:
             computed.append(f"*texts({emitter.code.make_repeatable(member).code})")
@@ -238,7 +238,7 @@ def _emit_affix(emitter: PredicateEmitter, node: n.Affix) -> Emission:
         return _boolean_operand(f"{name}({x.code}, (*{given}, {', '.join(computed)}))", node.negated)
     general = f"{name}({x.code}, {given})"
     words = [word for text in fixed if (word := _decode_literal(text)) is not None]
-    # A member that is no UTF-8 can only be compared as bytes.
+    # A member that is not UTF-8 can only be compared as bytes.
     if len(words) < len(fixed) or not words:
         return _boolean_operand(general, node.negated)
     return _boolean_operand(

@@ -1,7 +1,7 @@
-"""Generated loops over rows: what every compiled expression asks of a message, and the loop that evaluates it.
+"""Generated loops over rows: the slots that a compiled expression reads from a message, and the loop that evaluates it.
 
-Made by :mod:`sowctl.expressions.compiler`, by the projections, by the columns for single nodes and by the rewrites for
-constants. A row is a tuple of slot values, one per slot.
+Used by :mod:`sowctl.expressions.compiler`, by the projections, by the columns for individual nodes and by the rewrites
+for constants. A row is a tuple of slot values, one per slot.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ RowLoop = Callable[[Iterable[Row], Environment, Any, Any], list[Any]]
 
 
 class CompiledExpression:
-    """The common part of compiled filters and values: text, tree, and the slots they need of a message.
+    """The common part of compiled filters and values: text, tree, and the slots of a message that they read.
 
     ``slots`` are the fields of the message, ``previous_slots`` those of the stored record (``OF PREVIOUS``);
-    ``sources`` are the qualifiers of ``slots``, ``()`` where there is none. ``source`` is the generated Python.
+    ``sources`` are the qualifiers of ``slots``, ``()`` if there is none. ``source`` is the generated Python.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class CompiledExpression:
         self._parts: tuple[list[str], dict[str, Any]] | None = None
         self._matchers: list[RegexPattern] = []
         self._is_bounded = False
-        # The empty filter asks nothing of a message.
+        # The empty filter reads nothing from a message.
         if emitter is None:
             return
         code = emitter.code
@@ -64,17 +64,17 @@ class CompiledExpression:
         self.previous_slots = tuple(wanted.build_slot() for _, wanted in code.previous.values())
         self.uses_header = code.uses_header
         self._matchers, self._is_bounded = code.matchers, code.is_bounded
-        # Slots are finished only now: every use of a field in the expression may have asked more of it.
+        # Slots are complete only now: every use of a field in the expression may have added requirements.
         main = code.build_source(final)
         self.source = "\n".join([*code.functions, main])
         self._parts = [*code.functions, main], code.names
 
     def _compile_loop(self) -> RowLoop:
-        """The generated loop, compiled when the first rows come: what an index answers is asked of no row."""
+        """The generated loop, compiled for the first rows: an expression that an index evaluates reads no rows."""
         if self._run is None:
             assert self._parts is not None, "the empty filter has no loop"
             parts, names = self._parts
-            # Each function is compiled by itself; LONG in emit.py says why.
+            # Each function is compiled separately; for the reason see LONG in emit.py.
             for part in parts:
                 exec(compile(part, "<expression>", "exec"), names)
             self._run = names["run"]
@@ -89,7 +89,7 @@ class CompiledExpression:
                 raise error.at(0) from None
             for matcher in self._matchers:
                 matcher.step_counter = env
-        # repeat() has no end: zip() in the loop stops with the rows.
+        # repeat() is endless: zip() in the loop stops with the rows.
         if self.uses_header and headers is None:
             headers = repeat(NO_HEADER)
         if self.previous_slots:
@@ -111,9 +111,9 @@ class CompiledValue(CompiledExpression):
         headers: Sequence[Header] | None = None,
         previous: Sequence[Row | None] | None = None,
     ) -> list[SlotValue]:
-        """The scalar per row; ``previous`` holds the rows of stored records, None where there is none.
+        """The scalar per row; ``previous`` contains the rows of stored records, None if there is none.
 
-        Raises LimitError ``SOW-EXP-030``, which names the index, if a pattern exceeds the match limit.
+        Raises LimitError ``SOW-EXP-030``, which contains the index, if a pattern exceeds the match limit.
         """
         return self._run_loop(rows, env, headers, previous)
 
@@ -135,8 +135,8 @@ class CompiledTuples(CompiledExpression):
 
 
 def compile_checked_value(node: Node, text: str, extra: Mapping[str, Function]) -> CompiledValue:
-    """The value of a node that was checked; ``text`` is what it was parsed from."""
-    # The text of numbers is asked for, because a value may be shown or stored as it was written.
+    """Compile the value of a checked node; ``text`` is its source text."""
+    # The text of numbers is requested, because a value may be displayed or stored in its original spelling.
     emitter = Emitter(text, extra)
     operand: Operand = run_emission(emitter.emit_value(node, True))
     return CompiledValue(text, node, emitter, f"append({emitter.convert_to_scalar(operand).code})")

@@ -1,7 +1,8 @@
 """Projections with grouping: views, aggregated queries and subscriptions (``sowctl-expressions(7)``, grouping).
 
-Made by :func:`sowctl.expressions.compiler.compile_projection`. One program reads every message (grouping texts, inputs
-of aggregates); another makes a group's fields from the results of its aggregates and the last message processed.
+Created by :func:`sowctl.expressions.compiler.compile_projection`. One program reads every message (grouping texts,
+inputs of aggregates); another computes a group's fields from the results of its aggregates and the last message
+processed.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from sowctl.values.paths import Path, Step
 from sowctl.values.scalars import to_text
 
 RESULT_QUALIFIER = "\0result"
-"""Qualifier of the fields that stand for results of aggregates; no topic has this name."""
+"""Qualifier of the fields that represent results of aggregates; no topic has this name."""
 
 GroupKey: TypeAlias = tuple[bytes | None, ...]
 
 
 class TextNode(NamedTuple):
-    """An expression and the text it was parsed from."""
+    """An expression and its source text."""
 
     node: n.Node
     text: str
@@ -57,7 +58,7 @@ _TEXT_TYPES = frozenset((str, type(None)))
 class Projection:
     """A compiled projection.
 
-    ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the places of the fields,
+    ``slots``, ``sources`` and ``uses_header`` as in compiled values; ``destinations`` are the paths of the fields,
     ``width`` is the number of grouping fields; ``accumulators`` are the classes of the aggregates' states.
     """
 
@@ -66,22 +67,22 @@ class Projection:
     ) -> None:
         self.destinations: tuple[tuple[str, ...], ...] = tuple(find_destination(field) for field, _ in fields)
         self.aggregates: list[AggregateCall] = []
-        # Aggregates are cut out first: what is left of the fields reads their results as if they were fields of a
+        # Aggregates are extracted first: the remaining expressions read their results as if they were fields of a
         # message.
         outer = [TextNode(_extract_aggregates(field.expression, text, self.aggregates), text) for field, text in fields]
         delimiters = [call.delimiter for call in self.aggregates if call.delimiter is not None]
-        # Two programs: the first runs once per message, the second once per group when its fields are asked for.
+        # Two programs: the first runs once per message, the second once per group when its fields are computed.
         reader, maker = Emitter("", extra), Emitter("", extra)
         read = _emit_tuple(reader, [*grouping, *(call.argument for call in self.aggregates)])
         made = _emit_tuple(maker, [*outer, *delimiters])
-        # Before the programs are made: it still adds slots to the reader, whose row is the one that a group keeps.
+        # Before the programs are built: it adds slots to the reader, whose row is the one that a group keeps.
         self._needs = _shared_slots(reader, maker)
         self._parts = [*grouping, *(call.argument for call in self.aggregates)]
         self.functions = extra
         """Functions of loaded modules, by name."""
         self.width = len(grouping)
         self.keeps = tuple(place for result, place in self._needs if not result)
-        """Places in a message's row of what a group's fields read from its last message."""
+        """Places in a message's row of the slots that a group's fields read from its last message."""
         self.accumulators: list[type[Accumulator]] = [AGGREGATES[call.name].accumulator for call in self.aggregates]
         self._read = CompiledTuples("", None, reader, read)
         self._make = CompiledTuples("", None, maker, made)
@@ -90,12 +91,12 @@ class Projection:
         self.uses_header = self._read.uses_header or self._make.uses_header
 
     def list_inputs(self) -> list[CompiledValue]:
-        """List the values computed of each message: the grouping fields, then the inputs of the aggregates."""
+        """List the values computed for each message: the grouping fields, then the inputs of the aggregates."""
         return [compile_checked_value(part.node, part.text, self.functions) for part in self._parts]
 
     @property
     def is_ordered(self) -> bool:
-        """True where the result of an aggregate depends on the order of its inputs."""
+        """True if the result of an aggregate depends on the order of its inputs."""
         return any(one.ordered for one in self.accumulators)
 
     def build_group(self) -> Group:
@@ -112,8 +113,8 @@ class Projection:
     ) -> None:
         """Process messages in order: each is added to the group of its key.
 
-        ``stamps``: they come in another order than that of their updates, which ascending stamps are: the last of a
-        group is the one with the highest stamp, and of equal stamps the one that came later. Raises LimitError
+        ``stamps``: given if the order differs from that of the updates, in which stamps ascend: the last message of a
+        group is the one with the highest stamp, and of equal stamps the one processed later. Raises LimitError
         ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
         keeps = self.keeps
@@ -138,15 +139,15 @@ class Projection:
             group.latest.add_latest((kept, header), stamps[last], len(places))
 
     def _group_places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
-        """Group the places of some messages by the keys read of them, groups in the order of appearance."""
+        """Group the places of some messages by their keys, with groups in the order of appearance."""
         width = self.width
         found: dict[Any, list[int]] = defaultdict(list)
         keys: list[tuple[Any, ...]] = [values[:width] for values in made]
-        # Strings find their group without conversion. A scalar is never the empty string, so no two of these keys have
-        # one text.
+        # Strings identify their group without conversion. A scalar is never the empty string, so no two of these keys
+        # have the same text.
         texts = _TEXT_TYPES.issuperset(map(type, chain.from_iterable(keys)))
         if not texts:
-            # Numbers do not find their group as they are: of equal ones each may have another text.
+            # Numbers do not identify their group directly: equal ones may have different texts.
             keys = [tuple(map(to_text, key)) for key in keys]
         for place, key in enumerate(keys):
             found[key].append(place)
@@ -164,7 +165,7 @@ class Projection:
     def compute_keys(
         self, rows: Sequence[Row], env: Environment, headers: Sequence[Header] | None = None
     ) -> list[GroupKey]:
-        """The key of each message's group, for callers that bring the messages of a group together first.
+        """The key of each message's group, for callers that first collect the messages of each group.
 
         Raises LimitError as :meth:`add_messages`.
         """
@@ -175,8 +176,8 @@ class Projection:
     ) -> list[SlotValue]:
         """The values of a group's fields, in the order of ``destinations``.
 
-        ``rows`` are read only for what a removal made unknown; the group then knows it again, so a state that is kept
-        is best written after this. Raises DamageError ``SOW-EXP-050`` where they hold other messages than the group.
+        ``rows`` are read only for values that a removal made unknown; the group then knows them again, so it is best to
+        store a state after this. Raises DamageError ``SOW-EXP-050`` if they contain other messages than the group.
         """
         kept, header = group.find_latest_row(rows)
 
@@ -187,7 +188,7 @@ class Projection:
         return self._compute_kept_fields(kept, header, results, env)
 
     def compute_all_fields(self, groups: Sequence[Group], env: Environment) -> list[Sequence[SlotValue]]:
-        """Compute the fields of several groups from which nothing was removed: the program runs once for all."""
+        """Compute the fields of several groups without removals: the program runs once for all."""
         if any(call.delimiter is not None for call in self.aggregates):
             return [self.compute_fields(group, env) for group in groups]
         rows, headers = [], []
@@ -206,10 +207,9 @@ class Projection:
         results: Callable[[Sequence[SlotValue]], Sequence[Scalar]],
         env: Environment,
     ) -> list[SlotValue]:
-        """The values of a group's fields from what is kept of its last message (``keeps``), and its header.
+        """The values of a group's fields from the kept slots of its last message (``keeps``), and its header.
 
-        ``results`` is called once with a delimiter per aggregate (``,`` where none is given) and gives the results of
-        all.
+        ``results`` is called once with a delimiter per aggregate (``,`` by default) and returns the results of all.
         """
         size = len(self.destinations)
         delimiters: list[SlotValue] = [b","] * len(self.aggregates)
@@ -233,12 +233,12 @@ def _read_inputs(rows: ContributionReader, number: int) -> InputReader:
 
 
 def _extract_aggregates(node: n.Node, text: str, aggregates: list[AggregateCall]) -> n.Node:
-    """The expression with a result field in the place of every aggregate, which is added to ``aggregates``."""
+    """The expression with every aggregate replaced by a result field and added to ``aggregates``."""
 
     def change(current: n.Node) -> n.Node | None:
         if not isinstance(current, n.Call) or current.name not in AGGREGATES:
             return None
-        # The result is a field whose qualifier no topic can have and whose name is its number.
+        # The result is a field whose qualifier is no possible topic and whose name is its number.
         number = str(len(aggregates))
         parts = [TextNode(argument, text) for argument in current.arguments]
         aggregates.append(AggregateCall(current.name, parts[0], parts[1] if len(parts) > 1 else None))
@@ -248,7 +248,7 @@ def _extract_aggregates(node: n.Node, text: str, aggregates: list[AggregateCall]
 
 
 def _emit_tuple(emitter: Emitter, parts: Iterable[TextNode]) -> str:
-    """Emit all parts; the code that ends a row by appending the tuple of their scalars."""
+    """Emit all parts; returns the code that ends a row by appending the tuple of their scalars."""
     codes = []
     for node, text in parts:
         emitter.text = text
@@ -258,14 +258,14 @@ def _emit_tuple(emitter: Emitter, parts: Iterable[TextNode]) -> str:
 
 
 def _shared_slots(reader: Emitter, maker: Emitter) -> list[tuple[bool, int]]:
-    """Make the reader ask for the maker's fields too: per slot of the maker, whether it is a result, and its place."""
+    """Add the maker's fields to the reader, too: per slot of the maker, whether it is a result, and its place."""
     needs = []
     for key, (_, wanted) in maker.code.slots.items():
         field = wanted.field
         if field.qualifier == (RESULT_QUALIFIER,):
             needs.append((True, int(field.path.steps[0].name)))
         else:
-            # Both programs share one row per message: the reader asks for everything that the maker reads from the last
+            # Both programs share one row per message: the reader reads everything that the maker needs from the last
             # message.
             reader.code.bind_slot(field, wanted.text, wanted.listed)
             needs.append((False, reader.code.slots[key][0]))

@@ -1,16 +1,16 @@
 """Groups from which messages can be removed, for aggregated subscriptions, and groups as bytes.
 
-A message is read into a :class:`Contribution`; a group adds contributions and removes them, in any order. What is left
-answers as :meth:`Projection.compute_fields` does over the messages that are left, in the order of their stamps: a law
-of the tests. A contribution must be removed as it was added, stamp included, so whoever keeps groups keeps the
-contributions too (:meth:`RetractableProjection.encode_contribution`,
+A message is converted to a :class:`Contribution`; a group adds contributions and removes them, in any order. The result
+equals that of :meth:`Projection.compute_fields` over the remaining messages, in the order of their stamps; tests check
+this law. A contribution must be removed exactly as it was added, stamp included, so code that stores groups also stores
+the contributions (:meth:`RetractableProjection.encode_contribution`,
 :meth:`RetractableProjection.decode_contribution`): by source record to find the old one, and by group and stamp for the
 few questions that counts cannot answer (:data:`ContributionReader`).
 
 State of a group, msgpack: ``[latest, state per aggregate call ...]`` with the states of
-:mod:`sowctl.expressions.aggregates`, and ``latest`` as that of ANY with ``[row, header or nil]`` as its value: the
-slots that the fields read from the last message, and its header where they ask for one. States that Spark's tasks make
-of parts of a group add up.
+:mod:`sowctl.expressions.aggregates`, and ``latest`` like the state of ANY with ``[row, header or nil]`` as its value:
+the slots that the fields read from the last message, and its header if they need it. States that Spark's tasks compute
+for parts of a group can be merged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class RetractableProjection:
-    """A projection whose messages are added to groups and removed from them one by one."""
+    """A projection that adds messages to groups and removes them individually."""
 
     def __init__(self, projection: Projection) -> None:
         self.projection = projection
@@ -67,7 +67,7 @@ class RetractableProjection:
         return encode_slots([latest, *(part.dump() for part in group.parts)])
 
     def decode_group(self, state: bytes | memoryview) -> Group:
-        """The group of a state that :meth:`encode_group` made for this projection."""
+        """The group of a state that :meth:`encode_group` created for this projection."""
         (size, stamp, known, value), *states = decode_slots(state)
         latest = Latest.load([size, stamp, known, None if value is None else _load_row(*value)])
         classes = self.projection.accumulators
@@ -82,7 +82,7 @@ class RetractableProjection:
 
     @staticmethod
     def decode_contribution(data: bytes | memoryview) -> Contribution:
-        """The contribution of :meth:`encode_contribution`."""
+        """The contribution encoded by :meth:`encode_contribution`."""
         stamp, inputs, row, header = decode_slots(data)
         return Contribution(tuple(stamp), tuple(inputs), *_load_row(row, header))
 

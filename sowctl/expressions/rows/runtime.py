@@ -1,4 +1,4 @@
-"""Names that generated code may use: one table, shared by every compiled expression."""
+"""Names that generated code may use: one table, shared by all compiled expressions."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def to_integer(value: SlotValue) -> int | None:
 
 
 def list_items(value: SlotValue) -> tuple[SlotValue, ...]:
-    """The value list behind an identifier."""
-    # A value list keeps its NULLs; any other expression is a list of one value, or of none where it is NULL.
+    """The value list of an identifier."""
+    # A value list keeps its NULLs; any other expression is a list of one value, or empty if it is NULL.
     if type(value) is ValueList:
         return value.items
     return () if value is None else (value,)
@@ -60,6 +60,6 @@ RUNTIME_NAMES: dict[str, Any] = {
     "text_of": to_text,
     "truth_of": to_truth,
     "BoundExceededError": BoundExceededError,
-    # Nothing else of Python can be reached from generated code: a name that got into it by mistake raises NameError.
+    # Generated code can access nothing else of Python: any other name raises NameError.
     "__builtins__": {"enumerate": enumerate, "zip": zip, "type": type, "float": float, "int": int, "str": str},
 }

@@ -1,8 +1,8 @@
-"""Slot values as msgpack: what a cache keeps of rows and aggregates, in one spelling per value.
+"""Slot values as msgpack: the cache format of rows and aggregates, with one spelling per value.
 
 Strings that are UTF-8 are ``str``, others ``bin``; a number with its original text is extension 1 over ``[value,
-text]``, extension 3 if its message type says nothing of kinds; a value list is extension 2 over ``[items, dropped]``;
-everything else is itself.
+text]``, extension 3 if its message type has no kinds; a value list is extension 2 over ``[items, dropped]``;
+everything else is encoded as itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SLOT_DECODER = msgpack.Decoder(ext_hook=_decode_extension)
 
 
 def decode_strings(values: tuple[SlotValue, ...]) -> list[SlotValue]:
-    """The values with every String that is UTF-8 as ``str``: one spelling for equal Strings."""
+    """The values with every UTF-8 String as ``str``: one spelling for equal Strings."""
     return [_decode_if_utf8(value) if type(value) is bytes else value for value in values]
 
 
@@ -46,10 +46,10 @@ def _decode_if_utf8(value: bytes) -> str | bytes:
 
 
 def encode_slots(value: Any) -> bytes:
-    """A slot value, or lists, maps and plain values around some."""
+    """Encode a slot value, or lists, maps and plain values that contain some."""
     return _SLOT_ENCODER.encode(_decode_if_utf8(value) if type(value) is bytes else value)
 
 
 def decode_slots(data: bytes | memoryview) -> Any:
-    """Decode slot values from msgpack; tuples come as lists."""
+    """Decode slot values from msgpack; tuples become lists."""
     return _SLOT_DECODER.decode(data)

@@ -1,4 +1,4 @@
-"""From a text to a tree, in the order in which a text is processed.
+"""Parses a text to a tree; modules in the order in which a text is processed.
 
 * ``lexer``: tokens; the meaning of a slash.
 * ``foreign_tokens``: tokens of other languages, for suggestions.
@@ -10,7 +10,7 @@
 * ``nodes``: the nodes of the tree, their equality and canonical text.
 * ``trees``: walking and changing trees.
 * ``patterns``: patterns of LIKE and of functions, compiled.
-* ``selectlist``: select lists, which have lexical rules of their own.
-* ``joins``: join conditions, which have lexical rules of their own.
-* ``errors``: the error codes, and errors with their place in the text.
+* ``selectlist``: select lists, which have their own lexical rules.
+* ``joins``: join conditions, which have their own lexical rules.
+* ``errors``: the error codes, and errors with their position in the text.
 """

@@ -21,7 +21,7 @@ _OPERATOR_SYNONYMS = {"==": "=", "!=": "<>"}
 
 
 class OrderKey(Struct, frozen=True):
-    """One key of an order: path, whether the greatest comes first, whether texts are compared as bytes."""
+    """One key of an order: path, whether the order is descending, whether texts are compared as bytes."""
 
     path: Path
     descending: bool = False
@@ -29,7 +29,7 @@ class OrderKey(Struct, frozen=True):
 
 
 class FieldDefinition(Struct, frozen=True):
-    """``expr AS /dest HINT ...``. ``destination`` is None where an identifier stands alone."""
+    """``expr AS /dest HINT ...``. ``destination`` is None for an identifier without ``AS``."""
 
     expression: n.Node
     destination: Path | None
@@ -39,7 +39,7 @@ class FieldDefinition(Struct, frozen=True):
 
 
 class Builder:
-    """Makes nodes of one text."""
+    """Builds the nodes of one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -79,7 +79,7 @@ class Builder:
         return n.Not(parts[1], span=(parts[0][1], parts[1].span[1]))
 
     def compare(self, parts: list[Any]) -> n.Node:
-        # One spelling per operator from here on: == is =, and != is <>.
+        # From here on there is one spelling per operator: == is =, and != is <>.
         word = self._keyword_text(parts[1])
         return n.Compare(_OPERATOR_SYNONYMS.get(word, word), parts[0], parts[2], span=_cover_span([parts[0], parts[2]]))
 
@@ -106,7 +106,7 @@ class Builder:
         return tuple(parts[1]), parts[2][2]
 
     def one_affix(self, parts: list[Token]) -> tuple[tuple[n.Node, ...], int]:
-        # One text behind WITH needs no parentheses; it is a list of one member.
+        # A single text after WITH needs no parentheses; it is a list of one member.
         return (self.string(parts),), parts[0][2]
 
     def in_list(self, parts: list[Any], negated: bool = False) -> n.Node:
@@ -137,7 +137,7 @@ class Builder:
     def number(self, parts: list[Token]) -> n.Node:
         _, start, end = parts[0]
         digits = self.text[start:end]
-        # Digits beyond 64 bits are a Double.
+        # An integer beyond 64 bits is a Double.
         value = parse_decimal(digits) if digits.isdecimal() else float(digits)
         return n.Literal(value, span=(start, end))
 
@@ -150,7 +150,7 @@ class Builder:
         return n.Literal(_CONSTANT_VALUES[kind], span=(start, end))
 
     def parentheses(self, parts: list[Any]) -> n.Node:
-        # Parentheses bind and leave no node behind; the place of what they hold grows to theirs, for carets of errors.
+        # Parentheses group and have no node; the span of their content is extended to theirs, for carets of errors.
         inner: n.Node = parts[1]
         return inner.with_span((parts[0][1], parts[2][2]))
 
@@ -162,8 +162,8 @@ class Builder:
         arguments: list[n.Node] = parts[2]
         position = PATTERN_ARGUMENTS.get(name)
         if position is not None and position < len(arguments):
-            # The lexer cannot know that this string is a pattern, in which backslashes belong to the engine: it is read
-            # again from the text, unless it stands in parentheses.
+            # The lexer cannot know that this string is a pattern, in which backslashes belong to the engine: it is
+            # decoded again from the text, unless it is in parentheses.
             start, end = arguments[position].span
             token = self.text[start:end]
             if isinstance(arguments[position], n.Literal) and token[0] in "'\"rR":
@@ -189,7 +189,7 @@ class Builder:
 
     def field_alone(self, parts: list[Any]) -> FieldDefinition:
         node: n.Node = parts[0]
-        # Only a bare identifier names its own destination; one in parentheses is an expression.
+        # Only a bare identifier is its own destination; one in parentheses is an expression.
         if not isinstance(node, n.Field) or self.text[node.span[0]] == "(":
             hint = "an expression needs a destination: ... AS /name"
             raise build_expression_error("SOW-EXP-020", "AS is missing", self.text, node.span[1], hint=hint)
@@ -206,7 +206,7 @@ class Builder:
         field = self.identifier(parts)
         if field.qualifier:
             raise build_expression_error("SOW-EXP-014", "a qualifier is not allowed here", self.text, field.span[0])
-        # Behind the field at most a direction and TEXT, in this order; ascending is the default.
+        # The field is followed at most by a direction and TEXT, in this order; ascending is the default.
         words = {token[0] for token in parts[1:]}
         return OrderKey(field.path, "DESC" in words, "TEXT" in words)
 
@@ -219,7 +219,7 @@ class Builder:
 
     def _parse_destination(self, token: Token) -> Path:
         field = self.identifier([token])
-        # A value is written to one place of one message: neither another topic nor an element of an array can be meant.
+        # A value is written to one place in one message, so neither another topic nor an array element is possible.
         if field.qualifier or any(step.index is not None for step in field.path.steps):
             what = "a destination cannot have a qualifier or a subscript"
             raise build_expression_error("SOW-EXP-021", what, self.text, token[1])
@@ -235,9 +235,10 @@ class Builder:
 
 
 def split_path(path: str, text: str, at: int) -> tuple[Step, ...] | None:
-    """The steps of a path as the lexer accepts it; None where one in brackets is empty. It stands ``at`` in ``text``.
+    """The steps of a path that the lexer accepts; None if one in brackets is empty. The path is at offset ``at`` of
+    ``text``.
 
-    Raises ExpressionError ``SOW-EXP-040`` for more steps than any message has levels.
+    Raises ExpressionError ``SOW-EXP-040`` for more steps than the levels of any message.
     """
     steps = _split_steps(path)
     if steps is not None and len(steps) > MAX_PATH_STEPS:
@@ -253,7 +254,7 @@ def _split_steps(path: str) -> tuple[Step, ...] | None:
         path, _, rest = path[1:].partition("]")
         last = parse_position(rest[1:-1]) if rest else None
     names = path[1:].split("/")
-    # Two slashes with nothing between them are possible in brackets alone.
+    # Two slashes with nothing between them are possible only in brackets.
     if not all(names):
         return None
     if bracketed:

@@ -10,45 +10,45 @@ from sowctl.expressions.syntax.lalr import RULES, STARTS, STATES
 from sowctl.expressions.syntax.lexer import KEYWORDS, check_text, tokenize
 
 MAX_PARSER_DEPTH = 20_000
-"""Most states on the stack; a nested parenthesis takes one or two, a nested IF up to six."""
+"""Maximum number of states on the stack; a nested parenthesis takes one or two, a nested IF up to six."""
 MAX_TOKENS = 40_000
-"""Words, signs, paths and literals: those of 10,000 comparisons joined by OR, or 20,000 members of a list.
+"""Words, operators, paths and literals: those of 10,000 comparisons joined by OR, or 20,000 members of a list.
 
-What is compiled of a text takes 0.1 to 0.3 ms for each, all steps taken together, and grows with their number alone:
+Compiling takes 0.1 to 0.3 ms for each, all steps together, and grows only with their number:
 80,000 comparisons took more than a minute, in which nothing was read.
 """
 
 
 def parse_text(start: str, text: str) -> Any:
-    """Parse ``text`` as ``start`` (a key of ``lalr.STARTS``) and return what the builder made of it.
+    """Parse ``text`` as ``start`` (a key of ``lalr.STARTS``) and return the result of the builder.
 
-    Raises ExpressionError at the first fault of the text.
+    Raises ExpressionError at the first error of the text.
     """
     check_text(text)
     tokens, fault = tokenize(text)
     builder = Builder(text)
     reductions = [(left, size, getattr(builder, alias) if alias else None) for left, size, alias in RULES]
-    # There is one state more than there are values: the first state stands below all of them.
+    # There is one more state than values: the first state is at the bottom of the stack.
     state, last = STARTS[start]
     states = [state]
     values: list[Any] = []
     for token in tokens[:MAX_TOKENS]:
         kind = token[0]
-        # Reduce as long as the table says so for this token, then shift it. A shift is >= 0; a reduction by rule r is
-        # -1 - r; an absent entry is a fault, found at the first token that cannot continue any valid text.
+        # Reduce as long as the table has a reduction for this token, then shift it. A shift is >= 0; a reduction by
+        # rule r is -1 - r; an absent entry is an error, found at the first token that cannot continue any valid text.
         while True:
             if kind == "END" and states[-1] == last:
                 return values[0]
             action = STATES[states[-1]].get(kind)
             if action is None:
-                # The lexer stopped here, and nothing before was wrong: the lexical fault is the first of the text.
+                # The lexer stopped here, and there is no earlier error: the lexical error is the first of the text.
                 if kind == "ERROR" and fault is not None:
                     raise fault.build_error(text)
                 raise _build_unexpected_error(text, kind, token[1], token[2], states)
             if action >= 0:
                 break
             left, size, make = reductions[-1 - action]
-            # A rule without an alias only renames its one part: the value stays where it is.
+            # A rule without an alias only renames its single part: the value is kept.
             if make is not None:
                 parts = values[-size:]
                 values[-size:] = (make(parts),)
@@ -56,8 +56,8 @@ def parse_text(start: str, text: str) -> Any:
             else:
                 states.pop()
             base = states[-1]
-            # A value passes one renaming per level of binding. Where they lead depends on these three things alone,
-            # so every such walk is taken once in a process.
+            # A value passes one renaming per level of binding. The resulting state depends only on these three values,
+            # so each sequence is computed once in a process.
             key = (base, left, kind)
             above = _state_cache.get(key)
             if above is None:
@@ -67,27 +67,27 @@ def parse_text(start: str, text: str) -> Any:
         values.append(token)
         if len(states) > MAX_PARSER_DEPTH:
             raise build_expression_error("SOW-EXP-008", "the expression is nested too deeply", text, token[1])
-    # A text within the limit has returned at its END token.
+    # For a text within the limit the function has returned at the END token.
     what = f"the expression has more than {MAX_TOKENS:,} words and signs"
     hint = "of many values that one field may have, an IN list takes half as many; else ask in several queries"
     raise build_expression_error("SOW-EXP-041", what, text, tokens[MAX_TOKENS][1], hint=hint)
 
 
-# Shared by all parses of a process. The tables bound its size: one entry per state, left side and terminal at most.
+# Shared by all parses of a process. The tables bound its size: at most one entry per state, left side and terminal.
 _state_cache: dict[tuple[int, str, str], int] = {}
 
 
 def _find_reached_state(base: int, left: str, kind: str) -> int:
-    """The state above ``base`` once ``left`` stands there and all rules that only rename it have been applied."""
+    """The state above ``base`` after ``left`` and all rules that only rename it."""
     while True:
         state = STATES[base][left]
-        # A missing entry ends the walk like a shift does; the caller then looks the entry up again and reports the
-        # fault.
+        # A missing entry ends the loop like a shift; the caller then looks the entry up again and reports the
+        # error.
         action = STATES[state].get(kind, 0)
         if action >= 0:
             return state
         rule = RULES[-1 - action]
-        # A rule with an alias builds a node, which is the work of the caller.
+        # A rule with an alias builds a node, which is done by the caller.
         if rule[2]:
             return state
         left = rule[0]
@@ -111,8 +111,8 @@ _TOKEN_WORDS = {"LPAR": "(", "RPAR": ")", "COMMA": ",", "FIELD": "a field"}
 
 
 def _expected_hint(row: dict[str, int]) -> str | None:
-    """Return the hint that says what could stand here instead."""
-    # Where a number may stand every other value may stand as well.
+    """Return the hint with what would be allowed here instead."""
+    # Where a number is allowed every other value is allowed, too.
     if "NUMBER" in row:
         return "expected a value, a field, a function or ("
     if row.keys() >= {"STRING", "RAW"}:

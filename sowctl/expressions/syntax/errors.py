@@ -1,4 +1,4 @@
-"""Errors of expression texts: a code, the place in the text, the line with a caret, near names."""
+"""Errors of expression texts: a code, the position in the text, the line with a caret, similar names."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ FOREIGN_FUNCTIONS: dict[str, str] = {
     "TOUPPER": "UPPER",
     "UCASE": "UPPER",
 }
-"""Functions of other languages, each with the one of this language that does the same; for suggestions only."""
+"""Functions of other languages, each with the equivalent of this language; for suggestions only."""
 EXCERPT_CHARACTERS = 100
-"""Longest part of a line that an excerpt shows, in characters."""
+"""Maximum length of the part of a line in an excerpt, in characters."""
 
 
 class ExpressionError(UsageError):
@@ -61,7 +61,7 @@ class ExpressionError(UsageError):
 def build_expression_error(
     code: str, what: str, text: str, offset: int, *, hint: str | None = None, names: Iterable[str] = ()
 ) -> ExpressionError:
-    """An error at character ``offset`` of ``text``; ``names`` are suggested in the message."""
+    """An error at character ``offset`` of ``text``; similar ones of ``names`` are suggested in the message."""
     line, column, excerpt = locate_offset(text, offset)
     message = f"{what} at line {line}, column {column}"
     near = list(names)
@@ -73,13 +73,13 @@ def build_expression_error(
 
 def locate_offset(text: str, offset: int) -> tuple[int, int, str]:
     """Line, column and excerpt (the line and a caret under the character) of an offset."""
-    # Only LF ends a line; the CR of a CRLF belongs to the line break and is not shown.
+    # Only LF ends a line; the CR of a CRLF is part of the line break and is not shown.
     start = text.rfind("\n", 0, offset) + 1
     end = text.find("\n", offset)
     line = text[start : len(text) if end < 0 else end].removesuffix("\r")
     column = offset - start
     shown, caret = line, column
-    # A long line is shown around the fault, so that the caret is always under its character.
+    # Of a long line the part around the error is shown, so that the caret is always under its character.
     if len(line) > EXCERPT_CHARACTERS:
         begin = max(0, min(column - EXCERPT_CHARACTERS // 2, len(line) - EXCERPT_CHARACTERS))
         shown = line[begin : begin + EXCERPT_CHARACTERS]
@@ -88,7 +88,7 @@ def locate_offset(text: str, offset: int) -> tuple[int, int, str]:
             shown, caret = "..." + shown, caret + 3
         if begin + EXCERPT_CHARACTERS < len(line):
             shown += "..."
-    # One character for each that is shown: a tab or a control character would move the caret away.
+    # One character for each character shown: a tab or a control character would displace the caret.
     clean = "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in shown)
     return text.count("\n", 0, start) + 1, column + 1, f"  {clean}\n  {' ' * caret}^"
 
@@ -96,11 +96,11 @@ def locate_offset(text: str, offset: int) -> tuple[int, int, str]:
 def find_near_names(name: str, known: Iterable[str], distance: int = 2, most: int = 3) -> list[str]:
     """Up to ``most`` known names within an edit distance of ``name``, nearest first, then alphabetical.
 
-    Another language's name for a function (:data:`FOREIGN_FUNCTIONS`) has that function as its only answer. Names of
-    fewer than four characters are allowed one edit: with two, almost every short name is near every other.
+    For another language's name of a function (:data:`FOREIGN_FUNCTIONS`) the only result is that function. For names of
+    fewer than four characters the distance is one edit: with two, almost every short name is near every other.
     """
     wanted = name.upper()
-    # The distance takes time that grows with both lengths, and so long a word is no typing error.
+    # Computing the distance takes time proportional to both lengths, and such a long word is not a typing error.
     if len(wanted) > 64:
         return []
     known = list(known)
@@ -115,12 +115,12 @@ def find_near_names(name: str, known: Iterable[str], distance: int = 2, most: in
 
 def compute_edit_distance(a: str, b: str, limit: int) -> int:
     """Insertions, deletions and substitutions from ``a`` to ``b``; above ``limit``: limit + 1."""
-    # Each edit changes the length by one at most, so most names are out without a table.
+    # Each edit changes the length by at most one, so most names are excluded without a table.
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
-        # One row of the table at a time: distances from the first characters of a to all beginnings of b.
+        # One row of the table at a time: distances from the first characters of a to all prefixes of b.
         before, row = row, [i]
         for j, y in enumerate(b, 1):
             row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y)))
@@ -135,7 +135,7 @@ _BOUND_HINTS = {
 
 
 class BoundExceededError(Exception):
-    """A bound of evaluation was met on some message; generated code turns it into a LimitError that names which."""
+    """A bound of evaluation was exceeded on a message; generated code turns it into a LimitError that has its index."""
 
     def __init__(self, code: str, words: str) -> None:
         super().__init__(words)
@@ -145,7 +145,7 @@ class BoundExceededError(Exception):
     def at(self, index: int) -> LimitError:
         """The error, on the record at ``index`` of the batch.
 
-        Who knows the batch says in the error's place which record it is: an index means nothing to people.
+        Callers that know the batch add the record to the error's location: an index is meaningless to users.
         """
         return LimitError(self.code, self.words, hint=_BOUND_HINTS.get(self.code), index=index)
 

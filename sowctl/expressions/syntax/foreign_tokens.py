@@ -12,7 +12,7 @@ from sowctl.expressions.syntax.lexer import BRACKETED_PATH_PATTERN, PATH_PATTERN
 ForeignKind: TypeAlias = Literal["path", "word", "string", "raw", "regex", "number", "operator", "method"]
 
 _SPACE_PATTERN = re.compile(r"\s*")
-# A hyphen inside a name belongs to it, as in a path.
+# A hyphen inside a name is part of it, as in a path.
 _WORD_PATTERN = r"[^\W\d]\w*(?:-[^\W\d]\w*)*"
 _OPERATOR_PATTERN = re.compile(
     r"<=>|===|!==|==|!=|<>|<=|>=|=<|=>|=~\*?|!~~?\*?|~~?\*?|@>|&&|\|\||[&|!<>=≠≥≤¬∧∨+\-*%(),\[\]{};]|//?"
@@ -25,7 +25,7 @@ _NUMBER_PATTERN = re.compile(r"0[xX][0-9A-Fa-f]+|(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.
 _REGEX_PATTERN = re.compile(r"/((?:[^/\\]|\\.)+)/([a-z]*)")
 _PATH_PATTERN = re.compile(f"{PATH_PATTERN}|{BRACKETED_PATH_PATTERN}(?!\\.)")
 _START_PATTERN = re.compile(rf"\$?\.?(?:({_WORD_PATTERN})|`([^`]+)`)|\$?\[(['\"])([^'\"]+)\3\]|\[([^\W\d][\w ]*)\]")
-# Parts behind the first one: .name .`name` ->'name' ->>'name' ['name'] [0] [*] []
+# Parts after the first one: .name .`name` ->'name' ->>'name' ['name'] [0] [*] []
 _PART_PATTERN = re.compile(
     rf"\.(?:({_WORD_PATTERN})|`([^`]+)`)|->>?\s*'([^']+)'|\[(['\"])([^'\"]+)\4\]|\[([0-9]+)\]|\[\*?\]"
 )
@@ -33,9 +33,10 @@ _is_step = re.compile(STEP_PATTERN).fullmatch
 
 
 class ForeignToken(Struct, frozen=True):
-    """One token. ``text`` is as written, of a field the path of this language; ``changed``: it was not written so.
+    """One token. ``text`` is as written, for a field the path in this language; ``changed``: it was written
+    differently.
 
-    ``name`` is the name of a word alone or of a method (``/a.contains``), whose field is ``text``.
+    ``name`` is the name of a single word or of a method (``/a.contains``), whose field is ``text``.
     """
 
     kind: ForeignKind
@@ -45,12 +46,12 @@ class ForeignToken(Struct, frozen=True):
 
     @property
     def upper(self) -> str:
-        """The word or operator in capitals."""
+        """The word or operator in upper case."""
         return self.text.upper() if self.kind == "operator" else self.name.upper()
 
 
 def tokenize_foreign(text: str) -> list[ForeignToken] | None:
-    """The tokens of ``text``; None where it has something that no known language writes."""
+    """The tokens of ``text``; None if it has something that no known language has."""
     tokens: list[ForeignToken] = []
     position = 0
     while True:
@@ -67,7 +68,7 @@ def tokenize_foreign(text: str) -> list[ForeignToken] | None:
 
 
 def _read_token(text: str, at: int, last: ForeignToken | None, operand: bool) -> tuple[ForeignToken, int] | None:
-    """The token at a place and its end; ``operand``: one surely begins here."""
+    """The token at a place and its end; ``operand``: an operand must begin here."""
     if found := _RAW_PATTERN.match(text, at):
         return ForeignToken("raw", found[0]), found.end()
     if found := _STRING_PATTERN.match(text, at):
@@ -77,7 +78,7 @@ def _read_token(text: str, at: int, last: ForeignToken | None, operand: bool) ->
     if last is not None and "~" in last.text and last.kind == "operator" and (found := _REGEX_PATTERN.match(text, at)):
         flags = "".join(flag for flag in found[2] if flag in "imsx")
         return ForeignToken("regex", (f"(?{flags})" if flags else "") + found[1].replace("\\/", "/")), found.end()
-    # A slash behind a value divides; behind a word it begins a path, as the word may be an operator.
+    # After a value a slash is a division; after a word it begins a path, because the word may be an operator.
     if (operand or (last is not None and last.kind == "word")) and (found := _PATH_PATTERN.match(text, at)):
         return _read_parts(text, found.end(), found[0], [])
     if operand or text[at] != "[":
@@ -100,7 +101,7 @@ def _read_token(text: str, at: int, last: ForeignToken | None, operand: bool) ->
 def _read_parts(
     text: str, at: int, path: str | None, names: list[str], *, plain: bool = False
 ) -> tuple[ForeignToken, int] | None:
-    """A field with the parts behind its beginning, which is a ``path`` of this language or a name."""
+    """A field with the parts after its beginning, which is a ``path`` of this language or a name."""
     index, start = "", at
     while found := _PART_PATTERN.match(text, at):
         name = next((part for part in (found[1], found[2], found[3], found[5]) if part), None)
@@ -110,7 +111,7 @@ def _read_parts(
             names.append(name)
         elif found[6]:
             index = f"[{found[6]}]"
-        # All elements of an array: what a path without a subscript means.
+        # All elements of an array: the meaning of a path without a subscript.
         plain, at = False, found.end()
     called = text[at : at + 1] == "("
     if path is not None and called and not names and "." in path.rpartition("/")[2]:
@@ -126,7 +127,7 @@ def _read_parts(
 
 
 def build_field(name: str) -> str | None:
-    """The path of a field with a name; None for a name that no path has."""
+    """The path of a field with a name; None if no path can have this name."""
     return _build_path("", [name], "")
 
 

@@ -1,4 +1,4 @@
-"""Join conditions of views: ``[A]./x = [B]./y`` (``sowctl-expressions(7)``, join). The keys are no expressions."""
+"""Join conditions of views: ``[A]./x = [B]./y`` (``sowctl-expressions(7)``, join). The keys are not expressions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _parse_side(text: str, start: int) -> tuple[JoinSide, int]:
         position = match.end()
     if not names:
         bare = _UNBRACKETED_TOPIC.match(text, position)
-        # The dot between topic and field is optional here and no part of the name; only one is taken.
+        # The dot between topic and field is optional here and not part of the name; only one is removed.
         topic = bare[0].removesuffix(".").strip(" \t\r\n") if bare else ""
         if bare is None or not topic:
             raise _build_malformed_error(text, position, "a topic is missing")

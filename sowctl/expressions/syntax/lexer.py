@@ -1,7 +1,7 @@
 """Tokens of expression texts (``sowctl-expressions(7)``, lexical rules and the slash rule).
 
-A token is (kind, start, end) in characters. The first lexical fault ends the list as an ``ERROR`` token, so that the
-parser reports an earlier fault of syntax first.
+A token is (kind, start, end) in characters. The first lexical error ends the list as an ``ERROR`` token, so that the
+parser reports an earlier syntax error first.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Token: TypeAlias = tuple[str, int, int]
 _VALUE_KEYWORDS = frozenset(("NULL", "NAN", "TRUE", "FALSE"))
 _FINAL_KEYWORDS = frozenset(("CURRENT", "PREVIOUS", "OPTIONAL", "SET_CURRENT", "ASC", "DESC", "TEXT"))
 _OPERAND_END_KEYWORDS = _VALUE_KEYWORDS | _FINAL_KEYWORDS
-"""Keywords that are a value or end one: a slash after them divides."""
+"""Keywords that are a value or end one: a slash after them is a division."""
 
 KEYWORDS = _OPERAND_END_KEYWORDS | frozenset(
     ("AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "BEGINS", "ENDS", "WITH", "IS")
 )
 KEYWORDS |= frozenset(("IF", "MOD", "AS", "OF", "HINT"))
 
-# Written as what they exclude: a class that names all of Unicode takes milliseconds to compile.
+# Written as negated classes: a class that lists all of Unicode takes milliseconds to compile.
 _STEP_START = "[^\\x00-/:-@\\[-\\^`{-\\x7f]"
 _STEP_PART = "[^\\x00-,/;-@\\[-\\^`{-\\x7f]"
-# A step may begin with a digit, so that /055 is a path; the subscript touches its step and holds digits only.
+# A step may begin with a digit, so that /055 is a path; the subscript follows its step directly and has only digits.
 STEP_PATTERN = f"@?{_STEP_START}{_STEP_PART}*"
 PATH_PATTERN = f"/{STEP_PATTERN}(?:\\[[0-9]+\\])?(?:/{STEP_PATTERN}(?:\\[[0-9]+\\])?)*"
 BRACKETED_PATH_PATTERN = "\\[/[^\\]]*\\](?:\\[[0-9]+\\])?"
 _QUALIFIED_PATTERN = f"(?:\\[[^\\]]+\\]\\.){{1,2}}(?:{PATH_PATTERN}|{BRACKETED_PATH_PATTERN})"
-# A bracket followed by a dot is a qualifier: the lookahead keeps it from being read as a path of its own.
+# A bracket followed by a dot is a qualifier: the lookahead prevents reading it as a separate path.
 _FIELD_PATTERN = f"{_QUALIFIED_PATTERN}|{PATH_PATTERN}|\\[/[^\\]]*\\](?!\\.)(?:\\[[0-9]+\\])?"
 _STRING_PATTERN = "'[^'\\\\]*(?:\\\\.[^'\\\\]*)*'|\"[^\"\\\\]*(?:\\\\.[^\"\\\\]*)*\""
-# The order of the alternatives decides. A FIELD takes the words inside a path, so AND may be the name of a step; RAW
-# stands before WORD, or r'a' would begin with the word r. Atomic groups keep NUMBER from giving back digits: 12AND is
+# The order of the alternatives matters. A FIELD includes the words inside a path, so AND may be the name of a step; RAW
+# is before WORD, or r'a' would begin with the word r. Atomic groups prevent backtracking in NUMBER: 12AND is
 # one malformed number and not two tokens.
 _TOKEN_PATTERN = re.compile(
     "[ \\t\\r\\n]*(?:"
@@ -52,7 +52,7 @@ _TOKEN_PATTERN = re.compile(
     re.DOTALL,
 ).match
 _match_space = re.compile("[ \\t\\r\\n]*").match
-# A name and its parenthesis may stand apart. The token is the name alone; the parenthesis is a token of its own.
+# There may be space between a name and its parenthesis. The token is only the name; the parenthesis is another token.
 _match_call = re.compile("[ \\t\\r\\n]*\\(").match
 _DIVISION_PRECEDERS = frozenset(("FIELD", "RAW", "NUMBER", "STRING", "RPAR"))
 
@@ -73,11 +73,11 @@ _FOREIGN_OPERATORS = {
     "NIL": "write NULL",
     "NONE": "write NULL",
 }
-"""What other languages write, and what to write here."""
+"""Operators and words of other languages, and what to write here."""
 
 
 class LexicalFault(Struct, frozen=True):
-    """A lexical fault: code, words, place."""
+    """A lexical error: code, description, position."""
 
     code: str
     what: str
@@ -85,7 +85,7 @@ class LexicalFault(Struct, frozen=True):
     hint: str | None = None
 
     def build_error(self, text: str) -> ExpressionError:
-        """The fault as the error to raise."""
+        """The exception for this error."""
         return build_expression_error(self.code, self.what, text, self.at, hint=self.hint)
 
 
@@ -110,15 +110,15 @@ def tokenize(text: str) -> tuple[list[Token], LexicalFault | None]:
             break
         kind: str = found.lastgroup  # type: ignore[assignment]  # every alternative is a named group
         start, position = found.span(kind)
-        # A slash begins a path, unless what stands before it is a value: then it divides. The pattern cannot see what
-        # stands before, so ``divides`` remembers it, and a FIELD behind a value gives up all but its slash.
+        # A slash begins a path, unless it follows a value: then it is a division. The pattern does not include the
+        # preceding token, so ``divides`` stores this, and a FIELD after a value is reduced to its slash.
         if kind == "WORD":
             word = text[start:position].upper()
-            # Keywords ignore case. MOD is an operator like any other of its level, so the grammar sees TIMES.
+            # Keywords ignore case. MOD is an operator like the others of its level, so the grammar has only TIMES.
             if word in KEYWORDS:
                 kind = "TIMES" if word == "MOD" else word
                 divides = word in _OPERAND_END_KEYWORDS
-            # A word that is no keyword is the name of a function if a parenthesis follows, and nothing else.
+            # A word that is not a keyword is the name of a function if a parenthesis follows, and nothing else.
             elif _match_call(text, position):
                 kind, divides = "NAME", False
             else:
@@ -127,17 +127,17 @@ def tokenize(text: str) -> tuple[list[Token], LexicalFault | None]:
         elif kind == "FIELD" and divides and text[start] == "/":
             kind, position, divides = "TIMES", start + 1, False
         elif kind == "TIMES" and not divides and text[start] == "/":
-            # a slash where a value must stand and that begins no path: a malformed path, not a division
+            # a slash in operand position that begins no path: a malformed path, not a division
             position = start
             break
         else:
-            # Behind a closing parenthesis a slash divides as behind any value: (/a)/4, ABS(/a)/4.
+            # After a closing parenthesis a slash is a division as after any value: (/a)/4, ABS(/a)/4.
             divides = kind in _DIVISION_PRECEDERS
         add((kind, start, position))
         if kind == "END":
             return tokens, None
-    at = _match_space(text, position).end()  # type: ignore[union-attr]  # it matches nothing as well
-    # The fault is not raised here: the parser may find one of syntax in front of it, and the first one is reported.
+    at = _match_space(text, position).end()  # type: ignore[union-attr]  # it also matches the empty text
+    # The error is not raised here: the parser may find a syntax error before it, and the first one is reported.
     fault = _find_fault(text, at)
     add(("ERROR", at, at))
     return tokens, fault
@@ -145,7 +145,7 @@ def tokenize(text: str) -> tuple[list[Token], LexicalFault | None]:
 
 def _find_fault(text: str, at: int) -> LexicalFault:
     character = text[at]
-    # The order decides which fault is named: what stands here looks most like the first that fits.
+    # The order determines which error is reported: the first kind that fits is the most similar.
     if character in "'\"" or (character in "rR" and text[at + 1 : at + 2] in ("'", '"')):
         return LexicalFault("SOW-EXP-003", "string is not closed", at, "close it with the same quote")
     if character == "/":
@@ -165,7 +165,7 @@ def _find_fault(text: str, at: int) -> LexicalFault:
     if word is not None:
         name = word[0]
         if text.startswith("./", word.end()):
-            # A join may leave the brackets out, an expression may not.
+            # A join may omit the brackets, an expression may not.
             return LexicalFault(
                 "SOW-EXP-006", f"{name} is neither a field nor a function", at, f"write [{name}]./ for its fields"
             )
@@ -181,7 +181,7 @@ def _find_fault(text: str, at: int) -> LexicalFault:
 
 
 def _ascii_hint(character: str) -> str | None:
-    """Suggest the character of the language for one that looks like it, as text processors make them."""
+    """Suggest the character of the language for a similar one, as inserted by text processors."""
     if character in "“”„‟«»‘’‚‛‹›":
         return "write straight quotation marks: '"
     if character in "‐‑‒–—−":
@@ -204,8 +204,8 @@ def _bracket_fault(text: str, at: int) -> LexicalFault:
 
 
 # Octal escapes are three digits of which the first is 0 to 3, one byte; \477 is therefore the character 4 and then 77.
-# The escapes are sought in bytes: of a character beyond ASCII the first byte follows the backslash and stands for
-# itself.
+# The escapes are searched in bytes: for a character beyond ASCII the first byte follows the backslash and is kept
+# as it is.
 _ESCAPE_PATTERN = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([0-3][0-7]{2})|(.))", re.DOTALL)
 _NAMED_ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"f": b"\f", b"r": b"\r"}
 
@@ -223,7 +223,7 @@ def _decode_escape(match: re.Match[bytes]) -> bytes:
         return bytes([int(match[1], 16)])
     if match[2] is not None:
         return bytes([int(match[2], 8)])
-    # A backslash before any other character stands for that character.
+    # A backslash before any other character means that character.
     return _NAMED_ESCAPES.get(match[3], match[3])
 
 
@@ -235,7 +235,7 @@ def decode_pattern(token: str) -> tuple[bytes, bool]:
     if token[0] in "rR":
         return token[2:-1].encode(), True
     quote = token[0]
-    # Every other backslash belongs to the engine of regular expressions, also one before the other kind of quote.
+    # Every other backslash belongs to the regular expression engine, also one before the other kind of quote.
     return _QUOTED_PATTERN.sub(lambda m: quote if m[1] == quote else m[0], token[1:-1]).encode(), False
 
 

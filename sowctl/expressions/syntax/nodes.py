@@ -1,8 +1,8 @@
-"""The tree of an expression: immutable nodes with their place in the text.
+"""The tree of an expression: immutable nodes with their position in the text.
 
-``str(node)`` is the canonical text, which parses back to an equal node; places do not count for equality. Chains of one
-level (``a AND b AND c``, ``1 - 2 + 3``) are one node with many operands, and nothing here recurses, so that depth and
-length are bounded by memory only.
+``str(node)`` is the canonical text, which parses to an equal node; positions do not affect equality. Chains of one
+level (``a AND b AND c``, ``1 - 2 + 3``) are one node with many operands, and no code here is recursive, so that depth
+and length are bounded by memory only.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ OR, AND, NOT, PREDICATE, SUM, PRODUCT, UNARY, PRIMARY = range(1, 9)
 """Binding levels, loosest first."""
 
 
-# Nodes refuse assignment once they are made; their own constructors go around that.
+# Nodes refuse assignment after construction; their own constructors bypass that.
 _set_attribute = object.__setattr__
 
 
 class Node:
-    """Base of all nodes. ``FIELDS`` name its parts; ``span`` is its place in the text."""
+    """Base of all nodes. ``FIELDS`` are the names of its parts; ``span`` is its position in the text."""
 
     __slots__ = ("span",)
     FIELDS: ClassVar[tuple[str, ...]] = ()
@@ -37,7 +37,7 @@ class Node:
         _set_attribute(self, "span", span)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Rewrites share subtrees with the trees they start from, and filters are kept: a node that changed would change
+        # Rewrites share subtrees with the original trees, and filters are cached: a change of a node would affect
         # them.
         raise AttributeError(f"{type(self).__name__} is immutable")
 
@@ -49,7 +49,7 @@ class Node:
         return isinstance(other, Node) and is_same_tree(self, other)
 
     def __hash__(self) -> int:
-        # Equal trees have one canonical text. Where a node is a key, trees are small.
+        # Equal trees have the same canonical text. Trees of nodes that are used as keys are small.
         return hash(str(self))
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class Node:
         return ()
 
     def with_span(self, span: Span) -> Node:
-        """A copy with another place (an operand in parentheses begins at its parenthesis)."""
+        """A copy with another position (an operand in parentheses begins at its parenthesis)."""
         return type(self)(*self.parts, span=span)
 
 
@@ -88,14 +88,14 @@ class Literal(Node):
     FIELDS = ("value",)
     value: bool | int | float | bytes | None
 
-    # Literals are the most frequent nodes: a list may have thousands, so they skip the loop over FIELDS.
+    # Literals are the most frequent nodes: a list may have thousands, so they avoid the loop over FIELDS.
     def __init__(self, value: bool | int | float | bytes | None, *, span: Span = (0, 0)) -> None:
         _set_attribute(self, "value", value)
         _set_attribute(self, "span", span)
 
 
 class Pattern(Node):
-    """A pattern: bytes for the regular expression engine, or, if ``exact``, the very bytes to look for."""
+    """A pattern: bytes for the regular expression engine, or, if ``exact``, the literal bytes to search for."""
 
     __slots__ = ("exact", "text")
     FIELDS = ("text", "exact")
@@ -186,7 +186,7 @@ class Compare(Node):
 
 
 SWAPPED_OPERATORS = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""The operator of a comparison whose operands are exchanged. It is not the negation, which NULL and NaN forbid."""
+"""The operator of a comparison with exchanged operands. It is not the negation, which NULL and NaN do not allow."""
 
 
 class Is(Node):
@@ -274,8 +274,8 @@ class Call(Node):
 
 
 def is_same_tree(a: Node, b: Node) -> bool:
-    """Return whether two trees are equal, places aside; 1, 1.0 and TRUE differ, NAN equals NAN."""
-    # A list in the place of recursion, so that depth is bounded by memory only.
+    """Return whether two trees are equal, except positions; 1, 1.0 and TRUE differ, NAN equals NAN."""
+    # A list instead of recursion, so that depth is bounded by memory only.
     pairs = [(a, b)]
     while pairs:
         left, right = pairs.pop()
@@ -291,17 +291,17 @@ def is_same_tree(a: Node, b: Node) -> bool:
 def _comparable_parts(node: Node) -> tuple[Any, ...]:
     own = []
     for name, part in zip(node.FIELDS, node.parts, strict=True):
-        # Operands are compared as pairs of their own; here only what a node says by itself counts.
+        # Operands are compared as separate pairs; here only the node's own parts count.
         below = isinstance(part, Node) or (type(part) is tuple and bool(part) and isinstance(part[0], Node))
         if below or name == "modifier_at":
             continue
-        # The type keeps 1, 1.0 and TRUE apart, repr() makes NaN equal to itself and -0.0 differ from 0.0.
+        # The type distinguishes 1, 1.0 and TRUE; repr() makes NaN equal to itself and -0.0 differ from 0.0.
         own.append((type(part).__name__, repr(part) if isinstance(part, float) else part))
     return tuple(own)
 
 
 TextPiece: TypeAlias = "str | tuple[Node, int]"
-"""Finished text, or a node and the loosest level that may stand there without parentheses."""
+"""Finished text, or a node and the loosest level that is allowed there without parentheses."""
 
 _CHARACTER_PAIRS = re.compile(r"\\.|.", re.DOTALL)
 _ESCAPE_NAMES = {
@@ -319,7 +319,7 @@ _ESCAPE_NAMES = {
 def format_node(node: Node) -> str:
     """The canonical text of a tree."""
     parts: list[str] = []
-    # The outermost expression binds to nothing, so any level may stand there without parentheses.
+    # The outermost expression has no context, so any level is allowed without parentheses.
     stack: list[TextPiece] = [(node, OR)]
     while stack:
         piece = stack.pop()
@@ -328,7 +328,7 @@ def format_node(node: Node) -> str:
             continue
         current, level = piece
         below = _node_pieces(current)
-        # Parentheses only where the text would bind in another way without them.
+        # Parentheses only if the text would be parsed differently without them.
         if current.level < level:
             below = ["(", *below, ")"]
         stack.extend(reversed(below))
@@ -337,7 +337,7 @@ def format_node(node: Node) -> str:
 
 def quote_string(value: bytes) -> str:
     """A string literal of these bytes."""
-    # Bytes that are no UTF-8 become lone surrogates here, which ``_show_character`` writes as \x escapes.
+    # Bytes that are not UTF-8 become lone surrogates here, which ``_show_character`` writes as \x escapes.
     text = "".join(
         _ESCAPE_NAMES.get(ord(c), c) if ord(c) < 128 else c for c in value.decode("utf-8", "surrogateescape")
     )
@@ -361,17 +361,17 @@ def _literal_text(value: bool | int | float | bytes | None) -> str:
     if isinstance(value, bytes):
         return quote_string(value)
     if isinstance(value, float):
-        # The language has no word for infinity; this number is read as one.
+        # The language has no word for infinity; this number is read as infinity.
         return "NAN" if value != value else "1e999" if value == float("inf") else repr(value)
     return str(value)
 
 
 def _pattern_literal(pattern: Pattern) -> str:
     text = pattern.text.decode()
-    # A raw string cannot hold its own quote, so what was parsed holds one kind of quote at most.
+    # A raw string cannot contain its own quote, so a parsed one contains at most one kind of quote.
     if pattern.exact:
         return f"r'{text}'" if "'" not in text else f'r"{text}"'
-    # A backslash before a quote survives only in a string that the other kind of quote delimits.
+    # A backslash before a quote is kept only in a string delimited by the other kind of quote.
     pairs = [pair for pair in _CHARACTER_PAIRS.findall(text) if len(pair) == 2]
     quote = '"' if "\\'" in pairs else "'"
     return quote + _CHARACTER_PAIRS.sub(lambda m: "\\" + quote if m[0] == quote else m[0], text) + quote
@@ -403,7 +403,7 @@ def _node_pieces(node: Node) -> list[TextPiece]:
         case Unary():
             return [node.operator, (node.operand, UNARY)]
         case Arithmetic():
-            # One level tighter: a chain inside a chain keeps its parentheses, because it is a node of its own.
+            # One level tighter: a chain inside a chain keeps its parentheses, because it is a separate node.
             pieces: list[TextPiece] = [(node.operands[0], node.level + 1)]
             for operator, operand in zip(node.operators, node.operands[1:], strict=True):
                 pieces += [f" {operator} ", (operand, node.level + 1)]

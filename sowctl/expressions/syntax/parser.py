@@ -1,7 +1,7 @@
-"""Texts to nodes: filters, values, fields, projections, groupings, orders (``joins`` and ``selectlist`` do the others).
+"""Parses texts: filters, values, fields, projections, groupings, orders (others in ``joins`` and ``selectlist``).
 
-Only syntax is judged here; names, argument counts and contexts are judged when an expression is compiled. Every
-function raises :class:`~sowctl.expressions.syntax.errors.ExpressionError` at the first fault
+Only syntax is checked here; names, argument counts and contexts are checked when an expression is compiled. Every
+function raises :class:`~sowctl.expressions.syntax.errors.ExpressionError` at the first error
 (``sowctl-expressions(7)``).
 """
 
@@ -30,7 +30,7 @@ __all__ = [
 
 def parse_filter(text: str) -> Node | None:
     """The tree of a filter; None for the empty filter, which matches everything."""
-    # Only a filter may be empty; for everything else the parser refuses an empty text.
+    # Only a filter may be empty; in all other cases the parser refuses an empty text.
     if not text.strip(" \t\r\n"):
         return None
     return parse_expression(text)
@@ -62,7 +62,7 @@ def check_destinations(fields: list[FieldDefinition], text: str) -> None:
     """Refuse two fields of one text with the same destination. Raises ExpressionError ``SOW-EXP-022``."""
     seen = set()
     for field in fields:
-        # By member names: a subscript in an identifier does not make it another destination.
+        # By member names: a subscript in an identifier does not make the destination different.
         names = find_destination(field)
         if names in seen:
             what = f"two fields have the destination /{'/'.join(names)}"
@@ -79,7 +79,7 @@ def find_destination(field: FieldDefinition) -> tuple[str, ...]:
 
 
 def parse_grouping(text: str) -> tuple[Field, ...]:
-    """The identifiers of a grouping, qualified where the view has a join."""
+    """The identifiers of a grouping, qualified if the view has a join."""
     fields: list[Field] = parse_text("grouping", text)
     return tuple(fields)
 
@@ -89,7 +89,7 @@ def parse_order_by(text: str) -> tuple[OrderKey, ...]:
     try:
         keys: list[OrderKey] = parse_text("order_by", text)
     except ExpressionError as error:
-        # A bare word is no field that was forgotten its slash, as in a filter, but mostly a direction.
+        # Unlike in a filter, a bare word is rarely a field without its slash, but usually a direction.
         if error.code == "SOW-EXP-006":
             error.hint = "write an order as paths with optional ASC or DESC: /price DESC, /symbol"
         elif found := _TEXT_ORDER_PATTERN.search(text):

@@ -1,9 +1,10 @@
 """Patterns of ``LIKE``, ``REGEXP_MATCH`` and ``REGEXP_REPLACE`` over bytes (``sowctl-expressions(7)``, patterns).
 
-The engine is PCRE2 with its default options; it is loaded only for patterns that are more than a text with ``^`` or
-``$`` around it, and for what a scan looks for before it decodes. A match that needs more steps than the engine's limit
+The engine is PCRE2 with its default options; it is loaded only for patterns other than a text with optional ``^`` or
+``$``, and for the search of a scan before it decodes. A match that needs more steps than the engine's limit
 raises MatchLimitExceededError, never "no match", and the steps of many long matches are counted: the engine does not
-tell how many a match took, so it is tried with a low limit first, which nearly all keep, then with higher ones.
+report the number of steps of a match, so it is tried with a low limit first, which suffices for nearly all, then with
+higher ones.
 """
 
 from __future__ import annotations
@@ -15,30 +16,30 @@ from typing import Any, Protocol
 from sowctl.expressions.syntax.errors import ExpressionError, MatchLimitExceededError, build_expression_error
 from sowctl.expressions.syntax.nodes import Pattern
 
-# Characters that mean themselves to the engine, and escaped punctuation, which does too. Bytes from 0x80 on are among
-# them, because patterns never match in UTF mode.
+# Characters that match themselves in the engine, and escaped punctuation, which does too. Bytes from 0x80 on are
+# included, because patterns never match in UTF mode.
 _SIMPLE_PATTERN = re.compile(rb"(\^?)((?:[A-Za-z0-9 _,:;/@!%&~\"'<>=#`\x80-\xff-]|\\[.+*?^$()|/{}\[\]\\-])*)(\$?)")
 _ESCAPED_PATTERN = re.compile(rb"\\(.)", re.DOTALL)
 
 MAX_MATCH_STEPS = 10_000_000
-"""The engine's own limit of one match."""
+"""The engine's own limit for one match."""
 UNCOUNTED_STEPS = 16_000
-"""Steps of one match that are not counted: some 50 us, of which a scan may take as many as it has messages."""
+"""Steps of one match that are not counted: about 50 us; a scan may use them for every message."""
 UNCOUNTED_STEPS_PER_BYTE = 16
 """The same for each of the first :data:`UNCOUNTED_STEPS_BYTES` of a text: an ordinary pattern takes one or less."""
 UNCOUNTED_STEPS_BYTES = 64 << 10
 UNCOUNTED_SCAN_STEPS = 1_000
-"""The same where many matches are looked for in one text."""
+"""The same if many matches are searched in one text."""
 _STEP_LIMITS = (UNCOUNTED_STEPS, *(UNCOUNTED_STEPS << shift for shift in (2, 4, 6, 8)), MAX_MATCH_STEPS)
-"""Limits with which a match is tried, one after the other; what all tries took is below 1.5 times the last."""
+"""Limits with which a match is tried, in this order; all tries together take less than 1.5 times the last."""
 UNCOUNTED_MATCHES = 100
 """Uncounted matches in one text, and one more for each :data:`BYTES_PER_UNCOUNTED_MATCH` of its first MiB."""
 BYTES_PER_UNCOUNTED_MATCH = 8
 UNCOUNTED_MATCHES_BYTES = 1 << 20
 STEPS_PER_MATCH = 300
-"""What each further one counts as: the time of a call."""
+"""Steps counted for each further match: the time of a call."""
 _INTERPRETER_STEP_RATIO = 10
-"""Steps of machine code that one of the interpreter takes as long as."""
+"""Steps of machine code that take the time of one step of the interpreter."""
 
 
 class PlainPattern:
@@ -54,19 +55,19 @@ class PlainPattern:
 
     def is_found(self, subject: bytes) -> bool:
         """Return whether the pattern matches somewhere in ``subject``."""
-        # Tests of bytes say what the engine would say, and the engine need not be loaded.
+        # Tests of bytes give the result of the engine without loading it.
         if self.at_start:
             if self.at_end:
-                # ``$`` matches at the end and in front of a line feed that ends the subject.
+                # ``$`` matches at the end and before a line feed at the end of the subject.
                 return subject == self.text or subject == self.text + b"\n"
-            # Without the multiline option ^ matches at the very start only.
+            # Without the multiline option ^ matches only at the start.
             return subject.startswith(self.text)
         if self.at_end:
             return subject.endswith((self.text, self.text + b"\n"))
         return self.text in subject
 
     def find_spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
-        """Places of all matches, left to right."""
+        """Positions of all matches, left to right."""
         size = len(self.text)
         if self.at_start or self.at_end:
             if self.is_found(subject):
@@ -85,12 +86,12 @@ class StepCounter(Protocol):
     """Counts the steps of long matches."""
 
     def spend_steps(self, steps: int) -> None:
-        """Raises BoundExceededError where there have been too many."""
+        """Raises BoundExceededError if there are too many."""
         ...
 
 
 class RegexPattern:
-    """A pattern that PCRE2 matches; ``compiled``: in machine code, which not every machine allows.
+    """A pattern that PCRE2 matches; ``compiled``: to machine code, which not every machine allows.
 
     ``step_counter`` counts the steps of long matches; without one each match may take :data:`MAX_MATCH_STEPS`.
     """
@@ -120,10 +121,10 @@ class RegexPattern:
         self._bound = bound
 
     def _compile_with_limit(self, steps: int, *, machine: bool) -> Any:
-        """The pattern compiled with a limit of ``steps``, 0 for the engine's own, in machine code or not."""
+        """The pattern compiled with a limit of ``steps``, 0 for the engine's own, to machine code or not."""
         code = self._tiers.get((steps, machine))
         if code is None:
-            # A limit in front of a pattern can only lower the engine's, and what the pattern itself sets is kept.
+            # A limit at the start of a pattern can only lower the engine's, and limits in the pattern itself are kept.
             front = b"(*LIMIT_MATCH=%d)" % steps if steps else b""
             code = self._engine.compile_code(front + self.source, self._engine.ALT_BSUX)
             if machine:
@@ -135,13 +136,13 @@ class RegexPattern:
         return code
 
     def _retry_match(self, subject: bytes, start: int, options: int, error: Any, tiers: Sequence[int]) -> Any:
-        """Match with higher limits, and without machine code where its stack, which does not grow, was too small."""
+        """Match with higher limits, and without machine code if its stack, which is of fixed size, was too small."""
         engine = self._engine
         tiers = tiers if self._bound is not None else (0,)
         machine, place = self.compiled, 0
         while True:
             if error.code == engine.JIT_STACK_LIMIT and machine:
-                # Too small a stack says nothing of the pattern: the interpreter, whose stack grows, is asked before
+                # A too small stack is not an error of the pattern: the interpreter, whose stack grows, is tried before
                 # anything is refused.
                 machine = False
             elif error.code not in engine.LIMIT_ERRORS:
@@ -152,7 +153,7 @@ class RegexPattern:
                     raise MatchLimitExceededError(self.source) from None
             if self._bound is not None:
                 steps = tiers[place] if machine else _INTERPRETER_STEP_RATIO * tiers[place]
-                # In advance: what is not to be had is not begun.
+                # In advance: a match beyond the bound is not started.
                 self._bound.spend_steps(
                     max(0, steps - UNCOUNTED_STEPS_PER_BYTE * min(len(subject), UNCOUNTED_STEPS_BYTES))
                 )
@@ -171,13 +172,13 @@ class RegexPattern:
             return self._retry_match(subject, 0, 0, error, _STEP_LIMITS) is not None
 
     def extract_groups(self, subject: bytes) -> bytes:
-        """The first group of every match, end to end; no match may be empty. Raises as :meth:`rewrite_matches`."""
+        """The first groups of all matches, concatenated; no match may be empty. Raises as :meth:`rewrite_matches`."""
         return self.rewrite_matches(subject, b"$1")
 
     def rewrite_matches(self, subject: bytes, replacement: bytes) -> bytes:
-        """``replacement`` for every match, end to end, with its groups (``$1``); no match may be empty.
+        """``replacement`` for every match, concatenated, with its groups (``$1``); no match may be empty.
 
-        Raises MatchLimitExceededError also where the engine's small stack does not suffice.
+        Raises MatchLimitExceededError also if the engine's small stack does not suffice.
         """
         engine = self._engine
         try:
@@ -189,10 +190,10 @@ class RegexPattern:
             raise
 
     def find_spans(self, subject: bytes) -> Iterator[tuple[int, int]]:
-        """Places of all matches as Perl finds them: right behind an empty one no other empty one."""
+        """Positions of all matches as in Perl: an empty match does not directly follow another empty one."""
         engine, size = self._engine, len(subject)
         context = engine.get_match_context()
-        # Compiled when it is asked for: LIKE, which most patterns are of, never does.
+        # Compiled on first use: LIKE, the most frequent use of patterns, never needs it.
         code = self._brief
         if code is None:
             code = self._brief = (
@@ -216,7 +217,7 @@ class RegexPattern:
             if count > free and self._bound is not None:
                 self._bound.spend_steps(STEPS_PER_MATCH)
             before, start = span, span[1]
-            # Without this option the same empty match would be found again and again.
+            # Without this option the same empty match would be found repeatedly.
             options = engine.NOTEMPTY_ATSTART if span[0] == start else 0
 
 
@@ -233,11 +234,11 @@ def _decode_pattern(text: bytes) -> str | None:
 def compile_pattern(pattern: Pattern, text: str) -> Matcher | None:
     """The matcher of a pattern; None for the empty pattern, which is NULL.
 
-    Raises ExpressionError ``SOW-EXP-016`` at the pattern's place in ``text`` if the engine rejects it.
+    Raises ExpressionError ``SOW-EXP-016`` at the pattern's position in ``text`` if the engine rejects it.
     """
     if not pattern.text:
         return None
-    # A raw string is looked for byte by byte; nothing in it is special.
+    # A raw string is searched byte by byte; it has no special characters.
     if pattern.exact:
         return PlainPattern(pattern.text, False, False)
     simple = _SIMPLE_PATTERN.fullmatch(pattern.text)

@@ -19,7 +19,7 @@ _SPACE_PATTERN = re.compile("[ \\t\\r\\n]*")
 
 
 class SelectDirective(NamedTuple):
-    """Include or leave out what a path covers; the path None covers everything."""
+    """Include or exclude the fields that a path covers; the path None covers all fields."""
 
     include: bool
     path: Path | None
@@ -31,12 +31,12 @@ class SelectList(Struct, frozen=True):
     directives: tuple[SelectDirective, ...]
 
     def is_included(self, names: tuple[str, ...]) -> bool:
-        """Return whether a field stays, by its member names: the most specific directive decides, then the first."""
-        # A field that no directive covers stays. ``/`` covers with no step, which is still more than nothing.
+        """Return whether a field is kept, by its member names: the most specific directive decides, then the first."""
+        # A field that no directive covers is kept. ``/`` covers with no step, which is still more than no directive.
         longest, verdict = -1, True
         for include, path in self.directives:
             covered = () if path is None else path.names
-            # Greater and not equal: of directives for one path the first counts.
+            # Greater, not greater or equal: of directives for one path the first counts.
             if len(covered) > longest and names[: len(covered)] == covered:
                 longest, verdict = len(covered), include
         return verdict
@@ -45,7 +45,7 @@ class SelectList(Struct, frozen=True):
 def parse_select(text: str) -> SelectList:
     """Read a select list, in square brackets or without. Raises ExpressionError ``SOW-EXP-025`` for a malformed one."""
     check_text(text)
-    # A directive begins with its sign, so a bracket in front can only be that of the whole list.
+    # A directive begins with its sign, so a leading bracket can only be that of the whole list.
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
     directives = []

@@ -1,6 +1,6 @@
-"""Makes ``lalr.py`` from ``grammar.lark``: ``python -m sowctl.expressions.syntax.tables`` rewrites the file.
+"""Generates ``lalr.py`` from ``grammar.lark``: ``python -m sowctl.expressions.syntax.tables`` rewrites the file.
 
-Only developers and tests come here: lark is not imported when expressions are parsed.
+Used only by developers and tests: lark is not imported when expressions are parsed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ leads to: a state, or -1 - rule to reduce. STARTS: first and last state per kind
 
 
 def build_lark_parser() -> Any:
-    """lark's own parser of the grammar, over tokens that are handed in as (kind, start, end)."""
+    """lark's own parser of the grammar, over tokens that are given as (kind, start, end)."""
     from lark import Lark, Token
     from lark.lexer import Lexer
 
@@ -42,7 +42,7 @@ def build_lark_parser() -> Any:
 
 def build_source() -> str:
     """The text of ``lalr.py``."""
-    # A private part of lark, and so are its states: a test compares what is made here with the file that is checked in.
+    # Uses private parts of lark, including its states: a test compares the result with the file in the repository.
     table = build_lark_parser().parser.parser._parse_table
     order = {rule: number for number, rule in enumerate(_grammar_rules(table))}
     rules = [(str(r.origin.name), len(r.expansion), r.alias or "") for r in order]
@@ -58,7 +58,7 @@ def build_source() -> str:
 
 
 def _number_states(table: Any) -> dict[int, int]:
-    """Own numbers of lark's states, whose numbers change from run to run: in the order they are reached."""
+    """Stable numbers for lark's states, whose numbers differ between runs: in the order in which they are reached."""
     number: dict[int, int] = {}
     waiting = [table.start_states[name] for name in reversed(START_RULES)]
     while waiting:
@@ -72,7 +72,7 @@ def _number_states(table: Any) -> dict[int, int]:
 
 def _state_entries(row: Any, number: dict[int, int], order: dict[Any, int]) -> dict[str, int]:
     entries = {}
-    # Shifts are numbers from 0, reductions are negative: one table of integers holds both.
+    # Shifts are numbers from 0, reductions are negative: one table of integers contains both.
     for symbol, (action, target) in sorted(row.items()):
         entry = number[target] if str(action) == "Shift" else -1 - order[target]
         entries["END" if symbol == "$END" else str(symbol)] = entry

@@ -1,4 +1,4 @@
-"""Walking and changing trees of nodes, without recursion: depth and length are bounded by memory only."""
+"""Walking and transforming trees of nodes, without recursion: depth and length are bounded by memory only."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def walk_tree(node: Node) -> Iterator[Node]:
     while stack:
         current = stack.pop()
         yield current
-        # Reversed, because the last one put on the stack is the first one taken.
+        # Reversed, because the last one pushed on the stack is the first one popped.
         stack.extend(reversed(current.list_children()))
 
 
 def walk_bottom_up(node: Node) -> Iterator[Node]:
-    """Every node of the tree, operands from left to right before what they belong to."""
+    """Every node of the tree, operands from left to right before the node that uses them."""
     stack = [(node, False)]
     while stack:
         current, visited = stack.pop()
@@ -32,19 +32,19 @@ def walk_bottom_up(node: Node) -> Iterator[Node]:
 
 
 def transform_tree(node: Node, change: Callable[[Node], Node | None]) -> Node:
-    """A copy of the tree in which every node that ``change`` answers is replaced by the answer."""
+    """A copy of the tree in which each node is replaced by the result of ``change``, unless that is None."""
     done: list[Node] = []
     stack: list[tuple[Node, bool]] = [(node, False)]
     while stack:
         current, visited = stack.pop()
         below = current.list_children()
-        # The operands were finished last: they are the end of the list.
+        # The operands were finished last: they are at the end of the list.
         if visited:
             operands = done[len(done) - len(below) :]
             del done[len(done) - len(below) :]
             done.append(replace_children(current, operands) if below else current)
             continue
-        # Asked before the operands: what stands below a replaced node is not visited.
+        # Before the operands: the tree below a replaced node is not visited.
         other = change(current)
         if other is not None:
             done.append(other)
@@ -55,7 +55,7 @@ def transform_tree(node: Node, change: Callable[[Node], Node | None]) -> Node:
 
 
 def replace_children(node: Node, operands: list[Node]) -> Node:
-    """A copy of the node with other operands, as many as it has."""
+    """A copy of the node with other operands, of the same number."""
     rest = iter(operands)
     parts: list[Any] = []
     for part in node.parts:
