@@ -1,4 +1,4 @@
-"""Fixtures of the configuration suites: a small instance around a snippet, and where shared test data lies."""
+"""Fixtures of the configuration tests: a small instance around a snippet, and the location of shared test data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def instance(write: Write) -> Write:
-    """Write a configuration: what is given for ``sow``, ``log`` and ``top`` inside a named instance."""
+    """Write a configuration: the content of ``sow``, ``log`` and ``top`` inside a named instance."""
 
     def write_instance(sow: str = "", *, log: str = "", top: str = "") -> Path:
         parts = ["<AMPSConfig>\n<Name>test</Name>\n", top]

@@ -1,4 +1,4 @@
-"""Elements added to a configuration: it validates and lints as before, and everything else in the text stays."""
+"""Elements added to a configuration: it validates and lints as before, and the rest of the text is unchanged."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_what_is_added_is_clean_and_the_rest_stays(tmp_path: Path, text: str, el
     assert validate_config(path, environment={}) == []
     fresh = {(finding.id, finding.message) for finding in lint(path)} - before
     assert {one for one in fresh if one[0] != "B053"} <= {(one.id, one.message) for one in addition.findings}
-    # With plain lines only lines are added; all that was there is there, in its order.
+    # With plain lines only lines are added; all previous lines are still there, in order.
     kept = iter(addition.content.splitlines(keepends=True))
     if text != "one line":
         assert all(any(line == other for other in kept) for line in TEXTS[text].splitlines(keepends=True))
@@ -281,7 +281,7 @@ def test_files_that_cannot_be_edited(path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             case()
         assert caught.value.code == "SOW-CFG-068"
-    # What needs no other encoding is added all the same.
+    # Elements that need no other encoding are still added.
     assert b"<Name>new</Name>" in ConfigText(ascii_only, environment={}).add_parts([TOPIC]).content
 
 

@@ -1,7 +1,7 @@
 """Configurations of one defect each, in every section and every spelling: the rule, the line, and nothing else.
 
-``defects.txt`` holds them one after the other. A line ``== RULE`` begins one; the line of it that is to blame begins
-with ``@``, which is not part of the file; ``ABOUT_GROUP`` stands for the name of the file.
+``defects.txt`` contains them one after the other. A line ``== RULE`` begins one; its faulty line begins
+with ``@``, which is not part of the file; ``ABOUT_GROUP`` is replaced by the name of the file.
 """
 
 from __future__ import annotations

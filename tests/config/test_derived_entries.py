@@ -1,4 +1,4 @@
-"""Views, conflated topics and queues as the model has them, and the parts that are only known: modules, actions."""
+"""Views, conflated topics and queues in the model, and the parts that are known but not used: modules, actions."""
 
 from __future__ import annotations
 

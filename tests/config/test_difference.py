@@ -1,4 +1,4 @@
-"""What counts as a difference between two configurations, and what does not."""
+"""Which differences between two configurations count, and which do not."""
 
 from __future__ import annotations
 

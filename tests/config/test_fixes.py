@@ -1,4 +1,4 @@
-"""Fixes mend what their rule finds, and nothing else."""
+"""Fixes correct the findings of their rules, and change nothing else."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_a_fix_mends_the_bad_file_of_its_rule(rule: str) -> None:
     assert found.mended[rule]
     left = judged(found.text, "a.xml")
     assert not [one for one in left if one.id in FIXES]
-    # A module whose name is right now is asked for its options.
+    # A module whose name is now correct is checked for its options.
     assert {one.id for one in left} <= {one.id for one in judged(before, "a.xml")} | {"S057"}
-    # What is mended already stays as it is.
+    # A corrected text is not changed again.
     assert fix_text(found.text, "a.xml", lambda text: judged(text, "a.xml")) == fix_text(
         found.text, "a.xml", lambda _: []
     )
@@ -90,5 +90,5 @@ def test_a_change_that_brings_in_an_error_is_not_made() -> None:
     text = "<Protocol>json</Protocol>"
     found = fix_text(text, "a.xml", judge)
     assert (found.text, sum(found.mended.values())) == (text, 0)
-    # A finding of another file, such as one that is included, is none of this one's.
+    # A finding in another file, such as an included one, is not a finding of this file.
     assert fix_text(text, "b.xml", judge).text == text

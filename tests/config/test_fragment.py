@@ -1,4 +1,4 @@
-"""Parts of a configuration: checked where they belong, and not for what they lack around them."""
+"""Parts of a configuration: checked in their context, without findings about the missing surroundings."""
 
 from __future__ import annotations
 

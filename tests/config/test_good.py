@@ -1,4 +1,4 @@
-"""Configurations that use every section in legal, if odd, spellings: no error, and they load, print and load again."""
+"""Configurations that use every section in unusual legal spellings: no error, and they load, print and load again."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ else:
 
 
 def verdict(path: Path) -> str:
-    """What validate says, in a process of at most 400 MiB and ten seconds."""
+    """The output of validate, in a process with at most 400 MiB and ten seconds."""
     command = [sys.executable, "-c", CHILD, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -139,7 +139,7 @@ def many(count: int, text: str) -> str:
     ids=["unknown", "invalid", "queues", "views", "circle", "fields", "open", "groups", "references", "number"],
 )
 def test_as_much_wrong_as_a_file_can_hold(write: Write, inner: str, said: str) -> None:
-    """In one line, so that nothing may take time in proportion to the line for each error."""
+    """On one line: no error may take time in proportion to the length of the line."""
     assert verdict(write(f"<AMPSConfig><Name>x</Name>{inner}</AMPSConfig>")).startswith(said)
 
 
@@ -177,7 +177,7 @@ def test_bytes_that_are_no_text(write: Write, data: bytes, said: str) -> None:
     ids=["long", "open", "unclosed", "not again"],
 )
 def test_variables_that_grow(write: Write, text: str, rule: str) -> None:
-    """Neither the values that are put in nor the search for their names takes more than the file allows."""
+    """Neither the inserted values nor the search for their names exceeds the limits of the file."""
     path = write(f"<AMPSConfig><Name>x</Name><Description>{text}</Description></AMPSConfig>")
     child = CHILD.replace("environment={}", "environment={'LONG': 'b' * 100_000, 'ONE': '${TWO}', 'TWO': '${ONE}'}")
     command = [sys.executable, "-c", child, str(path)]
@@ -192,7 +192,7 @@ def test_a_message_does_not_repeat_a_huge_text(instance: Write) -> None:
 
 
 def test_nothing_outside_is_opened(write: Write, tmp_path: Path) -> None:
-    """Neither by an absolute name, nor by .., nor by a link, nor a device; not even to learn whether it is there."""
+    """Not by an absolute name, by .., by a link, or from a device; not even the existence of a file is revealed."""
     secret = tmp_path / "outside" / "secret.xml"
     secret.parent.mkdir()
     secret.write_text("<Name>TOPSECRET</Name>")

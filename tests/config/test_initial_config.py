@@ -1,4 +1,4 @@
-"""First configurations: whatever is answered, they load, validate and lint clean; bad answers are refused."""
+"""First configurations: with any valid answers they load, validate and lint clean; invalid answers are refused."""
 
 from __future__ import annotations
 

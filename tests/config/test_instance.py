@@ -1,4 +1,4 @@
-"""The model: what load_instance makes of a configuration, and what it stops at."""
+"""The model: the result of load_instance for a configuration, and the errors that stop it."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_an_expression_is_not_looked_at(instance: Write) -> None:
 
 
 def test_loading_imports_neither_parser_nor_patterns(instance: Write) -> None:
-    """The start-up budget of every command hangs on this."""
+    """The start-up budget of every command depends on this."""
     path = instance(
         f"<Topic><Name>a</Name>{JSON}<FileName>x</FileName><Enrichment><Field>/a AS /b</Field></Enrichment></Topic>",
         log=f"<Topic><Name>a-b/c</Name>{JSON}</Topic><Topic><Name>^LOGGED_.*</Name>{JSON}</Topic>",

@@ -1,4 +1,4 @@
-"""Laws over configurations drawn from the element table: printing keeps the meaning, and so does idle order."""
+"""Laws over configurations generated from the element table: printing and irrelevant order keep the meaning."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def written(row: Element, random: Random, depth: int = 0) -> str:
 
 
 def shuffled(item: Item, random: Random) -> Item:
-    """The same with children of different names in another order, where that has no meaning."""
+    """The same with children of different names in another order, if the order has no meaning."""
     children = [shuffled(child, random) for child in item.children]
     if item.tag not in ("SOW", "Action"):
         places = [child.tag for child in children]

@@ -1,4 +1,4 @@
-"""Loading: encodings, places, fragments (sow-config(5))."""
+"""Loading: encodings, positions, fragments (sow-config(5))."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever becomes of a configuration, checking it gives findings or the one error of a file that cannot be read.
+"""For any mutation of a configuration, checking gives findings or the single error of an unreadable file.
 
 Elements of the case files and samples are deleted, doubled, moved, renamed and given other texts at random.
 """
@@ -52,7 +52,7 @@ def originals() -> tuple[ElementTree.Element, ...]:
 
 
 def mutated(chance: random.Random) -> bytes:
-    """A configuration after one to a dozen changes; two of the originals are put together at times."""
+    """A configuration after one to a dozen changes; sometimes two of the originals are combined."""
     top = copy.deepcopy(chance.choice(originals()))
     if chance.random() < 0.5:
         top.extend(copy.deepcopy(list(chance.choice(originals()))))

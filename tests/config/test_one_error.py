@@ -1,7 +1,7 @@
-"""One defect, one error: what follows from a fault is not called a fault of its own.
+"""One defect, one error: consequences of an error are not reported as errors.
 
-Each row changes some lines of the control file, from the last to the first: the lines ``first`` to ``last`` (none where
-``last`` is the one before ``first``) become the text.
+Each row changes some lines of the control file, from the last to the first: the lines ``first`` to ``last`` (no line
+if ``last`` is the one before ``first``) are replaced by the text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the standard library's parser answers, it answers what the XML library does."""
+"""If the standard library's parser accepts a text, its result equals that of the XML library."""
 
 from __future__ import annotations
 

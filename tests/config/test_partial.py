@@ -1,4 +1,4 @@
-"""What is undefined in a part of a configuration, or beside a missing include, is not called undefined."""
+"""Names undefined in a part of a configuration, or with a missing include, are not reported as undefined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every text that is an expression or a pattern is parsed where it stands, and its fault is shown inside the XML."""
+"""Every text that is an expression or a pattern is parsed at its position, and its error is shown inside the XML."""
 
 from __future__ import annotations
 

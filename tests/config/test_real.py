@@ -14,20 +14,21 @@ from sowctl.findings import Level
 Row = tuple[str, str, int]
 
 MOVED = {"D002": -1, "S057": -2, "X001": 1}
-"""Rules that we find at another line, and how far the baseline's lies from ours: D002 at the synonym, not at its entry;
-S057 at the Options, not at the Module before them; X001 at the start tag that is not closed, not at its broken end."""
+"""Rules that report another line, with the offset of the baseline's line: D002 at the synonym, not at its entry;
+S057 at the Options, not at the Module before them; X001 at the start tag that is not closed, not at its malformed end.
+"""
 ONLY_THERE = {("FindevGlobal__spring-cloud-stream-amps__2.xml", "X005")}
-"""A file of three roots, which the baseline says and lints nevertheless; as a fragment it has no root to be wrong."""
+"""A file of three roots, which the baseline reports and still lints; as a fragment it has no root to report."""
 NOT_IN_THE_BASELINE = {
     *("X016", "X017", "R023", "B009", "B012", "B013", "B018", "B022", "B026", "B027", "B032", "B035", "B037", "B038"),
     *("B040", "B042", "B044", "B049", "B050", "B059"),
 }
-"""Rules that the baseline does not know; what they find here was looked at one by one."""
+"""Rules that the baseline does not have; their findings here were reviewed individually."""
 
 MORE = defaultdict(
     Counter[Row], {"crazymatthsu__amps-demo__4.xml": Counter({("S002", "warning", line): 1 for line in (81, 96, 112)})}
 )
-"""Options of action modules that nobody documents, which the baseline does not look at."""
+"""Undocumented options of action modules, which the baseline does not check."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Every of amps-action-on-schedule as a value: when something is due, in UTC and where clocks are set."""
+"""Every of amps-action-on-schedule as a value: due times, in UTC and with changes of local time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shown(instant: int) -> str:
 
 @pytest.fixture
 def berlin() -> Iterator[None]:
-    """The machine's clock is Berlin's."""
+    """The local time zone is that of Berlin."""
     before = os.environ.get("TZ")
     os.environ["TZ"] = "Europe/Berlin"
     time.tzset()
@@ -71,7 +71,7 @@ def test_an_interval_counts_from_the_last_run() -> None:
     assert every.find_due_time(0, now) == now and every.is_due(0, now)
     assert every.find_due_time(now - HOUR, now) == now + 3 * HOUR
     assert not every.is_due(now - 4 * HOUR + 1, now) and every.is_due(now - 4 * HOUR, now)
-    # What was missed for a week is one run.
+    # The runs missed in a week are one run.
     assert every.is_due(now - 7 * DAY, now) and every.find_due_time(now, now) == now + 4 * HOUR
 
 
@@ -82,7 +82,7 @@ def test_a_time_of_day_in_utc() -> None:
     assert not every.is_due(last, at("2026-01-06T03:29"))
     assert every.is_due(last, at("2026-01-06T03:30"))
     assert every.is_due(last, at("2026-02-01T00:00"))
-    # Run late, it is due at its time of the next day again.
+    # After a late run, it is due again at its time of the next day.
     assert shown(every.find_due_time(at("2026-01-06T09:12"), at("2026-01-06T10:00"))) == "Wed 2026-01-07 03:30"
     # A clock that was set back makes nothing due.
     assert not every.is_due(at("2026-01-08T09:12"), at("2026-01-06T10:00"))
@@ -99,7 +99,7 @@ def test_a_weekday() -> None:
 @pytest.mark.usefixtures("berlin")
 def test_the_time_of_the_machine_where_clocks_are_set() -> None:
     every = parse_every("02:30")
-    # Forward on 2026-03-29: there is no 02:30 on that day, and still one run.
+    # Forward on 2026-03-29: there is no 02:30 on that day, but still one run.
     runs, now, last = [], at("2026-03-27T00:00", "Europe/Berlin"), at("2026-03-26T12:00", "Europe/Berlin")
     while now < at("2026-04-01T00:00", "Europe/Berlin"):
         if every.is_due(last, now):
@@ -107,7 +107,7 @@ def test_the_time_of_the_machine_where_clocks_are_set() -> None:
             last = now
         now += 600_000_000
     assert runs == [27, 28, 29, 30, 31]
-    # Back on 2026-10-25: 02:30 comes twice, and counts once.
+    # Back on 2026-10-25: 02:30 occurs twice, but counts once.
     runs, now, last = [], at("2026-10-24T00:00", "Europe/Berlin"), at("2026-10-23T12:00", "Europe/Berlin")
     while now < at("2026-10-27T00:00", "Europe/Berlin"):
         if every.is_due(last, now):
@@ -119,7 +119,7 @@ def test_the_time_of_the_machine_where_clocks_are_set() -> None:
 
 @pytest.mark.parametrize("text", ["17m", "03:10Z", "Wednesday at 11:00Z"])
 def test_due_and_next_agree(text: str) -> None:
-    """Asked every seven minutes, it runs at the first look behind the instant that was named as the next."""
+    """Checked every seven minutes, it is due at the first check at or after the instant returned as the next one."""
     every = parse_every(text)
     last = now = at("2026-01-01T00:00")
     for _ in range(4000):

@@ -1,4 +1,4 @@
-"""The element table as facts and as a grammar: complete, and agreeing with what the checks say."""
+"""The element table as facts and as a grammar: complete, and consistent with the checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What show prints: the same meaning when it is read again, defaults, origins, and values with their types."""
+"""The output of show: the same meaning when read again, defaults, origins, and values with their types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def configurations() -> Iterator[Path]:
 
 
 def loads(path: Path) -> Document | None:
-    """The document, or None where the file breaks a rule of loading."""
+    """The document, or None if the file breaks a rule of loading."""
     try:
         return read_document(path, environment=ENVIRONMENT, fragment=True)
     except ConfigError:
@@ -36,7 +36,7 @@ def loads(path: Path) -> Document | None:
 
 
 def check_round_trip(path: Path, again: Path) -> bool:
-    """Print and read again; whether the file is one that can be printed."""
+    """Print and read again; return whether the file can be printed."""
     document = loads(path)
     if document is None or document.fragment:
         return False

@@ -1,4 +1,4 @@
-"""The element table and what is checked from it alone: names, multiplicity, values, ranges, old spellings."""
+"""The element table and the checks that use only it: names, multiplicity, values, ranges, old spellings."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_suggestions(instance: Write) -> None:
 )
 @pytest.mark.parametrize("tag", ["Expiration", "Key", "FileName", "JournalDirectory", "LeasePeriod", "Destination"])
 def test_a_misplaced_element_is_sent_where_it_may_stand(tmp_path: Path, above: str, inner: str, tag: str) -> None:
-    """Never to where it stands, however the elements there are called; and the hint leads where the message does."""
+    """The suggestion is never the current position, whatever its elements are called; hint and message agree."""
     text = inner.format(f"<{tag}>x</{tag}>")
     for name in reversed(above.split("/")):
         text = f"<{name}>{text}</{name}>"

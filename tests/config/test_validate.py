@@ -30,13 +30,13 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def defects() -> list[tuple[Path, dict[str, str]]]:
-    """The files of one defect each: ours, and those of every directory that SOWCTL_CONFIG_CASES names."""
+    """The files of one defect each: those here, and those of every directory in SOWCTL_CONFIG_CASES."""
     more = [Path(name) for name in os.environ.get("SOWCTL_CONFIG_CASES", "").split(os.pathsep) if name]
     return [(place / row["file"], row) for place in (BAD, *more) for row in rows(place / "expected.tsv")]
 
 
 def lines_of(row: dict[str, str]) -> set[str]:
-    """The lines that a row of the table accepts; of text that is not well-formed, also what it says in words."""
+    """The lines that a row of the table accepts; for text that is not well-formed, also according to its reason."""
     line = int(row["line"])
     following = line + 1 if "or the following" in row["reason"] else line
     return {str(number) for number in range(line, following + 1)}
@@ -56,7 +56,7 @@ def test_one_defect_each(path: Path, row: dict[str, str]) -> None:
     assert found[0].level.name.lower() == row["severity"]
     if row["path"].startswith("/") and row["rule"] not in ("X001", "X014", "S003"):
         assert re.sub(r"\[\d+\]", "", found[0].place.element or "") == re.sub(r"\[\d+\]", "", row["path"])
-    # One defect is one error: no bystander is blamed.
+    # One defect is one error: nothing else is reported.
     assert errors <= {row["rule"]}
     assert found[0].excerpt is None or "^" in found[0].excerpt
 
@@ -79,7 +79,7 @@ def test_every_sample_is_expected() -> None:
     assert {path.name for path in SEEDS.glob("*.xml")} == set(expected_of_samples())
 
 
-# Errors that are right, judged one by one; every other file is free of them.
+# Errors that are correct, reviewed individually; all other files have none.
 REAL = {
     "60East__comparison-rabbitmq__1.xml": {"X009"},
     "FindevGlobal__spring-cloud-stream-amps__2.xml": {"S001"},

@@ -1,14 +1,14 @@
 """Every rule over files: ``cases/ID-bad.xml`` breaks it, ``cases/ID-good.xml`` does not.
 
-A second pair is ``ID-bad-2.xml`` and ``ID-good-2.xml`` and so on; what they include lies in ``cases/parts/``. Each bad
-file says in a comment what is expected, and why other rules are broken by the same defect, if there are such::
+A second pair is ``ID-bad-2.xml`` and ``ID-good-2.xml`` and so on; included files are in ``cases/parts/``. Each bad
+file has a comment with the expected findings, and with other rules that the same defect breaks, if there are any::
 
     <!-- expect: 12 error -->
     <!-- expect: 12 warning 17 warning; also F016 -->
 
 that is, pairs of a line and a severity: exactly the findings of the rule, in the order of the lines. Bad and good files
-break no rule of another family than advice (B) but those named after ``also``; what advice they draw is looked at only
-in the files of the rules B. No variable is set but HOME, which is
+break no rule of a family other than advice (B) except those listed after ``also``; their advice is checked only in the
+files of the rules B. No variables are set except HOME, which is
 ``/home/amps``, and CASES, the directory of the cases.
 """
 
@@ -65,7 +65,7 @@ def test_a_good_file_keeps_it(path: Path) -> None:
 
 
 def test_every_rule_has_both() -> None:
-    # What cannot be read is no file; what is larger than 16 MiB is made by the tests of the loader.
+    # Unreadable files cannot be stored; files larger than 16 MiB are created by the tests of the loader.
     rules = {rule.id for rule in RULES} - {"SOW-CFG-020", "SOW-CFG-022", "SOW-CFG-030"}
     assert {rule_of(path) for path in of("*-bad*.xml")} == rules
     assert {rule_of(path) for path in of("*-good*.xml")} == rules

@@ -1,4 +1,4 @@
-"""What a comment may say about messages and machine, and what is said of a comment that has no effect."""
+"""Facts about messages and machine in comments, and findings about comments without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""sowctl-lint(7) is the page that the rules make, it names all of them, and groff has nothing to say about it."""
+"""sowctl-lint(7) is the page generated from the rules, it lists all of them, and groff reports nothing about it."""
 
 from __future__ import annotations
 

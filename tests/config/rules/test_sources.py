@@ -1,4 +1,4 @@
-"""Circles of derived entries, against the plain definition: each derives from the other."""
+"""Cycles of derived entries, against the plain definition: each derives from the other."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ DIFFERENT = {
     "F030": "warning / error",
     "R011": "warning / error",
 }
-"""Where our severity is not the published one: a document type is refused, so its entities cannot be a warning; of the
-others the description has two severities."""
+"""Rules whose severity is not the published one: a document type is refused, so its entities cannot be a warning; for
+the others the description has two severities."""
 OWN = {"S076", "F040", "R031", "R032", "R033", "R034", "B060", "B061"}
-"""Rules about what only sowctl does: how long a lifetime may be, which files it writes, none of them at a URL,
-how deep it derives, which joins it refuses; and filters that mean something else than in SQL."""
+"""Rules about properties of sowctl alone: the maximum of a lifetime, the files it writes, none of them at a URL,
+the depth of derivation, the joins it refuses; and filters whose meaning differs from SQL."""
 
 
 def test_ids_and_titles_are_unique() -> None:
