@@ -1,4 +1,4 @@
-"""One suite that every message type passes, as far as it says that it can (``sowctl-messages(7)``)."""
+"""One set of tests for all message types, each as far as its type declares support (``sowctl-messages(7)``)."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_a_view_is_one_line_of_json(sample: Sample) -> None:
 
 
 def damaged(message: bytes) -> st.SearchStrategy[bytes]:
-    """The message with bytes changed, removed and put in, and bytes of any kind."""
+    """The message with bytes changed, removed and inserted, and arbitrary bytes."""
     places = st.integers(0, len(message))
 
     def change(edits: list[tuple[int, int, bytes]]) -> bytes:
@@ -339,7 +339,7 @@ def one_line(text: bytes) -> None:
 
 
 def changed(sample: Sample, payload: bytes, bad: bool) -> None:
-    """Everything that rewrites a message refuses what cannot be read, and makes what can."""
+    """Everything that rewrites a message refuses unreadable ones, and accepts readable ones."""
     kind = sample.type()
     calls = []
     if kind.mergeable:

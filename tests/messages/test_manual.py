@@ -1,4 +1,4 @@
-"""sowctl-messages(7) says of every type what the type says of itself, and names every code of the room."""
+"""sowctl-messages(7) agrees with the declarations of every type, and lists every code of sowctl.messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text() -> str:
 
 
 def table() -> dict[str, tuple[str, ...]]:
-    """What the table at the beginning says, by type."""
+    """The content of the table at the beginning, by type."""
     rows = {}
     for line in text().splitlines():
         if match := ROW.fullmatch(line):

@@ -1,4 +1,4 @@
-"""A message type that is not there yet: a class and one row of the table are all that publish, query and eval need."""
+"""A new message type: publish, query and eval need only a class and one row of the table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ run()
 
 
 class PairType:
-    """``left:right``: two fields and nothing else, to be read only."""
+    """``left:right``: two fields and nothing else, read-only."""
 
     kind = "pair"
     filterable = True

@@ -61,7 +61,7 @@ def test_half_a_surrogate_pair_in_a_part_is_no_key() -> None:
         assert texts == [("\ufffdx".encode(),), ("\ufffdx".encode(),), (None,)]
         assert [(refusal.index, refusal.code) for refusal in refusals] == [(0, "SOW-IDN-010"), (2, "SOW-MSG-002")]
         assert path in refusals[0].message
-    # The first value of all parts is the key; what another part has there does not count.
+    # The first value of all parts is the key; a value at the path in another part does not count.
     other = of("composite-global", SEMI, "json")
     assert other.build_key_extractor([parse_path("/a")])([framed("a=\ufffd".encode(), b'{"a":"\\ud800"}')])[1] == []
 

@@ -1,4 +1,4 @@
-"""Envelopes: the data comes out as its bytes, metadata as values, and everything doubtful is refused with a reason."""
+"""Envelopes: the data are returned byte for byte, metadata as values, and ambiguous input is refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of Kafka and change events of Debezium: the message, its metadata, and what deletes."""
+"""Records of Kafka and change events of Debezium: the message, its metadata, and deletions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Framing: any cut of the input gives the same messages at the same places, within bounded memory and time."""
+"""Framing: any split of the input gives the same messages at the same positions, within bounded memory and time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.examples import examples
 
 
 class Pieces:
-    """A stream that hands out its bytes in given pieces, whatever is asked for."""
+    """A stream that returns its bytes in given pieces, regardless of the requested size."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self.pieces = [piece for piece in pieces if piece]

@@ -1,4 +1,4 @@
-"""JSON arrays and objects over several lines as inputs: what becomes a message, where it stands, and what ends them."""
+"""JSON arrays and objects over several lines as inputs: their messages, the positions, and the ends of inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Found = tuple[list[tuple[bytes, int, int]], str | None]
 
 
 class Pieces(io.RawIOBase):
-    """A stream that gives so many bytes at a time."""
+    """A stream that returns a fixed number of bytes at a time."""
 
     def __init__(self, data: bytes, size: int) -> None:
         self._data = io.BytesIO(data)
@@ -53,7 +53,7 @@ def read(data: bytes, framing: str = "json", size: int = 1 << 20, **options: Any
         (b'[{"a":1}]\n[{"a":2},5]\n', [(b'{"a":1}', 1, 1), (b'{"a":2}', 2, 11), (b"5", 2, 19)]),
         (b"[]\n", []),
         (b"", []),
-        # A message a line, whatever it is.
+        # One message per line, of any kind.
         (b'{"a":1}\n\n{"b":2}', [(b'{"a":1}', 1, 0), (b'{"b":2}', 3, 9)]),
         (b"[1,2]\n[3]\n", [(b"[1,2]", 1, 0), (b"[3]", 2, 6)]),
         (b'[]\n{"a":1}\n', [(b"[]", 1, 0), (b'{"a":1}', 2, 3)]),

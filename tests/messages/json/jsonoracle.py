@@ -1,4 +1,4 @@
-"""An independent reading of the JSON rules, on top of the standard library's parser, for differential tests."""
+"""An independent implementation of the JSON rules, based on the standard library's parser, for differential tests."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Text(str):
 
 
 class Members(dict[str, Any]):
-    """An object; the first of equal names stays."""
+    """An object; of equal names the first is kept."""
 
 
 def _first(pairs: list[tuple[str, Any]]) -> Members:
     members = Members()
     for name, value in reversed(pairs):
         members[_clean(name)] = value
-    # Two names may become equal only by cleaning; walking backwards leaves the first of those, too.
+    # Two names may become equal only by cleaning; iterating backwards keeps the first of those, too.
     return members
 
 
@@ -45,7 +45,7 @@ def _depth(value: Any) -> int:
 
 
 def _brackets(text: str) -> int:
-    """Nesting of ``text``, from its characters: members that lost to a duplicate count as well."""
+    """Nesting of ``text``, from its characters: members replaced by a duplicate count as well."""
     deepest = depth = 0
     quoted = escaped = False
     for c in text:
@@ -62,7 +62,7 @@ def _brackets(text: str) -> int:
 
 
 def read(payload: bytes) -> tuple[Any] | None:
-    """The tree in a tuple, or None where the payload is refused."""
+    """The tree in a tuple, or None if the payload is refused."""
     try:
         text = payload.decode("utf-8")
         tree = json.loads(
@@ -103,7 +103,7 @@ def _value(node: Any, text: bool) -> Any:
 
 
 def slot(tree: Any, wanted: Slot) -> SlotValue:
-    """What a slot must answer."""
+    """The expected value of a slot."""
     nodes = find(tree, wanted.path)
     dropped = any(isinstance(n, Members) and len(n) > 0 for n in nodes)
     items = tuple(_value(n, wanted.text) for n in nodes if not isinstance(n, Members))
@@ -124,7 +124,7 @@ def key(tree: Any, path: Path) -> bytes | None:
 
 
 def is_half(tree: Any, path: Path) -> bool:
-    """Whether the text of a key field holds a surrogate without its partner."""
+    """Whether the text of a key field has a surrogate without its partner."""
     first = next((node for node in find(tree, path) if not isinstance(node, Members)), None)
     return type(first) is str and _clean(first) != first
 

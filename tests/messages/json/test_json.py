@@ -1,4 +1,4 @@
-"""Message type json: what paths find, what keys read, what is refused and where, views and select lists."""
+"""Message type json: values at paths, keys, refusals and their positions, views and select lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fast reader, exact reader and an independent oracle agree on every payload, alone and in company."""
+"""Fast reader, exact reader and an independent oracle agree on every payload, alone and in batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXACT = JsonType(fast=False)
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A payload with a few bytes changed, lost, doubled or cut off."""
+    """A payload with a few bytes changed, removed, doubled or truncated."""
     data = draw(TEXTS)
     for _ in range(draw(st.integers(1, 2))):
         at = draw(st.integers(0, max(len(data) - 1, 0)))

@@ -1,4 +1,4 @@
-"""Select lists by the members' bytes: what the exact reader leaves, on every payload."""
+"""Select lists on the bytes of members: the result of the exact reader, for every payload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPACE = st.sampled_from(["", "", "", " ", "\n"])
 
 @st.composite
 def _objects(draw: st.DrawFn, values: st.SearchStrategy[str]) -> str:
-    """An object as text, in which names may repeat and white space may stand."""
+    """An object as text, with possibly repeated names and white space."""
     parts = []
     for _ in range(draw(st.integers(0, 3))):
         name, value, space = draw(_NAMES), draw(values), draw(_SPACE)

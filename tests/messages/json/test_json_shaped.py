@@ -1,4 +1,4 @@
-"""Columns of messages of few shapes: always what the reader of rows makes of the same messages."""
+"""Columns of messages of few shapes: always equal to the result of the row reader for the same messages."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def spelled(row: Row) -> list[object]:
-    """The values of a row so that those are equal which mean the same in every respect. The empty text is NULL."""
+    """The values of a row, such that values are equal only if they mean the same in every respect. The empty text is
+    NULL.
+    """
     found: list[object] = []
     for value in row:
         known = value.encode() if isinstance(value, str) else value
@@ -71,7 +73,7 @@ def spelled(row: Row) -> list[object]:
 
 
 def check(messages: Sequence[bytes], slots: Sequence[Slot] = SLOTS) -> int:
-    """Compare both readings of messages; how many of them shapes have read."""
+    """Compare both readings of messages; return the number of those read by shapes."""
     rows, refused = JSON.build_extractor(slots)(messages)
     read = find_template_reader(JSON, slots)
     assert read is not None
@@ -92,7 +94,7 @@ def check(messages: Sequence[bytes], slots: Sequence[Slot] = SLOTS) -> int:
 
 @st.composite
 def blocks(draw: st.DrawFn) -> list[bytes]:
-    """Messages of a few shapes with values that are mostly plain, and odd ones among them."""
+    """Messages of a few shapes with mostly plain values, and unusual ones among them."""
     plain = draw(st.lists(st.sampled_from((b"1", b"-25", b"4.0484", b'"EMEA"', b'"x"', b"true", b"null")), min_size=2))
     values = st.one_of(*[st.sampled_from(plain)] * 9, st.sampled_from(ODD))
     shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=2))
@@ -140,7 +142,7 @@ def test_most_of_what_a_publisher_sends_is_read_by_shapes() -> None:
         ).encode()
         for n in range(200)
     ]
-    # Prices that are whole are written with a point, too; the first one is not.
+    # Integral prices are written with a point, too; the first one is not.
     assert check(messages, slots) == 200
     assert check([b'{"region":null}', *messages], slots) == 201
 

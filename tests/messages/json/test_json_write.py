@@ -1,4 +1,4 @@
-"""json rewritten: deltas (cases C16 to C21), constructed fields and new messages, against a model on plain values."""
+"""Writing json: deltas (cases C16 to C21), constructed fields and new messages, against a model on plain values."""
 
 from __future__ import annotations
 

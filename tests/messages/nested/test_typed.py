@@ -1,4 +1,4 @@
-"""MessagePack and BSON: what is read agrees with the libraries, on generated and on damaged messages."""
+"""MessagePack and BSON: results agree with the libraries, for generated and for damaged messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def loaded(kind: str, payload: bytes) -> Any:
 def extension(code: int, data: bytes) -> object:
     """The library reads extensions of negative codes, which the format reserves, but has no class for them.
 
-    What stands in for them must be no bytes: as the key of a map an extension is refused, whatever its code.
+    Their replacement must not be bytes: as the key of a map an extension is refused, whatever its code.
     """
     return msgpack.ExtType(code, data) if code >= 0 else (code, data)
 
@@ -65,7 +65,7 @@ def one(kind: str, payload: bytes, path: str, **how: bool) -> SlotValue:
 
 
 def expected(tree: Any, slot: Slot) -> SlotValue:
-    """The value by the slow reader of the support package, which wants the tree as JSON has it."""
+    """The value by the slow reader of the support package, which expects the tree as in JSON."""
     return jsonslots.slot_value(tree, Slot(slot.path, False, slot.listed))
 
 
@@ -270,7 +270,7 @@ def test_nesting_has_a_limit(kind: str) -> None:
     for depth in (257, 400, 500):
         assert [refusal.code for refusal in get_type(kind).check_payloads([nested(depth)])] == ["SOW-MSG-003"]
     assert get_type("msgpack").check_payloads([b"\x91" * 5000 + b"\x01"])[0].code == "SOW-MSG-003"
-    for name, depth in ((b"a", 3000), (b"", 257)):  # an empty name makes the shortest level that there is
+    for name, depth in ((b"a", 3000), (b"", 257)):  # an empty name gives the shortest possible level
         payload = b"\x05\0\0\0\0"
         for _ in range(depth - 1):
             payload = (len(payload) + 7 + len(name)).to_bytes(4, "little") + b"\x03" + name + b"\0" + payload + b"\0"

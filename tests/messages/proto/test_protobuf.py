@@ -1,4 +1,4 @@
-"""Message type protobuf: schemas of every origin, what is read, deltas of version 2."""
+"""Message type protobuf: schemas from all sources, values, deltas of version 2."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_view_is_what_paths_find(orders: MessageType) -> None:
     shown = json.loads(orders.view(payload))
     assert shown["by"]["k"]["n"] == 9
     assert (shown["a"], shown["l"], shown["raw"], shown["f"]) == ("é", [1], "/w==", None)
-    # Also bytes that are text: what reads the view cannot know which they are.
+    # Also for bytes that are text: the reader of a view cannot know which they are.
     assert json.loads(orders.view(order(raw=b"abc")))["raw"] == "YWJj"
     assert one(orders, order(raw=b"abc"), "/raw") == b"abc"
     assert shown["inner"]["a"] == "i"
@@ -262,7 +262,7 @@ def test_definitions_that_cannot_be_used(tmp_path: Path, how: dict[str, Any], wo
 
 
 def test_the_compiler_gives_what_a_descriptor_set_says(folder: Path) -> None:
-    """Types, numbers, defaults and oneofs of a text are those of the set that was made by hand."""
+    """Types, numbers, defaults and oneofs of a text are those of the manually created set."""
     compiled, given = (build_message_class(definition(folder, file=file)) for file in ("order.proto", "order.desc"))
     found, wanted = descriptor_pb2.DescriptorProto(), descriptor_pb2.DescriptorProto()
     compiled.DESCRIPTOR.CopyToProto(found)

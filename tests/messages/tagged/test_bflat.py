@@ -1,4 +1,4 @@
-"""bflat: the bytes of the format, read and written; the encoder here is written from the format alone."""
+"""bflat: the bytes of the format, read and written; the encoder here is implemented only from the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fix and nvfix: what is read agrees with an independent library and with a slow reader; writing, separators, views."""
+"""fix and nvfix: results agree with an independent library and with a slow reader; writing, separators, views."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MESSAGES = st.builds(payload_of, FIELDS, JUNK, ENDS)
 
 
 def library_pairs(payload: bytes) -> list[tuple[int, bytes]] | None:
-    """What simplefix reads, told that no field has a length in front; None where it refuses."""
+    """The result of simplefix, configured without length fields; None if it refuses the payload."""
     parser = simplefix.FixParser(
         allow_empty_values=True,
         allow_missing_begin_string=True,
@@ -66,7 +66,7 @@ def texts_at(payload: bytes, tag: str) -> list[bytes]:
 
 
 def as_number(name: bytes) -> int | None:
-    """What the library takes a tag for: it reads signs, underscores and spaces as Python does."""
+    """The library's reading of a tag: like Python it accepts signs, underscores and spaces."""
     try:
         return int(name)
     except ValueError:

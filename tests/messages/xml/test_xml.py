@@ -1,4 +1,4 @@
-"""Message type xml: what is accepted and read, by a slow reader and by lxml; and everything that is written."""
+"""Message type xml: input accepted and values read, by a slow reader and by lxml; and everything that is written."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SLOTS = [
 
 
 def plain(value: SlotValue) -> Any:
-    """The value with numbers as their texts, since plain integers may stand for them."""
+    """The value with numbers as their texts, since plain integers may replace them."""
     if isinstance(value, ValueList):
         return (tuple(plain(item) for item in value.items), value.dropped)
     return (value.value, value.text) if isinstance(value, Number) else (value, to_text(value))
@@ -127,7 +127,8 @@ def test_damage_is_refused_where_lxml_refuses(document: str, data: st.DataObject
 
 
 def has_newer_names(top: Any) -> bool:
-    """Whether a name has characters that the fifth edition of XML 1.0, which lxml reads, may have added to names."""
+    """Whether a name has characters that the fifth edition of XML 1.0, which lxml implements, may have added to
+    names."""
     names = [str(name) for node in top.iter() for name in (node.tag, *node.attrib, *node.nsmap)]
     names += [node.target for node in top.iter(etree.PI)]
     return not all(map(str.isascii, names))
