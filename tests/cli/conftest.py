@@ -1,4 +1,4 @@
-"""Runs command lines in this process, with streams of the test's own."""
+"""Runs command lines in this process, with the test's own streams."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sowctl.cli.main import main
 
 
 class Tty(io.BytesIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports itself as a terminal."""
 
     def isatty(self) -> bool:
         return super().isatty() or True
@@ -22,7 +22,7 @@ class Tty(io.BytesIO):
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left: exit status, standard output and standard error as text."""
+    """The result of a run: exit status, standard output and standard error as text."""
 
     status: int
     out: str
@@ -49,7 +49,7 @@ def cli(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., int]], None]:
-    """Puts a function in the place of the command ``completion``, which then takes no options of its own."""
+    """Replaces the command ``completion``, without its options, by a function."""
     from sowctl.cli.commands import completion
 
     def plant(run: Callable[..., int]) -> None:
@@ -63,4 +63,4 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., int]], N
 
 
 class NoArguments(Struct, frozen=True):
-    """Arguments of a command that takes none."""
+    """Arguments of a command without any."""

@@ -1,4 +1,4 @@
-"""The law of the quick reader: where it answers, it answers what Typer would."""
+"""The law of the fast argument parser: if it accepts a command line, its result is that of Typer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = st.sampled_from(
 
 
 def words_of(parameters: tuple[Parameter, ...]) -> st.SearchStrategy[list[str]]:
-    """Command lines made of this command's options, joined in all spellings, of operands and of mistakes."""
+    """Command lines from this command's options, joined in all spellings, with operands and with mistakes."""
     pieces: list[st.SearchStrategy[list[str]]] = [PLAIN.map(lambda word: [word])] * 4
     pieces.append(st.sampled_from([["--"], ["--nope"], ["-Z"], ["--config"]]))
     for parameter in parameters:

@@ -82,7 +82,7 @@ def test_a_dry_run_writes_nothing(shop: Cli) -> None:
 
 
 def test_the_backup_of_the_demo_at_an_instant_within_its_groups(cli: Cli) -> None:
-    """All orders of the demo are one group that goes on beyond the instant, and the quotes stand behind it."""
+    """All orders of the demo are one group that continues beyond the instant, and the quotes follow it."""
     config = ("-c", "demo/sowctl.xml")
     assert cli("demo", "--quiet").status == 0
     assert cli("backup", "bak", *config).status == 0

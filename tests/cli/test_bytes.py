@@ -1,7 +1,7 @@
-"""Arguments that are not UTF-8: every option and operand that takes a text, of every command; none is a bug of ours.
+"""Arguments that are not UTF-8: every option and operand that takes a text, of every command; none causes a bug error.
 
-Each is tried with some of the texts and topics, and options that all commands share with some of the commands, others
-in every run; ``--deep`` has all.
+Each is tested with some of the texts and topics, and options of all commands with some of the commands, with other
+choices in every run; ``--deep`` tests all.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OPERANDS = {
     "NEW": ["sowctl.xml"],
     "DIRECTORY": ["there"],
 }
-"""What stands for other operands that must be given."""
+"""Values of other operands that are required."""
 NEEDED = {
     "--timestamp-field": ["--timestamp", "NOW"],
     "--grouping": ["--projection", "COUNT(/id) AS /n"],
@@ -44,22 +44,22 @@ NEEDED = {
     "--rejects": ["--on-error", "skip"],
 }
 BEGUN = {"--key": ["--topic", "t"], "--name": ["--topic", "t=/id"], "--journal": ["--topic", "t=/id"]}
-"""The same of ``config init``."""
+"""The same for ``config init``."""
 ENDING = {"subscribe": ["--until-now"], "tail": ["--until-now"]}
-"""What brings commands to an end that otherwise go on until they are ended."""
+"""Options that end commands that would otherwise run endlessly."""
 FILES = ["\udcff", "a\udcffb.sow"]
 BAD = ["\udcff", "[/\udcff]", "1\udcff", "t=/\udcff", "[json].[\udcff]=/id"]
 TRIES = 3
-"""Command lines that are tried of an option or an operand, of up to 14."""
+"""Command lines tested for an option or an operand, of up to 14."""
 SHARING = 8
-"""Commands with which an option is tried that all of them have."""
+"""Commands with which an option of all commands is tested."""
 PATHS = ["/\udcff", "/a\udcffb"]
-"""Only for what is read as the path of a field: as the name of a file they would lead out of the test's directory."""
+"""Only for paths of fields: as names of files they would lead out of the test's directory."""
 
 
 def _places() -> Iterator[tuple[Command, Parameter]]:
     for command in COMMANDS:
-        if command.words[0] == "pipeline":  # these start Spark; what they share with the others is tried there
+        if command.words[0] == "pipeline":  # these start Spark; shared options are tested with other commands
             continue
         for parameter in load_command(command).parameters:
             if parameter.shape in ("text", "texts") and not parameter.declared.choices:
@@ -112,8 +112,8 @@ def test_bytes_in_options_of_all_commands(
 
 
 def _list_lines(command: Command, parameter: Parameter) -> list[list[str]]:
-    """The command lines with which an option or an operand of a command is tried."""
-    # What names a file stays in the directory of the test.
+    """The command lines with which an option or an operand of a command is tested."""
+    # Values that name files stay in the directory of the test.
     fields = parameter.declared.metavar in ("PATH", "EXPR", "LIST", "FIELDS")
     files = parameter.declared.complete or parameter.declared.metavar in ("FILE", "DIR")
     lines: list[list[str]] = []
@@ -128,13 +128,13 @@ def _list_lines(command: Command, parameter: Parameter) -> list[list[str]]:
                     usual = OPERANDS.get(other.declared.metavar, ["t"])
                     words += [bad] if other == parameter else [topic] if usual == ["t"] else usual
             words += ENDING.get(command.name, [])
-            if words not in lines:  # a command that names no topic
+            if words not in lines:  # a command without a topic
                 lines.append(words)
     return lines
 
 
 def _try_lines(lines: list[list[str]], cli: Cli, chance: random.Random | None) -> None:
-    """Run all command lines, or those that ``chance`` draws; none of them meets a bug."""
+    """Run all command lines, or those selected by ``chance``; none of them causes a bug error."""
     for words in lines if chance is None else chance.sample(lines, min(len(lines), TRIES)):
         result = cli(*words, stdin=b'{"id":3}', environ={"LINES": "20"})
         assert result.status != 70, (words, result.err)

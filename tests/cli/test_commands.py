@@ -1,4 +1,4 @@
-"""Rules that every command file keeps, whatever it does."""
+"""Rules for all command files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_help(command: Command, cli: Cli) -> None:
     assert "\x1b" not in text
     for parameter in loaded.parameters:
         if isinstance(parameter.declared, Option):
-            # Of the global options, which are described by "sowctl --help", only the long names.
+            # Of the global options, which "sowctl --help" describes, only the long names.
             shared = parameter.declared.panel == GLOBAL_PANEL
             assert all(name in text for name in parameter.declared.names if name.startswith("--") or not shared)
         else:
@@ -82,7 +82,7 @@ def test_help(command: Command, cli: Cli) -> None:
 def test_help_on_a_terminal_has_bold_headings_only(command: Command, cli: Cli) -> None:
     text = cli(*command.words, "-h", tty="out").out
     assert "\x1b[1mExamples:\x1b[0m" in text
-    # Where a terminal is too narrow for an example, that goes on in the next line, as a shell reads it.
+    # If a terminal is too narrow for an example, it is continued on the next line, as a shell reads it.
     plain = text.replace("\x1b[1m", "").replace("\x1b[0m", "").replace(" \\\n    ", " ")
     assert plain == cli(*command.words, "-h").out
     assert "\x1b" not in cli(*command.words, "-h", tty="out", environ={"NO_COLOR": "1"}).out
@@ -122,7 +122,7 @@ def test_shared_options_are_spelled_alike(command: Command) -> None:
 
 @every
 def test_operands_end_with_the_repeated_one(command: Command) -> None:
-    # What may be the last of the repeated ones is not read by itself.
+    # An operand that may be the last of the repeated ones is not read separately.
     operands = [p for p in load_command(command).parameters if isinstance(p.declared, Argument) and not p.within]
     assert all(parameter.shape == "text" for parameter in operands[:-1])
     required = [parameter.required for parameter in operands]

@@ -1,4 +1,4 @@
-"""What diff, blame and history --diff print: words, colours, widths, statuses."""
+"""The output of diff, blame and history --diff: texts, colours, widths, statuses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EARLY, LATE = "2026-01-05T08:00:00Z", "2026-01-05T09:00:00Z"
 
 @pytest.fixture
 def run(cli: Cli) -> Callable[..., str]:
-    """Runs a line that must end with the status given, and returns what it prints."""
+    """Runs a command line that must end with the given status, and returns its output."""
     Path("sowctl.xml").write_text(CONFIG)
     Path("other").mkdir()
     Path("other/sowctl.xml").write_text(OTHER)
@@ -56,7 +56,7 @@ TEXT = """\
 
 
 def _in_any_order(text: str) -> list[str]:
-    """Blocks of lines that belong together, in an order that no hash decides."""
+    """Blocks of lines that belong together, in an order that does not depend on hashes."""
     blocks: list[str] = []
     for line in text.splitlines():
         if line.startswith(" "):
@@ -119,7 +119,7 @@ def test_envelopes_make_another_instance_into_this_one(run: Callable[..., str]) 
     run("publish", "--framing", "envelope", "-c", "other/sowctl.xml", stdin=lines.encode(), now="2026-01-05T10:00:00Z")
     assert "2 inserted, 0 updated, 2 deleted" in run.err  # type: ignore[attr-defined]
     assert run("diff", *both) == ""
-    # the first operand may be a file, as envelopes name their topics; the name of a topic is one
+    # the first operand may be a file, because envelopes name their topics; the name of a topic has precedence
     Path("env.nd").write_text('{"topic":"t","data":{"id":9}}\n')
     Path("t").write_text("no message")
     publish = ("publish", "--framing", "envelope", "--dry-run", "-c", "other/sowctl.xml")
@@ -296,7 +296,7 @@ def test_a_replacement_that_ends_after_its_commit_is_durable(
 
     monkeypatch.setattr(Seam, "call", call)
     run("publish", "t", "golden.ndjson", "--replace-all")
-    # The store applies last what the journal has.
+    # The store applies the changes last, after the journal.
     last, commits = commits, 0
     monkeypatch.chdir("before")
     run("publish", "t", "golden.ndjson", "--replace-all", status=130 if fault == "interrupt" else 6)

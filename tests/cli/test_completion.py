@@ -1,4 +1,4 @@
-"""What completes a command line, and the scripts of shells that ask for it, in each shell that is there."""
+"""Completion of command lines, and the scripts of shells that use it, in each installed shell."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_completes_a_line(
     assert wanted <= set(found)
     assert not unwanted & set(found)
     assert all(word.startswith(words[-1]) for word in found)
-    # What a configuration says is offered, never run.
+    # Content of a configuration is offered, never executed.
     assert not (here / "owned").exists()
 
 
@@ -268,7 +268,7 @@ def test_fish(here: Path) -> None:
     done = subprocess.run(["fish", "--no-config", "-c", program], cwd=here, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     found = [{line.split("\t")[0] for line in part.splitlines()} - {""} for part in done.stdout.split("=\n")]
-    # ``=`` also ends the front of an option, whose last part is what the splitting leaves.
+    # ``=`` also ends the first part of an option, so the splitting leaves its last part.
     assert {"orders"} <= found[0]
     assert {"totals"} == found[1]
     assert "--format=table" in done.stdout

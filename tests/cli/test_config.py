@@ -1,4 +1,4 @@
-"""The config commands as a person uses them: formats, terminals of any width, exit statuses, questions."""
+"""The config commands as users run them: formats, terminals of any width, exit statuses, questions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> str:
 
 
 def on_a_terminal(words: list[str], columns: int, answers: bytes = b"", **environment: str) -> tuple[int, str]:
-    """Status and output of a run on a terminal of its own, all three streams."""
+    """Status and output of a run on its own terminal, all three streams."""
     ours, theirs = pty.openpty()
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "LANG", "HOME")}
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""``config add`` at the command line: what is written, printed and refused."""
+"""``config add`` on the command line: files written, output, and refusals."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_link_stays_and_leads_to_the_new_file(made: Cli) -> None:
 
 def test_a_file_that_another_program_changes_meanwhile_stays(made: Cli) -> None:
     class Editor(Seam):
-        """Saves the file while the new one is written."""
+        """Saves the file while the new one is being written."""
 
         def call(self, point: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             if point == "file.open":

@@ -45,7 +45,7 @@ def test_following_ends_cleanly_on_a_signal(number: signal.Signals, tmp_path: Pa
     assert b"Traceback" not in err
     lab.clock.at = int(time.time() * 1_000_000)
     assert sorted(lab.query("c")) == ['{"id":1,"v":2}', '{"id":2}']
-    # Nothing is left half done.
+    # No partial files remain.
     assert not list(lab.directory.rglob("*.tmp*"))
 
 

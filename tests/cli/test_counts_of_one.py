@@ -1,4 +1,4 @@
-"""Outputs of commands on an instance that has one of everything: a count of one is followed by a singular."""
+"""Output of commands on an instance with one of everything: a count of one is followed by a singular."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ _PROMPTS = ("queue purge work", "bookmark purge places.bookmarks --all", "delete
 
 
 def find_plurals_of_one(text: str) -> list[str]:
-    """The counts of one in ``text`` that a plural follows."""
+    """The counts of one in ``text`` that are followed by a plural."""
     return [found[0] for found in _PLURAL_OF_ONE.finditer(text) if found[1] not in _NOT_NOUNS]
 
 

@@ -1,4 +1,4 @@
-"""What commands declare is read as Python itself reads it."""
+"""The declarations of commands are read as Python itself reads them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _shape(base: object, declared: Option | Argument) -> str:
 
 
 class Inner(Struct, frozen=True):
-    """A part with a switch, a size, an interval, keys and paths."""
+    """A part with a flag, a size, an interval, keys and paths."""
 
     sow: Annotated[bool, declare_option("--no-sow", help="without")] = True
     memory: Annotated[int, declare_option("--memory", help="how much", unit="bytes")] = 1 << 20
@@ -69,7 +69,7 @@ First: TypeAlias = Annotated[str, Argument("ONE", "the first")]
 
 
 class Outer(Struct, frozen=True, kw_only=True):
-    """Arguments of a command of no use."""
+    """Arguments of an artificial command."""
 
     one: First
     inner: Inner

@@ -1,4 +1,4 @@
-"""A message as deep as any may be goes into every typed table: what lies too deep for a column is a text of JSON."""
+"""A message of maximum depth can be stored in every typed table: levels too deep for a column are a text of JSON."""
 
 from __future__ import annotations
 

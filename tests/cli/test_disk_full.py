@@ -1,6 +1,6 @@
-"""A publish that ends because there is no room: who does what it says publishes each message once.
+"""A publish that ends for lack of space: a user who follows its advice publishes each message once.
 
-The file system is a real one, a tmpfs that another file fills, where this user may mount it.
+The file system is real: a tmpfs filled by another file, if this user may mount it.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ print(json.dumps(found | {"error": error}))
 
 @pytest.fixture
 def namespace() -> list[str]:
-    """A command in front of another one, which then may mount what nobody else sees."""
+    """A prefix for a command, which allows it to mount file systems that no other process sees."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
         pytest.skip("this user may not mount anything")
     return ["unshare", "-m", "sh", "-c"]
 
 
 def lines(first: int, count: int) -> str:
-    """Messages of some size, so that their records need pages of their own."""
+    """Messages of a certain size, so that their records need pages of their own."""
     return "".join(
         json.dumps({"id": number, "v": random.Random(number).randbytes(100).hex()}) + "\n"
         for number in range(first, first + count)
@@ -98,14 +98,14 @@ def test_what_is_durable_is_published_once(namespace: list[str], tmp_path: Path,
         assert f"{MESSAGES} messages are durable" in error["durable"]
         assert "sowctl replay orders" in error["hint"]
         assert "tail" not in error["resume"]
-        # Readers have them at once.
+        # Readers see them at once.
         assert found["again"]["out"].strip() == str(10 + MESSAGES)
     elif room:
         durable = int(re.findall(r"\d+", error["durable"])[0])
         assert 0 < durable < MESSAGES and f" line {durable + 1}" in error["resume"]
         assert "not on disk" in error["hint"]
     else:
-        # Nothing of this run is on disk: there is no rest, and all of it is to be published.
+        # Nothing of this run is on disk: there is no rest, and all messages must be published.
         assert "resume" not in error and "durable" not in error
         return
     ids = [json.loads(line)["data"]["id"] for line in found["dump"]["out"].splitlines()]

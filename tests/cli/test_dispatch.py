@@ -1,4 +1,4 @@
-"""Finding the command, global options on either side of it, and the configuration."""
+"""Finding the command, global options before or after it, and the configuration."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_hints_show_the_usage_of_the_command_itself(argv: list[str], usage: str,
 def test_what_is_suggested_exists() -> None:
     names = {command.name for command in COMMANDS} | {"--version", *PREFIXES}
     assert {own.split(" --")[0] for own in synonyms.COMMAND_SYNONYMS.values()} <= names
-    # a word that is a command is never asked about
+    # a word that is a command is never looked up
     assert not names & {*synonyms.COMMAND_SYNONYMS, *synonyms.COMMAND_ADVICE}
     assert not set(synonyms.COMMAND_SYNONYMS) & set(synonyms.COMMAND_ADVICE)
     for command, operand in synonyms.MISSING_ADVICE:
@@ -287,7 +287,7 @@ def test_what_was_meant_is_told_by_meaning(argv: list[str], hint: str, cli: Cli)
 def test_help_fits_the_terminal_and_breaks_no_word(argv: list[str], columns: int, cli: Cli) -> None:
     shown = cli(*argv, environ={"COLUMNS": str(columns), "NO_COLOR": "1"}, tty="out").out
     words = set(cli(*argv).out.split())
-    # A long example goes on after a backslash.
+    # A long example is continued after a backslash.
     assert set(shown.split()) - {"\\"} == words
     head = {line for line in shown.splitlines() if line.startswith(("Usage:", "  sowctl ", "sowctl - "))}
     assert all(len(line) <= columns for line in set(shown.splitlines()) - head)

@@ -1,4 +1,4 @@
-"""The command doctor: what it looks at, what counts as a problem, and that it imports nothing heavy."""
+"""The command doctor: its checks, what counts as a problem, and that it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_java_home_of_spark_submit_alone(cli: Cli, tmp_path: Path) -> None:
     home = Path(said.out.removesuffix("\n"))
     assert said.status == 0 and home != java and (home / "bin" / "java").is_file()
     environ["JAVA_HOME"] = str(home)
-    assert cli("doctor", "--java-home", environ=environ).out == said.out  # what it printed is suitable
+    assert cli("doctor", "--java-home", environ=environ).out == said.out  # its output is a suitable value
 
 
 def test_spark_without_any_java_is_a_problem(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

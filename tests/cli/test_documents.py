@@ -1,4 +1,4 @@
-"""The declared documents against what the commands print, and the law that one member means one thing."""
+"""The declared documents against the output of commands, and the law that a member has one meaning everywhere."""
 
 from __future__ import annotations
 
@@ -150,18 +150,18 @@ explain
 explain 11
 """.replace("{WHO}", WHO)
 FOLLOWING = ("query t --follow", "journal tail --follow")
-"""Lines of endless commands, which print something at once."""
+"""Endless commands that print something immediately."""
 WITHOUT_RUN = {
     # Prints only changes, with the members of the other document.
     ("conflate", "--follow"),
-    # On Spark; a report is held against the document below.
+    # On Spark; a report is compared with the document below.
     ("pipeline stream", "--console"),
     *((f"pipeline {job}", "") for job in ("load", "rebuild", "snapshot", "view", "export", "stream")),
 }  # fmt: skip
 
 
 def find_document(line: str) -> tuple[str, Document]:
-    """Return the name of the command of a line, and the document that its options choose."""
+    """Return the name of the command in a line, and the document selected by its options."""
     names = sorted((one.name for one in COMMANDS if f"{line} ".startswith(f"{one.name} ")), key=len)
     documents = list_documents(names[-1])
     words = line.split()
@@ -173,7 +173,7 @@ def find_document(line: str) -> tuple[str, Document]:
 
 
 def hold(out: str, document: Document) -> int:
-    """Decode what was printed as the document says it is; the number of elements."""
+    """Decode output as the document declares it; return the number of elements."""
     if document.form == "lines":
         return len([decode(line, type=document.element) for line in out.splitlines()])
     kind = list[document.element] if document.form == "array" else document.element  # type: ignore[name-defined]
@@ -297,7 +297,7 @@ TWO_TYPES = {
     "value": "value of a field, or kind of value",
     "values": "number of values, or allowed values",
 }
-"""Members with more than one type, and what they are. Nothing may be added: new members get another name."""
+"""Members with more than one type, and their meanings. Nothing may be added: new members get another name."""
 
 
 def iterate_named_types() -> Any:
@@ -308,7 +308,7 @@ def iterate_named_types() -> Any:
 
 
 def test_a_member_has_one_type_everywhere() -> None:
-    """Whether it may be null or absent apart."""
+    """Except whether it may be null or absent."""
     found: dict[str, dict[str, str]] = {}
     for name, text, command in iterate_named_types():
         plain = text.replace(", or absent", "").replace(" or null", "")

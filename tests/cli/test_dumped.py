@@ -1,4 +1,4 @@
-"""What journals and stores print as envelopes makes the same instance again."""
+"""Envelopes printed from journals and stores restore the same instance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPICS = ("t", "mine", "log", "chosen", "P.*", "timed")
 
 
 class Place:
-    """An instance with topics of every mode of keys, all in the journal; the clock goes on a second a command."""
+    """An instance with topics of every key mode, all in the journal; the clock advances one second per command."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir()
@@ -82,7 +82,7 @@ def test_a_dump_makes_the_instance_again(place: Place, tmp_path: Path) -> None:
     other.now = place.now
     other.run("publish", "--framing", "envelope", stdin=place.dump().encode())
     assert other.state() == place.state()
-    # What a client published is not published twice.
+    # Messages of a client are not published twice.
     own = [line for line in place.dump().splitlines() if '"client":"c1"' in line]
     report = other.run("publish", "--framing", "envelope", "--summary", "json", stdin="\n".join(own).encode())
     assert json.loads(report)["duplicates"] == len(own) > 0

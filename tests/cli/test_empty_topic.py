@@ -1,4 +1,4 @@
-"""A configured topic to which nothing was published is empty: every reading command gives the answer of no records."""
+"""A configured topic without published messages is empty: every reading command gives the answer for no records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sowctl eval`` and ``sowctl functions`` as somebody would use them."""
+"""``sowctl eval`` and ``sowctl functions`` in typical use."""
 
 from __future__ import annotations
 

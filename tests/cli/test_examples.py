@@ -24,10 +24,10 @@ LINES = [
     for line in load_command(command).examples
 ]
 OTHER_STATUS = {
-    # Without a terminal there is nothing to look at.
+    # These need a terminal.
     "sowctl browse": 2,
     "sowctl browse orders": 2,
-    # The clock of the examples stands before the newest entry of the demo, which doctor says.
+    # The clock of the examples is before the newest entry of the demo, which doctor reports.
     "sowctl doctor": 1,
     "sowctl doctor --json": 1,
     "sowctl publish orders in.ndjson --on-error skip --rejects bad.ndjson": 3,
@@ -36,13 +36,13 @@ OTHER_STATUS = {
     "sowctl diff orders@1200..1210": 1,
     "sowctl diff customers golden.ndjson": 1,
     "sowctl diff customers@2026-01-05T09:00:00Z --filter \"/region = 'APAC'\" --only /creditLimit": 1,
-    # What stands before the pipe says that there is a difference.
+    # The command before the pipe reports a difference.
     "sowctl diff other.xml sowctl.xml --format envelopes | sowctl publish --framing envelope -c other.xml": 1,
     "sowctl config diff sowctl.xml other.xml": 1,
     "sowctl config diff sowctl.xml other.xml --format json": 1,
     "sowctl queue cancel work '11853365263938241052|502|,1795442002362920'": 1,
 }
-"""Examples that show a status other than 0."""
+"""Examples with a status other than 0."""
 ENDLESS = {
     "sowctl tail orders",
     "sowctl tail orders \"/symbol = 'IBM'\" --format raw",
@@ -54,9 +54,9 @@ ENDLESS = {
     "sowctl queue run work -- ./process-order",
     "sowctl queue run work --batch 100 --dead-letter failed -- ./load-lines",
 }
-"""Examples that go on until they are ended."""
+"""Examples that run until they are ended."""
 LISTEN = 5
-"""Seconds after which they are interrupted; all of them start at once and have to be up by then."""
+"""Seconds after which they are interrupted; all of them start at once and must be running by then."""
 FILES = {
     "fills.ndjson": '{"orderId":10001,"status":"filled"}\n',
     "in.ndjson": '{"orderId":10001}\nnonsense\n',
@@ -126,7 +126,7 @@ def run(demo: Path, place: Path, line: str) -> subprocess.CompletedProcess[bytes
 
 @pytest.fixture(scope="module")
 def interrupted(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[bytes]]:
-    """The endless examples, run at the same time: they do little but wait."""
+    """The endless examples, run at the same time: they mostly wait."""
     lines = sorted(ENDLESS)
     with ThreadPoolExecutor(len(lines)) as pool:
         ended = pool.map(lambda line: run(demo, tmp_path_factory.mktemp("endless"), line), lines)

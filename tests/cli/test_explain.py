@@ -1,4 +1,4 @@
-"""explain: codes, beginnings of codes, rules; near ones for what is none."""
+"""explain: codes, prefixes of codes, rules; suggestions for unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``export --changes``: a file of changes in each format, and the position that a bookmark store keeps."""
+"""``export --changes``: a file of changes in each format, and the position stored in a bookmark store."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_bookmark_store_keeps_the_position_once_the_file_is_complete(shop: Cli
     assert shop("export", "t", "1.ndjson", "--changes", *PLACE).status == 0
     shop("publish", "u", stdin=b'{"id":1}\n')
     shop("publish", "t", stdin=b'{"id":3}\n')
-    # A file that cannot be made moves no position.
+    # A file that cannot be created moves no position.
     assert shop("export", "t", "1.ndjson", "--changes", *PLACE).status == 8
     assert shop("export", "t", "no/such/2.ndjson", "--changes", *PLACE).status != 0
     assert shop("export", "t", "2.ndjson", "--changes", *PLACE).status == 0

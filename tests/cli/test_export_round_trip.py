@@ -1,7 +1,7 @@
-"""What ``export`` and ``query --format json`` write, published into a fresh topic: the same messages, by their fields.
+"""Output of ``export`` and ``query --format json``, published into a new topic: the same messages, by their fields.
 
 Two messages are equal if their fields are: by name, in any order of different names, with the values of a field in
-their order. A field without a value is as good as absent. Values are compared as the JSON view shows them, so of fix,
+order. A field without a value is equivalent to an absent one. Values are compared as in the JSON view, so for fix,
 nvfix and xml by their texts; 1 and 1.0 are equal, as a column of doubles has both.
 """
 
@@ -29,14 +29,14 @@ from tests.support.examples import examples
 from tests.support.messagetypes import SAMPLES, Sample
 
 FORMATS = [*(ending.names[0] for ending in ENDINGS), "csv.gz", "ndjson.zst", "query"]
-"""Endings of the files of ``export``; ``query`` stands for ``query --format json``."""
+"""File name endings for ``export``; ``query`` is ``query --format json``."""
 UNREADABLE_FORMATS = {"duckdb": "SOW-EXC-002"}
-"""Formats of ``export`` that ``publish`` does not read, because a database of DuckDB has one reader, ``sowctl sql``."""
+"""Formats of ``export`` that ``publish`` does not read, because only ``sowctl sql`` reads DuckDB databases."""
 NULL_FORMATS = ("ndjson", "json", "msgpack", "query")
-"""Formats that tell a field without a value from none."""
+"""Formats that distinguish a field without a value from an absent one."""
 TEXT_TABLES = ("csv", "tsv", "csv.gz")
 LISTS_AS_TEXT = ("fix", "nvfix", "bflat")
-"""Flat types: a cell of csv and tsv may be a list or one value that looks like a list, which --type json decides."""
+"""Flat types: a cell of csv and tsv may be a list or one value that looks like a list, as decided by --type json."""
 
 TREES: list[dict[str, Any]] = [
     {"a": "x", "n": 1},
@@ -57,7 +57,7 @@ BFLAT = (
 
 
 def build_messages(sample: Sample) -> list[bytes]:
-    """Three messages: a field occurs not at all, once, several times."""
+    """Three messages: a field is absent, occurs once, and several times."""
     kind = sample.type()
     texts = [json.dumps(tree).encode() for tree in TREES]
     made: dict[str, Callable[[], list[bytes]]] = {
@@ -86,7 +86,7 @@ def drop_nulls(value: Any, *, in_list: bool = False) -> Any:
         found = {name: drop_nulls(inner) for name, inner in value.items()}
         return {name: inner for name, inner in found.items() if inner is not None}
     if isinstance(value, list):
-        # A list of one is that value, as a field that occurs once.
+        # A list of one is equivalent to the value, as for a field that occurs once.
         items = [drop_nulls(one) for one in value]
         return items[0] if len(items) == 1 else items or None
     return value
@@ -101,7 +101,7 @@ def write_config(folder: Path, sample: Sample) -> None:
 
 
 class Exchange:
-    """A topic t, whose records are written and published into u."""
+    """A topic t, whose records are exported and published into u."""
 
     def __init__(self, cli: Cli, kind: MessageType) -> None:
         self._cli = cli
@@ -125,7 +125,7 @@ class Exchange:
 
     def read_back(self, name: str, format: str, types: tuple[str, ...] = ()) -> list[Any]:
         self.run("delete", "u", "--filter", "1=1", "--yes")
-        # The table is called as the topic that it was of.
+        # The table has the name of the exported topic.
         options = ["--table", "t"] if format == "sqlite" else []
         self.run("publish", "u", "--from", name, *options, *types)
         return self.list_fields("u")
@@ -139,7 +139,7 @@ def repr_sorted(value: Any) -> str:
 
 
 def choose_types(kind: MessageType, format: str, fields: list[Any]) -> tuple[str, ...]:
-    """The options that say which columns of a file have lists: none where the format does."""
+    """The options that state which columns of a file have lists: none if the format does."""
     if kind.kind not in LISTS_AS_TEXT or format not in TEXT_TABLES:
         return ()
     names = dict.fromkeys(name for one in fields for name, value in one.items() if isinstance(value, list))
@@ -156,7 +156,7 @@ def test_every_type_comes_back_from_every_format(cli: Cli, sample: Sample, tmp_p
     for ending in FORMATS:
         name = exchange.write(ending)
         if kind.kind in UNCONSTRUCTIBLE_TYPES:
-            # Nothing makes a message of fields: their layout, or their bytes, are in no column.
+            # No message can be built from the fields: their layout, or their bytes, are in no column.
             cells = cli("publish", "u", "--from", name)
             assert cells.status in (2, 3) and ("SOW-EXC-010" in cells.err or "SOW-EXC-011" in cells.err), cells.err
             continue
@@ -190,7 +190,7 @@ def test_members_called_like_metadata_come_back(cli: Cli, format: str, tmp_path:
     exchange.publish([json.dumps({"a": "x", **odd}).encode(), b'{"a":"y"}'])
     expected = exchange.list_fields("t")
     assert exchange.read_back(exchange.write(format), format) == expected
-    # With --meta the columns of metadata that are no members are left out.
+    # With --meta the columns of metadata that are not members are omitted.
     exchange.run("export", "t", f"t.{format}", "--overwrite", "--meta")
     assert exchange.read_back(f"t.{format}", format) == expected
 
@@ -201,7 +201,7 @@ def test_texts_of_sqlite_that_look_like_json_stay_texts(cli: Cli, tmp_path: Path
     exchange.publish([b'{"a":"x","t":"[7]","/*":1}', b'{"a":"y","t":"{}","*/":2}'])
     expected = exchange.list_fields("t")
     assert exchange.read_back(exchange.write("sqlite"), "sqlite") == expected
-    # A table of several, which is copied, is known, too.
+    # A table among several, which is copied, is recognized, too.
     exchange.run("export", ".*", "all.sqlite")
     assert exchange.read_back("all.sqlite", "sqlite") == expected
 
@@ -383,7 +383,7 @@ def test_fields_without_a_value_come_back(cli: Cli, kind: str, tmp_path: Path) -
     fields = exchange.list_fields("t")
     for ending in ("ndjson", "json", "msgpack", "query", "parquet", "arrow", "sqlite"):
         found = exchange.read_back(exchange.write(ending), ending)
-        # Columns do not tell a field without a value from none.
+        # Columns do not distinguish a field without a value from an absent one.
         if ending in NULL_FORMATS:
             assert sorted(exchange.run("query", "u").splitlines()) == sorted(messages.splitlines()), ending
         elif kind != "xml":

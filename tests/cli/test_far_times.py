@@ -1,4 +1,4 @@
-"""Lifetimes and stamps beyond all dates, and messages that are over, as the command line takes and tells them."""
+"""Lifetimes and stamps beyond all dates, and expired messages, as input and output of the command line."""
 
 from __future__ import annotations
 

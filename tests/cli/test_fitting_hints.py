@@ -1,4 +1,4 @@
-"""Errors and reports of everyday tasks say what is meant, where it is, and which command would work."""
+"""Errors and reports of common tasks contain the likely intention, the location, and a command that works."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_quiet_leaves_the_status(shop: Cli) -> None:
             done = shop("diff", "t", file, "-q", *form)
             assert (done.status, done.out, done.err) == (status, "", "")
     assert shop("diff", "t", "missing.ndjson", "-q").err
-    # Whatever this environment has, nothing but problems is printed.
+    # In any environment, only problems are printed.
     done = shop("doctor", "-q")
     assert bool(done.out) == (done.status == 1)
     assert all(line.startswith(("!!", " ")) for line in done.out.splitlines())

@@ -1,4 +1,4 @@
-"""``publish --envelope``: records of Kafka and change events of Debezium, and the hints that name them."""
+"""``publish --envelope``: records of Kafka and change events of Debezium, and the hints that suggest them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRAPPED = '{"schema":{},"payload":{"id":1, "a":1,"a":2},"payload":0}'
 
 
 class Shop:
-    """An instance with topics of several kinds of keys."""
+    """An instance with topics of several key modes."""
 
     def __init__(self, root: Path) -> None:
         self.config = root / "sowctl.xml"
@@ -123,7 +123,7 @@ def test_offsets_that_go_back_are_said(shop: Shop) -> None:
     notes = shop.run(*options, rows=rows)[1]
     assert "prod/t-1: offset 3 came after offset 6" in " ".join(notes.split())
     assert notes.count("came after") == 1
-    # What was published before, and what comes twice, is a duplicate that nobody misses.
+    # Messages published before, and repeated ones, are duplicates, and are not reported as missing.
     again = [record("t", None, {"id": n}, offset=n, partition=1) for n in (5, 6, 7, 7, 8)]
     assert "came after" not in shop.run(*options, rows=again)[1]
     assert "came after" not in shop.run("publish", "--envelope", "kafka", rows=rows)[1]

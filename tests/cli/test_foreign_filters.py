@@ -1,4 +1,4 @@
-"""Filters of other languages: every command that takes a filter suggests one that works, or says what it does."""
+"""Filters of other languages: every command with a filter suggests one that works, or describes its effect."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_all_commands_with_filters_are_tested() -> None:
         for parameter in load_command(command).parameters
         if "--filter" in getattr(parameter.declared, "names", ())
     }
-    # That one runs on Spark, which starts too slowly for this; it compiles its filter as a query does.
+    # This one runs on Spark, which starts too slowly here; it compiles its filter as a query does.
     assert taking - {"pipeline view", "config add view", "config add queue"} == WORDS.keys()
 
 

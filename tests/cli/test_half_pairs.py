@@ -75,7 +75,7 @@ READERS: dict[str, Callable[[bytes], Rows]] = {
 
 
 def plain(value: Any) -> Any:
-    """A value without what depends on the format: JSON in cells, numbers, and members that are null or missing."""
+    """A value without format-specific differences: JSON in cells, numbers, and members that are null or missing."""
     if isinstance(value, str):
         if value[:1] in ("{", "["):
             return plain(json.loads(value))
@@ -85,7 +85,7 @@ def plain(value: Any) -> Any:
         return {name: one for name, one in found.items() if one not in (None, "")}
     if isinstance(value, list):
         return [plain(one) for one in value]
-    # MessagePack's integers have no negative zero.
+    # Integers in MessagePack have no negative zero.
     return value if value is None else "-0" if str(value) == "-0.0" else str(value)
 
 
@@ -113,7 +113,7 @@ def test_every_output_has_the_escape(words: tuple[str, ...], ending: str, shop: 
     target = (f"o.{ending}",) if words[0] == "export" else ("--output", f"o.{ending}")
     done = shop(*words, *target)
     assert done.status == 0, done.err
-    # JSON has no columns to choose: the output is csv then.
+    # JSON output has no selection of columns, so the output is csv.
     reader = READERS["csv" if "--columns" in words and "json" in ending else ending]
     rows = [plain(row) for row in reader(Path(f"o.{ending}").read_bytes())]
     rows.sort(key=lambda row: str(row["id"]))

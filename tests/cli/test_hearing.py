@@ -1,4 +1,4 @@
-"""Standard input of a subscription: bounded, whoever writes to it."""
+"""Standard input of a subscription: bounded, whatever writes to it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_not_taken_stays_with_who_writes_it() -> None:
     while wrote != before:
         before = wrote
         time.sleep(0.2)
-    # What is kept, one part more, and what the pipe itself takes.
+    # The buffered bytes, one more part, and the capacity of the pipe.
     assert wrote <= (1 << 18) + 3 * (1 << 16)
     found = 0
     while (data := heard.read()) is not None:

@@ -1,4 +1,4 @@
-"""Inputs of publish: rows of every format from files, pipes and standard input, JSON arrays, and what is read back."""
+"""Inputs of publish: rows of every format from files, pipes and standard input, JSON arrays, and exported files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TYPED = [
 
 @pytest.fixture
 def shop(cli: Cli) -> Cli:
-    """Topics t and u of JSON, tags of NVFIX, packed of MessagePack, docs of BSON, mine with keys of publishers."""
+    """Topics t and u of JSON, tags of NVFIX, packed of MessagePack, docs of BSON, mine with publisher-provided keys."""
     Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("u") + MORE, ("t", "u")))
     return cli
 
@@ -56,13 +56,13 @@ def messages(cli: Cli, topic: str = "t") -> list[Any]:
 
 
 def run(*argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """A process of its own, whose standard input is a pipe."""
+    """A separate process whose standard input is a pipe."""
     return subprocess.run([sys.executable, "-m", "sowctl", *argv], input=stdin, capture_output=True, check=False)
 
 
 def test_the_formats_of_the_command_line_are_those_that_are_read() -> None:
     assert INPUT_FORMATS == input_formats.INPUT_FORMATS
-    # What export writes, publish reads.
+    # publish reads everything that export writes.
     assert {name for one in ENDINGS for name in one.names} == set(input_formats.ENDINGS)
 
 
@@ -162,7 +162,7 @@ def test_a_late_value_of_a_pipe_is_a_warning(shop: Cli) -> None:
 
 
 def late_quotes() -> bytes:
-    """Rows of numbers, and behind those that types are detected from two more, one of them in quotes."""
+    """Rows of numbers, and after the rows used for type detection two more, one of them in quotes."""
     return b"".join(b"%d,%d,[1]\n" % (one, one) for one in range(120_000)) + b'"120000","5","[2]"\n120001,6,[3]\n'
 
 
@@ -234,7 +234,7 @@ def test_the_index_of_a_pandas_frame_is_no_field(shop: Cli) -> None:
     parquet.write_table(pa.table([[2], [7]], schema=schema.with_metadata(described)), "y.parquet")
     for name in ("x.parquet", "y.parquet"):
         assert shop("publish", "t", name).status == 0
-    # Only pandas knows which column is its index.
+    # Only pandas can tell which column is its index.
     assert messages(shop) == [{"id": 1, "__index_level_0__": 7}, {"id": 2}]
 
 
@@ -249,7 +249,7 @@ def test_a_truncated_database_is_refused(shop: Cli) -> None:
         done = shop("publish", "t", "--from", "y.sqlite")
         assert done.status == 3 and "SOW-EXC-012" in done.err, done
         assert f"it has {length:,} of {len(data):,} bytes" in done.err
-    # What is in the write-ahead log alone is read.
+    # Data that are only in the write-ahead log are read.
     with sqlite3.connect("w.sqlite") as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("CREATE TABLE t (id INTEGER)")
@@ -363,7 +363,7 @@ SCALARS = st.one_of(
 
 
 def test_what_is_exported_is_read_back_with_its_types(shop: Cli) -> None:
-    """CSV and TSV keep the types of columns that have one, unless texts look like numbers: they are stated then."""
+    """CSV and TSV keep the types of typed columns, unless texts look like numbers: types are stated then."""
     number = 0
 
     @given(st.lists(st.dictionaries(st.sampled_from("abc"), SCALARS), min_size=1, max_size=4))
@@ -377,7 +377,7 @@ def test_what_is_exported_is_read_back_with_its_types(shop: Cli) -> None:
         where = ("-c", f"{name}/sowctl.xml")
         instance = InstanceHandle.open(Path(name) / "sowctl.xml")
         instance.topic("t").publish([{"id": at} | row for at, row in enumerate(rows)])
-        # MessagePack has no integers beyond 64 bits: export makes texts of them.
+        # MessagePack has no integers beyond 64 bits: export writes them as texts.
         numbers = [value for row in rows for value in row.values() if isinstance(value, int)]
         has_wide = any(not -(2**63) <= one < 2**64 for one in numbers)
         for form in ("json", "ndjson", *(() if has_wide else ("msgpack",))):

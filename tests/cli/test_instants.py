@@ -1,6 +1,6 @@
-"""Every option that takes an instant takes the same ones, and a txid names the state after its entry.
+"""All options with an instant accept the same forms, and a txid means the state after its entry.
 
-Each is tried with some of them, others in every run; ``--deep`` has all.
+Each is tested with some of them, others in every run; ``--deep`` tests all.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.instances import config_xml, topic_xml
 NOW = "2026-01-06T12:00:00Z"
 WHEN = ["now", "NOW", "today", "midnight", "yesterday", "10:00", "yesterday 10:00", "-15m", "2026-01-06", "5", "txid:5"]
 TRIES = 4
-"""Instants with which an option is tried."""
+"""Instants with which an option is tested."""
 SAME = {
     "today": "2026-01-06",
     "midnight": "2026-01-06T00:00:00Z",
@@ -63,13 +63,13 @@ OTHERS: dict[str, list[str]] = {
     "publish --timestamp": ["publish", "new", "m.json", "--dry-run", "--timestamp"],
     "subscribe --bookmark": ["subscribe", "t", "--no-sow", "--until-now", "--bookmark"],
 }
-"""Other places where an instant is given; not all of them take a txid."""
+"""Other parameters that take an instant; not all of them take a txid."""
 OF_TIMES_ALONE = {"now", "publish --timestamp"}
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An instance to be copied: ten entries of an older topic, then two whose times are before these."""
+    """An instance to be copied: ten entries of an older topic, then two with earlier times."""
     place = tmp_path_factory.mktemp("instants")
     marks = "<Topic><Name>marks</Name><MessageType>json</MessageType><Key>/clientName</Key><Key>/subId</Key>"
     marks += "<FileName>sow/%n.sow</FileName></Topic>"
@@ -117,7 +117,7 @@ def test_all_options_with_an_instant_are_tested() -> None:
 def test_every_option_takes_every_instant(option: str, shop: Cli, seed: int, deep: bool) -> None:
     for when in WHEN if deep else random.Random(seed).sample(WHEN, TRIES):
         done = shop(*WORDS[option], when)
-        # Some have no entry there; the directory out is there the second time.
+        # Some have no entry at that instant; the directory out exists the second time.
         assert done.status in (0, 1, 8, 10) or "SOW-UPK-044" in done.err, (when, done.err)
     wrong = shop(*WORDS[option], "10:60")
     assert wrong.status == 2 and ("SOW-VAL-010" in wrong.err or "SOW-IDN-001" in wrong.err)

@@ -1,4 +1,4 @@
-"""What is told of a job on Spark: while it runs, and at its end in one line."""
+"""Reports of a job on Spark: its progress, and one line at its end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Tty(io.BytesIO):
 def told(
     progress: str, *, columns: int = 200, said: io.BytesIO | None = None, quiet: bool = False
 ) -> tuple[JobProgress, Any, list[float]]:
-    """Something that tells, where it does, and its clock."""
+    """A progress meter, its output if there is any, and its clock."""
     said, now = said or io.BytesIO(), [100.0]
     streams = Streams(io.BytesIO(), io.BytesIO(), said, {"COLUMNS": str(columns)})
     invocation = Invocation(streams, {"TERM": "xterm"}, SEAM, lambda: 0)

@@ -1,4 +1,4 @@
-"""The commands that look after journals, from the command line: statuses, formats, questions."""
+"""The maintenance commands for journals, from the command line: statuses, formats, questions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_it_is_said_where_no_file_is_finished(tmp_path: Path, cli: Cli) -> None:
 
 
 def test_a_journal_of_which_no_file_is_left(rolled: Lab, cli: Cli) -> None:
-    """It is damage for what is answered from it alone, and a warning to a check: it may have been given up."""
+    """It is damage for commands that read only the journal, and a warning of a check: it may have been abandoned."""
     for path in rolled.journals():
         path.unlink()
     for command in (("list",), ("dump",), ("check",), ("tail",), ("search", "--key", "3"), ("dump", "journal")):
@@ -165,7 +165,7 @@ def test_a_txid_that_was_pruned_or_cut_out_is_told_so(rolled: Lab, cli: Cli) -> 
     assert f"txids {gap['first_txid']} to {gap['last_txid']};" in hidden.err.partition("hint: ")[2]
     never = cli("query", "t", "--at", "1767614400")
     assert (never.status, "1767614400s" in never.err) == (10, True)
-    # The oldest file goes, as a prune or the hand of an operator takes it.
+    # The oldest file is removed, as by a prune or by an operator.
     rolled.journals()[0].unlink()
     pruned = cli("query", "t", "--at", "1")
     assert (pruned.status, "SOW-ENG-070" in pruned.err and "txid" in pruned.err) == (10, True)

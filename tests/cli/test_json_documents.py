@@ -1,4 +1,5 @@
-"""``--json`` prints one document on standard output, also where all is well; streams print a line for each event."""
+"""``--json`` prints one document on standard output, also if there is nothing to report; streams print one line per
+event."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_one_document(line: str, shop: Cli) -> None:
     found = json.loads(said.out)
     kind = list if line in ARRAYS or line.startswith("replay") else dict
     assert isinstance(found, kind), said.out
-    # Where nothing is found there is a document all the same.
+    # If nothing is found there is still a document.
     assert said.status in (0, 1), said.err
 
 
@@ -121,7 +122,7 @@ def test_outcomes_of_queue_messages_are_an_array(cli: Cli) -> None:
         assert (found.status, json.loads(found.out)) == (0, [{"bookmark": name, "outcome": "done"}]), found.err
     twice = cli("queue", "ack", "work", names[0], names[4], "--json")
     assert twice.status == 1 and [one["outcome"] for one in json.loads(twice.out)] == ["unknown", "done"]
-    # What was acknowledged before an operand that names no message is in the array.
+    # Messages acknowledged before an invalid operand are in the array.
     wrong = cli("queue", "cancel", "work", names[2], "x", "--json")
     assert wrong.status == 2 and json.loads(wrong.out) == [{"bookmark": names[2], "outcome": "done"}]
     assert json.loads(cli("queue", "requeue", "work", "--dead", "--json").out) == []

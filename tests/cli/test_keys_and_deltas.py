@@ -1,4 +1,4 @@
-"""``key``, ``publish --delta`` and ``functions -c`` as somebody uses them."""
+"""``key``, ``publish --delta`` and ``functions -c`` in typical use."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_expressions_over_files_know_the_functions_of_a_named_configuration(shop
     assert "DAY" in shop("eval", "-c", "sowctl.xml", "--explain", "DAY(/t)").out
     missing = shop("eval", "-c", "sowctl.xml", "MID(/t)", stdin=b"{}\n")
     assert (missing.status, "SOW-ENG-060" in missing.err) == (4, True)
-    # Nothing is read for an expression of built-in functions.
+    # No configuration is read for an expression of built-in functions.
     assert shop("eval", "LENGTH(/a)", stdin=b'{"a":"xy"}\n', environ={"SOWCTL_CONFIG": "none.xml"}).out == "2\n"
 
 
@@ -165,7 +165,7 @@ def test_sow_keys_may_be_a_list_with_commas(shop: Cli) -> None:
     asked = ("--sow-key", f"{keys[0]}, {keys[1]}", "--sow-key", keys[2])
     assert len(shop("query", "orders", *asked).out.splitlines()) == 3
     assert json.loads(shop("delete", "orders", *asked, "--yes", "--format", "ndjson").out)["deleted"] == 3
-    # an empty place in a list is no key, and says so
+    # an empty element of a list is not a key, and is reported
     assert "SOW-QRY-001" in shop("query", "orders", "--sow-key", f"{keys[3]},").err
 
 

@@ -1,4 +1,4 @@
-"""A process that damaged pages would kill ends with the status for damage and says so."""
+"""A process that damaged pages would kill ends with the status for damage and reports it."""
 
 from __future__ import annotations
 

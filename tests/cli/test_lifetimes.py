@@ -1,4 +1,4 @@
-"""Lifetimes that have no effect, as their topic has no Expiration, are told and counted."""
+"""Lifetimes without effect, because their topic has no Expiration, are reported and counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexes behind a bulk load of the command line: up to date when its process ends, whose report was out before."""
+"""Indexes after a bulk load from the command line: up to date when the process ends, after its report was printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``schema``, ``stats`` and ``info`` on the command line: what is drawn, what programs get, what is refused."""
+"""``schema``, ``stats`` and ``info`` on the command line: output for people and programs, and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.instances import Lab, config_xml, keep_store, message, put_ba
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A demo that nothing here changes."""
+    """A demo that no test here changes."""
     return make_demo(tmp_path_factory.mktemp("looking"))
 
 
@@ -111,7 +111,7 @@ def test_rates_of_the_last_time_by_topic(cli: Cli) -> None:
     def rows(*words: str) -> list[dict[str, Any]]:
         return list(json.loads(cli("stats", "--journal", "--json", *words, environ=now).out))
 
-    # The topic that grows fastest comes first; the months without messages count for no rate.
+    # The topic that grows fastest is first; the months without messages do not affect the rates.
     found = rows("--by-topic", "--interval", "1m")
     assert [(row["topic"], row["client"], row["messages"]) for row in found] == [("u", None, 1), ("t", None, 4)]
     assert found[0]["bytes_rate"] == round(found[0]["bytes"] / 60, 3)

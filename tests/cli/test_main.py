@@ -1,4 +1,4 @@
-"""The error boundary: every way to end a run, its words and its exit status."""
+"""The error boundary: all ways in which a run can end, their messages and exit statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The committed manual pages are those that the declarations give, and groff has nothing to say about them."""
+"""The committed manual pages are those generated from the declarations, and groff reports nothing about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of one record's many fields are written many at once."""
+"""Rows of one record with many fields are written many at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEMBERS = 5000
 
 
 class Counted(io.BytesIO):
-    """A stream that counts how often it is written to."""
+    """A stream that counts the writes to it."""
 
     writes = 0
 

@@ -1,4 +1,4 @@
-"""Verbs over many topics: expressions over names, logical topics, two types of one name, topics without a SOW."""
+"""Commands over many topics: expressions over names, logical topics, two types of one name, topics without a SOW."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_pattern_without_the_option_is_told_of_the_option(shop: Cli) -> None:
     assert re.search(r"hint: .*--regex .* /orders/special, logical topics of all-orders\n", deleted.err)
     many = shop("expire", "^(/orders/|x|all)")
     assert re.search(r"hint: .*--regex .* /orders/special, all-orders, x, \.\.\.\n", many.err)
-    # What is no expression is a wrong name; replay takes no patterns at all.
+    # An invalid expression is reported as an unknown name; replay takes no patterns at all.
     for arguments in (("expire", "(x"), ("expire", "x*("), ("replay", "^x")):
         wrong = shop(*arguments)
         assert (wrong.status, "SOW-ENG-012" in wrong.err, "--regex" in wrong.err) == (10, True, False), wrong.err

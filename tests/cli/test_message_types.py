@@ -1,4 +1,4 @@
-"""Every message type, built in and defined, through the verbs of the command line; topics of one name and two types."""
+"""Every message type, built in and defined, with the commands; topics of one name and two types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = {"SOWCTL_NOW": "2026-01-05T08:00:00Z"}
 
 
 def type_xml(definition: TypeDefinition, known: set[str]) -> str:
-    """The MessageType elements of a definition, those of its parts before it."""
+    """The MessageType elements of a definition, preceded by those of its parts."""
     before = "".join(type_xml(part, known) for part in definition.parts if part.name not in known)
     known.add(definition.name)
     rows = [f"<Name>{definition.name}</Name><Module>{definition.kind}</Module>"]

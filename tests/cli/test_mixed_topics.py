@@ -1,4 +1,4 @@
-"""Rows of several topics in one table are told apart by a column, or refused."""
+"""Rows of several topics in one table are distinguished by a column, or refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Inputs of old systems - carriage returns, byte order marks, UTF-16, other separators, bytes behind packed data: read,
-or refused with the true reason; never silently empty, and never other letters."""
+"""Inputs of old systems - carriage returns, byte order marks, UTF-16, other separators, bytes after packed data: read,
+or refused with the correct reason; never silently empty, and never with other characters."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def test_lines_of_any_ends_are_those_of_the_text(parts: list[str], size: int) ->
         def read1(self, _: int | None = -1) -> bytes:
             return super().read(size)
 
-    # The heading has a carriage return alone, so each of them ends a line; quotes are cells' own where none are read.
+    # The heading has a bare carriage return, so each of them ends a line; quotes are content of cells if they are not
+    # parsed.
     text = "".join(parts)
     reader = DelimitedReader("x", Pieces(b"a\rb\r" + text.encode()), Dialect("\t", quotes=False))
     assert reader.read_first() == b"a"
@@ -124,7 +125,7 @@ def test_cells_in_quotes_are_read_alike_in_both_ways(parts: list[str]) -> None:
         ]
         return rows, [(row.line, row.raw, row.problem) for one in blocks for row in one.refused]
 
-    # With two words for null each row is cut by itself.
+    # With two texts for null each row is split separately.
     assert read(frozenset({""})) == read(frozenset({"", "no cell has this text"}))
 
 
@@ -234,7 +235,7 @@ def test_other_encodings_are_named(encoding: str, topic: str, text: str, shop: C
     argv = {"csv": ("publish", "t", "--from", "in.csv"), "e": ("publish", "t", "--framing", "envelope", "in.csv")}
     said = shop(*argv.get(topic, ("publish", topic, "in.csv")))
     assert said.status == 3 and "SOW-" in said.err
-    # Zero bytes beside each letter tell UTF-16; those of UTF-32 without a mark no parser takes.
+    # Zero bytes next to each letter indicate UTF-16; no parser accepts those of UTF-32 without a byte order mark.
     assert "SOW-INP-006" in said.err and "iconv -f UTF-" in said.err
     assert not _rows(shop, "t" if topic in ("csv", "e") else topic)
     if topic in ("nvfix", "t"):
@@ -249,7 +250,7 @@ def test_carriage_returns_alone_end_no_line_of_messages(shop: Cli) -> None:
     assert _rows(shop, "nvfix") == []
     assert shop("publish", "nvfix", stdin=b"id=1\x01a=2\r\n").status == 0
     assert shop("publish", "nvfix", stdin=b"id=3\x01a=b\rc\nid=4\x01\n").status == 0
-    # White space of JSON and of XML, which the parser knows to be such.
+    # White space of JSON and of XML, which the parser recognizes.
     assert shop("publish", "t", stdin=b'{"id":1,\r"a":2}').status == 0
     assert shop("publish", "xml", stdin=b"<a>\r<id>1</id></a>").status == 0
     said = shop("publish", "xml", stdin=b"<a><id>1</id></a>\r<a><id>2</id></a>\r")
@@ -312,7 +313,7 @@ def test_statements_are_utf_8(shop: Cli) -> None:
 @pytest.mark.parametrize("content", [bytes(3000), b"\x01\x02abc" * 40, b"id,n\x1f\n1,2\n"])
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
 def test_a_heading_that_is_no_text(content: bytes, ending: str, cli: Cli, tmp_path: Path) -> None:
-    """Without a line feed all of such a file is its heading: no row, and no word of it."""
+    """Without a line feed all of such a file is its heading: no row, and no output of its text."""
     pytest.importorskip("pyarrow", reason="the extra 'arrow' is not installed")
     (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
     (tmp_path / f"x.{ending}").write_bytes(content)

@@ -23,7 +23,7 @@ ROOT = str(Path(sowctl.__file__).parent.parent)
 
 
 class Failing(Seam):
-    """Fails at one point, and remembers all."""
+    """Fails at one point, and records all."""
 
     def __init__(self, point: str = "") -> None:
         self.point = point
@@ -197,7 +197,7 @@ def test_the_files_of_snapshots_and_statements_are_reported(cli: Cli, tmp_path: 
     assert "now.ndjson: 1,234 records" in done.err
     assert cli("snapshot", "orders", "--at", "now", "--output", "again.csv", "--quiet").err == ""
     assert cli("snapshot", "orders", "--at", "now").err == ""
-    # What is no regular file has no size to speak of.
+    # No size is reported for a file that is not regular.
     assert cli("snapshot", "orders", "--at", "now", "--output", "/dev/null").err == ""
     pytest.importorskip("duckdb")
     for name in ("rows.csv", "rows.parquet", "rows.json"):

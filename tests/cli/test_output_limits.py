@@ -40,7 +40,7 @@ def shop(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @contextmanager
 def limit_file_size(size: int) -> Iterator[None]:
-    """Let this process write no file beyond a size in bytes."""
+    """Prevent this process from writing files beyond a size in bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,4 +1,4 @@
-"""``--output`` writes the format that the ending of the file's name says; an explicit --format wins, with a note."""
+"""``--output`` writes the format of the file name's ending; an explicit --format has precedence, with a note."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ READ: dict[str, tuple[Callable[[Path], object], object]] = {
     "csv.gz": (lambda path: gzip.decompress(path.read_bytes()).decode(), CSV),
     "ndjson.zst": (unpacked, LINES),
     "json.gz": (lambda path: json.loads(gzip.decompress(path.read_bytes())), ROWS),
-    # A name that says nothing.
+    # A name without an ending.
     "out": (Path.read_text, LINES),
 }
 WRITERS = {
@@ -86,7 +86,7 @@ def test_the_name_says_the_format(command: str, ending: str, shop: Cli) -> None:
     read, wanted = READ[ending]
     found = read(Path(f"x.{ending}"))
     if command in ("get", "snapshot") and not isinstance(wanted, int):
-        # In an order of their own.
+        # In their own order.
         found, wanted = sorted(map(str, lines_of(found))), sorted(map(str, lines_of(wanted)))
     assert found == wanted
     assert "does not say" not in done.err
@@ -245,7 +245,7 @@ def test_links_that_lead_nowhere_are_refused(shop: Cli) -> None:
 
 
 def test_a_link_to_a_pipe_is_written_to(shop: Cli) -> None:
-    # As /dev/stdout and >(command) are: the link leads to no name.
+    # As for /dev/stdout and >(command): the link has no target name.
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as rest:
         try:

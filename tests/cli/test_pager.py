@@ -1,4 +1,4 @@
-"""Tables that are longer than a terminal go through a pager; nothing else does, and none can spoil the answer."""
+"""Tables longer than a terminal are shown in a pager; nothing else is, and no pager can change the result."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Terminal = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def terminal(cli: Cli) -> Terminal:
-    """Runs a command line on a terminal of 12 lines, where ``pager`` is the pager: its status, what the terminal shows,
-    and what the pager has put into the file ``seen``, if it was started. ``own``: in a process of its own."""
+    """Runs a command line on a terminal of 12 lines, with ``pager`` as the pager: its status, the content of the
+    terminal, and what the pager has written to the file ``seen``, if it was started. ``own``: in a separate process."""
     Path("sowctl.xml").write_text(CONFIG)
     rows = b"".join(
         b'{"id":%d,"text":"the record of this number, which is as long as a line may be"}\n' % number
@@ -52,7 +52,7 @@ def terminal(cli: Cli) -> Terminal:
         shown = bytearray()
 
         def read() -> None:
-            # A terminal whose last writer has gone is at its end, which Linux calls an error.
+            # A terminal after its last writer has closed is at its end, which Linux reports as an error.
             try:
                 while data := os.read(master, 65536):
                     shown.extend(data)
@@ -164,7 +164,7 @@ def test_the_limit_of_time_stands_still_while_somebody_reads_and_goes_on_behind(
         assert pager is not None
         signal.setitimer(signal.ITIMER_REAL, 60)
         try:
-            # More than a pipe holds: it waits until the reader takes some of it.
+            # More than the capacity of a pipe: it waits until the reader reads some of it.
             pager.write(b"a line\n" * 100_000)
             kept = signal.getitimer(signal.ITIMER_REAL)[0]
             pager.end()

@@ -62,7 +62,7 @@ FORMS = {
 
 
 IN_THE_SECOND_TOPIC = {"1": "", "5": "b"}
-"""Entries of the second topic follow those of the first one at the same time: a txid divides them."""
+"""Entries of the second topic follow those of the first one at the same time: a txid separates them."""
 
 
 @pytest.mark.parametrize(("text", "value"), FORMS.items())
@@ -88,7 +88,7 @@ def test_epoch_is_the_oldest_state_in_the_window(shop: Cli) -> None:  # behaviou
 
 
 def test_the_present_is_told_from_the_clocks_instant(shop: Cli) -> None:
-    """0|1| is what is there now, also where the clock stands before it."""
+    """0|1| is the current state, also if the clock is before it."""
     assert value_at(shop, "h", "0|1|", 5) == "c"
     assert value_at(shop, "h", "NOW", 5) == "a"
 

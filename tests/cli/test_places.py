@@ -1,4 +1,4 @@
-"""``sowctl subscribe --store``: places that are kept behind what was printed, or what the consumer acknowledged."""
+"""``sowctl subscribe --store``: positions stored after messages are printed, or acknowledged by the consumer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORE = f"<Topic><Name>marks</Name><MessageType>json</MessageType>{KEYS}<FileNam
 WHO = ("--client", "c", "--sub-id", "1")
 P = hash_client_name("p")
 PIPE_BYTES = 2000 + (64 << 10)
-"""What was read of a pipe, and what it holds besides."""
+"""The bytes that were read from a pipe, and its capacity."""
 BASE = ("subscribe", "t", "--no-sow", "--until-now")
 
 
@@ -64,7 +64,7 @@ def test_the_store_has_the_bookmark_of_the_last_message(shop: Cli, store: str) -
     publish(shop, 6, 6)
     assert told(shop, *keep, "--ack", stdin=f"{P}|6|\n") == [6, "completed"]
     assert place(shop, store) == f"{P}|6|"
-    # Entries of other topics behind it have been looked at, too: then the place says so.
+    # Entries of other topics after it have been read, too: then the position includes them.
     shop("publish", "marks", stdin=b'{"clientName":"x","subId":"y","bookmark":"0"}')
     assert told(shop, *keep) == ["completed"]
     assert place(shop, store).startswith(f"{hash_client_name('test')}|")
@@ -86,7 +86,7 @@ def test_what_a_closed_pipe_did_not_take_comes_again(shop: Cli, unbuffered: str)
         process.stdout.close()
         assert (process.wait(), taken[:1]) == (141, b"{")
     stored = place(shop, "a.bookmarks")
-    # Of what the pipe held nobody can know.
+    # The bytes that were in the pipe are of unknown status.
     number = 0 if stored == "0" else int(stored.split("|")[1])
     assert number <= PIPE_BYTES // 600
     assert told(shop, *keep)[0] == number
@@ -106,7 +106,7 @@ def test_nothing_is_processed_before_the_consumer_says_so(shop: Cli, store: str)
 def test_a_subscription_goes_on_where_it_was(shop: Cli, store: str) -> None:
     keep = ("--store", store, *WHO)
     publish(shop, 1, 3)
-    # Without --commit a place is read, and not moved.
+    # Without --commit a position is read, but not moved.
     assert told(shop, *keep) == told(shop, *keep) == [1, 2, 3, "completed"]
     assert place(shop, store) == "0"
     assert told(shop, *keep, "--commit") == [1, 2, 3, "completed"]
@@ -132,7 +132,7 @@ def test_what_a_file_knows_to_be_acknowledged_does_not_come_again(shop: Cli) -> 
     assert place(shop, "a.bookmarks") == f"{P}|1|"
     assert told(shop, *keep, "--commit", "--ack", stdin=f"{P}|3|\n{P}|5|\n") == [3, 5, "completed"]
     assert told(shop, *keep) == ["completed"]
-    # Also where it begins earlier than the store says.
+    # Also if it begins before the stored position.
     assert told(shop, *keep, "--bookmark", "0") == ["completed"]
 
 
@@ -158,7 +158,7 @@ def test_a_range_stays_one(shop: Cli) -> None:
     publish(shop, 1, 5)
     keep = ("--store", "a.bookmarks", *WHO, "--commit")
     assert told(shop, *keep, "--bookmark", f"[{P}|2|:{P}|4|]", "--max", "1") == [2]
-    # The message's place is only taken when another one follows, or its group is known to be over.
+    # A message's position is stored only when another one follows, or its group is known to be complete.
     stored = place(shop, "a.bookmarks")
     assert stored.endswith(f":{P}|4|]")
     assert told(shop, *keep)[-3:] == [3, 4, "completed"]
@@ -204,7 +204,7 @@ def test_refusals(shop: Cli, words: str, status: int, code: str) -> None:
 
 
 class Out(io.BytesIO):
-    """Standard output that notes what has left the process; from a byte on nothing leaves any more."""
+    """Standard output that records which bytes have left the process; beyond a byte limit no more leave it."""
 
     def __init__(self, room: int = 1 << 30) -> None:
         super().__init__()
@@ -294,10 +294,10 @@ def test_a_place_has_one_run_at_a_time(shop: Cli) -> None:
         assert "SOW-BKM-010" in second.err
         assert f"process {os.getpid()} " in second.err
         assert "--sub-id" in second.err
-        # To look is free, and so is another id.
+        # Reading is allowed, and so is another id.
         assert told(shop, *keep) == [1, 2, "completed"]
         assert told(shop, *keep[:-1], "2", "--commit") == [1, 2, "completed"]
-        # What is set on purpose would be lost: the run stores its own place over it.
+        # A position set explicitly would be lost: the run stores its own position over it.
         for command in (("set", "a.bookmarks", "1"), ("rewind", "a.bookmarks", "--to", "0"), ("purge", "a.bookmarks")):
             refused = shop("bookmark", *command, *WHO, *(["--yes"] if command[0] == "purge" else []))
             expected = 0 if command[0] != "set" else 11
@@ -313,7 +313,7 @@ def test_a_mistyped_store_is_no_empty_one(shop: Cli) -> None:
     publish(shop, 1, 1)
     told(shop, "--store", "shop.bookmarks", *WHO, "--commit")
     assert shop("bookmark", "list", "shop.bookmarks").status == 0
-    # A topic that nothing was published to is an empty store.
+    # A topic without published messages is an empty store.
     assert (shop("bookmark", "list", "marks").status, shop("bookmark", "list", "marks").out) == (0, "")
     for name, near in (("shp.bookmarks", "shop.bookmarks"), ("mark", "marks"), ("./shp.bookmarks", "./shop.bookmarks")):
         for command in ("list", "check"):

@@ -86,7 +86,7 @@ def test_closed_standard_streams() -> None:
 
 
 def test_a_subscription_says_that_its_output_is_closed(tmp_path: Path) -> None:
-    # It asks for the number of its output, so as to watch it, before it writes.
+    # It uses the descriptor number of its output, to monitor it, before it writes.
     config = tmp_path / "c.xml"
     config.write_text(config_xml(topic_xml("t"), ("t",)))
     closed = run(shell=f"sowctl subscribe t -c {config} --until-now >&-")
@@ -115,7 +115,7 @@ def test_signals(number: int, status: int) -> None:
 
 
 def test_a_timeout_ends_a_run_as_an_interrupt_would() -> None:
-    # Standard input stays open without a word for longer than the command may take.
+    # Standard input stays open without data for longer than the command may take.
     command = [*COMMAND, "eval", "/a", "--timeout", "300ms"]
     with subprocess.Popen(
         command, env=BASE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -127,7 +127,7 @@ def test_a_timeout_ends_a_run_as_an_interrupt_would() -> None:
 
 @pytest.mark.parametrize(("number", "status"), ENDINGS)
 def test_signals_after_all_is_done(number: int, status: int) -> None:
-    """All that there is to say was said: no trace of where in the ending it came."""
+    """All output was written: no traceback, at whatever point of the exit the signal arrives."""
     program = (
         "import os, sys; from sowctl.cli import main\n"
         f"def end(status): os.kill(os.getpid(), {int(number)})\n"
@@ -154,7 +154,7 @@ run()
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_what_was_begun_is_ended(threads: bool) -> None:
-    """The interpreter is not taken apart at the end; what others rely on at an exit is done all the same."""
+    """The interpreter is not finalized at the end; exit handlers of other modules still run."""
     command = [sys.executable, "-c", ENDING.format(threads=threads)]
     done = subprocess.run(command, env=BASE, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

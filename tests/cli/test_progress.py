@@ -1,4 +1,4 @@
-"""The line of progress: when it is drawn, what it says, and that it never stands in the way."""
+"""The progress line: when it is drawn, its content, and that it never interferes with other output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Tty(io.BytesIO):
 
 
 class Desk:
-    """Streams and a meter whose clock is set by hand."""
+    """Streams and a meter with a manual clock."""
 
     def __init__(self, mode: str, *, shown: bool = True) -> None:
         self.now = 100.0
@@ -44,7 +44,7 @@ def test_a_line_after_two_seconds_at_most_five_times_a_second() -> None:
     assert desk.tell(1, 200) == "\r\x1b[Kreplay: 20 % of 1,000 records, 8 s left"
     assert desk.tell(0.1, 210) == ""
     assert desk.tell(2.9, 500) == "\r\x1b[Kreplay: 50 % of 1,000 records, 5 s left"
-    # Something else is counted from here: nothing is known of its rate yet.
+    # Something else is counted from here: its rate is not known yet.
     assert desk.tell(1, 10, 50, "journal entries") == "\r\x1b[Kreplay: 20 % of 50 journal entries"
     assert desk.tell(1, 0, 0) == "\r\x1b[Kreplay: 0 records"
     assert desk.tell(1, 1500, 0) == "\r\x1b[Kreplay: 1,500 records"
@@ -128,7 +128,7 @@ def test_commands_draw_it_and_leave_nothing(cli: Cli) -> None:
         rmtree("r", ignore_errors=True)
         silent = cli(*argv, *config)
         assert drawn.status == silent.status, drawn.err
-        # Reports of writing say how long it took and what it made.
+        # Reports of writing commands include durations and results.
         assert drawn.out == silent.out or argv[0] in ("store", "backup", "publish", "replay", "restore")
         assert all(what in drawn.err for what in told), argv
         assert drawn.err.endswith("\x1b[K") or drawn.err.endswith("\n"), argv

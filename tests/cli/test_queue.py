@@ -1,4 +1,4 @@
-"""The commands on queues, as a user and as another program call them."""
+"""The queue commands, as called by users and by programs."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_json_of_a_worker_is_one_document(
 
 
 def worker_words(directory: Path, *options: str, ends: bool) -> str:
-    """What a worker says on standard error until its first line, or where it ``ends`` by itself, its end."""
+    """The standard error of a worker until its first line, or, if it ``ends`` by itself, all of it."""
     command = [sys.executable, "-m", "sowctl", "queue", "run", "work", *options]
     with subprocess.Popen(command, cwd=directory, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -278,7 +278,7 @@ def test_peek_shows_why_a_message_is_dead(shop: Cli) -> None:
     assert shop("queue", "peek", "work", "--state", "ready").out == ""
     table = shop("queue", "peek", "work", "--state", "dead", "--columns", "exit_status,stderr", "--format", "csv")
     assert table.out == "exit_status,stderr\n9,no such customer\n"
-    # Where it goes to another topic, a note tells the same.
+    # If it goes to another topic, a note has the same content.
     moved = shop(*command[:4], "--dead-letter", "failed", *command[4:], "true")
     assert all(part in moved.err for part in ("max_cancels", "1 delivery", "w1", "exit status 9", "no such customer"))
 
@@ -320,7 +320,7 @@ def test_at_most_once_looks_at_the_output_before_it_takes_a_message(shop: Cli, t
     (tmp_path / "sowctl.xml").write_text(lab_xml(queue_xml("<Semantics>at-most-once</Semantics>")))
     to = {"full": "> /dev/full", "closed": ">&-", "broken": "> >(true)"}[output]
     pause = "sleep 0.3; " if output == "broken" else ""
-    # The reader of the pipe has gone before the command begins.
+    # The reader of the pipe has exited before the command begins.
     script = f"exec {to}; {pause}exec {sys.executable} -m sowctl queue lease work"
     environment = {**os.environ, "PYTHONPATH": str(Path(sowctl.__file__).parents[1])}
     ended = subprocess.run(["bash", "-c", script], cwd=tmp_path, stderr=subprocess.PIPE, env=environment)

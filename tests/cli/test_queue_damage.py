@@ -1,4 +1,4 @@
-"""A state file of a queue that is damaged is an error of every command, and is never taken for a new one."""
+"""A damaged state file of a queue is an error in every command, and is never treated as a new one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.support.queues import lab_xml, queue_xml
 PAGE = 4096
 NO_PAGE = b"\xff" * 8
 TREE = struct.Struct("=IHHQQQQ8s")
-"""What LMDB notes of a database: two numbers, depth, four counts, and the root."""
+"""LMDB's record of a database: two numbers, depth, four counts, and the root."""
 MAIN_TREE = 16 + 24 + TREE.size
-"""Where a meta page has that of the tree of databases."""
+"""Offset in a meta page of that record for the tree of databases."""
 
 
 @pytest.fixture

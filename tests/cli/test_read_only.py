@@ -1,4 +1,4 @@
-"""Commands that read, by a user who may read all files and write none: the same answers, and one word of the risk."""
+"""Commands that read, by a user who may read all files but write none: the same results, and one note on the risk."""
 
 from __future__ import annotations
 
@@ -84,17 +84,17 @@ def test_every_reader(
     status, out, err = as_reader(lambda: run(cli, *argv))  # type: ignore[misc]
     assert status == 0
     assert [line for line in out.splitlines() if "_ms" not in line] == truth[1].splitlines()
-    # journals are judged by what the stores know, so that their readers ask the stores as well
+    # journals are checked against the stores, so their readers read the stores as well
     reads_stores = argv[2] != "eval"
     assert err.count(NOTE) == reads_stores
-    # What that may lead to is for who asks for more.
+    # The consequences are printed only on request.
     assert "status 11" not in err and len(err.splitlines()) <= len(truth[2].splitlines()) + 1
     if reads_stores:
         assert "status 11" in as_reader(lambda: run(cli, *argv, "--verbose"))[2]  # type: ignore[index]
 
 
 def _check_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The child of a check is another Python, whose library the other user may not read everywhere."""
+    """The child of a check is another Python process, whose library the other user cannot read everywhere."""
     monkeypatch.setattr(check, "StoreCheck", CheckHere)
 
 
@@ -153,7 +153,7 @@ def test_a_store_that_may_not_be_read_is_not_damaged(cli: Cli, instance: Path, m
 
 
 def test_the_child_of_a_check_says_what_kept_it_from_reading(instance: Path) -> None:
-    """The real child, where this user may start it."""
+    """The real child, if this user may start it."""
     from sowctl.store.check import check_store
 
     path = instance / "sow" / "alone.json.sow"
@@ -198,7 +198,7 @@ def test_doctor_tells_what_works(cli: Cli, instance: Path, monkeypatch: pytest.M
 
 
 def run_on_read_only_mount(root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    """Run a command where the directory of its configuration is mounted read-only; skip where nothing may be."""
+    """Run a command with the directory of its configuration mounted read-only; skip if mounting is not allowed."""
     script = f'mount --bind {root} {root} && mount -o remount,ro,bind {root} && exec "$@"'
     command = ["unshare", "-m", "sh", "-c", script, "sh"]
     if shutil.which("unshare") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
@@ -212,13 +212,13 @@ def run_on_read_only_mount(root: Path, *argv: str) -> subprocess.CompletedProces
 
 
 def test_a_read_only_mount(instance: Path) -> None:
-    """Root, too, has no locks there, and hears of it; a writer beside the mount may go on."""
+    """Even root has no locks there, and gets the note; a writer outside of the mount may continue."""
     for verb in (["query", "orders", "--count"], ["check"], ["store", "check", "--read-data", "100%"]):
         said = run_on_read_only_mount(instance, *verb)
         assert said.returncode == 0, said.stderr
         assert said.stderr.count(NOTE) == 1
         assert "structure: " not in said.stderr
-    # Its checks are several, and the remark is one.
+    # It makes several checks, but the note is printed once.
     assert run_on_read_only_mount(instance, "doctor").stderr.count(NOTE) == 1
 
 
@@ -242,7 +242,7 @@ QUEUES = (
 
 @pytest.fixture
 def queues(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An instance with a queue of which some messages are leased, as the working directory."""
+    """An instance with a queue and some leased messages, as the working directory."""
     with open_directory() as root:
         lab = QueueLab(root, config_xml(topic_xml("orders") + queue_xml(), ("orders", "work")))
         lab.publish("orders", *(message(id=number) for number in range(9)))
@@ -281,7 +281,7 @@ def test_queues_can_be_read_by_who_may_not_write(
 
 
 def test_nothing_is_leased_from_a_copy(queues: Path) -> None:
-    """A program that has looked at a queue with one handle is refused when it leases with it."""
+    """A program that has read a queue with a handle is refused when it leases with the same handle."""
 
     def look_and_lease() -> tuple[int, str, int]:
         with sowctl.open(str(queues / "sowctl.xml"), clock=lambda: START) as opened:
@@ -312,7 +312,7 @@ def test_nothing_is_leased_from_a_copy(queues: Path) -> None:
 def test_check_goes_on_where_something_may_not_be_read(
     cli: Cli, queues: Path, pattern: str, codes: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not verified, it is told once, and it is no damage; what is damaged besides is found."""
+    """It is not verified, it is reported once, and it is not damage; other damage is still found."""
     _check_in_this_process(monkeypatch)
     assert run(cli, *CLOCK, "check")[0] == 0
     forbid_writing(queues)

@@ -1,4 +1,4 @@
-"""The client that is recorded where none is named: who wrote what, without sequence numbers, duplicates or digests."""
+"""The client recorded if none is named: who wrote what, without sequence numbers, duplicate detection or digests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ XML = config_xml(topic_xml("t") + topic_xml("kept", HISTORY) + topic_xml("alone"
 
 
 class Shop:
-    """An instance; the clock goes on a second a command."""
+    """An instance; the clock advances one second per command."""
 
     def __init__(self, root: Path, comment: str = "") -> None:
         root.mkdir(exist_ok=True)
@@ -173,7 +173,7 @@ def test_a_dump_keeps_it(shop: Shop, tmp_path: Path) -> None:
     shop.run("delete", "t", "--key", "3", "--yes", who="bob")
     dump = shop.run("journal", "dump")
     other = Shop(tmp_path / "two")
-    # Another client of the same name and of other numbers was there before.
+    # Another client with the same name and other numbers was recorded before.
     other.now = shop.now - 100
     for _ in range(3):
         other.put(9, who="alice")
@@ -223,7 +223,7 @@ STEPS = st.lists(st.tuples(st.sampled_from([None, "alice", "test"]), st.booleans
 @settings(max_examples=examples(15), deadline=None)
 @given(STEPS)
 def test_every_entry_is_found_by_its_bookmark(steps: list[tuple[str | None, bool]]) -> None:
-    """Also where a client has the name of the instance, and numbered entries stand among recorded ones."""
+    """Also if a client has the name of the instance, and numbered entries are among recorded ones."""
     with tempfile.TemporaryDirectory() as directory:
         shop = Shop(Path(directory) / "one")
         for number, (who, numbered) in enumerate(steps):

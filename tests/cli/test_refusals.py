@@ -1,4 +1,4 @@
-"""How refused messages are told: place, excerpt, hint, in words and as JSON, and not one line each without an end."""
+"""Reports of refused messages: position, excerpt, hint, as text and as JSON, and a limited number of lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports say what was done, and what programs read of them is valid."""
+"""Reports state what was done, and their machine-readable forms are valid."""
 
 from __future__ import annotations
 

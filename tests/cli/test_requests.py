@@ -1,7 +1,7 @@
-"""What users of sqlite-utils, DuckDB, kcat, restic, jq and LMDB's tools ask for, request by request, on the demo.
+"""Tasks of users of sqlite-utils, DuckDB, kcat, restic, jq and LMDB's tools, one by one, on the demo.
 
-A row has the request, the command lines that answer it and what is looked for, in standard output or standard error.
-Where another test tries the same more closely, the row names it.
+A row has the task, the command lines that solve it and patterns to be found in standard output or standard error.
+If another test covers it in more detail, the row names that test.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOW = "2026-01-05T11:40:00Z"
 
 
 class Line(NamedTuple):
-    """One command line: its status, and patterns that are found in what it writes; ``!`` in front: not found."""
+    """One command line: its status, and patterns that must be in its output; with ``!`` in front: must not be."""
 
     argv: list[str]
     status: int = 0
@@ -30,14 +30,14 @@ class Line(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """The test that answers a row: its file below tests, and its name."""
+    """The test that covers a row: its file below tests, and its name."""
 
     path: str
     name: str
 
 
 def line(text: str, *looked_for: str, status: int = 0, stdin: bytes = b"") -> Line:
-    """A command line as it is typed, words in single quotes kept together."""
+    """A command line as typed, with words in single quotes kept together."""
     words = [quoted or plain for quoted, plain in re.findall(r"'([^']*)'|(\S+)", text)]
     return Line(words, status, looked_for, stdin)
 

@@ -1,7 +1,7 @@
-"""What a run of publish that ends early says of the rest: who follows it publishes each good message once.
+"""The resume advice of a publish that ends early: following it publishes each good message once.
 
-The advice is taken at its word: its ``tail`` is run, what it names behind ``then`` follows, and the numbers of
-``--sequence`` are those that it gives. Bad messages are skipped on the way.
+The advice is followed literally: its ``tail`` command is run, files named after ``then`` follow, and the numbers of
+``--sequence`` are those of the advice. Bad messages are skipped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ENDS = {"lines": b"\n", "envelope": b"\n", "nul": b"\0"}
 
 
 def written(numbers: Sequence[int | None], framing: str, chance: random.Random) -> bytes:
-    """A file of messages; None stands for a bad one. Lines have blank ones between them, and perhaps no last break."""
+    """A file of messages; None is a bad one. Blank ones are between lines, and the last line end may be missing."""
     parts = []
     for number in numbers:
         if number is None:
@@ -74,7 +74,7 @@ def published(*argv: str, stdin: bytes = b"", seam: Seam = SEAM) -> tuple[int, d
 
 
 def follow(advice: str, options: Sequence[str]) -> None:
-    """Do what it says, with the same options."""
+    """Follow the advice, with the same options."""
     if advice == NOTHING_LEFT:
         return
     advice, _, sequence = advice.partition("; with --sequence ")
@@ -94,14 +94,14 @@ def follow(advice: str, options: Sequence[str]) -> None:
 
 
 def journalled(cli: Cli) -> list[int]:
-    """The ids in the journal, as often as they are there."""
+    """The ids in the journal, with repetitions."""
     if not Path("journal").exists():
         return []
     return sorted(json.loads(line)["data"]["id"] for line in cli("journal", "dump").out.splitlines())
 
 
 def run_and_resume(cli: Cli, names: Sequence[str], options: Sequence[str], mode: Sequence[str], seam: Seam) -> str:
-    """Publish, then once more as the error says, or all of it where it says nothing; returns what it said."""
+    """Publish, then resume as the error advises, or publish all again without advice; returns the advice."""
     status, error = published("logged", *names, *options, *mode, seam=seam)
     if error is None:
         assert status in (0, 3)
@@ -110,7 +110,7 @@ def run_and_resume(cli: Cli, names: Sequence[str], options: Sequence[str], mode:
     if advice is not None:
         follow(str(advice), [*options, "--on-error", "skip"])
     else:
-        # Without a word on what is left all is to be done again, so nothing may be there.
+        # Without advice all messages must be published again, so there must be none.
         assert not journalled(cli)
         assert published("logged", *names, *options, "--on-error", "skip")[0] in (0, 3)
     return str(advice)

@@ -16,7 +16,7 @@ PAGES = sorted(path for path in MAN.iterdir() if path.suffix in (".1", ".5", ".7
 
 
 def _words(text: str) -> list[str]:
-    # a bullet is a star here and the letter o in groff's ASCII
+    # a bullet is a star here but the letter o in groff's ASCII output
     return sorted(word for word in re.findall(r"[A-Za-z0-9][A-Za-z0-9/$@=<>_.:+-]*", text) if word != "o")
 
 
@@ -35,7 +35,7 @@ def test_every_page_can_be_shown(path: Path) -> None:
 def test_no_word_is_lost(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     command = ["groff", "-t", "-man", "-Tascii", "-P-c", "-P-b", "-P-u", "-rHY=0", "-rLL=400n"]
-    # lines of 400 columns, so that no word stands in two lines on the other side
+    # lines of 400 columns, so that groff breaks no word over two lines
     shown = subprocess.run(command, input=source.encode(), capture_output=True, check=True).stdout.decode()
     body = shown.split("\n", 2)[2].rsplit("\n", 2)[0]
     mine = format_text(source, 400).split("\n", 1)[1]

@@ -1,4 +1,4 @@
-"""Rows of files as messages, exports and back, packed input, SQL on the command line."""
+"""Rows of files as messages, round trips of exports, packed input, SQL on the command line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MORE = (
 
 @pytest.fixture
 def shop(cli: Cli) -> Cli:
-    """Topics t and u of JSON with the key id, tags of NVFIX, mine with keys that publishers choose, raw of bytes."""
+    """Topics t and u of JSON with the key id, tags of NVFIX, mine with publisher-provided keys, raw of bytes."""
     Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("u") + MORE, ("t", "u")))
     return cli
 
@@ -187,9 +187,9 @@ CELLS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def test_what_is_exported_and_published_again_is_the_same(shop: Cli) -> None:
-    """Members in one order, none of them null and written as JSON writers write them: that is what columns can carry.
+    """Members in one order, none of them null, in the form of JSON writers: columns can represent these.
 
-    CSV has types only where they are stated, and no null and empty text in TSV."""
+    CSV has types only if they are stated, and TSV has no null and empty text."""
     number = 0
 
     @given(st.lists(st.fixed_dictionaries({}, optional=CELLS), min_size=1, max_size=4))

@@ -1,4 +1,4 @@
-"""What commands say where a newcomer would stand before nothing, or before another fault's hint."""
+"""Hints of commands for mistakes of new users, which would otherwise give no output or the hint of another error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What means the same is said in the same way by every command: keys, filters, configurations."""
+"""Parameters with the same meaning have the same names in all commands: keys, filters, configurations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_key_names_records_by_the_values_of_their_key_fields(shop: Cli) -> None:
     # A topic that cannot have the key is refused before the records of another one are printed.
     said = shop("query", ".*", "--key", "1")
     assert "SOW-QRY-002" in said.err and said.out == ""
-    # Beside a SOW key, both count.
+    # Together with a SOW key, both count.
     assert ids(shop("query", "t", "--sow-key", row["sow_key"], "--key", "B").out) == ["A", "B"]
     assert shop("delete", "t", "--key", "A", "--key", "none", "--yes").status == 0
     assert ids(shop("query", "t").out) == ["B", "C,D"]
@@ -221,7 +221,8 @@ def test_a_filter_is_an_operand_wherever_nothing_is_left_out_before_it() -> None
 
 
 MIXED = {"--count", "--explain", "--fields", "--filter", "--journal", "--regex", "--summary"}
-"""Words that take a value in some commands and none in others. They are older than the rule; no new one may join."""
+"""Options that take a value in some commands and none in others. They are older than the rule; no new one is allowed.
+"""
 
 
 def test_a_word_takes_a_value_everywhere_or_nowhere() -> None:
@@ -276,6 +277,6 @@ def test_advice_on_what_other_commands_print(shop: Cli) -> None:
 def test_an_operand_of_the_journal_that_is_no_topic(command: str, shop: Cli) -> None:
     for word in ("", "./nowhere", "nope"):
         said = shop("journal", command, word)
-        # An empty word is not the working directory.
+        # An empty operand is not the working directory.
         assert said.status == 10 and "SOW-ENG-012" in said.err and "directory" in said.err.partition("hint: ")[2]
     assert ("--regex" in shop("journal", command, "nope").err) == (command == "search")

@@ -1,4 +1,4 @@
-"""What a person sees on a terminal: lines that fit it, figures for people, states in colour; pipes get none of it."""
+"""Output on a terminal: lines that fit it, rounded values, states in colour; pipes get none of it."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ REPORTS = (
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # So deep that no line of 80 columns has room for a whole path.
+    # So deep that a whole path does not fit into a line of 80 columns.
     return make_demo(tmp_path_factory.mktemp("d" * 80))
 
 
 def seen(cli: Cli, demo: Path, *argv: str, columns: int = 80, **more: str) -> str:
-    """What a terminal of this width shows of a command's output."""
+    """The output of a command on a terminal of this width."""
     environ = {"SOWCTL_CONFIG": str(demo / "sowctl.xml"), "SOWCTL_NOW": NOW, "COLUMNS": str(columns)}
     said = cli(*argv, environ=environ | {"NO_COLOR": "1", "LANG": "C.UTF-8"} | more, tty="out")
     assert said.status in (0, 1), said.err
@@ -85,7 +85,7 @@ def test_reports_fit_the_terminal(demo: Path, cli: Cli, argv: tuple[str, ...], c
     assert len(lines) > 1
     assert max(map(measure_width, lines)) <= columns
     assert "\x1b" not in "".join(lines)
-    # Colours are colours and no text.
+    # Colours do not appear as text.
     colored = seen(cli, demo, *argv, columns=columns, NO_COLOR="", FORCE_COLOR="1", TERM="xterm")
     assert "\\x1b" not in colored
 
@@ -201,7 +201,7 @@ def test_errors_warnings_and_findings_break_between_words(
     for whole, folded in ((exact.out, said.out), (exact.err, said.err)):
         assert read_words(whole) == read_words(folded)
         for line in folded.splitlines():
-            # A longer word has a line that the terminal breaks; lines of source are left as they are.
+            # A longer word has a line that the terminal breaks; lines of source are left unchanged.
             words = line.split()
             assert measure_width(line) <= columns or len(words) == 1 or line.startswith("    "), line
 

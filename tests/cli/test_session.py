@@ -1,4 +1,4 @@
-"""Commands as somebody uses them, on an instance of the test's own: what they print, change, and end with."""
+"""Commands in typical use, on an instance of the test's own: their output, changes, and exit statuses."""
 
 from __future__ import annotations
 

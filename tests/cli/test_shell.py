@@ -1,4 +1,4 @@
-"""Many commands in one process: from a pipe, and at a terminal that prompt_toolkit plays."""
+"""Many commands in one process: from a pipe, and at a terminal simulated with prompt_toolkit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def here(cli: Cli, tmp_path: Path) -> Path:
     return tmp_path
 
 
-# cutting lines
+# splitting lines
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_what_belongs_to_a_shell_is_refused_at_its_place(text: str) -> None:
 @settings(max_examples=examples(200))
 @given(st.lists(st.text(string.printable, max_size=12), max_size=5))
 def test_what_is_quoted_reads_back(words: list[str]) -> None:
-    """By this reader and by Python's, whatever the words are and with whichever mark they were begun."""
+    """By this reader and by Python's, for all words and all kinds of opening quotes."""
     for mark in ("", "'", '"'):
         line = " ".join(quote_word(word, mark, finished=True) for word in words)
         assert split_words(line) == words
-        # Python's reader leaves a backslash before two of the four characters that POSIX lets it take.
+        # Python's reader keeps a backslash before two of the four characters for which POSIX removes it.
         if not set("$`") & set(line):
             assert shlex.split(line) == words
 
@@ -103,7 +103,7 @@ def test_what_is_quoted_reads_back(words: list[str]) -> None:
 @settings(max_examples=examples(200))
 @given(st.text("ab '\"\\#\n", max_size=20))
 def test_lines_are_cut_as_python_cuts_them(text: str) -> None:
-    """Where both take a line: Python's reader keeps what a backslash joins, and takes comments in words."""
+    """If both accept a line: Python's reader keeps line continuations, and finds comments inside words."""
     try:
         mine = split_words(text)
     except Unfinished:
@@ -223,7 +223,7 @@ def test_global_options_of_the_shell_are_those_of_its_commands(cli: Cli, here: P
 def test_stores_stay_open_and_what_others_write_is_seen(
     cli: Cli, here: Path, planted: Callable[[Callable[..., int]], None]
 ) -> None:
-    """``completion`` writes between two questions, as another process would."""
+    """``completion`` writes between two queries, as another process would."""
     opened: list[int] = []
 
     def write(invocation: Invocation, **_: object) -> int:
@@ -246,7 +246,7 @@ def test_a_configuration_is_read_once_and_again_when_a_file_of_it_changes(
     path.write_text("<AMPSConfig><Name>n</Name><SOW><Include>part.xml</Include></SOW></AMPSConfig>")
     kept = ConfigurationCache()
     fresh = kept.load(path, {}, None)
-    # Written a moment ago, so that it may have changed while it was read: not kept.
+    # Just written, so it may have changed while it was read: not cached.
     assert kept.load(path, {}, None) is not fresh
     monkeypatch.setattr("sowctl.cli.configuration_cache.system_clock", lambda: system_clock() + 10_000_000)
     first = kept.load(path, {}, None)
@@ -282,7 +282,7 @@ Talk = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def talk(here: Path) -> Iterator[Talk]:
-    """``talk("query orders\\r", ...)``: what is typed at the terminal; status, standard output and error."""
+    """``talk("query orders\\r", ...)``: input typed at the terminal; status, standard output and error."""
     pytest.importorskip("prompt_toolkit")
     from prompt_toolkit.input import create_pipe_input
     from prompt_toolkit.output import DummyOutput
@@ -334,7 +334,7 @@ def test_a_tab_completes_what_the_scripts_complete(talk: Talk, monkeypatch: pyte
     rest: list[Callable[[], None]] = []
 
     def then_more(self: LineCompleter, *asked: Any) -> Iterator[Any]:
-        # The terminal completes beside the keys that come in: the others are typed when it has done so.
+        # The terminal completes in parallel to incoming keys: the others are typed when the completion is done.
         yield from list(offered(self, *asked))
         get_app().loop.call_later(0.05, rest.pop())  # type: ignore[union-attr]
 
@@ -379,7 +379,7 @@ def test_without_a_place_for_it_no_history_is_kept(talk: Talk, here: Path) -> No
 
 @contextmanager
 def completer(here: Path) -> Iterator[Callable[[str], list[tuple[str, str, str]]]]:
-    """What is offered for a line: inserted text, shown text, what it is."""
+    """The completions of a line: inserted text, displayed text, description."""
     pytest.importorskip("prompt_toolkit")
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document

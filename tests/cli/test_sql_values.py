@@ -1,4 +1,4 @@
-"""Values of SQL that JSON has no form for: each can be told from NULL."""
+"""SQL values without a JSON form: each is distinguishable from NULL."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_format_is_tried() -> None:
 
 
 def test_formats_of_text_say_the_same_of_every_type(cli: Cli) -> None:
-    """What lines of JSON have, the others have: whole rows of every type that DuckDB has."""
+    """The other formats have the values of JSON lines: whole rows of every type of DuckDB."""
     Path("sowctl.xml").write_text(config_xml(topic_xml("t"), ("t",)))
     lines = cli("sql", "--format", "ndjson", EVERYTHING).out.splitlines()
     rows = [parse_json(line) for line in lines]
@@ -80,7 +80,7 @@ def test_msgpack_has_every_type(cli: Cli) -> None:
     for row, expected in zip(found, rows, strict=True):
         assert row == {name: convert_numbers(expected[name]) for name in row}
         big = {name: row[name] for name in ("hugeint", "uhugeint", "bignum", "dec38_10")}
-        # A text where neither 64 bits nor a double hold the number.
+        # A text if neither 64 bits nor a double can represent the number.
         assert {name: format_value(expected[name]) for name in big} == {
             name: None if value is None else str(value) for name, value in big.items()
         }

@@ -1,4 +1,4 @@
-"""What a start imports, and how long it takes. Heavy libraries are for those who need them."""
+"""Imports at start-up and their duration. Heavy libraries are imported only by commands that need them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SLOW = {
     "sowctl.store.write",
     "sowctl.store.builder",
 }
-"""What takes 0.2 ms or more, for no use to a command that only reads."""
+"""Modules that take 0.2 ms or more to import, and that a read-only command does not need."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,7 +46,7 @@ run()
 
 
 def imported(*argv: str) -> set[str]:
-    """The names of all modules that are there when a run ends (``-X importtime`` does not see importlib's)."""
+    """The names of all modules imported by the end of a run (``-X importtime`` does not include importlib's)."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, *argv], cwd=ROOT, capture_output=True, text=True, check=False)
     return set(done.stderr.splitlines()[-1].split())
 

@@ -1,4 +1,4 @@
-"""Upkeep of stores on the command line: options, statuses, what is printed where."""
+"""Maintenance of stores on the command line: options, statuses, output streams."""
 
 from __future__ import annotations
 

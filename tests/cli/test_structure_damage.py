@@ -1,8 +1,9 @@
-"""Each bit of what LMDB follows in a store, turned over: commands give the right answer or status 5 with a code.
+"""Each bit of the structures that LMDB follows in a store, flipped: commands give the right answer or status 5 with a
+code.
 
-Heads of pages, pointers to nodes, heads of nodes, keys of branches, descriptions of sub-databases, lists of free pages,
-both meta pages, and files that are cut. No command ends by a signal, hangs, or prints other data with status 0. The
-short form takes every n-th bit, ``--deep`` many more.
+Page headers, pointers to nodes, node headers, keys of branches, descriptions of sub-databases, lists of free pages,
+both meta pages, and truncated files. No command ends by a signal, hangs, or prints other data with status 0. The
+short form tests every n-th bit, ``--deep`` many more.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tests.support.instances import config_xml, topic_xml
 
 PAGE = 4096
 SECONDS = 60
-"""After which a command counts as one that hangs."""
+"""Seconds after which a command counts as hanging."""
 REPORTED = (5, 9)
 Answer = list[Any]
 """Exit status, standard output and standard error of a command."""
@@ -96,7 +97,7 @@ def state() -> Answer:
 
 
 def in_child(work: Callable[[], Answer]) -> Answer:
-    """What ``work`` returns in a forked child, or the signal that ended it, as a negative status."""
+    """The result of ``work`` in a forked child, or the signal that ended it, as a negative status."""
     inlet, outlet = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -108,7 +109,7 @@ def in_child(work: Callable[[], Answer]) -> Answer:
         signal.alarm(SECONDS)
         try:
             told = json.dumps(work())
-        except BaseException as problem:  # what no command should let out
+        except BaseException as problem:  # an exception that no command should raise
             told = json.dumps([70, "", repr(problem)])
         with os.fdopen(outlet, "w") as stream:
             stream.write(told)
@@ -122,7 +123,7 @@ def in_child(work: Callable[[], Answer]) -> Answer:
 
 
 class Copies:
-    """Copies of an instance, each with the bytes of a damaged store in the place of its own."""
+    """Copies of an instance, each with its store replaced by the bytes of a damaged one."""
 
     def __init__(self, base: Path) -> None:
         self.base = base
@@ -139,7 +140,7 @@ class Copies:
 
 
 def find_structure(data: bytes) -> Iterator[int]:
-    """The places of all bytes that LMDB follows, but for those of the main trees' leaves that are records."""
+    """The offsets of all bytes that LMDB follows, except those of the main trees' leaves that are records."""
     metas = [parse_meta_page(data[at : at + META_END], at // PAGE) for at in (0, PAGE)]
     newest = max((page for page in metas if not isinstance(page, str)), key=lambda page: page.txnid)
     for at in (0, PAGE):
@@ -170,9 +171,9 @@ def find_structure(data: bytes) -> Iterator[int]:
 
 
 def list_damages(data: bytes, count: int) -> Iterator[tuple[str, bytes]]:
-    """About ``count`` damaged copies, each bit of the structure as likely as the others."""
+    """About ``count`` damaged copies, each bit of the structure with equal probability."""
     newer = max((0, PAGE), key=lambda at: struct.unpack_from("=Q", data, at + META_TAIL_AT + 8)[0])
-    # Turned over, it looks like a failed write of the page: tests/store/opening/test_meta_pages.py.
+    # Flipped, it looks like a failed write of the page: tests/store/opening/test_meta_pages.py.
     known = 8 * (newer + META_TAIL_AT + 8) + 1
     bits = sorted({8 * place + bit for place in find_structure(data) for bit in range(8)} - {known})
     for bit in random.Random(len(data)).sample(bits, min(count, len(bits))):
@@ -182,18 +183,18 @@ def list_damages(data: bytes, count: int) -> Iterator[tuple[str, bytes]]:
 
 
 def judge(got: Answer, after: Answer, right: tuple[Answer, Answer], before: Answer) -> bool:
-    """Whether a command that changes a store, and what is read behind it, are right."""
+    """Whether a command that changes a store, and the records read afterwards, are correct."""
     status, (right_status, right_after) = got[0], (right[0][0], right[1])
     if status not in (right_status, *REPORTED) or after[0] not in (0, *REPORTED):
         return False
     if after[0] != 0:
         return True
-    # A command that reports damage has done all or nothing.
+    # A command that reports damage has made all changes or none.
     return after[1] == right_after[1] or (status != right_status and after[1] == before[1])
 
 
 def judge_repair(got: Answer, after: Answer, before: Answer) -> bool:
-    """Whether a repair left nothing that was not there, and said so where something is missing."""
+    """Whether a repair added no records, and reported missing ones."""
     if got[0] < 0 or got[0] == 70 or after[0] not in (0, *REPORTED, 10):
         return False
     is_whole = after[1] == before[1]
@@ -210,7 +211,7 @@ def test_no_bit_of_the_structure_ends_a_command_or_gives_other_data(
     make(base, count, size, rounds)
     shutil.copytree(base, tmp_path / "warm")
     os.chdir(tmp_path / "warm")
-    # Modules are loaded here once, and not by every child.
+    # Modules are loaded once here, not in every child.
     for words in READS:
         call(*words)
     for words, stdin in WRITES.values():
@@ -252,7 +253,8 @@ def test_no_bit_of_the_structure_ends_a_command_or_gives_other_data(
 def test_the_bit_that_brings_an_older_state_back_costs_a_topic_with_a_journal_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transaction id of the page in use, 2 less: LMDB takes the other page, and the journal has what it lacks."""
+    """The transaction id of the current meta page, reduced by 2: LMDB uses the other page, and the journal has the
+    missing changes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sowctl.xml").write_text(config_xml(topic_xml("plain", file="sow/plain.sow"), ("plain",)))
     store = tmp_path / "sow/plain.sow"

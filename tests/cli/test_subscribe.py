@@ -1,4 +1,4 @@
-"""The command subscribe as a process: what ends it, what it prints until then, and lines that control it."""
+"""The command subscribe as a process: events that end it, its output until then, and control lines."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_control_lines_replace_it_while_it_runs(lab: Lab) -> None:
 
 
 def test_a_consumer_may_answer_every_line_before_it_reads_the_next(lab: Lab, tmp_path: Path) -> None:
-    count = 6_000  # the answers alone are more than a pipe holds
+    count = 6_000  # the answers alone exceed the capacity of a pipe
     lab.publish("t", *(message(id=number) for number in range(count)))
     place = ("--store", str(tmp_path / "a.bookmarks"), "--client", "c", "--commit", "--ack")
     told = 0
@@ -161,7 +161,7 @@ def test_an_idle_subscription_takes_hardly_any_time_and_holds_no_transaction(lab
         # 1 % of two seconds; a tick is 10 ms
         assert ticks() - before <= 2
         with lmdb.open(str(lab.store("t")), subdir=False, readonly=True) as environment:
-            # one line for each transaction that is open, below a heading
+            # one line for each open transaction, below a heading
             assert str(process.pid) not in environment.readers()
 
 

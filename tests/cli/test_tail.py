@@ -1,4 +1,4 @@
-"""``tail``: what is published, with the filters and formats of ``subscribe``."""
+"""``tail``: published messages, with the filters and formats of ``subscribe``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_deletions_are_events_or_one_note(shop: Cli) -> None:
     told = shop("subscribe", "t", "--no-sow", "--since", "0", "--until-now", "--data-only", environ=NOON)
     assert len(told.out.splitlines()) == 2
     assert told.err.count("--deletes") == 1
-    # A payload alone does not say that its record was deleted.
+    # A payload alone does not show that its record was deleted.
     refused = shop("tail", "t", "--deletes", "--format", "raw")
     assert (refused.status, "SOW-CLI-012" in refused.err) == (2, True)
     assert "SOW-FOL-024" in shop("subscribe", "t", "--deletes", "--until-now").err

@@ -1,4 +1,4 @@
-"""--timeout ends every command with status 124, in time, and leaves nothing half done."""
+"""--timeout ends every command with status 124, in time, and leaves nothing incomplete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.queues import lab_xml, queue_xml
 COMMAND = [sys.executable, "-m", "sowctl"]
 LIMIT_SECONDS = 1.0
 GRACE_SECONDS = 10.0
-"""For starting and ending on a busy machine; what these commands would do otherwise takes minutes, or never ends."""
+"""For start and exit on a busy machine; without the limit these commands take minutes, or never end."""
 RECORDS = 10_000
 MANY = 600_000
 SLOW = "/s LIKE '^(a|aa)+$'"
@@ -118,7 +118,7 @@ def test_publish_from_a_pipe_that_stays_open(shop: Path) -> None:
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An instance with so many records that to rebuild or copy their store takes some seconds."""
+    """An instance with so many records that rebuilding or copying their store takes some seconds."""
     directory = tmp_path_factory.mktemp("loaded")
     (directory / "sowctl.xml").write_text(config_xml(topic_xml("many"), ("many",), size="1GB"))
     (directory / "lines.ndjson").write_text("".join(f'{{"id":{n},"n":{n * 7919 % 600_007}}}\n' for n in range(MANY)))
@@ -147,7 +147,7 @@ def test_a_long_command(words: list[str], loaded: Path) -> None:
 
 
 def test_a_worker_with_a_message_in_hand(shop: Path) -> None:
-    """Its command is ended, and the message returned: the lease of an hour keeps nobody else from it."""
+    """Its command is ended, and the message returned: other workers can lease it within the hour of its lease."""
     (shop / "one.ndjson").write_text('{"id":1}\n')
     run(shop, "publish", "orders", "one.ndjson")
     command = ["sh", "-c", "echo $$ > pid; exec sleep 600"]

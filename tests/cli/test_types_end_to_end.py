@@ -74,7 +74,7 @@ def as_protobuf(record: Record) -> bytes:
 
 
 class Kind(NamedTuple):
-    """A type: its name, what writes its messages, and its definition."""
+    """A type: its name, a function that writes its messages, and its definition."""
 
     name: str
     encode: Callable[[Record], bytes]
@@ -164,7 +164,7 @@ class Place:
         self.run("publish", "t", *more, stdin=self.frames(*records))
 
     def rows(self, *argv: str) -> list[Any]:
-        """Records as their JSON views show them, each reduced to what the test wrote."""
+        """Records in their JSON views, each reduced to the fields that the test wrote."""
         return [plain(self.kind, json.loads(line)) for line in self.run("query", "t", *argv).splitlines()]
 
     def raw(self, *argv: str) -> bytes:
@@ -175,7 +175,7 @@ class Place:
 
 
 def plain(kind: Kind, shown: Any) -> dict[str, Any]:
-    """What a JSON view says of the fields that were written."""
+    """The fields that were written, from a JSON view."""
     if kind.name == "xml":
         shown = shown["m"]
     elif kind.name == "local":
@@ -281,7 +281,7 @@ def _state(place: Place) -> list[dict[str, Any]]:
 
 
 def _change(place: Place) -> None:
-    """Updates that do not come in the order of keys, some with a lifetime, a client, or a delta."""
+    """Updates not in the order of keys, some with a lifetime, a client, or a delta."""
     for number in (3, 0, 2, 1):
         place.publish({**ROWS[number], "a": f"u{number}"}, more=("--client", f"c{number % 2}", "--expiration", "1d"))
     place.publish({**ROWS[2], "f": 7.5}, more=("--delta",))
@@ -310,7 +310,7 @@ def test_what_is_written_with_metadata_is_published_again(place: Place, kind: Ki
         first, again = (
             [json.loads(line) for line in one.run("journal", "dump").splitlines()] for one in (place, other)
         )
-        # The same entries under the same txids, with their publishers; only what names the instance differs.
+        # The same entries under the same txids, with their publishers; only the name of the instance differs.
         strangers = [entry["txid"] for entry in first if "client" not in entry]
         assert [e for e in first if e["txid"] not in strangers] == [e for e in again if e["txid"] not in strangers]
         assert [{**e, "bookmark": None} for e in first] == [{**e, "bookmark": None} for e in again]

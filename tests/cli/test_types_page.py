@@ -1,4 +1,4 @@
-"""sowctl-types(7) says what the program does: its examples are run."""
+"""sowctl-types(7) describes the behaviour of the program: its examples are run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = {
 
 
 def entries(section: str) -> list[tuple[str, dict[str, str]]]:
-    """The examples of a section: what stands before each, and its lines by their first word."""
+    """The examples of a section: the heading of each, and its lines by their first word."""
     text = PAGE.read_text(encoding="utf-8").partition(f".SH {section}\n")[2].partition(".nf\n")[2].partition(".fi\n")[0]
     for escape, letter in ESCAPES.items():
         text = text.replace(escape, letter)
@@ -72,7 +72,7 @@ def test_results_are_as_the_page_says(tmp_path: Path, name: str, lines: dict[str
 
 
 class Held:
-    """One batch of messages that can be asked for again."""
+    """One batch of messages that can be iterated repeatedly."""
 
     def __init__(self, batch: OutputBatch) -> None:
         self.batch = batch

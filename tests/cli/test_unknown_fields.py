@@ -1,4 +1,4 @@
-"""A field that no record has, named to commands that are no query: told with what was meant, refused where asked."""
+"""A field that no record has, given to commands other than queries: reported with a suggestion, refused on request."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_columns_of_get_and_a_search_that_finds_nothing_are_told(shop: Cli) -> N
 def test_columns_that_no_row_of_facts_has_are_told(shop: Cli) -> None:
     told = shop("blame", "t", "1", "--columns", "/fild,txid", "--format", "csv")
     assert told.err.endswith(" /fild; did you mean /field?\n") and told.err.count("\n") == 1
-    # txid is that of the row, and no metadata of a record
+    # txid is that of the row, not metadata of a record
     assert told.out == "fild,txid\n,1\n,3\n,3\n"
     told = shop("blame", "t", "1", "--columns", "/zz", "--format", "csv")
     assert " /zz; columns: /key, /field, /value, " in told.err

@@ -1,6 +1,7 @@
-"""Whatever names, fields, keys, clients and paths hold, no command lets it command a terminal or deceive its reader.
+"""No content of names, fields, keys, clients and paths lets a command control a terminal or deceive its reader.
 
-Every command of the table has its command lines here, each run with standard output and standard error as a terminal.
+The command lines of every command in the table are here, each run with standard output and standard error as a
+terminal.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]"
 )
 MARKS = "\x9b31m\x85\x7f\u202e\u2066\u2069\u200e\u200f\u061c\u2028\u2029"
-"""What XML lets a name of a configuration hold."""
+"""Characters that XML allows in a name of a configuration."""
 HOSTILE = MARKS + "\x1b]0;owned\x07\x1b[31m\r"
 TOPIC, VIEW, SLOW, QUEUE, SHOP = (f"{name}{MARKS}" for name in ("t", "v", "s", "q", "shop"))
 FIELD = f"f{HOSTILE}"
@@ -147,7 +148,7 @@ CALLS: dict[str, list[list[str]]] = {
     "restore": [["restore", f"backups{NAMED}", "--to", f"restored{NAMED}"], ["restore", f"none{NAMED}", "--to", "x"]],
     "upkeep run": [["upkeep", "run", "--dry-run"]],
     "upkeep list": [["upkeep", "list"]],
-    # Jobs that get as far as Spark take long; what they say passes through the same streams.
+    # Jobs that start Spark take long; their output passes through the same streams.
     "pipeline load": [["pipeline", "load", TOPIC, NO_SUCH]],
     "pipeline rebuild": [["pipeline", "rebuild", NAMED]],
     "pipeline snapshot": [["pipeline", "snapshot", NAMED, "--at", T, "--output", "x"]],
@@ -178,7 +179,7 @@ CALLS: dict[str, list[list[str]]] = {
 
 
 class Shown(NamedTuple):
-    """What a run left on a terminal."""
+    """The output of a run on a terminal."""
 
     status: int
     out: bytes
@@ -224,7 +225,7 @@ def test_nothing_unsafe_reaches_a_terminal(command: str) -> None:
             shown = run(*more, *argv)
             assert shown.status != 70, (argv, shown.err)
             for data in (shown.out, shown.err):
-                # Decoding proves that no byte is there which a terminal could take for a C1 character.
+                # Decoding proves that there is no byte that a terminal could interpret as a C1 character.
                 found = UNSAFE.search(data.decode())
                 assert found is None, (argv, data[max(0, found.start() - 60) :][:120])
 
@@ -249,7 +250,7 @@ def test_a_character_in_two_blocks_is_one() -> None:
 
 
 PEOPLE = {"cli/streams.py", "cli/crash.py", "cli/pager.py"}
-"""The modules that may write to the streams of the process: the boundary itself, and what the two need where Python
+"""The modules that may write to the streams of the process: the boundary itself, and the two that write when Python
 cannot be called any more."""
 PAINTERS = {
     "cli/streams.py",
@@ -263,7 +264,7 @@ PAINTERS = {
     "cli/io/report_output.py",
     "cli/parsing/dispatch.py",
 }
-"""Those that write text with colours, in which each datum went through ``display``."""
+"""Modules that write text with colours, in which all data passed through ``display``."""
 
 
 def test_nothing_writes_past_the_boundary() -> None:

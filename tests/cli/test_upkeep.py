@@ -1,4 +1,4 @@
-"""journal archive, journal prune, upkeep run and list as commands: what they print, ask, and end with."""
+"""journal archive, journal prune, upkeep run and list as commands: output, questions, and exit statuses."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_archive_to_a_url(cli: Cli, lab: Lab, lake: ObjectStore) -> None:
     names = [name for name in lake.names("journal/") if name.endswith(".journal")]
     lake.objects["lake/journal/" + names[-1]] += b"x"
     for dry in (True, False):
-        # what is there is looked at whatever --keep says of files that are to be sent
+        # existing segments are verified regardless of --keep, which applies to files to be sent
         differs = cli("journal", "archive", "--verify", "--keep", "3", *(["--dry-run"] if dry else []), *where)
         assert [row["dry_run"] for row in rows(differs.out)] == [dry] and f"{files - 2} segments were" in differs.err
     # a file that was removed here cannot be sent again
@@ -94,7 +94,7 @@ def test_prune_asks_and_says_who_keeps_what(cli: Cli, lab: Lab) -> None:
     assert dry.status == 0 and "would be removed" in dry.err and len(lab.journals()) == files
     assert re.search(r"\btopic t .* 2026-01-05T08:0", dry.err)
     (lab.directory / "shop.bookmarks").unlink(missing_ok=True)
-    # A subscription that has had nothing yet keeps everything.
+    # A subscription without any message so far keeps everything.
     told = cli("bookmark", "set", "shop.bookmarks", "0", "--client", "billing", "--sub-id", "1", *where)
     assert told.status == 0, told.err
     held = cli("journal", "prune", "--keep-size", "0", "--yes", *where)
@@ -156,7 +156,7 @@ def test_what_fails_gives_the_status_and_the_rest_runs(cli: Cli, lab: Lab) -> No
 
 
 def test_an_instance_that_was_restored_is_pruned_as_any_other(cli: Cli, lab: Lab, tmp_path: Path) -> None:
-    """Its journal goes on in a new history, whose txids begin far above those of the old one."""
+    """Its journal continues in a new history, whose txids begin far above those of the old one."""
     records, there = lab.query("t"), tmp_path / "there"
     assert cli("backup", "backups", "--config", str(lab.config), "--now", NOW).status == 0
     assert cli("restore", "backups", "--to", str(there), "--now", NOW).status == 0

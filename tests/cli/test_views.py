@@ -1,4 +1,4 @@
-"""``view list``, ``show``, ``refresh`` and ``check``, and views as targets of other commands, as somebody uses them."""
+"""``view list``, ``show``, ``refresh`` and ``check``, and views as targets of other commands, in typical use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that take a whole instance, or many keys: a file or table per topic, stores of one instant, one digest."""
+"""Commands over a whole instance, or many keys: a file or table per topic, stores of one instant, one digest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONFIG = config_xml(topic_xml("orders") + topic_xml("a/b") + topic_xml("empty") 
 
 @pytest.fixture
 def run(cli: Cli) -> Callable[..., str]:
-    """Runs a line that must end with the status given, and returns what it prints."""
+    """Runs a command line that must end with the given status, and returns its output."""
     Path("sowctl.xml").write_text(CONFIG)
 
     def call(*argv: str, status: int = 0, now: str = LATE, **options: object) -> str:
@@ -66,7 +66,7 @@ def test_tables_are_added_and_replaced_only_if_that_is_asked_for(run: Callable[.
         database.execute("CREATE VIEW empty AS SELECT 1")
     assert "SOW-EXC-027" in _error(run, "export", "orders", "one.sqlite", "--add")
     assert _tables("one.sqlite") == {"orders": 2, "own": 0}
-    # One table that cannot be replaced leaves all as they were.
+    # One table that cannot be replaced leaves all unchanged.
     said = _error(run, "export", "orders|empty", "one.sqlite", "--add", "--overwrite")
     # Without --add, the other tables would be lost.
     assert "SOW-EXC-028" in said and "without --add" not in said
@@ -118,7 +118,7 @@ def test_a_directory_has_a_file_for_each_topic(run: Callable[..., str]) -> None:
     ]  # fmt: skip
     assert Path("out/orders.ndjson").read_text() == run("query", "orders")
     run("diff", "orders", "out/orders.ndjson")
-    # All are looked at before the first is written.
+    # All are checked before the first is written.
     Path("out/orders.ndjson").unlink()
     run("export", ".*", "out", status=8)
     assert not Path("out/orders.ndjson").exists()
@@ -137,7 +137,7 @@ def test_a_topic_that_cannot_be_read_leaves_no_files(form: str, run: Callable[..
     Path("out").mkdir()
     Path("out", f"orders.{form}").write_text("before")
     run("export", "orders|a/b", "copy/", "--format", form)
-    # Its turn comes after that of orders.
+    # It is written after that of orders.
     (damaged,) = Path("sow").glob("a*b*.sow")
     damaged.write_bytes(b"no store" * 2000)
     for place in ("out/", "new/"):
@@ -206,7 +206,7 @@ def test_a_snapshot_that_fails_leaves_no_store(cli: Cli) -> None:
     Path("sowctl.xml").write_text(config_xml(topic_xml("t") + topic_xml("alone"), ("t",)))
     for topic in ("t", "alone"):
         assert cli("publish", topic, "--now", LATE, stdin=b'{"id":1}\n').status == 0
-    # What has no journal has no past.
+    # A topic without a journal has no past states.
     assert cli("snapshot", ".*", "--at", EARLY, "--to", "early", "--now", LATE).status != 0
     assert not list(Path("early").iterdir())
 
@@ -215,7 +215,7 @@ def test_a_digest_over_all_topics(run: Callable[..., str]) -> None:
     lines = [line.split("  ", 1) for line in run("hash", "--all").splitlines()]
     assert [name for _, name in lines] == ["orders", "a/b", "empty", "(all)"]
     assert [digest for digest, _ in lines[:-1]] == [run("hash", name).split()[0] for name in ("orders", "a/b", "empty")]
-    # As the page says it, so that others can compute it.
+    # As described on the page, so that others can compute it.
     text = "".join(sorted(f"{name}.json {digest}\n" for digest, name in lines[:-1]))
     whole = hashlib.sha256(text.encode()).hexdigest()[:32]
     assert lines[-1][0] == whole
