@@ -2,7 +2,6 @@
 
 * ``emitter``: compiles nodes to Python code.
 * ``predicates``: compiles comparisons, lists and patterns to Python code.
-* ``predicates``: comparisons, lists and patterns to Python code.
 * ``code``: pieces of generated code: operands, lines, slots.
 * ``runtime``: the names that generated code can use.
 * ``arithmetic``: arithmetic on scalars.
