@@ -1,8 +1,8 @@
 """Modules, user functions and actions as typed values. They are checked and shown; no module is loaded.
 
-Used by the commands that show or check a configuration, and by ``sowctl upkeep``, which does the file operations of
-actions. ``EQUIVALENT_COMMANDS`` maps each action to the command that does the same by hand. Ruled by ``sow-config(5)``,
-actions, modules.
+Members of :class:`~sowctl.config.model.InstanceConfig`, used by the commands that show or check a configuration, and by
+``sowctl upkeep``, which does the file operations of actions. ``EQUIVALENT_COMMANDS`` maps each action to the command
+that does the same by hand. Ruled by ``sow-config(5)``, actions, modules.
 """
 
 from __future__ import annotations
