@@ -7,11 +7,12 @@ converted to rows only where the language needs them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from sowctl.values.column import Array, Column, build_column, concatenate_columns
+from sowctl.values.column import Array, Column, build_column, concatenate_columns, replace_places
 from sowctl.values.fields import Row, SlotValue
 
 SlotValues: TypeAlias = "Column | Sequence[SlotValue]"
@@ -132,6 +133,18 @@ class ColumnBatch:
             previous=[column.take(places) for column in self.previous_columns],
         )
 
+    def replace(self, places: Array, fresh: ColumnBatch) -> ColumnBatch:
+        """The messages with ``fresh`` ones at ``places``; both without stored records, and with all else that is known
+        of the others."""
+        return ColumnBatch(
+            list(map(replace_places, self.columns, repeat(places), fresh.columns)),
+            self.size,
+            txids=_replace_items(self._txids, places, fresh._txids),
+            times=_replace_items(self._times, places, fresh._times),
+            keys=_replace_items(self._keys, places, fresh._keys),
+            texts=list(map(replace_places, self.texts, repeat(places), fresh.texts)),
+        )
+
     def read_rows(self) -> list[Row]:
         """Return the messages as rows."""
         return _zip_rows(self._given, self.size) if self._given else [()] * self.size
@@ -139,6 +152,14 @@ class ColumnBatch:
     def read_previous_rows(self) -> list[Row | None]:
         """Return the stored records as rows."""
         return [*_zip_rows(self._previous, self.size)] if self._previous else [None] * self.size
+
+
+def _replace_items(array: Array | None, places: Array, fresh: Array | None) -> Array | None:
+    if array is None:
+        return None
+    found = array.copy()
+    found[places] = fresh
+    return found
 
 
 def _zip_rows(given: Sequence[SlotValues], size: int) -> list[Row]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -428,21 +428,41 @@ def _convert_to_number(column: Column) -> Column:
 
 
 def _concatenate_texts(columns: Sequence[Column], size: int) -> Column:
-    codes: dict[bytes, int] = {}
-    tables: dict[int, Array] = {}
+    several: dict[int, list[bytes]] = {}
     for column in columns:
         # Slices of one column share its dictionary.
-        if (identity := id(column.dictionary)) not in tables:
-            numbers = [codes.setdefault(word, len(codes)) for word in column.words]
-            tables[identity] = np.array([*numbers, -1], np.int64)
+        if id(column.dictionary) not in several:
+            several[id(column.dictionary)] = column.words
+    known = list(dict.fromkeys(chain.from_iterable(several.values())))
     # The code after the last word represents NULL, in each of the columns and in the result.
-    nothing, kind = len(codes), choose_code_type(len(codes))
-    for table in tables.values():
-        table[-1] = nothing
+    nothing, kind = len(known), choose_code_type(len(known))
+    codes = dict(zip(known, range(nothing), strict=True))
+    tables = {
+        identity: np.fromiter(chain(map(codes.__getitem__, words), (nothing,)), kind, len(words) + 1)
+        for identity, words in several.items()
+    }
     data = [
-        np.full(column.size, nothing, kind)
-        if column.array is None
-        else tables[id(column.dictionary)].astype(kind)[column.array]
+        np.full(column.size, nothing, kind) if column.array is None else tables[id(column.dictionary)][column.array]
         for column in columns
     ]
-    return Column(Kind.STRING, size, np.concatenate(data), dictionary=list(codes))
+    return Column(Kind.STRING, size, np.concatenate(data), dictionary=known)
+
+
+def replace_places(column: Column, places: Array, fresh: Column) -> Column:
+    """The column with the values of ``fresh`` at ``places``; neither is a constant."""
+    sources = (column.source, fresh.source)
+    if column.kind is not fresh.kind or column.kind not in NUMERIC_KINDS or sources != (None, None):
+        # Put together by the rules for a column of all values.
+        order = np.arange(column.size)
+        order[places] = np.arange(column.size, column.size + fresh.size)
+        return concatenate_columns([column, fresh]).take(order)
+    data, nulls, ints = column.data.copy(), column.nulls, column.ints
+    data[places] = fresh.data
+    if nulls is not None or fresh.nulls is not None:
+        nulls = np.zeros(column.size, np.bool_) if nulls is None else nulls.copy()
+        nulls[places] = False if fresh.nulls is None else fresh.nulls
+        nulls = nulls if nulls.any() else None
+    if ints is not None:
+        ints = ints.copy()
+        ints[places] = fresh.ints
+    return Column(column.kind, column.size, data, nulls, ints=ints)

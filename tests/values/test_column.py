@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sowctl.values.column import Column, Kind, build_column, concatenate_columns, pack_numbers
+from sowctl.values.column import Column, Kind, build_column, concatenate_columns, pack_numbers, replace_places
 from sowctl.values.fields import Number, SlotValue, ValueList
 from sowctl.values.textspans import LazyNumbers, TextSpans
 from tests.support.examples import examples
@@ -131,3 +131,24 @@ def test_packed_texts_are_the_same_ones(texts: int) -> None:
     packed = spans.pack()
     assert list(packed) == list(spans)
     assert len(packed.raw) == sum(map(len, spans))
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(pair=st.one_of(st.sampled_from(KINDS).map(lambda kind: (kind, kind)), st.tuples(*[st.sampled_from(KINDS)] * 2)),
+       data=st.data())  # fmt: skip
+def test_replaced_places_are_like_those_of_lists(pair: tuple[st.SearchStrategy[Any], ...], data: st.DataObject) -> None:
+    values = data.draw(st.lists(pair[0], min_size=1, max_size=6))
+    places = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1, unique=True).map(sorted))
+    fresh = data.draw(st.lists(pair[1], min_size=len(places), max_size=len(places)))
+    column = build_column(values)
+    before = told(column.read_values())
+    found = replace_places(column, np.array(places), build_column(fresh))
+    wanted = list(values)
+    for place, value in zip(places, fresh, strict=True):
+        wanted[place] = value
+    assert told(found.read_values()) == told(wanted)
+    other = build_column(wanted)
+    if found.kind is other.kind and found.kind is not Kind.ROWS:
+        assert (found.nulls is None) == (other.nulls is None)
+        assert found.nulls is None or np.array_equal(found.nulls, other.nulls)
+    assert told(column.read_values()) == before

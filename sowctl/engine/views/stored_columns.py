@@ -158,12 +158,9 @@ class SourceColumns:
 
     def find_base(self, keys: Array) -> Array:
         """Numbers of the records in the base file that have one of ``keys`` (ascending), hidden ones among them."""
-        parts = self.base.index.parts
-        firsts = np.array([part.first for part in parts], np.uint64)
-        bounds = [*np.searchsorted(keys, firsts).tolist(), len(keys)]
         found = [
             find_sorted(self.base.read_keys(number), keys[start:stop])[1] + self.base.starts[number]
-            for number, (start, stop) in enumerate(pairwise(bounds))
+            for number, (start, stop) in enumerate(pairwise(self._split_keys(keys)))
             if start < stop
         ]
         return np.concatenate(found) if found else _NO_ROWS
@@ -192,37 +189,53 @@ class SourceColumns:
 
     def iterate_parts(self, selection: Selection = ALL_RECORDS) -> Iterator[ColumnBatch]:
         """Records in key order."""
-        changes, parts = self.changes, self.base.index.parts
-        chosen = np.arange(len(changes.keys)) if selection.changed is None else selection.changed
-        keys = changes.keys[chosen]
-        at = 0
-        for number, part in enumerate(parts):
-            stop = len(keys)
-            if number + 1 < len(parts):
-                stop = int(np.searchsorted(keys, np.uint64(parts[number + 1].first)))
-            places = self._choose_places(number, part.rows, selection.base)
-            found = []
-            if places is None or len(places):
-                found.append(self.base.read_part(number, places))
-            if at < stop:
-                assert changes.part is not None
-                found.append(changes.part.take(chosen[at:stop]))
-                at = stop
-            if found:
-                yield _merge_by_key(found)
-        if at < len(keys):
-            assert changes.part is not None
-            yield changes.part.take(chosen[at:])
+        chosen = np.arange(len(self.changes.keys)) if selection.changed is None else selection.changed
+        if not self.base.index.parts and len(chosen):
+            assert self.changes.part is not None
+            yield self.changes.part.take(chosen)
+        for number, (start, stop) in enumerate(pairwise(self._split_keys(self.changes.keys[chosen]))):
+            part = self._merge_part(number, selection.base, chosen[start:stop])
+            if part is not None:
+                yield part
 
-    def _choose_places(self, number: int, rows: int, base: Array | None) -> Array | None:
+    def _split_keys(self, keys: Array) -> list[int]:
+        """Where among ``keys`` (ascending) those of each part of the file begin, and where the last end."""
+        firsts = np.array([part.first for part in self.base.index.parts[1:]], np.uint64)
+        return [0, *np.searchsorted(keys, firsts).tolist(), len(keys)] if self.base.index.parts else []
+
+    def _merge_part(self, number: int, base: Array | None, chosen: Array) -> ColumnBatch | None:
+        """The records ``base`` of a part of the file (None: the visible ones) and ``chosen`` changes, in key order."""
+        places = self._choose_places(number, base)
+        if not len(chosen):
+            return self.base.read_part(number, places) if places is None or len(places) else None
+        assert self.changes.part is not None
+        fresh = self.changes.part.take(chosen)
+        # Where each change stands in the file, or would.
+        rows = self.base.index.parts[number].rows
+        found = np.searchsorted(self.base.read_keys(number), fresh.keys)
+        if base is None and np.array_equal(found, self._hidden_places(number)):
+            # The usual case: records were replaced, and none came or went.
+            return self.base.read_part(number).replace(found, fresh)
+        places = np.arange(rows) if places is None else places
+        before = np.searchsorted(places, found)
+        # Some record of the part makes room for each change.
+        places = np.insert(places, before, np.minimum(found, rows - 1))
+        return self.base.read_part(number, places).replace(before + np.arange(len(found)), fresh)
+
+    def _hidden_places(self, number: int) -> Array:
+        """The hidden records of a part of the file."""
+        start, hidden = self.base.starts[number], self.changes.hidden
+        low, high = np.searchsorted(hidden, [start, start + self.base.index.parts[number].rows])
+        return hidden[low:high] - start
+
+    def _choose_places(self, number: int, base: Array | None) -> Array | None:
         """Which records of a part of the file are read; None for all."""
-        start = self.base.starts[number]
+        start, rows = self.base.starts[number], self.base.index.parts[number].rows
         if base is not None:
             low, high = np.searchsorted(base, [start, start + rows])
             return base[low:high] - start
-        hidden = self.changes.hidden
-        low, high = np.searchsorted(hidden, [start, start + rows])
-        return None if low == high else np.delete(np.arange(rows), hidden[low:high] - start)
+        hidden = self._hidden_places(number)
+        return np.delete(np.arange(rows), hidden) if len(hidden) else None
 
     def match_texts(self, conditions: Conditions) -> Selection:
         """The records whose texts may meet all of some conditions: their hashes are among those looked for."""
@@ -322,23 +335,15 @@ class SourceColumns:
 
     def write(self, writer: ColumnWriter) -> None:
         """Write a base file of all records and rows."""
-        hidden, changes, parts = self.changes.hidden, self.changes, self.base.index.parts
-        for number, part in enumerate(parts):
-            last = number + 1 == len(parts)
-            low, high = np.searchsorted(hidden, [self.base.starts[number], self.base.starts[number] + part.rows])
-            start = 0 if not number else int(np.searchsorted(changes.keys, np.uint64(part.first)))
-            stop = len(changes.keys)
-            if not last:
-                stop = int(np.searchsorted(changes.keys, np.uint64(parts[number + 1].first)))
-            if low == high and start == stop:
-                writer.copy_part(self.base, part)
+        changes, parts = self.changes, self.base.index.parts
+        for number, (start, stop) in enumerate(pairwise(self._split_keys(changes.keys))):
+            if start == stop and not len(self._hidden_places(number)):
+                writer.copy_part(self.base, parts[number])
                 continue
-            found = [self.base.read_part(number, self._choose_places(number, part.rows, None))]
-            if start < stop:
-                assert changes.part is not None
-                found.append(changes.part.take(slice(start, stop)))
-            whole = _merge_by_key(found)
-            for begin in range(0, len(whole.keys), 2 * VIEW_LIMITS.column_part_records):
+            whole = self._merge_part(number, None, np.arange(start, stop))
+            size = 0 if whole is None else whole.size
+            for begin in range(0, size, 2 * VIEW_LIMITS.column_part_records):
+                assert whole is not None
                 writer.add_part(whole.take(slice(begin, begin + 2 * VIEW_LIMITS.column_part_records)))
         if not parts and changes.part is not None:
             writer.add_part(changes.part)
@@ -376,17 +381,11 @@ class SourceColumns:
 
     def _find_places(self, keys: Array) -> Array:
         """Before which record of the file each of ``keys`` (ascending) stands."""
-        parts = self.base.index.parts
-        if not parts:
-            return np.zeros(len(keys), np.int64)
-        firsts = np.array([part.first for part in parts], np.uint64)
-        bounds = [0, *np.searchsorted(keys, firsts[1:]).tolist(), len(keys)]
-        return np.concatenate(
-            [
-                np.searchsorted(self.base.read_keys(number), keys[start:stop]) + self.base.starts[number]
-                for number, (start, stop) in enumerate(pairwise(bounds))
-            ]
-        )
+        found = [
+            np.searchsorted(self.base.read_keys(number), keys[start:stop]) + self.base.starts[number]
+            for number, (start, stop) in enumerate(pairwise(self._split_keys(keys)))
+        ]
+        return np.concatenate(found) if found else np.zeros(len(keys), np.int64)
 
 
 def _match_hashes(texts: Sequence[tuple[tuple[Array, Array], Array]]) -> Array | None:
