@@ -25,8 +25,10 @@ _MAX_INTEGER_DIGITS = 4000
 # Digits without a leading zero, and a fraction without a trailing zero: no other text can be the shortest of a number.
 # The text of -0 is that of 0, and below 0.0001 a Double has an exponent.
 _match_shortest_number = re.compile(rb"(?!-0\Z|-?0\.0000)-?(?:0|[1-9][0-9]*)(?:\.[0-9]*[1-9])?").fullmatch
-# Texts of this length have at most 15 digits, all of which a double keeps.
-_SHORT_TEXT_BYTES = 15
+SHORT_TEXT_BYTES = 15
+"""Texts of numbers up to this length have at most 15 digits, all of which a double keeps."""
+MIN_PLAIN_DOUBLE = 0.0001
+"""The text of a smaller Double has an exponent."""
 # Most texts start with none of these, and need no match of the expression above.
 _READING_START_CHARACTERS = frozenset("0123456789+-. \t\r\n")
 _READING_START_BYTES = frozenset(b"0123456789+-. \t\r\n")
@@ -118,7 +120,7 @@ def is_shortest_text(text: bytes) -> bool:
     """
     if _match_shortest_number(text) is None:
         return False
-    if len(text) <= _SHORT_TEXT_BYTES:
+    if len(text) <= SHORT_TEXT_BYTES:
         return True
     if b"." in text:
         return format_double(float(text)).encode() == text

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 
 from sowctl.values.fields import Number
+from sowctl.values.scalars import MIN_PLAIN_DOUBLE, SHORT_TEXT_BYTES
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
@@ -135,6 +136,33 @@ class LazyNumbers(Sequence["Number | int | float | None"]):
         """Select numbers by an array of indexes, in its order, or by a slice."""
         nulls, ints = (None if some is None else some[places] for some in (self.nulls, self.ints))
         return LazyNumbers(self.data[places], self.texts.take(places), nulls, ints, self.typed)
+
+    def has_canonical_texts(self) -> bool:
+        """Return whether each text is the one that :func:`sowctl.values.scalars.format_double` gives its number.
+
+        False also of numbers that have an exponent or many digits.
+        """
+        spans = self.texts.pack()
+        there = spans.begins < spans.ends
+        data, begins, ends = self.data[there], spans.begins[there], spans.ends[there]
+        chars, zero = np.frombuffer(spans.raw, np.uint8), ord("0")
+        points = np.flatnonzero(chars == ord("."))
+        if not len(begins) or len(points) != len(begins) or int((ends - begins).max()) > SHORT_TEXT_BYTES:
+            return False
+        signs = chars[begins] == ord("-")
+        starts = begins + signs
+        digits = np.count_nonzero(chars - np.uint8(zero) < 10)
+        return bool(
+            # Digits, with one point among those of each number, and signs in front.
+            digits + len(points) + np.count_nonzero(signs) == len(chars)
+            and ((starts < points) & (points < ends - 1)).all()
+            # No zeros at either end but the one next to the point.
+            and ((chars[starts] != zero) | (points == starts + 1)).all()
+            and ((chars[ends - 1] != zero) | (points == ends - 2)).all()
+            # Below 0.0001 a Double has an exponent.
+            and ((np.abs(data) >= MIN_PLAIN_DOUBLE) | (data == 0)).all()
+            and (np.signbit(data) == signs).all()
+        )
 
     def __reduce__(self) -> tuple[type[LazyNumbers], tuple[Any, ...]]:
         return LazyNumbers, (self.data, self.texts, self.nulls, self.ints, self.typed)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sowctl.values.column import Column, Kind, build_column, concatenate_columns, pack_numbers, replace_places
 from sowctl.values.fields import Number, SlotValue, ValueList
+from sowctl.values.scalars import SHORT_TEXT_BYTES, format_double
 from sowctl.values.textspans import LazyNumbers, TextSpans
 from tests.support.examples import examples
 
@@ -152,3 +153,31 @@ def test_replaced_places_are_like_those_of_lists(pair: tuple[st.SearchStrategy[A
         assert (found.nulls is None) == (other.nulls is None)
         assert found.nulls is None or np.array_equal(found.nulls, other.nulls)
     assert told(column.read_values()) == before
+
+
+FRACTIONS = st.one_of(
+    st.from_regex(rb"-?(0|[1-9][0-9]{0,3}|[0-9]{0,3})[.]?[0-9]{0,5}([eE]-?[0-9])?", fullmatch=True).filter(
+        lambda text: any(b"0"[0] <= byte <= b"9"[0] for byte in text.partition(b"e")[0].partition(b"E")[0])
+    ),
+    st.floats(0.0001, 1e5).map(lambda value: repr(value).encode()),
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda value: repr(value).encode()),
+    st.decimals(-999, 999, places=2, allow_nan=False).map(lambda value: str(value).encode()),
+)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(texts=st.lists(FRACTIONS, min_size=1, max_size=3))
+def test_canonical_texts_of_doubles_are_told_together(texts: list[bytes]) -> None:
+    source = spelled(texts).source
+    assert isinstance(source, LazyNumbers)
+    plain = all(b"e" not in text and len(text) <= SHORT_TEXT_BYTES for text in texts)
+    wanted = [format_double(value).encode() for value in source.data.tolist()] == texts
+    assert source.has_canonical_texts() == (plain and wanted)
+
+
+def test_places_without_a_text_have_no_other_one() -> None:
+    column = pack_numbers(build_column([None, Number(1.5, b"1.5"), 2.5]))
+    assert isinstance(column.source, LazyNumbers)
+    assert column.source.has_canonical_texts()
+    assert list(column.strip_source().read_values()) == [None, 1.5, 2.5]
+    assert not spelled([]).source.has_canonical_texts()  # type: ignore[union-attr]  # LazyNumbers

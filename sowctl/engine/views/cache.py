@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sowctl.store.write import WriteTxn
     from sowctl.values.topicref import TopicRef
 
-CACHE_VERSION = 2
+CACHE_VERSION = 3
 """Version of the tables and column files; a cache of another version is rebuilt."""
 UNUSABLE_ERRORS = (DamageError, VersionError, MissingError, RefusedError)
 """What a derived store may be instead of one: it is made anew."""

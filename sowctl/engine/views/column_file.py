@@ -31,7 +31,7 @@ from sowctl.values.column import Array, Column, Kind, build_column, choose_code_
 from sowctl.values.textspans import LazyNumbers, TextSpans
 
 MAGIC = b"SOWCOLS\0"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _HEADER_LAYOUT = struct.Struct("<8sHHI")
 """Magic, version, 1 (to notice another byte order), CRC-32 of what stands before."""
 _TRAILER_LAYOUT = struct.Struct("<QI4s")
@@ -41,12 +41,17 @@ _ARRAY_MARK = b"\xdd"
 """Begins an array in msgpack whose number of items, 4 bytes, follows."""
 _ALIGNMENT_BYTES = 8
 _ACTION = "write the columns of a view"
+_INTEGER_TYPES = {Kind.I64: np.int64, Kind.U64: np.uint64}
+"""The types of the kinds of which a file has the numbers in smaller ones."""
 NULL_HASH = 0
 """Stands for NULL among the hashes of texts; no text has it."""
 
 
 class Section(Struct, array_like=True, frozen=True):
-    """Bytes of a file: where they begin, how many, their CRC-32, and the type that numpy gives their items."""
+    """Bytes of a file: where they begin, how many, their CRC-32, and the type that numpy gives their items.
+
+    Integers have the smallest type that holds all of the section.
+    """
 
     offset: int
     size: int
@@ -145,7 +150,7 @@ class ColumnWriter:
         columns = [self._add_column(column) for column in part.columns]
         texts = [self._add_column(column, known) for column, known in zip(part.texts, hashes, strict=True)]
         keys = self._add_section(part.keys.astype(np.uint64))
-        txids, times = (self._add_section(stamps) for stamps in (part.txids, part.times))
+        txids, times = (self._add_section(_narrow_integers(stamps)) for stamps in (part.txids, part.times))
         self._index.parts.append(StoredPart(len(part.keys), int(part.keys[0]), keys, txids, times, columns, texts))
         self.records += len(part.keys)
 
@@ -198,7 +203,7 @@ class ColumnWriter:
             return StoredColumn("VALUES", bounds=bounds, text=text)
         if column.kind is Kind.NULL:
             return StoredColumn(Kind.NULL.name, hashes=hashes)
-        data = self._add_section(column.data)
+        data = self._add_section(_narrow_integers(column.data))
         bounds = text = -1
         if column.kind is Kind.STRING:
             bounds, text = self._add_texts(column.words)
@@ -211,19 +216,31 @@ class ColumnWriter:
     def _add_texts(self, texts: Sequence[bytes]) -> tuple[int, int]:
         bounds = np.zeros(len(texts) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=bounds[1:])
-        return self._add_section(bounds), self._add_section(np.frombuffer(b"".join(texts), np.uint8))
+        return self._add_section(_narrow_integers(bounds)), self._add_section(np.frombuffer(b"".join(texts), np.uint8))
 
     def _add_spans(self, spans: TextSpans) -> tuple[int, int]:
         bounds = np.append(spans.begins, len(spans.raw)).astype(np.int64)
-        return self._add_section(bounds), self._add_section(np.frombuffer(spans.raw, np.uint8))
+        return self._add_section(_narrow_integers(bounds)), self._add_section(np.frombuffer(spans.raw, np.uint8))
+
+
+def _narrow_integers(array: Array) -> Array:
+    """The numbers in the smallest type of Integers that holds all of them; others as they are."""
+    if array.dtype.kind not in "iu" or not array.size:
+        return array
+    kind = np.result_type(np.min_scalar_type(int(array.min())), np.min_scalar_type(int(array.max())))
+    # Some Integers on both sides of 0 are all held by a Double alone, which is none of theirs.
+    return array.astype(kind) if kind.kind in "iu" and kind.itemsize < array.dtype.itemsize else array
 
 
 def detach_column(column: Column) -> Column:
-    """The same column without the block of messages that its texts lie in."""
+    """The same column without the block of messages that its texts lie in, and without texts that its numbers
+    have anyway."""
     column = pack_numbers(column)
     source, dictionary = column.source, column.dictionary
     if isinstance(source, LazyNumbers):
         source = LazyNumbers(source.data, source.texts.pack(), source.nulls, source.ints, source.typed)
+        if source.typed and source.has_canonical_texts():
+            return column.strip_source()
     elif not isinstance(dictionary, TextSpans):
         return column
     nulls = None if column.kind in (Kind.STRING, Kind.NULL) else column.nulls
@@ -334,11 +351,10 @@ class ColumnFile:
         columns, texts = (
             [self._read_column(one, part.rows, places) for one in some] for some in (part.columns, part.texts)
         )
-        if places is None:
-            size = part.rows
-        else:
-            size, keys, txids, times = len(places), keys[places], txids[places], times[places]
-        return ColumnBatch(columns, size, txids=txids, times=times, keys=keys, texts=texts)
+        if places is not None:
+            keys, txids, times = keys[places], txids[places], times[places]
+        txids, times = txids.astype(np.uint64), times.astype(np.int64)
+        return ColumnBatch(columns, len(keys), txids=txids, times=times, keys=keys, texts=texts)
 
     def read_codes(self, number: int, side: int) -> tuple[Array, Array]:
         """Of the texts of a join key in a part: the code of each record, and the hash of each code."""
@@ -365,11 +381,16 @@ class ColumnFile:
         nulls, ints = (None if number < 0 else self.read_array(number) for number in (one.nulls, one.ints))
         source = None if one.bounds < 0 else LazyNumbers(data, self._read_spans(one), nulls, ints, one.typed)
         column = Column(kind, rows, data, nulls, ints=ints, source=source, texts=source is not None)
-        return column if places is None else column.take(places)
+        if places is not None:
+            column = column.take(places)
+        if kind in _INTEGER_TYPES:
+            column.array = column.data.astype(_INTEGER_TYPES[kind])
+        return column
 
     def _read_spans(self, one: StoredColumn) -> TextSpans:
         bounds, text = self.read_array(one.bounds), self.read_array(one.text)
         # A copy, since texts are made of bytes in half the time that a view of bytes takes.
+        bounds = bounds.astype(np.int64)
         return TextSpans(text.tobytes(), bounds[:-1], bounds[1:])
 
     def read_rows(self, rows: StoredRows) -> tuple[Array | None, Array, Array]:

@@ -1,8 +1,8 @@
-"""The cache of a view as version 2 wrote it (sow-view(5)): read byte for byte, and written alike.
+"""The cache of a view as version 3 wrote it (sow-view(5)): read byte for byte, and written alike.
 
-``tests/formats/v2/view.*`` was made by :func:`write_sample` of version 2 and never changes: the cache, the columns of
+``tests/formats/v3/view.*`` was made by :func:`write_sample` of version 3 and never changes: the cache, the columns of
 its two sources, and in ``view.json`` what they hold. Costs and digests of the definition are not compared with what is
-written today. ``tests/formats/v1/view.sow`` is of version 1, which is made anew.
+written today. ``tests/formats/v1/view.sow`` and ``v2`` are of earlier versions, which are made anew.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 
 from sowctl.engine.views.cache import CHANGES_TABLE, read_state
 from sowctl.engine.views.cache_build import find_column_path, name_columns
@@ -25,7 +26,7 @@ from sowctl.store.env import Store
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 FORMATS = Path(__file__).parents[2] / "formats"
-GOLDEN = FORMATS / "v2" / "view.sow"
+GOLDEN = FORMATS / "v3" / "view.sow"
 VIEW = """
 <View><Name>é/named</Name><MessageType>json</MessageType>
 <UnderlyingTopic><Join>[orders]./client = [clients]./id</Join></UnderlyingTopic>
@@ -45,7 +46,9 @@ def write_sample(place: Path) -> Path:
         quantity: Any = [number, number * 0.1, "7", None][number % 4]
         price, fee = number + 0.25, [number, number * 0.5, None][number % 3]
         client, note = f"c{number % 4}", f"é{number % 2}"
-        lab.publish("orders", message(id=number, client=client, qty=quantity, note=note, price=price, fee=fee))
+        order = message(id=number, client=client, qty=quantity, note=note, price=price, fee=fee)
+        # A text that the number does not have by itself.
+        lab.publish("orders", order.replace(".25", ".250"))
     lab.publish("clients", *(message(id=f"c{number}", name=f"name {number // 2}") for number in range(3)))
     with patch.multiple(VIEW_LIMITS, min_column_records=0, max_stale_divisor=0):
         lab.query("é/named")
@@ -102,7 +105,7 @@ def content(path: Path, columns: list[Path]) -> dict[str, Any]:
     return found
 
 
-def test_the_cache_of_version_2_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_the_cache_of_version_3_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "view.sow"
     shutil.copy(GOLDEN, path)
     columns = [GOLDEN.with_name(f"view.columns-{number}") for number in range(2)]
@@ -110,17 +113,18 @@ def test_the_cache_of_version_2_is_read_as_it_was_written(tmp_path: Path) -> Non
     assert not list(check_store(path))
 
 
-def test_version_2_is_what_is_written(tmp_path: Path) -> None:
+def test_version_3_is_what_is_written(tmp_path: Path) -> None:
     path = write_sample(tmp_path)
     assert path.name == "%C3%A9%2Fnamed.json.sow"
     assert content(path, []) == json.loads(GOLDEN.with_suffix(".json").read_text())
 
 
-def test_a_cache_of_version_1_is_made_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_cache_of_an_earlier_version_is_made_anew(tmp_path: Path, version: str) -> None:
     path = write_sample(tmp_path)
     lab = Lab(tmp_path / "lab", XML)
     wanted = lab.query("é/named")
-    shutil.copy(FORMATS / "v1" / "view.sow", path)
+    shutil.copy(FORMATS / version / "view.sow", path)
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
         assert read_state(snapshot) is None
     assert lab.query("é/named") == wanted
