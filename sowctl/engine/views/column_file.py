@@ -94,7 +94,7 @@ class StoredRows(Struct, array_like=True, frozen=True):
     """Rows of a view: how many, the record of the first source that each begins with, and its group.
 
     ``roots``: numbers of the records in the file; -1 where they follow each other from ``first``. ``codes``: places in
-    ``groups``, which holds SOW keys of groups, each once.
+    ``groups``, which holds SOW keys of groups.
     """
 
     rows: int
@@ -254,7 +254,8 @@ def detach_column(column: Column) -> Column:
 def hash_words(words: Sequence[bytes]) -> Array:
     """A hash of each word, and that of NULL behind them. Equal words have equal hashes."""
     found = np.empty(len(words) + 1, np.uint64)
-    found[:-1] = np.fromiter((xxh3_64_intdigest(word) or 1 for word in words), np.uint64, len(words))
+    found[:-1] = np.fromiter(map(xxh3_64_intdigest, words), np.uint64, len(words))
+    found[found == NULL_HASH] = 1
     found[-1] = NULL_HASH
     return found
 

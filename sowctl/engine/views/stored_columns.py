@@ -97,8 +97,8 @@ class Changes:
         if self.part is not None:
             # What was asked for already is not computed again.
             writer.add_part(self.part, [self.read_codes(side)[1] for side in range(len(self.part.texts))])
-        groups, codes = np.unique(self.groups, return_inverse=True)
-        writer.add_rows(self.roots, codes, groups)
+        # Looking for equal groups would take longer than writing each.
+        writer.add_rows(self.roots, np.arange(len(self.groups)), self.groups)
         writer.finish(self.hidden)
         return bytes(data)
 
@@ -210,6 +210,8 @@ class SourceColumns:
             return self.base.read_part(number, places) if places is None or len(places) else None
         assert self.changes.part is not None
         fresh = self.changes.part.take(chosen)
+        if places is not None and not len(places):
+            return fresh
         # Where each change stands in the file, or would.
         rows = self.base.index.parts[number].rows
         found = np.searchsorted(self.base.read_keys(number), fresh.keys)
