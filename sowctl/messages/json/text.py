@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import lru_cache
+from json.encoder import encode_basestring
 
 from sowctl.values.fields import Number, SlotValue
 from sowctl.values.scalars import choose_written_scalar, format_double, is_shortest_text
-
-_encode_string = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def format_json(value: SlotValue) -> bytes:
@@ -30,7 +28,7 @@ def format_json(value: SlotValue) -> bytes:
         # NaN and the infinities are the numbers whose difference from themselves is not 0.
         return format_double(scalar).encode() if scalar - scalar == 0 else b"null"
     text = scalar if isinstance(scalar, str) else scalar.decode("utf-8", "replace")
-    return _encode_string(text).encode()
+    return encode_basestring(text).encode()
 
 
 def format_json_column(values: Sequence[SlotValue]) -> list[bytes]:
@@ -40,12 +38,15 @@ def format_json_column(values: Sequence[SlotValue]) -> list[bytes]:
         return list(map(b"%d".__mod__, values))
     if kinds == {float}:
         return [repr(value).encode() if value - value == 0 else b"null" for value in values]  # type: ignore[operator]
+    if kinds == {bytes}:
+        texts = [value.decode("utf-8", "replace") for value in values]  # type: ignore[union-attr]  # bytes
+        return [encode_basestring(text).encode() if text else b"null" for text in texts]
     return list(map(format_json, values))
 
 
 def quote_string(text: str) -> bytes:
     """A JSON string."""
-    return _encode_string(text).encode()
+    return encode_basestring(text).encode()
 
 
 def format_member_start(name: str) -> bytes:
