@@ -176,6 +176,9 @@ class Minimum(InputSet):
 
     def compute_result(self, read_inputs: InputReader | None = None, delimiter: SlotValue = b",") -> Scalar:
         """Return the least input, or the greatest. Raises DamageError ``SOW-EXP-050``."""
+        if len(self.waiting) == 1 and not self.entries:
+            # Of columns, nearly always.
+            return find_extreme(self.waiting, self.greatest)
         values, stamps = self._list_inputs()
 
         def find_first(places: Sequence[int]) -> int:

@@ -158,8 +158,8 @@ class GroupedBatch:
                 group = groups[key] = projection.build_group()
             found.append(group)
         listed = 0
-        for number, (accumulator, column) in enumerate(zip(projection.accumulators, self._inputs, strict=True)):
-            states = [group.parts[number] for group in found]
+        calls = zip(*[group.parts for group in found], strict=True)
+        for accumulator, states, column in zip(projection.accumulators, calls, self._inputs, strict=True):
             listed += accumulator.add_column(states, _BatchInputs(column, self))
         columns = [messages.columns[place].take_values(latest) for place in projection.keeps]
         rows: Iterable[Row] = zip(*columns, strict=True) if columns else repeat(())
