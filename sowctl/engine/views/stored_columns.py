@@ -430,22 +430,26 @@ class ColumnRecorder:
         self._start = 0
 
     def record_parts(self, number: int, parts: Iterable[ColumnBatch]) -> Iterator[ColumnBatch]:
-        """Yield the records of a source, and write them."""
+        """Yield the records of a source, in the parts in which they are written."""
         held: list[ColumnBatch] = []
         size = 0
         for part in parts:
-            keys = part.keys.astype(np.uint64)
-            if number == 0:
-                self._waiting.append(keys)
             columns, texts = ([detach_column(column) for column in some] for some in (part.columns, part.texts))
+            keys = part.keys.astype(np.uint64)
             held.append(ColumnBatch(columns, part.size, txids=part.txids, times=part.times, keys=keys, texts=texts))
-            size += len(keys)
+            size += part.size
             if size >= VIEW_LIMITS.column_part_records:
-                self._writers[number].add_part(ColumnBatch.concatenate(held))
+                yield self._record_part(number, held)
                 held, size = [], 0
-            yield part
         if held:
-            self._writers[number].add_part(ColumnBatch.concatenate(held))
+            yield self._record_part(number, held)
+
+    def _record_part(self, number: int, held: Sequence[ColumnBatch]) -> ColumnBatch:
+        part = ColumnBatch.concatenate(held)
+        if number == 0:
+            self._waiting.append(part.keys)
+        self._writers[number].add_part(part)
+        return part
 
     def record_rows(self, batch: GroupedBatch) -> None:
         """Write the groups of the next rows."""

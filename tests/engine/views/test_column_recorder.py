@@ -11,6 +11,7 @@ import numpy as np
 from sowctl.engine.views.column_file import ColumnFile, ColumnWriter
 from sowctl.engine.views.definition import Program, build_query
 from sowctl.engine.views.instant import find_entry
+from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.stored_columns import ColumnRecorder
 from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import build_column
@@ -44,8 +45,8 @@ def count_copied(program: Program, parts: int) -> int:
     data = bytearray()
     writer = ColumnWriter(data.extend)
     recorder = ColumnRecorder(program, [writer])
-    with patch.object(np, "concatenate", counted):
-        assert sum(1 for _ in recorder.record_parts(0, map(build_part, range(parts)))) == parts
+    with patch.object(np, "concatenate", counted), patch.object(VIEW_LIMITS, "column_part_records", 2 * PART_RECORDS):
+        assert sum(1 for _ in recorder.record_parts(0, map(build_part, range(parts)))) == parts // 2
     writer.finish()
     file = ColumnFile(bytes(data), Path("columns"))
     assert (file.records, file.index.rows) == (parts * PART_RECORDS, [])
