@@ -271,8 +271,9 @@ class SourceColumns:
 
     def find_groups(self, selection: Selection) -> Array:
         """SOW keys of the groups of the rows that begin with some records, each once."""
-        assert selection.base is not None
-        found = [self.changes.groups[np.isin(self.changes.roots, _require_rows(selection.changed))]]
+        chosen = np.zeros(len(self.changes.keys), np.bool_)
+        chosen[selection.changed] = True
+        found = [self.changes.groups[chosen[self.changes.roots]]]
         wanted = np.zeros(self.base.records, np.bool_)
         wanted[selection.base] = True
         for rows in self.base.index.rows:
@@ -391,12 +392,14 @@ class SourceColumns:
 
 
 def _match_hashes(texts: Sequence[tuple[tuple[Array, Array], Array]]) -> Array | None:
-    """Which records have, of each text, a hash that is looked for; None where none has one."""
+    """Which records have, of each text, one of the hashes looked for, which ascend; None where none has one."""
     found: Array | None = None
     for (codes, hashes), sought in texts:
-        flags = np.isin(hashes, sought)
-        if not flags.any():
+        there = find_sorted(sought, hashes)[0]
+        if not len(there):
             return None
+        flags = np.zeros(len(hashes), np.bool_)
+        flags[there] = True
         found = flags[codes] if found is None else found & flags[codes]
     return found
 
@@ -406,11 +409,6 @@ def _select_used(items: Array, codes: Array) -> Array:
     used = np.zeros(len(items), np.bool_)
     used[codes] = True
     return items[used]
-
-
-def _require_rows(rows: Array | None) -> Array:
-    assert rows is not None
-    return rows
 
 
 def _merge_by_key(parts: Sequence[ColumnBatch]) -> ColumnBatch:
