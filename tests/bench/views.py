@@ -13,6 +13,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import sowctl
@@ -84,9 +85,15 @@ def run(place: Place, rounds: int, *, big: bool = False) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     (directory / "sowctl.xml").write_text(CONFIG)
+    # As a program does that asks again and again: stores stay open between its questions.
+    with sowctl.open(directory / "sowctl.xml") as instance:
+        _measure(rounds, instance, directory, count, customers)
+
+
+def _measure(rounds: int, instance: Any, directory: Path, count: int, customers: int) -> None:
+    """Race and judge with so many orders and customers."""
     held = orders(iter(range(count)), customers, 1)
     known = [json.dumps({"id": f"C{number}", "name": f"name {number}"}).encode() for number in range(customers)]
-    instance = sowctl.open(directory / "sowctl.xml")
     instance.topic("orders").publish(held)
     instance.topic("customers").publish(known)
     duck, lite = _duckdb(held, known), _sqlite(held, known)
@@ -123,7 +130,7 @@ def run(place: Place, rounds: int, *, big: bool = False) -> None:
     ]
     found = race(items, 3 * rounds)
     show(found, base=TOPIC, count=customers, unit="row")
-    judge("unchanged view / topic", statistics.median(ratios(found, UNCHANGED, TOPIC)), 1.3, most=True)
+    judge("unchanged view / topic", statistics.median(ratios(found, UNCHANGED, TOPIC)), 1.2, most=True)
 
 
 def _measure_large(place: Place, count: int) -> None:
