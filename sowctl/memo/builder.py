@@ -111,31 +111,31 @@ class IndexBuilder:
                 found.append(known.setdefault((type(value), _make_hashable(value)), len(known)))
         self._codes.append(np.array(found, np.int32))
 
-    def build_parts(self, digest: int) -> FileParts:
-        """Return the file for the state with ``digest``."""
+    def build_parts(self, state: int) -> FileParts:
+        """Return the file for the state with this number."""
         if self._spoiled:
-            return self._build_unsuited(digest)
+            return self._build_unsuited(state)
         if self._form is not _Form.WORDS:
             column = concatenate_columns(self._columns or [Column(Kind.NULL, 0)])
             build = self._build_string_parts if self._form is _Form.STRINGS else self._build_number_parts
-            return build(column, digest)
+            return build(column, state)
         words = [key[1] for key in self._words]
         # NaN is not equal to itself, so it has no code by which it could be found again.
         if len(words) > MAX_DISTINCT_VALUES or any(value != value for value in words):
-            return self._build_unsuited(digest)
+            return self._build_unsuited(state)
         codes = np.concatenate([*self._codes, np.empty(0, np.int32)])
         return self._build_coded(
             MemoKind.WORDS,
             np.where(codes < 0, len(words), codes),
             len(words),
-            digest,
+            state,
             [encode_values([_restore_value(word) for word in words])],
         )
 
-    def _build_unsuited(self, digest: int) -> FileParts:
-        return encode_file(MemoHeader(MemoKind.UNSUITED, self._records, digest), [self._text.encode()])
+    def _build_unsuited(self, state: int) -> FileParts:
+        return encode_file(MemoHeader(MemoKind.UNSUITED, self._records, state), [self._text.encode()])
 
-    def _build_number_parts(self, column: Column, digest: int) -> FileParts:
+    def _build_number_parts(self, column: Column, state: int) -> FileParts:
         size = column.size
         nulls = np.zeros(size, np.bool_) if column.nulls is None else column.nulls
         data = np.zeros(size, np.int64) if column.kind is Kind.NULL else column.data
@@ -149,12 +149,12 @@ class IndexBuilder:
         if count or not flags:
             whole = flags == INTEGERS_FLAG if column.ints is None else column.ints
             marks = np.where(nulls, NULL, np.where(whole, INTEGER, 0)).astype(np.uint8)
-        head = MemoHeader(MemoKind.NUMBERS, self._records, digest, 8, count, flags)
+        head = MemoHeader(MemoKind.NUMBERS, self._records, state, 8, count, flags)
         return encode_file(
             head, [self._text.encode(), _to_bytes(data), _to_bytes(marks), _to_bytes(order.astype(np.uint32))]
         )
 
-    def _build_string_parts(self, column: Column, digest: int) -> FileParts:
+    def _build_string_parts(self, column: Column, state: int) -> FileParts:
         texts, nothing = column.words, len(column.words)
         # Codes are assigned in byte order, so that a range of Strings is a range of codes. Texts that no record has are
         # not part of the index.
@@ -167,11 +167,11 @@ class IndexBuilder:
         ends = np.zeros(len(ordered) + 1, np.uint64)
         np.cumsum([len(text) for text in ordered], out=ends[1:])
         return self._build_coded(
-            MemoKind.STRINGS, rank[column.data], len(ordered), digest, [_to_bytes(ends), b"".join(ordered)]
+            MemoKind.STRINGS, rank[column.data], len(ordered), state, [_to_bytes(ends), b"".join(ordered)]
         )
 
     def _build_coded(
-        self, kind: MemoKind, codes: Array, words: int, digest: int, more: Sequence[bytes | memoryview]
+        self, kind: MemoKind, codes: Array, words: int, state: int, more: Sequence[bytes | memoryview]
     ) -> FileParts:
         # The narrowest width for all codes and NULL's, which is the number of words.
         width, kept = next((w, t) for w, t in ((1, np.uint8), (2, np.uint16), (4, np.uint32)) if words < 1 << 8 * w)
@@ -180,7 +180,7 @@ class IndexBuilder:
         # Counting sort: code c has the rows order[starts[c]:starts[c + 1]].
         starts = np.zeros(words + 2, np.uint32)
         np.cumsum(np.bincount(codes, minlength=words + 1), out=starts[1:])
-        head = MemoHeader(kind, self._records, digest, width, words)
+        head = MemoHeader(kind, self._records, state, width, words)
         return encode_file(head, [self._text.encode(), _to_bytes(codes), _to_bytes(starts), _to_bytes(order), *more])
 
 
@@ -224,22 +224,22 @@ def _restore_value(word: Any) -> SlotValue:
     return value
 
 
-def build_key_parts(keys: bytes, txids: Array, times: Array, digest: int) -> FileParts:
-    """Return the file for the state with ``digest``: keys of all records (8 bytes each, ascending), their txids and
+def build_key_parts(keys: bytes, txids: Array, times: Array, state: int) -> FileParts:
+    """Return the file for the state with this number: keys of all records (8 bytes each, ascending), their txids and
     times.
 
     ``txids`` are u64, ``times`` i64.
     """
     return encode_file(
-        MemoHeader(MemoKind.KEYS, len(keys) // 8, digest), [b"", keys, _to_bytes(txids), _to_bytes(times)]
+        MemoHeader(MemoKind.KEYS, len(keys) // 8, state), [b"", keys, _to_bytes(txids), _to_bytes(times)]
     )
 
 
-def build_type_parts(name: str, types: bytes, digest: int) -> FileParts:
+def build_type_parts(name: str, types: bytes, state: int) -> FileParts:
     """Return the file of the field types of a state, encoded as ``types``."""
-    return encode_file(MemoHeader(MemoKind.TYPES, 0, digest), [name.encode(), types])
+    return encode_file(MemoHeader(MemoKind.TYPES, 0, state), [name.encode(), types])
 
 
-def build_location_parts(locations: tuple[Array, Array, Array], digest: int) -> FileParts:
-    """Return the file for the state with ``digest``: offset, size and last number of each record."""
-    return encode_file(MemoHeader(MemoKind.SPOTS, len(locations[0]), digest), [b"", *map(_to_bytes, locations)])
+def build_location_parts(locations: tuple[Array, Array, Array], state: int) -> FileParts:
+    """Return the file for the state with this number: offset, size and last number of each record."""
+    return encode_file(MemoHeader(MemoKind.SPOTS, len(locations[0]), state), [b"", *map(_to_bytes, locations)])

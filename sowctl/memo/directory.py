@@ -42,7 +42,7 @@ class MemoDirectory:
         except (OSError, BadMemo):
             return None
 
-    def find_locations(self, digest: int) -> tuple[memoryview, memoryview, memoryview] | None:
+    def find_locations(self, state: int) -> tuple[memoryview, memoryview, memoryview] | None:
         """Return offset (u64), size and checksum (u32) of each record; None without a usable file.
 
         Sizes are verified, so that no read is larger than the record; offsets are not, because each record has its own
@@ -50,7 +50,7 @@ class MemoDirectory:
         """
         try:
             file = open_memo(self._file_path(_SPOTS))
-            if file.head.kind is not MemoKind.SPOTS or file.head.digest != digest:
+            if file.head.kind is not MemoKind.SPOTS or file.head.state != state:
                 return None
             found = (
                 file.read_unverified_section(1).cast("Q"),
@@ -63,25 +63,25 @@ class MemoDirectory:
             return None
 
     def find_types(self, name: str) -> tuple[int, bytes] | None:
-        """Return the digest of a state and the types of its fields, as stored under ``name``; None without a usable
+        """Return the number of a state and the types of its fields, as stored under ``name``; None without a usable
         file."""
         try:
             file = open_memo(self._file_path(_TYPES))
             if file.head.kind is not MemoKind.TYPES or bytes(file.read_section(0)) != name.encode():
                 return None
-            return file.head.digest, bytes(file.read_section(1))
+            return file.head.state, bytes(file.read_section(1))
         except (OSError, BadMemo):
             return None
 
-    def find_column(self, name: str, digest: int) -> tuple[MemoIndex | None] | None:
-        """Return the column ``name`` for the state with ``digest``; None without a usable file.
+    def find_column(self, name: str, state: int) -> tuple[MemoIndex | None] | None:
+        """Return the column ``name`` for the state with this number; None without a usable file.
 
         ``(None,)`` means that the values of this path cannot be indexed.
         """
         try:
             # The name in the file is also compared: the file's name is a hash, and two paths may share one.
             file = open_memo(self._column_path(name))
-            if file.head.digest != digest or bytes(file.read_section(0)) != name.encode():
+            if file.head.state != state or bytes(file.read_section(0)) != name.encode():
                 return None
             return (open_index(file),)
         except (OSError, BadMemo, ValueError):

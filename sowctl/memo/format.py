@@ -19,7 +19,7 @@ from sowctl.open_files import register_closer
 MAGIC = b"SOWMEMO\0"
 FORMAT_VERSION = 1
 _HEADER_LAYOUT = struct.Struct("<8sHBBIQ16sQI")
-"""Magic, version, kind, width of a code, sections, records, digest, count that depends on the kind, flags."""
+"""Magic, version, kind, width of a code, sections, records, state, count that depends on the kind, flags."""
 _SECTION_LAYOUT = struct.Struct("<QQI")
 _CRC_LAYOUT = struct.Struct("<I")
 # Sections begin at multiples of 8, so that numbers in them are read in place.
@@ -46,12 +46,12 @@ class BadMemo(Exception):
 
 
 class MemoHeader(Struct, frozen=True):
-    """``digest`` is that of the store's state; ``count`` the number of NULLs for NUMBERS, otherwise of distinct
+    """``state`` is the number of the store's state; ``count`` the number of NULLs for NUMBERS, otherwise of distinct
     values."""
 
     kind: MemoKind
     records: int
-    digest: int
+    state: int
     width: int = 4
     count: int = 0
     flags: int = 0
@@ -66,7 +66,7 @@ def encode_file(head: MemoHeader, sections: Sequence[bytes | memoryview]) -> lis
         head.width,
         len(sections),
         head.records,
-        head.digest.to_bytes(16, "little"),
+        head.state.to_bytes(16, "little"),
         head.count,
         head.flags,
     )
@@ -143,7 +143,7 @@ class MemoFile:
             raise BadMemo(str(problem)) from None
 
     def _read_header(self) -> tuple[MemoHeader, list[tuple[int, int, int]]]:
-        magic, version, kind, width, sections, records, digest, count, flags = _HEADER_LAYOUT.unpack_from(self._view)
+        magic, version, kind, width, sections, records, state, count, flags = _HEADER_LAYOUT.unpack_from(self._view)
         end = _HEADER_LAYOUT.size + _SECTION_LAYOUT.size * sections
         if magic != MAGIC or version != FORMAT_VERSION or end + _CRC_LAYOUT.size > self.size:
             raise BadMemo("another format")
@@ -156,7 +156,7 @@ class MemoFile:
         # Checked once here, so that no section extends past the end of the mapped file.
         if any(at + size > self.size for at, size, _ in table):
             raise BadMemo("the end is missing")
-        return MemoHeader(MemoKind(kind), records, int.from_bytes(digest, "little"), width, count, flags), table
+        return MemoHeader(MemoKind(kind), records, int.from_bytes(state, "little"), width, count, flags), table
 
     def read_section(self, number: int) -> memoryview:
         """Return a section. Raises BadMemo if it is damaged."""

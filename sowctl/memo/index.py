@@ -43,7 +43,7 @@ class MemoIndex(Protocol):
     """One path of all records of a state."""
 
     records: int
-    digest: int
+    state: int
     numeric: bool
     """Whether values compare as numbers."""
 
@@ -84,7 +84,7 @@ class _FileIndex:
 
     def __init__(self, file: MemoFile) -> None:
         self.records = file.head.records
-        self.digest = file.head.digest
+        self.state = file.head.state
         self._file = file
 
 

@@ -20,14 +20,15 @@ from typing import Any
 import lmdb
 
 from sowctl.directories import FILE_MODE, make_directories, sync_directory
-from sowctl.errors import RefusedError
+from sowctl.errors import DamageError, RefusedError, VersionError
 from sowctl.seam import SEAM, Seam
 from sowctl.store.lmdberrors import translate_errors
-from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta
+from sowctl.store.meta import NO_LINEAGE, Definition, StoreMeta, decode_meta
 from sowctl.store.opening.access import require_regular_file
 from sowctl.store.opening.environment import MAX_DATABASES, MIN_WRITER_MAP_BYTES, create_databases
 from sowctl.store.opening.handle import FileIdentity, Handle
 from sowctl.store.opening.locks import Gate, StoreFiles, WriterLock, write_gate_inode
+from sowctl.store.opening.meta_pages import read_present_meta_record
 from sowctl.store.opening.proof.transaction import begin_proven_transaction
 from sowctl.store.opening.proof.tree import PageFile
 from sowctl.store.write import WriteTxn
@@ -344,17 +345,31 @@ def build_store(
     lineage: bytes = NO_LINEAGE,
     applied: int = 0,
     command: str = "sowctl",
+    is_copy: bool = False,
 ) -> Iterator[StoreBuilder]:
     """Build a new store for ``path``, removed at the end of the with statement unless it was installed.
 
-    ``now`` (microseconds) becomes its creation time. Raises StorageError.
+    ``now`` (microseconds) becomes its creation time; unless it ``is_copy`` of the store that it replaces, a time later
+    than that of this store. Raises StorageError.
     """
-    meta = StoreMeta(definition, lineage=lineage, applied=applied, created=now)
-    builder = StoreBuilder(StoreFiles.from_path(path), meta, seam, command)
+    files = StoreFiles.from_path(path)
+    # What was derived from the old store may be wrong if that is damaged, though both have one digest.
+    created = now if is_copy else max(now, _read_creation_time(files.path, seam) + 1)
+    meta = StoreMeta(definition, lineage=lineage, applied=applied, created=created)
+    builder = StoreBuilder(files, meta, seam, command)
     try:
         yield builder
     finally:
         builder.discard()
+
+
+def _read_creation_time(path: Path, seam: Seam) -> int:
+    """The creation time of the store at a path, -1 where there is none, or it cannot be told."""
+    record = read_present_meta_record(path, seam)
+    try:
+        return -1 if record is None else decode_meta(record, str(path)).created
+    except (DamageError, VersionError):
+        return -1
 
 
 def create_store(

@@ -27,6 +27,7 @@ _CRC = struct.Struct("<I")
 _LENGTH = struct.Struct("<H")
 _SEQUENCE = struct.Struct("<Q")
 _BLOCK = struct.Struct("<QQI")
+_STATE_MODULUS = 1 << 128
 SEQUENCE_PREFIX = b"seq:"
 
 AppliedBlock: TypeAlias = tuple[int, int, int]
@@ -101,6 +102,20 @@ class StoreMeta(Struct, frozen=True):
     transaction: int = 0
     block: AppliedBlock | None = None
     format_version: int = FORMAT_VERSION
+
+    @property
+    def state_number(self) -> int:
+        """The number by which derived data names this state."""
+        return self.number_state(self.digest)
+
+    def number_state(self, digest: int) -> int:
+        """The number of the state of this store that has ``digest``."""
+        # Digests are hashes, so two states have one number only if digest and time are equal.
+        return (digest + (self.created << 64)) % _STATE_MODULUS
+
+    def extract_digest(self, state_number: int) -> int:
+        """The digest of another state of this store, from its number."""
+        return (state_number - (self.created << 64)) % _STATE_MODULUS
 
     @property
     def has_journal(self) -> bool:

@@ -324,9 +324,9 @@ class Reader:
             return int.from_bytes(extract_sow_key(keys[0]), "big")
         return None
 
-    def find_changed_keys(self, digest: int) -> set[bytes] | None:
-        """Return keys of the records that differ, or may differ, from the state with ``digest``; None if unknown."""
-        changes = self._handle.databases.changes
+    def find_changed_keys(self, state_number: int) -> set[bytes] | None:
+        """Return keys of the records that differ, or may differ, from the state with this number; None if unknown."""
+        changes, digest = self._handle.databases.changes, self.meta.extract_digest(state_number)
         if changes is None:
             return set() if digest == self.meta.digest else None
         with translate_errors(self._path, "read the change list"):

@@ -173,9 +173,9 @@ class Snapshot(Reader):
         """See :class:`Reader`."""
         return self._read_steady(super().find_next_expiry, now)
 
-    def find_changed_keys(self, digest: int) -> set[bytes] | None:
+    def find_changed_keys(self, state_number: int) -> set[bytes] | None:
         """See :class:`Reader`."""
-        return self._read_steady(super().find_changed_keys, digest)
+        return self._read_steady(super().find_changed_keys, state_number)
 
     def read_sequence(self, publisher: int) -> int | None:
         """See :class:`Reader`."""

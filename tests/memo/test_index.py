@@ -67,7 +67,7 @@ def test_values_come_out_as_they_were(
     values = data.draw(st.lists(kind, max_size=20))
     column = _column(tmp_path_factory.mktemp("m") / "x.memo", values)
     assert column is not None
-    assert (column.records, column.digest) == (len(values), 77)
+    assert (column.records, column.state) == (len(values), 77)
     for found in (column.read_values(), column.read_column().read_values()):
         assert len(found) == len(values)
         assert all(map(_same, found, values)), (found, values)
@@ -256,7 +256,7 @@ def test_every_flipped_bit_and_every_cut_is_noticed(tmp_path: Path) -> None:
         return (
             None
             if column is None
-            else (column.read_values(), list(column.iterate_by_value(descending=False)), column.digest)
+            else (column.read_values(), list(column.iterate_by_value(descending=False)), column.state)
         )
 
     expected = read(sound)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sowctl.errors import DamageError
+from sowctl.seam import SEAM
 from sowctl.store import changes, integrity
 from sowctl.store.builder import build_store
 from sowctl.store.check import check_store
@@ -26,7 +27,7 @@ def _digest(path: Path) -> int:
 
 def _since(path: Path, digest: int) -> set[bytes] | None:
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
-        return snapshot.find_changed_keys(digest)
+        return snapshot.find_changed_keys(snapshot.meta.number_state(digest))
 
 
 def _put(path: Path, numbers: range, txid: int) -> None:
@@ -108,7 +109,6 @@ def test_the_list_does_not_outgrow_the_records(tmp_path: Path) -> None:
 
 def test_a_store_that_was_built_begins_without_entries(tmp_path: Path) -> None:
     path = tmp_path / "x.sow"
-    from sowctl.seam import SEAM
 
     with build_store(path, DEFINITION, seam=SEAM, now=START) as builder:
         builder.append_records(*batch(range(20), 1))
@@ -162,7 +162,7 @@ def test_every_difference_is_listed(
                 records = {k: v for keys, values in snapshot.scan_records() for k, v in zip(keys, values, strict=True)}
                 states.append((records, {}, snapshot.meta))
                 for earlier, _, meta in states:
-                    listed = snapshot.find_changed_keys(meta.digest)
+                    listed = snapshot.find_changed_keys(meta.state_number)
                     differing = {key for key in earlier.keys() | records.keys() if earlier.get(key) != records.get(key)}
                     assert listed is not None
                     assert differing <= listed
@@ -205,3 +205,18 @@ def test_a_list_with_a_gap_leads_nowhere(tmp_path: Path) -> None:
     tamper(path, CHANGES, (3).to_bytes(8, "big"), None)
     assert _since(path, digests[2]) == {key_of(2)}
     assert _since(path, first) is None
+
+
+def test_a_store_that_replaces_another_one_has_other_states(tmp_path: Path) -> None:
+    """Both have one digest and were created at one instant of the clock."""
+    path = new_store(tmp_path / "x.sow", 10)
+    before = contents(path)[2]
+    with build_store(path, DEFINITION, seam=SEAM, now=START) as builder:
+        builder.append_records(*batch(range(10), 1))
+        builder.install()
+    after = contents(path)[2]
+    assert after.digest == before.digest
+    assert after.created > before.created
+    with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:
+        assert snapshot.find_changed_keys(after.state_number) == set()
+        assert snapshot.find_changed_keys(before.state_number) is None

@@ -58,7 +58,7 @@ def grow(path: Path, seam: Seam) -> None:
 
 
 def replace(path: Path, seam: Seam) -> None:
-    with build_store(path, DEFINITION, seam=seam, now=START) as builder:
+    with build_store(path, DEFINITION, seam=seam, now=START + 1) as builder:
         builder.append_records(*batch(range(30), 3))
         builder.install()
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import faulthandler
 import gc
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sowctl.errors import SowError
+from sowctl.seam import SEAM
+from sowctl.store.lmdbfile.walk import read_named_trees
+from sowctl.store.opening.meta_pages import read_verified_meta
+from sowctl.store.repair.pagefile import PageFile
 
 EQUAL, REPORTED, WRONG, BROKEN = 0, 10, 20, 30
 """The result of a job: a right answer, an error with a code of damage, a wrong answer, another error."""
@@ -79,3 +84,24 @@ def status_of(job: Job) -> int:
         return REPORTED if error.exit_status in (5, 9) else BROKEN
     except BaseException:
         return BROKEN
+
+
+def find_root(path: Path, database: bytes = b"records") -> int:
+    """The number of the root page of a sub-database, in the state in use."""
+    meta = read_verified_meta(path, SEAM)
+    with PageFile(path, meta.page_size, SEAM) as file:
+        trees = read_named_trees(file, meta)
+    assert trees is not None
+    return trees[database].root
+
+
+def lose_write(path: Path, before: Path) -> None:
+    """Put the only page of the records as an earlier copy of the file has it in the place of the present one.
+
+    It is sound by itself, so that only the digest of all records tells, as after a write that a disk has lost.
+    """
+    number = find_root(path)
+    with before.open("rb") as file:
+        file.seek(4096 * find_root(before))
+        page = file.read(4096)
+    overwrite(path, 4096 * number, number.to_bytes(8, sys.byteorder) + page[8:])

@@ -77,6 +77,7 @@ class StoreMerge:
                     lineage=position.lineage,
                     applied=position.txid,
                     command=instance.holder,
+                    is_copy=True,
                 )
             )
             self._held = held.pop_all()

@@ -125,7 +125,7 @@ class StoreRepair:
                 files.path,
                 self._build_definition(salvage.meta),
                 seam=instance.seam,
-                now=salvage.meta.created if salvage.meta is not None else instance.now,
+                now=instance.now,
                 command=instance.holder,
             ) as builder:
                 self._fill_store(builder, salvage)

@@ -170,9 +170,9 @@ def _open_existing(directory: MemoDirectory, source: StoredSource, names: dict[S
     if known is None:
         return None
     file, keys = known
-    # The digest names the state that the indexes were built from. The store notes the keys of its last transactions:
+    # The indexes name the state that they were built from. The store notes the keys of its last transactions:
     # those since that state are read as records, and where the note does not reach back, indexes are of no use.
-    changed = source.snapshot.find_changed_keys(file.head.digest)
+    changed = source.snapshot.find_changed_keys(file.head.state)
     if changed is None:
         return None
     if source.memtable is not None:
@@ -183,13 +183,13 @@ def _open_existing(directory: MemoDirectory, source: StoredSource, names: dict[S
         return None
     indexes = {}
     for slot, name in names.items():
-        found = directory.find_column(name, file.head.digest)
+        found = directory.find_column(name, file.head.state)
         # All indexes or none: those of one query must be of one state.
         if found is None:
             return None
         if found[0] is not None:
             indexes[slot] = found[0]
-    return OpenIndexes(file, keys, indexes, changed, directory.find_locations(file.head.digest))
+    return OpenIndexes(file, keys, indexes, changed, directory.find_locations(file.head.state))
 
 
 def _build_missing(
@@ -198,7 +198,7 @@ def _build_missing(
     # Building takes as long as several scans. A question that is put once is answered by one scan; who asks for a field
     # again will go on asking. What the configuration names is asked for by it.
     missing = [name for slot, name in names.items() if slot not in list_configured_slots(source.config)]
-    missing = [name for name in missing if directory.find_column(name, source.meta.digest) is None]
+    missing = [name for name in missing if directory.find_column(name, source.meta.state_number) is None]
     if QUERY_LIMITS.index_min_requests > 1 and not directory.note_request(missing):
         return None
     try:
@@ -235,23 +235,23 @@ def build_indexes(instance: Instance, directory: MemoDirectory, source: StoredSo
     from sowctl.engine.search.index_values import IndexFieldReader, read_index_values
     from sowctl.memo.builder import build_key_parts, build_location_parts
 
-    digest = source.meta.digest
+    state = source.meta.state_number
     known = directory.find_keys()
-    fresh = known is None or known[0].head.digest != digest
+    fresh = known is None or known[0].head.state != state
     # Row numbers belong to a state: with a new list of keys, every column that is to be kept is built again.
     wanted = list_existing_columns(instance, directory, source) | names if fresh else names
-    slots = [slot for slot, name in wanted.items() if directory.find_column(name, digest) is None]
+    slots = [slot for slot, name in wanted.items() if directory.find_column(name, state) is None]
     fields = IndexFieldReader(instance.find_message_type(source.message_type), slots, [wanted[slot] for slot in slots])
-    # The store alone, without the memtable and with what has expired: the columns are of the state that the digest
-    # names. One reading fills all columns that are missing.
+    # The store alone, without the memtable and with what has expired: the columns are of this state. One reading fills
+    # all columns that are missing.
     found = read_index_values(source.snapshot, fields, instance.build_watch("records to index"))
     if fresh:
-        # Offsets before keys, keys before columns: each file names the state by its digest, so a reader that comes in
+        # Offsets before keys, keys before columns: each file names its state, so a reader that comes in
         # between finds none, or one of another state, and does without.
-        directory.write_locations(None if found.locations is None else build_location_parts(found.locations, digest))
-        directory.write_keys(build_key_parts(found.keys, found.txids, found.times, digest))
+        directory.write_locations(None if found.locations is None else build_location_parts(found.locations, state))
+        directory.write_keys(build_key_parts(found.keys, found.txids, found.times, state))
     # Sorting takes longer than reading where values are many.
     for done, (slot, builder) in enumerate(zip(slots, found.builders, strict=True)):
         instance.watch("indexes to build", done, len(slots))
-        directory.write_column(wanted[slot], builder.build_parts(digest))
+        directory.write_column(wanted[slot], builder.build_parts(state))
     instance.watch("indexes to build", len(slots), len(slots))

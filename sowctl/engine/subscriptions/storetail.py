@@ -37,12 +37,12 @@ class StoreTail:
         self.topic = topic
         self.applied = 0
         self._instance = instance
-        self._digest = _EMPTY_DIGEST
+        self._state: int | None = None
 
     def start_after(self, snapshot: Snapshot | None) -> None:
         """Start with the changes after the state of a snapshot; None: there was no store."""
         self.applied = 0 if snapshot is None else snapshot.meta.applied
-        self._digest = _EMPTY_DIGEST if snapshot is None else snapshot.meta.digest
+        self._state = None if snapshot is None else snapshot.meta.state_number
 
     @property
     def change_stamp(self) -> tuple[int, int, int] | None:
@@ -65,16 +65,19 @@ class StoreTail:
     def read_changes_until(self, snapshot: Snapshot, held: Iterable[bytes]) -> TopicChanges | None:
         """Return the changes up to the state of a snapshot."""
         meta = snapshot.meta
-        if meta.digest == self._digest:
+        before = meta.number_state(_EMPTY_DIGEST) if self._state is None else self._state
+        if meta.state_number == before:
             return None
-        rows = sorted(self._find_changed_rows(snapshot, held), key=lambda row: (read_stamps(row[1])[0], row[0]))
-        self.applied, self._digest = meta.applied, meta.digest
+        rows = sorted(self._find_changed_rows(snapshot, before, held), key=lambda row: (read_stamps(row[1])[0], row[0]))
+        self.applied, self._state = meta.applied, meta.state_number
         ref = self.topic.ref
         return TopicChanges(ref, [key for key, _ in rows], [value for _, value in rows]) if rows else None
 
-    def _find_changed_rows(self, snapshot: Snapshot, held: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    def _find_changed_rows(
+        self, snapshot: Snapshot, before: int, held: Iterable[bytes]
+    ) -> Iterator[tuple[bytes, bytes]]:
         meta = snapshot.meta
-        touched = snapshot.find_changed_keys(self._digest)
+        touched = snapshot.find_changed_keys(before)
         if touched is None:
             # The list was truncated: every record with a later txid is new, and held keys without a record are deleted.
             for keys, values in snapshot.scan_records():

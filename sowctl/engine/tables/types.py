@@ -80,9 +80,9 @@ def find_known_types(instance: Instance, source: Source, wanted: Collection[str]
     kept = _read_kept(instance, stored)
     if kept is None:
         return None
-    digest, found = kept
+    state, found = kept
     types = found.select_members(wanted)
-    changed = stored.snapshot.find_changed_keys(digest)
+    changed = stored.snapshot.find_changed_keys(state)
     if types is None or changed is None:
         return None
     if stored.memtable is not None:
@@ -105,9 +105,9 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
     stored = _find_lasting_store(source)
     if stored is None or stored.memtable:
         return
-    digest = stored.meta.digest
+    state = stored.meta.state_number
     before = _read_kept(instance, stored)
-    if before is not None and before[0] == digest and types.names is not None:
+    if before is not None and before[0] == state and types.names is not None:
         if before[1].names is None:
             return
         # Both are of the same state, so a field in both has one type.
@@ -129,7 +129,7 @@ def keep_types(instance: Instance, source: Source, types: FieldTypes) -> None:
     )
     # Without write permission, or space, the next statement reads all records again.
     with suppress(OSError):
-        parts = build_type_parts(format_reading_prefix(instance, stored), msgspec.msgpack.encode(packed), digest)
+        parts = build_type_parts(format_reading_prefix(instance, stored), msgspec.msgpack.encode(packed), state)
         MemoDirectory(_path(stored), instance.seam).write_types(parts)
 
 
@@ -156,7 +156,7 @@ def _find_lasting_store(source: Source) -> StoredSource | None:
     """Return the store of a source if its types are worth caching: large, in a file, and without records that
     expire."""
     stored = source.stored_source
-    # Expiration does not change the store, so its digest would be the same for several states.
+    # Expiration does not change the store, so its state number would be the same for several states.
     if stored is None or stored.path is None or stored.hides or stored.meta.records < QUERY_LIMITS.index_min_records:
         return None
     return stored

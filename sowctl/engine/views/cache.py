@@ -105,7 +105,7 @@ def notify_rebuild(instance: Instance, entry: OtherEntry, problem: DamageError) 
 
 
 class SourcePosition(Struct, frozen=True):
-    """Position of one source in a cache: message type, name; lineage and digest of its store, last txid.
+    """Position of one source in a cache: message type, name; lineage and state of its store, last txid.
 
     ``behind`` is the last txid that the journal had behind the store, 0 where it had nothing.
     """
@@ -113,14 +113,14 @@ class SourcePosition(Struct, frozen=True):
     type: str
     name: str
     lineage: str = ""
-    digest: str = ""
+    store: str = ""
     last_txid: int = 0
     behind: int = 0
 
     @property
     def state(self) -> tuple[str, str, int]:
         """Values by which two states of a source differ."""
-        return self.lineage, self.digest, self.behind
+        return self.lineage, self.store, self.behind
 
 
 class CacheState(Struct, frozen=True):
@@ -200,7 +200,7 @@ def read_position(ref: TopicRef, source: Source) -> SourcePosition:
     meta, memtable = stored.meta, stored.memtable
     behind = memtable.last_txid if memtable is not None and len(memtable) else 0
     return SourcePosition(
-        ref.message_type, ref.name, meta.lineage.hex(), f"{meta.digest:032x}", stored.last_txid, behind
+        ref.message_type, ref.name, meta.lineage.hex(), f"{meta.state_number:032x}", stored.last_txid, behind
     )
 
 

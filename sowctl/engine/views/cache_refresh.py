@@ -272,9 +272,9 @@ class Refresh:
             # Another process was here later: what it saw is not taken back.
             raise Moved
         # A log that ends before what the cache has seen lost its end, or is another one.
-        if stored is None or new.last_txid < old.last_txid or (old.lineage != new.lineage and old.digest):
+        if stored is None or not old.store or new.last_txid < old.last_txid or old.lineage != new.lineage:
             return set() if old == new else None
-        changed = stored.snapshot.find_changed_keys(int(old.digest or "0", 16))
+        changed = stored.snapshot.find_changed_keys(int(old.store, 16))
         if changed is None:
             return None
         keys = set(changed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from sowctl.errors import DamageError
@@ -120,6 +121,18 @@ def read_spare_meta(path: Path, seam: Seam) -> tuple[MetaPage, bytes | None] | N
                 # The data belongs to one state only if the meta pages did not change meanwhile.
                 if _read_metas(fd) == pages:
                     return pages[1], value
+        finally:
+            os.close(fd)
+    return None
+
+
+def read_present_meta_record(path: Path, seam: Seam) -> bytes | None:
+    """The meta record of the last transaction, unverified; None where there is no file, or it cannot be read."""
+    with suppress(OSError):
+        fd = seam.call("file.open", os.open, path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            pages = _read_metas(fd)
+            return None if isinstance(pages, str) or pages[0].fault else _read_first_value(fd, pages[0], b"meta")
         finally:
             os.close(fd)
     return None

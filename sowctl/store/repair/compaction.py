@@ -111,7 +111,14 @@ class StoreCopy:
         # It is the same store, so it keeps its creation time.
         self._held = ExitStack()
         self.builder: StoreBuilder = self._held.enter_context(
-            build_store(place or store.path, self._seen.definition, seam=seam, now=self._seen.created, command=command)
+            build_store(
+                place or store.path,
+                self._seen.definition,
+                seam=seam,
+                now=self._seen.created,
+                command=command,
+                is_copy=True,
+            )
         )
 
     def __enter__(self) -> StoreCopy:
@@ -210,8 +217,8 @@ class StoreCopy:
             # The change list has only records: it does not cover tables, or another definition.
             if self._tables or meta.definition != self._seen.definition:
                 return None
-            # The list leads from digest to digest; if it no longer has the copied one, the copy is begun again.
-            known = snapshot.find_changed_keys(self._seen.digest)
+            # If the list no longer has the copied state, the copy starts again.
+            known = snapshot.find_changed_keys(self._seen.state_number)
             if known is None:
                 return None
             keys = sorted(known)

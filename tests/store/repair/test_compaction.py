@@ -82,7 +82,7 @@ def test_indexes_can_catch_up_across_it(tmp_path: Path) -> None:
     """The change list connects states before the exchange with those after it."""
     path = emptied(tmp_path / "x.sow")
     with Store.open(path, write=True) as store:
-        earlier = store.read_meta().digest
+        earlier = store.read_meta().state_number
         store.write(lambda txn: txn.put_records(*batch(range(5), 9)))
     run(path)
     with Store.open(path, write=True) as store:

@@ -43,7 +43,7 @@ class SourceDigests:
         if stored is not None and stored.memtable is None:
             self.source = f"{stored.meta.digest:032x}"
             if kept is not None and kept.source:
-                keys = stored.snapshot.find_changed_keys(int(kept.source, 16))
+                keys = stored.snapshot.find_changed_keys(stored.meta.number_state(int(kept.source, 16)))
         found: list[KeyChange] = []
         there: set[bytes] = set()
         if keys is None:
