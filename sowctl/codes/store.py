@@ -7,24 +7,23 @@ CODES: dict[str, str] = {
 
         Why: The bytes of a record, or of a retained version, differ from those that were written. Such a record
         is never printed.
-        Do: ``sowctl replay`` for the topic rebuilds the store from the journal; without a journal, ``sowctl
-        store repair`` saves the intact records.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-002": """5 inconsistent record lengths
 
         Why: The lengths of the parts of a record do not add up to the length of the record.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-003": """5 inconsistent store
 
         Why: Keys are out of order, cannot be found, or do not match the counts of the store. Results could lack
         records.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-004": """5 wrong version key
 
         Why: The key of a retained version does not match the record, time or txid in its value.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-010": """5 not a SOW file
 
@@ -39,13 +38,13 @@ CODES: dict[str, str] = {
     "SOW-STO-012": """5 damaged meta record
 
         Why: The checksum of the meta record, which has the topic and the position of the store, does not match.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-013": """5 damaged sequence number
 
         Why: The checksum of the highest sequence number of a publisher does not match, so duplicate messages
         could not be detected.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-020": """10 no such store
 
@@ -56,19 +55,19 @@ CODES: dict[str, str] = {
 
         Why: The first pages of the file are not those of an LMDB file, or it is not a regular file. Another
         program wrote to it, or it was copied while it was being written.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy. Use ``sowctl snapshot`` to
-        copy stores.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
+        Use ``sowctl snapshot`` to copy stores.
         """,
     "SOW-STO-022": """5 truncated store
 
         Why: The file is shorter than its pages require: an incomplete copy, or a file system that lost the end.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-023": """5 damaged page
 
         Why: A page of the LMDB file has invalid content, or belongs elsewhere. Pages are verified before LMDB
         follows them, because a damaged page may crash the process.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-024": """8 store of another definition
 
@@ -160,42 +159,42 @@ CODES: dict[str, str] = {
 
         Why: ``check`` reads each store in a separate process, which was killed because of a damaged page, or
         failed with an error that it could not report.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-051": """5 wrong counts
 
         Why: The number of records, versions, bytes or publishers, the digest, or the position differs from the
         result of reading the whole store.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-052": """5 damaged expiration index
 
         Why: The checksums of the expiration index do not match, or it does not match the records.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-053": """5 invalid versions
 
         Why: Versions of a record are out of order or newer than the current one, or a record is wrongly marked
         as deleted.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-054": """5 lost write
 
         Why: The meta record and the pages are from different transactions: the disk acknowledged a write and
         lost it.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy; check the disk.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
+        Check the disk.
         """,
     "SOW-STO-055": """5 damaged change list
 
         Why: The checksums of the list of changed keys, which is used to update memo indexes, do not match.
-        Do: Run ``sowctl replay`` for the topic, or restore the file from a copy.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         """,
     "SOW-STO-056": """5 damaged page trees
 
         Why: The branches of a store do not lead to its leaves: a page does not match the branch above it, is
         used twice, or is both in use and free. Records below it may be missing from results.
-        Do: Run ``sowctl replay`` for the topic; without a journal, ``sowctl store repair`` saves the intact
-        records.
+        Do: Run ``sowctl replay TOPIC``; without a journal, ``sowctl store repair TOPIC`` saves the intact records.
         See: sowctl-store-check(1)
         """,
     "SOW-STO-057": """0 leaked pages

@@ -15,8 +15,7 @@ from typing import Any
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.store.codec import KEY_SIZE
-from sowctl.store.lmdberrors import REBUILD_HINT
+from sowctl.store.codec import KEY_SIZE, REBUILD_HINT
 
 MAX_CHANGE_ENTRIES = 256
 """Number of entries above which the older half is merged into one."""

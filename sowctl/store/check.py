@@ -14,16 +14,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from sowctl.errors import SowError, StorageError
+from sowctl.errors import LockedError, SowError, StorageError
 from sowctl.findings import Finding, Level, Place
 from sowctl.seam import SEAM, Seam
-from sowctl.store.lmdberrors import REBUILD_HINT, missing_store_error, translate_errors
+from sowctl.store.codec import REBUILD_HINT
+from sowctl.store.lmdberrors import missing_store_error, translate_errors
 from sowctl.store.opening.access import StoreFiles, can_lock
 from sowctl.store.opening.unlocked_watch import StateWatch
 
@@ -229,3 +231,24 @@ def check_store(
     if not real.exists():
         raise missing_store_error(real)
     return StoreCheck(real, seam, no_lock, reading, on_read)
+
+
+def find_damage(
+    path: str | os.PathLike[str], *, seam: Seam, now: int, on_read: Callable[[int, int], None] | None = None
+) -> Finding | None:
+    """Return the first damage that a check of all data, or one of the structure, finds; None for a sound store.
+
+    For what rebuilds or repairs a store: both kinds of check tell their users to. ``now`` and ``on_read`` as in
+    :func:`check_store`. Raises MissingError, StorageError and LockedError where the store cannot be read for another
+    reason than damage.
+    """
+    for reading, told in ((None, on_read), (CheckScope(now), None)):
+        with closing(check_store(path, seam=seam, reading=reading, on_read=told)) as checked:
+            found = [finding for finding in checked if finding.level >= Level.ERROR]
+            status = checked.coverage.status
+        if found and status:
+            kind = LockedError if status == LockedError.exit_status else StorageError
+            raise kind(found[0].id, found[0].message, place=str(path), hint=found[0].hint)
+        if found:
+            return found[0]
+    return None

@@ -23,6 +23,8 @@ from msgspec import Struct
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
 
+REBUILD_HINT = "run sowctl replay for this topic; without a journal, sowctl store repair saves the intact records"
+"""The hint of damage, of which topic is not known here."""
 USER_KEY_FLAG = 1
 CORRELATION_FLAG = 2
 LOGICAL_TOPIC_FLAG = 4
@@ -253,7 +255,7 @@ def damaged_record_error(key: bytes, place: str | None = None) -> DamageError:
         "SOW-STO-001",
         f"record {int.from_bytes(extract_sow_key(key), 'big')} is damaged: its checksum does not match",
         place=place,
-        hint="run sowctl replay for this topic, or restore the file from a copy",
+        hint=REBUILD_HINT,
         sow_key=int.from_bytes(extract_sow_key(key), "big"),
     )
 

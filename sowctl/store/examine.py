@@ -26,8 +26,8 @@ from sowctl.seam import SEAM
 from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_change
 from sowctl.store.check import StoreCoverage
-from sowctl.store.codec import build_history_key, find_damaged_entries, split_history_key
-from sowctl.store.lmdberrors import REBUILD_HINT, build_store_error
+from sowctl.store.codec import REBUILD_HINT, build_history_key, find_damaged_entries, split_history_key
+from sowctl.store.lmdberrors import build_store_error
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence
 from sowctl.store.opening.environment import OpenMode, open_handle
 from sowctl.store.opening.handle import Handle

@@ -14,8 +14,8 @@ from pathlib import Path
 import lmdb
 
 from sowctl.errors import DamageError, LockedError, MissingError, SowError, StorageError
+from sowctl.store.codec import REBUILD_HINT
 
-REBUILD_HINT = "run sowctl replay for this topic; without a journal, sowctl store repair saves the intact records"
 # Errors that LMDB raises, as this package calls it, only for contents that it did not write itself.
 _DAMAGE_ERRORS = (
     lmdb.InvalidError,

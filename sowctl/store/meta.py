@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError, VersionError
+from sowctl.store.codec import REBUILD_HINT
 from sowctl.values.topicref import TopicRef
 
 MAGIC = b"SOWSTORE"
@@ -198,7 +199,7 @@ def _damaged_meta_error(place: str) -> DamageError:
         "SOW-STO-012",
         "the meta record is damaged: its checksum does not match",
         place=place,
-        hint="run sowctl replay for this topic, or restore the file from a copy",
+        hint=REBUILD_HINT,
     )
 
 

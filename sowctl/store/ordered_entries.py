@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import lmdb
 
 from sowctl.errors import DamageError
-from sowctl.store.codec import extract_sow_key
-from sowctl.store.lmdberrors import REBUILD_HINT, build_store_error
+from sowctl.store.codec import REBUILD_HINT, extract_sow_key
+from sowctl.store.lmdberrors import build_store_error
 
 if TYPE_CHECKING:
     from sowctl.store.opening.proof.transaction import ProvenTransaction

@@ -15,6 +15,7 @@ from sowctl.errors import DamageError
 from sowctl.store import codec, integrity
 from sowctl.store.changes import decode_change, find_changed_keys
 from sowctl.store.codec import (
+    REBUILD_HINT,
     Offsets,
     build_history_key,
     extract_expiring_key,
@@ -24,7 +25,7 @@ from sowctl.store.codec import (
 )
 from sowctl.store.integrity import Marks, require_sound_values
 from sowctl.store.limits import STORE_LIMITS
-from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.meta import META_KEY, SEQUENCE_PREFIX, StoreMeta, decode_meta, decode_sequence, encode_sequence_key
 from sowctl.store.opening.environment import CHANGES_DATABASE, DATABASE_NAMES
 from sowctl.store.opening.handle import Handle

@@ -8,7 +8,7 @@ replaced one is dropped. Called by the verb ``repair``. Specified in ``sow-store
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from heapq import merge
 from itertools import islice
 from pathlib import Path
@@ -32,12 +32,11 @@ from sowctl.engine.topics.positions import (
 )
 from sowctl.engine.topics.retention import build_retention
 from sowctl.errors import DamageError, MissingError, RefusedError
-from sowctl.findings import Level
 from sowctl.identity.keyspace import read_words
 from sowctl.journal.fileset import REMOVED_FILE_CODE
 from sowctl.journal.reader import MAX_REREADS
 from sowctl.store.builder import StoreBuilder, build_store
-from sowctl.store.check import check_store
+from sowctl.store.check import find_damage
 from sowctl.store.codec import STAMP_DTYPE, extract_raw_stamps, extract_sow_key, read_expiration, read_stamps
 from sowctl.store.integrity import DIGEST_MODULUS
 from sowctl.store.lmdberrors import missing_store_error
@@ -106,11 +105,8 @@ class StoreRepair:
         # Writers wait: a single state is saved, and the new file replaces exactly that state.
         with ExitStack() as held:
             held.enter_context(lock.hold(instance.lock_wait))
-            with closing(
-                check_store(files.path, seam=instance.seam, on_read=instance.build_watch("records"))
-            ) as checked:
-                damaged = any(finding.level >= Level.ERROR for finding in checked)
-            if not damaged:
+            told = instance.build_watch("records")
+            if find_damage(files.path, seam=instance.seam, now=instance.now, on_read=told) is None:
                 return self._report_sound(read_meta(files.path, instance))
             salvage = held.enter_context(Salvage(files.path, instance.seam))
             if salvage.meta is not None:
@@ -197,11 +193,13 @@ class StoreRepair:
         self._versions = versions
         self._ask_journal(salvage.meta, held)
         if not salvage.has_content and not self._covered:
+            has_journal = self._topic is not None and self._topic.journalled
             raise DamageError(
                 "SOW-STO-071",
                 "no record of the store can be read",
                 place=str(self._path),
-                hint="restore the file from a copy, or restore all journals since the topic's first entry",
+                hint="restore the file from a copy"
+                + (", or restore all journals since the topic's first entry" if has_journal else ""),
             )
         if salvage.earlier and not self._covered:
             self._notes.append("the state is that before the last transaction")

@@ -506,11 +506,12 @@ def add_replay_hint(topic: TopicConfig | None) -> Iterator[None]:
         yield
     except DamageError as error:
         if topic is not None and error.code.startswith("SOW-STO-"):
-            error.hint = _format_replay_advice(topic)
+            error.hint = format_damage_advice(topic)
         raise
 
 
-def _format_replay_advice(topic: TopicConfig) -> str:
+def format_damage_advice(topic: TopicConfig) -> str:
+    """The command that helps where the store of a topic is damaged, as a hint."""
     if topic.derived is not None:
         command = "view refresh" if topic.derived.kind == "View" else "query"
         return f"it is derived from other topics: sowctl {command} {topic.name} --fresh rebuilds it"

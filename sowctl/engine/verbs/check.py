@@ -23,6 +23,7 @@ from sowctl.engine.topics.positions import (
     KEY_DEFINITION_FIELDS,
     build_definition,
     check_position,
+    format_damage_advice,
     has_log,
     notify_unlocked,
     open_log,
@@ -41,6 +42,7 @@ from sowctl.errors import (
     convert_memory_errors,
 )
 from sowctl.findings import Finding, Level, Place
+from sowctl.store.codec import REBUILD_HINT
 from sowctl.store.limits import STORE_LIMITS
 from sowctl.values.display import format_bytes, format_count
 from sowctl.values.times import format_time
@@ -137,7 +139,7 @@ class CheckRun:
             return
         # Read in a separate process first. Only a store without a finding is read in this process: damaged pages can
         # crash a process.
-        sound = yield from self._check_store(path)
+        sound = yield from self._check_store(path, target.topic)
         if target.topic is not None:
             yield from self._check_membership(target.topic, path, sound and self._reading is None)
 
@@ -196,7 +198,7 @@ class CheckRun:
         except SowError:
             return False
 
-    def _check_store(self, path: Path) -> Generator[Finding, None, bool]:
+    def _check_store(self, path: Path, topic: TopicConfig | None) -> Generator[Finding, None, bool]:
         """Check the store alone; return whether there was no finding, so that this process may read it, too."""
         from sowctl.store.check import check_store
 
@@ -210,6 +212,8 @@ class CheckRun:
         sound = True
         for finding in findings:
             sound = False
+            if topic is not None and finding.hint == REBUILD_HINT:
+                finding = replace(finding, hint=format_damage_advice(topic))
             yield finding
         covered = findings.coverage
         if covered.status:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -20,7 +20,6 @@ from sowctl.engine.fold.rebuild import RebuildResult, RecordCheckFactory, rebuil
 from sowctl.engine.keys.presentkeys import KeyCheck, PresentKeys
 from sowctl.engine.options import ReplayOptions
 from sowctl.engine.reports import ReplayReport
-from sowctl.engine.sources.current import open_file_source
 from sowctl.engine.sources.verification import verify_store
 from sowctl.engine.topics.positions import (
     OTHER_HISTORY,
@@ -40,6 +39,7 @@ from sowctl.engine.writing.session import WriteSession, open_journal
 from sowctl.errors import DamageError, RefusedError, SowError, StorageError, UsageError
 from sowctl.journal.state import limit_topic_txid
 from sowctl.remote.place import parse_place
+from sowctl.store.check import find_damage
 from sowctl.store.opening.access import DAMAGED_SUFFIX, REPLACED_SUFFIX
 from sowctl.values.display import format_count
 
@@ -170,8 +170,8 @@ def _replay_topic(
             refuse_other_keys(topic, _build_definition(instance, topic), meta.definition)
             refuse_unlogged_past(topic, meta, log)
     # The file has records that the journals no longer have.
-    if topic.file.exists() and needed == "rebuild" and (lacking or not covered) and not options.force:
-        raise _build_loss_error(topic, log, lacking=lacking)
+    if topic.file.exists() and needed in ("rebuild", "damaged") and (lacking or not covered) and not options.force:
+        raise _build_loss_error(topic, log, lacking=lacking, damaged=needed == "damaged")
     topic.file.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     # Only a store that can be rebuilt completely from the journals is replaced without keeping a copy.
     keep = needed in ("damaged", "other history") or lacking or not covered or options.force
@@ -229,17 +229,15 @@ def find_store_need(instance: Instance, log: Journal, topic: TopicConfig) -> str
 
 
 def _verify_store(instance: Instance, path: Path) -> StoreMeta | None:
-    """Read all of a store and return its meta record; None if it is damaged."""
+    """Check all of a store and return its meta record; None if it is damaged."""
     try:
-        with closing(open_file_source(instance, path)) as source:
-            # Every record is verified when it is read: a damaged one raises here.
-            for _ in source.snapshot.scan_records():
-                pass
-            for _ in source.snapshot.scan_history():
-                pass
-            return source.meta
+        # A newer format is not damage: this raises the error for it.
+        meta = read_meta(path, instance)
     except DamageError:
         return None
+    # The same checks as sowctl check, whose findings name replay as the command that repairs.
+    on_read = instance.build_watch("records")
+    return meta if find_damage(path, seam=instance.seam, now=instance.now, on_read=on_read) is None else None
 
 
 def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) -> ReplayReport:
@@ -328,18 +326,18 @@ def _is_of_journal(meta: StoreMeta, log: Journal, ref: TopicRef, place: Path) ->
     return True
 
 
-def _build_loss_error(topic: TopicConfig, log: Journal, *, lacking: bool = False) -> RefusedError:
+def _build_loss_error(
+    topic: TopicConfig, log: Journal, *, lacking: bool = False, damaged: bool = False
+) -> RefusedError:
     why = (
         f"a repair removed damaged entries of topic {topic.name!r} from the journals"
         if lacking
         else f"the journals begin after the first entry of topic {topic.name!r} (searched {log.search_locations})"
     )
-    return RefusedError(
-        "SOW-RPL-002",
-        f"{why}: a rebuild would lose records",
-        place=str(topic.file),
-        hint="--force rebuilds from the remaining entries, and keeps the current file beside the new one",
-    )
+    hint = "--force rebuilds from the remaining entries, and keeps the current file beside the new one"
+    if damaged:
+        hint = f"sowctl store repair {topic.name} saves the intact records, too; {hint}"
+    return RefusedError("SOW-RPL-002", f"{why}: a rebuild would lose records", place=str(topic.file), hint=hint)
 
 
 def _plan_replay(instance: Instance, log: Journal, topic: TopicConfig, options: ReplayOptions) -> ReplayReport:

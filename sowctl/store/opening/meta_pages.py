@@ -14,7 +14,8 @@ from pathlib import Path
 
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
+from sowctl.store.codec import REBUILD_HINT
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.lmdbfile.check import is_free_list_page
 from sowctl.store.lmdbfile.layout import NO_PAGE
 from sowctl.store.lmdbfile.meta_page import MetaPage, are_consecutive, read_both_metas

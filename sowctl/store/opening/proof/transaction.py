@@ -21,8 +21,7 @@ from typing import Any
 
 from sowctl.checksum import crc32
 from sowctl.errors import DamageError
-from sowctl.store.codec import CRC_RESIDUE, extract_sow_key
-from sowctl.store.lmdberrors import REBUILD_HINT
+from sowctl.store.codec import CRC_RESIDUE, REBUILD_HINT, extract_sow_key
 from sowctl.store.lmdbfile.layout import NO_PAGE, PAGE_NUMBER_LAYOUT
 from sowctl.store.lmdbfile.meta_page import MetaPage
 from sowctl.store.opening.proof.freelist import find_free_pages, verify_free_list

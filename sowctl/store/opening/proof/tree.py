@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
-from sowctl.store.lmdberrors import REBUILD_HINT, translate_errors
+from sowctl.store.codec import REBUILD_HINT
+from sowctl.store.lmdberrors import translate_errors
 from sowctl.store.lmdbfile.check import (
     BranchPage,
     LeafPage,
