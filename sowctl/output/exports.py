@@ -193,7 +193,7 @@ class Export:
     def write(self, result: RepeatableRecords, out: BinaryIO) -> RenderResult:
         """Write all records."""
         is_exact = holds_whole_messages(self._ending.format, meta=self._options.meta)
-        watch = None if is_exact else ReplacementWatch(result)
+        watch = None if is_exact else ReplacementWatch(result, self._options)
         records: RepeatableRecords = result if watch is None else watch
         batches: Iterable[Batch] = records
         options = self._options

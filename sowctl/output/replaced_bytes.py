@@ -5,12 +5,14 @@ The views of records are compared with their messages while an export builds the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from sowctl.output.options import OutputOptions
 from sowctl.output.records import Batch, View, find_exact_view, replaces_bytes
 from sowctl.values.display import format_count
+from sowctl.values.paths import Path
 
 REPLACED_CODE = "SOW-OUT-014"
 REPLACED_HINT = "add --meta to NDJSON, JSON or MessagePack: it keeps the bytes of every message"
@@ -18,11 +20,14 @@ _REPLACEMENT_CHARACTER = "\ufffd".encode()
 
 
 class ReplacementWatch:
-    """The batches of a result, while they are read for the first time; then the number of records with replaced
-    bytes."""
+    """The batches of a result, while they are read for the first time; then the number of records with replaced bytes.
 
-    def __init__(self, result: Any) -> None:
+    If ``options`` choose columns, only replaced bytes in their values count.
+    """
+
+    def __init__(self, result: Any, options: OutputOptions) -> None:
         self._result = result
+        self._paths = _list_shown_paths(options)
         self._count = 0
         self._first: str | None = None
 
@@ -31,7 +36,7 @@ class ReplacementWatch:
             if not replaces_bytes(batch):
                 yield batch
                 continue
-            watched = _WatchedBatch(batch)
+            watched = _WatchedBatch(batch, self._paths)
             yield watched
             if watched.replaced:
                 self._count_records(batch, watched.replaced)
@@ -56,11 +61,25 @@ class ReplacementWatch:
                     self._first = f"SOW key {record.sow_key} in {batch.topic}"
 
 
-class _WatchedBatch:
-    """A batch whose views record the payloads in which they replace bytes by U+FFFD."""
+def _list_shown_paths(options: OutputOptions) -> list[Path] | None:
+    """Return the paths whose values are printed; None for whole messages."""
+    if options.template is not None:
+        from sowctl.output.template import parse_template
 
-    def __init__(self, batch: Batch) -> None:
+        columns = parse_template(options.template)[1]
+    elif options.columns:
+        columns = options.columns
+    else:
+        return None
+    return [column for column in columns if isinstance(column, Path)]
+
+
+class _WatchedBatch:
+    """A batch whose views record payloads in which they replace bytes by U+FFFD, at ``paths`` (None: anywhere)."""
+
+    def __init__(self, batch: Batch, paths: Sequence[Path] | None) -> None:
         self._batch = batch
+        self._paths = paths
         self.replaced: set[bytes] = set()
 
     def __getattr__(self, name: str) -> Any:
@@ -103,8 +122,19 @@ class _WatchedBatch:
     def _watch(self, view: View, payload: bytes) -> bytes:
         line = view(payload)
         # A message may contain the character itself.
-        if _REPLACEMENT_CHARACTER in line and line.count(_REPLACEMENT_CHARACTER) > payload.count(
-            _REPLACEMENT_CHARACTER
+        if (
+            _REPLACEMENT_CHARACTER in line
+            and line.count(_REPLACEMENT_CHARACTER) > payload.count(_REPLACEMENT_CHARACTER)
+            and self._is_shown(line)
         ):
             self.replaced.add(payload)
         return line
+
+    def _is_shown(self, line: bytes) -> bool:
+        """Return whether a shown value of a view has U+FFFD."""
+        if self._paths is None:
+            return True
+        from sowctl.output.members import dump_json, find_value, read_exact_members
+
+        members = read_exact_members(line, lambda known: known)
+        return any("\ufffd" in dump_json(find_value(members, path)) for path in self._paths)

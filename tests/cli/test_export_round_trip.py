@@ -308,6 +308,18 @@ def test_bytes_that_are_no_text_are_told_of(cli: Cli, kind: str, tmp_path: Path)
         assert "SOW-OUT-014" not in cli("query", "t", *words).err
     for ending in ("json", "msgpack"):
         exchange.run("export", "t", f"meta.{ending}", "--meta")
+    # Told of only where it is shown.
+    other = "2" if kind == "fix" else "b"
+    for shown in (other, tag):
+        for words in (
+            ("query", "t", "--columns", f"sow_key,/{shown}", "--format", "csv"),
+            ("query", "t", "--columns", f"/{shown}", "--format", "msgpack"),
+            ("query", "t", "--template", f"{{length}} {{/{shown}}}"),
+            ("get", "t", b"\xff".decode("utf-8", "surrogateescape"), "--columns", f"/{shown}", "--format", "csv"),
+            ("query", "t", "--columns", f"sow_key,/{shown}", "--output", "columns.parquet", "--force"),
+        ):
+            done = cli(*words)
+            assert ("SOW-OUT-014" in done.err) == (shown == tag), (words, done.err)
     done = cli("export", "t", "dir/", "--format", "csv")
     assert done.status == 3 and "[SOW-OUT-014]" in done.err
     exchange.run("delete", "t", "--filter", f"/{tag} != 'x'", "--yes")

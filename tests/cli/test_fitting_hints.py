@@ -37,6 +37,7 @@ def test_a_restore_before_the_first_entry_says_that_nothing_is_there(shop: Cli) 
     [
         (("history", "t", "--key", "1"), "sowctl history TOPIC KEY"),
         (("bookmark", "list", "--store", "a.bookmarks"), "sowctl bookmark list STORE"),
+        (("delete", "t", "--keys", "keys.txt"), "--data FILE"),
         (("query", "*"), "'.*'"),
         (("export", "*y", "out/"), "'.*y'"),
         (("journal", "archive", "file:///tmp/archive"), "--to file:///tmp/archive"),

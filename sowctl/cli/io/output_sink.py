@@ -168,7 +168,7 @@ class Sink:
             self.renderer = self.make_renderer(self.options, targets[0].topic.label)
         watch = None
         if self.format != "table" and not holds_whole_messages(self.format, meta=self.options.meta):
-            watch = ReplacementWatch(batches)
+            watch = ReplacementWatch(batches, self.options)
             batches = watch if find_repeat(batches) is not None else iter(watch)
         if self.path is None:
             if self.options.terminal is not None:

@@ -259,6 +259,7 @@ COMMAND_SYNONYMS: Mapping[str, str] = {
 well."""
 
 COMMAND_OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
+    "delete": {"--keys": "give each key with --key KEY, or a file of messages with these keys: --data FILE"},
     **{name: dict.fromkeys(("--key", "--keys"), _KEY_WORDS.format(name)) for name in ("history", "blame")},
     **{
         f"bookmark {name}": {"--store": _STORE_WORDS.format(f"bookmark {name}")}
