@@ -26,7 +26,7 @@ from sowctl.store.lmdbfile.layout import (
     PAGE_NUMBER_LAYOUT,
 )
 from sowctl.store.lmdbfile.meta_page import MetaPage, TreeInfo, find_meta_in_use
-from sowctl.store.lmdbfile.walk import read_named_trees
+from sowctl.store.lmdbfile.walk import read_free_list, read_named_trees
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _HEAD_SIZE, _NODE_SIZE = PAGE_LAYOUT.size, NODE_WORD_LAYOUT.size
@@ -207,6 +207,8 @@ def find_values(data: mmap.mmap, txnid: int, name: bytes, keys: Array) -> tuple[
             raise StaleTree("the tree is empty")
         pages, lows = np.array([tree.root], np.int64), np.zeros(1, np.uint64)
         # Level by level, all pages in which the search for one of the keys continues.
+        free = _read_free_pages(data, meta)
+        _refuse_free(pages, free)
         for _ in range(tree.depth - 1):
             nodes = _read_all_nodes(data, meta, pages, BRANCH_FLAG)
             # The first node of a branch has no key: its keys begin at the lower bound of the branch.
@@ -217,6 +219,7 @@ def find_values(data: mmap.mmap, txnid: int, name: bytes, keys: Array) -> tuple[
             pages, lows = (nodes.heads[chosen] & _LOW_BITS).astype(np.int64), starts[chosen]
             if int(pages.max()) > meta.last_page:
                 raise StaleTree("the tree has more pages than the file")
+            _refuse_free(pages, free)
         nodes = _read_all_nodes(data, meta, pages, LEAF_FLAG)
         there = _read_node_keys(data, nodes, np.arange(len(nodes.heads)))
         at = np.searchsorted(there, keys)
@@ -254,12 +257,27 @@ def _list_leaf_pages(data: mmap.mmap, meta: MetaPage, root: int, depth: int) -> 
     """Return the leaf pages in key order."""
     if root == NO_PAGE or depth > MAX_TREE_DEPTH:
         return np.zeros(0, np.int64)
-    pages = np.array([root], np.int64)
+    pages, free = np.array([root], np.int64), _read_free_pages(data, meta)
+    _refuse_free(pages, free)
     for _ in range(depth - 1):
         pages = (_read_all_nodes(data, meta, pages, BRANCH_FLAG).heads & _LOW_BITS).astype(np.int64)
         if len(pages) > meta.last_page or int(pages.max(initial=0)) > meta.last_page:
             raise StaleTree("the tree has more pages than the file")
+        _refuse_free(pages, free)
     return pages
+
+
+def _read_free_pages(data: mmap.mmap, meta: MetaPage) -> Array:
+    """The numbers of the free pages of a state; none where their list is damaged."""
+    found = read_free_list(_MappedPages(data, meta.page_size), meta)
+    lists = [] if found is None else [np.array(some, np.int64) for some in found.freed.values()]
+    return np.concatenate(lists) if lists else np.zeros(0, np.int64)
+
+
+def _refuse_free(pages: Array, free: Array) -> None:
+    """Raise StaleTree if one of ``pages`` is free: it may be an older copy of the right one."""
+    if len(free) and np.isin(pages, free).any():
+        raise StaleTree("the tree refers to a free page")
 
 
 def _read_all_nodes(data: mmap.mmap, meta: MetaPage, pages: Array, kind: int) -> Nodes:
@@ -282,8 +300,12 @@ def _locate_node_values(data: mmap.mmap, meta: MetaPage, bodies: Array, heads: A
     """Return offset, size and last bytes of the value of each of some nodes; keys are at ``bodies``."""
     starts, sizes = bodies + KEY_SIZE, (heads & _SIZE_BITS).astype(np.int64)
     # A large value has overflow pages; the node has the number of the first one.
-    for place in np.flatnonzero(heads >> np.uint64(32) & np.uint64(BIG_DATA_FLAG)).tolist():
-        starts[place] = PAGE_NUMBER_LAYOUT.unpack_from(data, starts[place])[0] * meta.page_size + PAGE_LAYOUT.size
+    large = np.flatnonzero(heads >> np.uint64(32) & np.uint64(BIG_DATA_FLAG)).tolist()
+    numbers = [PAGE_NUMBER_LAYOUT.unpack_from(data, starts[place])[0] for place in large]
+    if large:
+        _refuse_free(np.array(numbers, np.uint64).astype(np.int64), _read_free_pages(data, meta))
+    for place, number in zip(large, numbers, strict=True):
+        starts[place] = number * meta.page_size + PAGE_LAYOUT.size
     ends = starts + sizes
     # Checked before the last four bytes of each are read.
     if len(ends) and (int(ends.max()) > len(data) or int(sizes.min()) < CRC_SIZE):

@@ -8,8 +8,14 @@ that it proves with the list. Pages that it does not touch are compared only by 
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
+from operator import neg
 from typing import NamedTuple
 
+from sowctl.errors import DamageError
 from sowctl.store.lmdbfile.check import PageFault, read_free_numbers
 from sowctl.store.lmdbfile.layout import (
     BIG_DATA_FLAG,
@@ -89,6 +95,42 @@ class FreePages:
                     marks[number] = 1
 
 
+class FreeNumbers:
+    """The numbers of the free pages of a state, for readers: no page of a tree may be one of them.
+
+    A free page may be an older copy of a page in use, which is sound by itself: only this list tells.
+    """
+
+    def __init__(self, lists: Sequence[memoryview]) -> None:
+        """``lists`` have page numbers of 8 bytes, descending."""
+        self._lists = lists
+
+    def __contains__(self, number: int) -> bool:
+        for some in self._lists:
+            place = bisect_left(some, -number, key=neg)
+            if place < len(some) and some[place] == number:
+                return True
+        return False
+
+    @cached_property
+    def all_numbers(self) -> frozenset[int]:
+        """All of them."""
+        return frozenset(chain.from_iterable(some.tolist() for some in self._lists))
+
+
+def read_free_page_numbers(file: PageFile, meta: MetaPage) -> FreeNumbers:
+    """Read the free pages of a state for a reader; none if the list is damaged, which writers and checks report."""
+    lists: list[memoryview] = []
+    try:
+        for number in _find_leaves(file, meta)[0]:
+            for data in _read_leaf(file, meta, number).lists.values():
+                if len(data) % _PAGE_NUMBER_BYTES == 0:
+                    lists.append(memoryview(data).cast("Q")[1:])
+    except DamageError:
+        return FreeNumbers(())
+    return FreeNumbers(lists)
+
+
 def verify_free_list(file: PageFile, meta: MetaPage) -> None:
     """Prove the free list of a state, once for an open file. Raises DamageError SOW-STO-023, StorageError.
 
@@ -145,4 +187,4 @@ def _read_leaf(file: PageFile, meta: MetaPage, number: int) -> _Leaf:
     return _Leaf(data, min(lists), before, runs, lists)
 
 
-__all__ = ["FreePages", "find_free_pages", "verify_free_list"]
+__all__ = ["FreeNumbers", "FreePages", "find_free_pages", "read_free_page_numbers", "verify_free_list"]

@@ -24,7 +24,7 @@ from sowctl.errors import DamageError
 from sowctl.store.codec import CRC_RESIDUE, REBUILD_HINT, extract_sow_key
 from sowctl.store.lmdbfile.layout import NO_PAGE, PAGE_NUMBER_LAYOUT
 from sowctl.store.lmdbfile.meta_page import MetaPage
-from sowctl.store.opening.proof.freelist import find_free_pages, verify_free_list
+from sowctl.store.opening.proof.freelist import find_free_pages, read_free_page_numbers, verify_free_list
 from sowctl.store.opening.proof.tree import Entries, LeafPlace, PageFile, Tree, read_sub_databases
 
 _FIRST, _SECOND = itemgetter(0), itemgetter(1)
@@ -431,10 +431,21 @@ class ProvenTransaction:
         self._file = file
         self._meta = meta
         self._trees = read_sub_databases(file, meta)
+        if not is_writing:
+            self._refuse_free_pages()
         self._proven: dict[Any, ProvenTree] = {}
         self._names: dict[Any, bytes] = {}
         self._free: bytearray | None = None
         self.id, self.stat, self.abort, self.commit = raw.id, raw.stat, raw.abort, raw.commit
+
+    def _refuse_free_pages(self) -> None:
+        """Have the trees refuse free pages. For writers, which take pages from there, more is proven."""
+        trees = self._trees.values()
+        if all(tree.free_numbers is not None for tree in trees):
+            return  # known from an earlier transaction on the state
+        free = read_free_page_numbers(self._file, self._meta)
+        for tree in trees:
+            tree.refuse_free_pages(free)
 
     @property
     def names(self) -> list[bytes]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import lt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from sowctl.errors import DamageError
 from sowctl.seam import Seam
@@ -247,6 +247,16 @@ class PageFile:
         return int(pages)
 
 
+class FreePageNumbers(Protocol):
+    """The numbers of the free pages of a state (:class:`~sowctl.store.opening.proof.freelist.FreeNumbers`)."""
+
+    def __contains__(self, number: int) -> bool: ...
+
+    @property
+    def all_numbers(self) -> frozenset[int]:
+        """All of them."""
+
+
 class BranchPlace(NamedTuple):
     """A branch page and the bounds of all keys below it: from ``low`` up to ``high``, None for no bound."""
 
@@ -303,6 +313,19 @@ class Tree:
         self._reached: tuple[bytes, LeafPlace | None] | None = None
         self._has_runs = False
         self._free: bytearray | None = None
+        self.free_numbers: FreePageNumbers | None = None
+        """The free pages of the state, for a reader."""
+
+    def refuse_free_pages(self, free: FreePageNumbers) -> None:
+        """Refuse from now on each page that is free in the state: it may be an older copy of the right one. Raises
+        DamageError.
+        """
+        self.free_numbers = free
+        self._require_used(self._root)
+
+    def _require_used(self, number: int) -> None:
+        if self.free_numbers is not None and number in self.free_numbers:
+            raise self._file.free_page_error(number)
 
     def copy_for_writing(self, free: bytearray) -> Tree:
         """Return the same tree with its proofs; none of its pages may be one of the ``free`` pages.
@@ -350,6 +373,8 @@ class Tree:
             raise self._file.page_error(number, "its keys are out of order")
         if min(page.children) < FIRST_TREE_PAGE or max(page.children) > self._last_page:
             raise self._file.page_error(number, "it refers to a page that does not exist")
+        if self.free_numbers is not None and not self.free_numbers.all_numbers.isdisjoint(page.children):
+            raise self._file.free_page_error(next(filter(self.free_numbers.all_numbers.__contains__, page.children)))
         self._verify_used((number,))
         found = self._branches[number] = BranchPlace(number, page, low, high)
         return found
@@ -367,6 +392,7 @@ class Tree:
                 if flags == BIG_DATA_FLAG:
                     first = PAGE_NUMBER_LAYOUT.unpack_from(data, place)[0]
                     count = self._file.verify_run(number, first, size, self._last_page)
+                    self._require_used(first)
                     self._has_runs = True
                     self._verify_used(range(first, first + count))
         return page
@@ -414,6 +440,7 @@ class Tree:
                     return None
                 if high is not None and end is not None and end >= high:
                     return None
+                self._require_used(number)
                 low, high = low if begin is None else begin, high if end is None else end
             return LeafPlace((), number, low, high)
         return None
@@ -438,6 +465,7 @@ class Tree:
     def _read_large(self, leaf: int, first: int, size: int) -> bytes:
         """Return a value of a leaf in overflow pages, from ``first`` on."""
         self._file.verify_run(leaf, first, size, self._last_page)
+        self._require_used(first)
         return self._file.read_range(first * self._file.page_size + PAGE_LAYOUT.size, size)
 
     def verify_leaves(self, keys: Iterable[bytes], *, whole: bool) -> list[int]:
