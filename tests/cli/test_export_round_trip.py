@@ -195,6 +195,19 @@ def test_members_called_like_metadata_come_back(cli: Cli, format: str, tmp_path:
     assert exchange.read_back(f"t.{format}", format) == expected
 
 
+@pytest.mark.parametrize("format", ["parquet", "arrow", "sqlite", "csv", "tsv"])
+def test_correlation_ids_come_back(cli: Cli, format: str, tmp_path: Path) -> None:
+    write_config(tmp_path, next(one for one in SAMPLES if str(one) == "json"))
+    exchange = Exchange(cli, get_type("json"))
+    given = {"x": "first", "y": None, "z": "5"}
+    lines = [json.dumps({"topic": "t", "correlation_id": text, "data": {"a": key}}) for key, text in given.items()]
+    assert cli("publish", "t", "--framing", "envelope", stdin="\n".join(lines).encode()).status == 0
+    exchange.run("export", "t", f"t.{format}", "--meta")
+    exchange.run("publish", "u", "--from", f"t.{format}")
+    rows = map(json.loads, exchange.run("query", "u", "--meta", "--format", "ndjson").splitlines())
+    assert {row["data"]["a"]: row["correlation_id"] for row in rows} == given
+
+
 def test_texts_of_sqlite_that_look_like_json_stay_texts(cli: Cli, tmp_path: Path) -> None:
     write_config(tmp_path, next(one for one in SAMPLES if str(one) == "json"))
     exchange = Exchange(cli, get_type("json"))

@@ -137,9 +137,8 @@ def iterate_delimited_chunks(
     ]
     constants = [None if value is None else str(value) for value in more.values()]
     encoder = _BlockEncoder(target, facts.columns, quotes_text=not heading.is_quoted)
-    key_at = FRONT_COLUMNS.index("sow_key") if skipped and target.by_user else None
     for block in reader.read_blocks(width):
-        yield _build_block_chunk(block, encoder, skipped, key_at, constants)
+        yield _build_block_chunk(block, encoder, skipped, constants, by_user=target.by_user)
 
 
 def read_columns(name: str, format: str, stream: BinaryIO, options: DelimitedOptions) -> list[str]:
@@ -412,7 +411,7 @@ def _build_cell_error(column: InputColumn, cell: str, problem: Exception) -> Val
 
 
 def _build_block_chunk(
-    block: RowBlock, encoder: _BlockEncoder, skipped: int, key_at: int | None, constants: Sequence[Cell]
+    block: RowBlock, encoder: _BlockEncoder, skipped: int, constants: Sequence[Cell], *, by_user: bool
 ) -> Chunk:
     columns = [*block.columns[skipped:], *([cell] * len(block.lines) for cell in constants)]
     quoted = {index - skipped: rows for index, rows in block.quoted.items() if index >= skipped}
@@ -430,10 +429,17 @@ def _build_block_chunk(
             if not isinstance(one, bytes)
         ]
         refused.sort(key=lambda frame: frame.offset)
-    envelopes = None
-    if key_at is not None:
-        envelopes = [Envelope(sow_key=block.columns[key_at][row]) for row in kept]
+    envelopes = _build_envelopes(block, kept, by_user=by_user) if skipped else None
     return Chunk(payloads, lambda: (lines, lines), block.end, refused, envelopes=envelopes)
+
+
+def _build_envelopes(block: RowBlock, rows: Sequence[int], *, by_user: bool) -> list[Envelope] | None:
+    """The envelopes of some rows with columns of metadata; None where these have nothing for a message."""
+    keys = block.columns[FRONT_COLUMNS.index("sow_key")]
+    correlations = block.columns[FRONT_COLUMNS.index("correlation_id")]
+    if not by_user and not any(correlations):
+        return None
+    return [Envelope(sow_key=keys[row] if by_user else None, correlation_id=correlations[row]) for row in rows]
 
 
 def _refuse_row(row: Row) -> RefusedFrame:

@@ -88,6 +88,7 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
     encoder = MessageEncoder(target.kind, [names[at] for at in fields], target.root)
     form = encoder.form if target.kind.typed else Form(encoder.form.binary, partial(_drop_zeros, encoder.form.decimal))
     keys = [names.index(one) for one in ("_user_key", "_sow_key") if one in metadata] if target.by_user else []
+    correlations = [names.index(one) for one in ("_correlation_id",) if one in metadata]
 
     def message(row: Sequence[Any]) -> tuple[bytes, Envelope | None]:
         members: dict[str, Any] = {}
@@ -105,10 +106,17 @@ def _iterate_table(name: str, database: sqlite3.Connection, target: RowTarget, t
             else:
                 value = convert_scalar(value, encoder.form)
             members[names[at]] = value
-        key = next((row[at] for at in keys if row[at] is not None), None)
-        return encoder.encode(members), None if not keys else Envelope(sow_key=None if key is None else str(key))
+        payload = encoder.encode(members)
+        if not keys and not correlations:
+            return payload, None
+        return payload, Envelope(sow_key=_read_text(row, keys), correlation_id=_read_text(row, correlations))
 
     yield from chunk_messages(cursor, message)
+
+
+def _read_text(row: Sequence[Any], places: Sequence[int]) -> str | None:
+    """The first value of some columns of a row, as text."""
+    return next((str(row[at]) for at in places if row[at] is not None), None)
 
 
 def _drop_zeros(decimal: Cell, value: Decimal) -> Any:
