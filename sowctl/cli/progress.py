@@ -67,11 +67,10 @@ class ProgressMeter:
             self._streams.write_stderr_json(row | {"seconds_left": None if left is None else round(left, 1)})
             return
         self._next = now + DRAW_INTERVAL_SECONDS
-        share = f"{100 * done // total} % of " if total else ""
         # The end of a phase, such as a sync, is not counted: its duration is unknown.
         rest = f", {format_duration(left, whole=True)} left" if left is not None and left >= 0.5 else ""
         rest = ", finishing" if total and done >= total else rest
-        self._draw_line(f"{self._name}: {share}{_format_counted(total or done, what)}{rest}")
+        self._draw_line(f"{self._name}: {format_share(what, done, total)}{rest}")
         self._drawn = True
 
     def erase(self) -> None:
@@ -87,6 +86,14 @@ class ProgressMeter:
 
     def _draw_line(self, text: str) -> None:
         self._on = self._streams.draw_line(text) and self._on
+
+
+def format_share(what: str, done: int, total: int) -> str:
+    """``done`` of ``total`` ``what``, a plural noun: ``40 % of 3,000 records to index``; of 0, where the number is not
+    known: ``1,200 records to index``.
+    """
+    share = f"{100 * done // total} % of " if total else ""
+    return share + _format_counted(total or done, what)
 
 
 def _format_counted(count: int, what: str) -> str:

@@ -88,8 +88,9 @@ def test_progress_begins_before_spark_does_and_tells_how_far_behind_a_stream_is(
 @pytest.mark.parametrize(
     ("columns", "line"),
     [
-        (31, "pipeline stream: 3 of 8 tasks"),
-        (40, "pipeline stream: 3 of 8 tasks"),
+        (16, "3 of 8 tasks"),
+        (31, "3 of 8 tasks, 812,000 rows"),
+        (40, "3 of 8 tasks, 812,000 rows, 214.0 MiB"),
         (60, "pipeline stream: 3 of 8 tasks, 812,000 rows, 214.0 MiB"),
         (80, "pipeline stream: [#######-------------] 3 of 8 tasks, 812,000 rows, 214.0 MiB"),
         (120, "pipeline stream: [#######-------------] 3 of 8 tasks, 812,000 rows, 214.0 MiB; load orders"),
@@ -109,8 +110,22 @@ def test_a_note_takes_the_line_away_and_nothing_is_drawn_after_the_end() -> None
     telling.show_phase("messages to journal", 6, 10)
     telling.end()
     telling.show_tasks(StageProgress("late", 1, 1))
-    line = "pipeline stream: [##########----------] 5 of 10; messages to journal"
-    assert drawn(said) == [line, "a note\n", line.replace("5 of", "6 of").replace("#--", "###"), ""]
+    line = "pipeline stream: [##########----------] 50 % of 10 messages to journal"
+    assert drawn(said) == [line, "a note\n", line.replace("50 %", "60 %").replace("#--", "###"), ""]
+
+
+@pytest.mark.parametrize("what", ["messages to journal", "messages to apply"])
+def test_a_narrow_line_still_says_what_is_counted(what: str) -> None:
+    """Each phase of a load counts from the beginning: a number alone would only seem to go back."""
+    telling, said, _ = told("auto", columns=40, said=Tty())
+    telling.show_phase(what, 1_200_000, 3_000_000)
+    assert drawn(said) == [f"40 % of 3,000,000 {what}"]
+
+
+def test_a_phase_without_a_known_end_is_a_count() -> None:
+    telling, said, _ = told("always")
+    telling.show_phase("entries of a topic", 1200, 0)
+    assert drawn(said) == ["pipeline stream: 1,200 entries of a topic"]
 
 
 def test_a_log_file_gets_a_line_now_and_then() -> None:
@@ -125,7 +140,7 @@ def test_a_log_file_gets_a_line_now_and_then() -> None:
         "pipeline stream: 2 of 9 tasks, 200 rows, 2.0 KiB, 30 s; load orders",
         "pipeline stream: 5 of 9 tasks, 500 rows, 5.0 KiB, 1 min 00 s; load orders",
         "pipeline stream: 8 of 9 tasks, 800 rows, 8.0 KiB, 1 min 30 s; load orders",
-        "pipeline stream: 7 of 70, 2 min 00 s; messages to journal",
+        "pipeline stream: 10 % of 70 messages to journal, 2 min 00 s",
     ]
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from sowctl.cli.context import Invocation
-from sowctl.cli.progress import DRAW_INTERVAL_SECONDS, JSON_INTERVAL_SECONDS
+from sowctl.cli.progress import DRAW_INTERVAL_SECONDS, JSON_INTERVAL_SECONDS, format_share
 from sowctl.declarations import Argument, declare_option
 from sowctl.errors import SowError, UsageError
 from sowctl.values.display import format_bytes, format_count, format_duration
@@ -168,9 +168,9 @@ class JobProgress:
         self._show(row, words, stage=progress.stage, share=(progress.done, progress.tasks))
 
     def show_phase(self, what: str, done: int, total: int) -> None:
-        """Show ``done`` of ``total`` (0: unknown) ``what`` of the driver's own work; ``what`` is a plural noun."""
-        words = [f"{done:,} of {total:,}" if total else f"{done:,}"]
-        self._show({"counted": what, "done": done, "total": total}, words, stage=what, share=(done, total))
+        """Show ``done`` of ``total`` (0: unknown) ``what`` of the driver's own work, a plural noun."""
+        row = {"counted": what, "done": done, "total": total}
+        self._show(row, [format_share(what, done, total)], share=(done, total))
 
     def show_batch(self, progress: Progress) -> None:
         """Show that a stream has processed another batch."""
@@ -224,7 +224,8 @@ class JobProgress:
 def _fit_line(name: str, words: Sequence[str], stage: str, share: tuple[int, int], columns: int) -> str:
     """``pipeline load: [####------] 3 of 8 tasks, 812,000 rows, 214.0 MiB; load orders``, shortened to ``columns``.
 
-    Parts that do not fit are omitted completely: first the bar, then the stage, then the last of the words.
+    Parts that do not fit are omitted completely: first the stage, then the bar, then the name of the command, which its
+    user has just typed, and finally the last of the words.
     """
     bar = ""
     if share[1]:
@@ -232,10 +233,11 @@ def _fit_line(name: str, words: Sequence[str], stage: str, share: tuple[int, int
         bar = f"[{'#' * full}{'-' * (BAR_COLUMNS - full)}] "
     for some in range(len(words), 0, -1):
         text = ", ".join(words[:some])
-        for line in (f"{name}: {bar}{text}; {stage}" if stage else "", f"{name}: {bar}{text}", f"{name}: {text}"):
-            if line and len(line) <= columns:
+        named = [f"{name}: {bar}{text}; {stage}"] if stage else []
+        for line in (*named, f"{name}: {bar}{text}", f"{name}: {text}", text):
+            if len(line) <= columns:
                 return line
-    return f"{name}: {words[0]}"
+    return words[0]
 
 
 @contextmanager
