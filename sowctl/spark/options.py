@@ -32,7 +32,7 @@ FOREIGN_OPTIONS = {
     "subscribe": "topic, a single name; without it, sow-journal reads the entries of all topics",
     "subscribePattern": "topic, a single name; without it, sow-journal reads the entries of all topics",
     "assign": "topic; numPartitions (sow) and partitionBytes (sow-journal) set the partitions",
-    "startingOffsets": "start=earliest, latest or state for a stream, fromTxid=N or fromTime=T",
+    "startingOffsets": "fromTxid=N or fromTime=T, or start=earliest, latest or state for a stream",
     "startingOffsetsByTimestamp": "fromTime",
     "startingTimestamp": "fromTime",
     "startingPosition": "start=earliest, latest or state for a stream",

@@ -86,14 +86,12 @@ JOURNAL_OPTIONS = (
     "fromTime",
     "toTime",
     "partitionBytes",
-    "start",
-    "maxEntries",
-    "maxBytesPerTrigger",
-    "splitGroups",
-    "failOnDataLoss",
 )
+STREAM_OPTIONS = ("start", "maxEntries", "maxBytesPerTrigger", "splitGroups", "failOnDataLoss")
+"""Options of a journal that is read as a stream: where it begins, what a batch has, and how it goes on."""
 OPTION_OWNERS = (
     dict.fromkeys(JOURNAL_OPTIONS, "reading sow-journal")
+    | dict.fromkeys(STREAM_OPTIONS, "reading sow-journal as a stream (spark.readStream)")
     | dict.fromkeys(STORE_OPTIONS, "reading sow")
     | dict.fromkeys(WRITE_OPTIONS, "writing to sow")
 )
@@ -182,7 +180,9 @@ class JournalSource(SameCode, DataSource):
         from sowctl.spark.reading.journalreader import sample_messages
 
         with carry_errors():
-            return _schema(self, JOURNAL_COLUMNS, (JOURNAL_OPTIONS, ()), _build_known_query, sample_messages)
+            # Spark asks for the schema before it says what it is for.
+            known = (*JOURNAL_OPTIONS, *STREAM_OPTIONS)
+            return _schema(self, JOURNAL_COLUMNS, (known, ()), _build_known_query, sample_messages)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader."""
@@ -220,7 +220,7 @@ class JournalSource(SameCode, DataSource):
             StreamLimits,
         )
 
-        options, *more = self._read_options(schema)
+        options, *more = self._read_options(schema, streaming=True)
         if more:
             raise UsageError("SOW-SPK-097", "a stream reads one journal", hint="start one stream per path")
         start = options.read_choice("start", START_CHOICES, "earliest")
@@ -233,9 +233,12 @@ class JournalSource(SameCode, DataSource):
         pace = StreamLimits(start, most, options.read_flag("failOnDataLoss", True), most_bytes, split)
         return JournalStreamReader(_build_known_query(options), pace, schema)
 
-    def _read_options(self, schema: StructType) -> list[Options]:
-        given, _ = merge_table_options(self.name(), self.options, schema)
-        found = [Options(self.name(), one, JOURNAL_OPTIONS, (), OPTION_OWNERS) for one in split_paths(given)]
+    def _read_options(self, schema: StructType, *, streaming: bool = False) -> list[Options]:
+        given, table = merge_table_options(self.name(), self.options, schema)
+        known = (*JOURNAL_OPTIONS, *STREAM_OPTIONS) if streaming else JOURNAL_OPTIONS
+        # what a table says of streams is nothing to a batch
+        passed = STREAM_OPTIONS if table else ()
+        found = [Options(self.name(), one, known, passed, OPTION_OWNERS) for one in split_paths(given)]
         require_mergeable(found[0], schema)
         return found
 

@@ -83,7 +83,7 @@ def test_the_sample_runs_under_spark_submit(demo: Path, deep: bool) -> None:
 
 def test_the_page_names_every_option_and_column() -> None:
     text = PAGE.read_text().replace("\\-", "-")
-    known = {*sources.STORE_OPTIONS, *sources.JOURNAL_OPTIONS, *sources.WRITE_OPTIONS}
+    known = {*sources.STORE_OPTIONS, *sources.JOURNAL_OPTIONS, *sources.STREAM_OPTIONS, *sources.WRITE_OPTIONS}
     assert [name for name in sorted(known) if name not in text] == []
     assert [name for name in (*schema.STORE_COLUMNS, *schema.JOURNAL_COLUMNS) if name not in text] == []
 

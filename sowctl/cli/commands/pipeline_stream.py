@@ -10,6 +10,7 @@ from sowctl.cli.commands.bodies.pipeline import SparkOptions
 from sowctl.cli.context import Invocation
 from sowctl.cli.parsing.options import MessageType, Summary
 from sowctl.declarations import Argument, declare_option, declare_part
+from sowctl.errors import UsageError
 
 if TYPE_CHECKING:
     from sowctl.spark.jobs.stream import StreamEntry
@@ -59,6 +60,12 @@ class PipelineStreamArguments(Struct, frozen=True, kw_only=True):
     latest: Annotated[
         bool, declare_option("--latest", help="Start at the end of the journal instead of the beginning.")
     ] = False
+    from_state: Annotated[
+        bool,
+        declare_option(
+            "--from-state", help="Start with the records of the topic, and continue with the entries after them."
+        ),
+    ] = False
     max_entries: Annotated[
         int | None,
         declare_option(
@@ -71,6 +78,12 @@ class PipelineStreamArguments(Struct, frozen=True, kw_only=True):
             "--max-bytes", help="Maximum size of a batch in stored journal bytes, for example 64MB.", metavar="SIZE"
         ),
     ] = None
+    split_groups: Annotated[
+        bool,
+        declare_option(
+            "--split-groups", help="Apply --max-entries and --max-bytes also within a group, such as a bulk load."
+        ),
+    ] = False
     interval: Annotated[
         str | None,
         declare_option("--interval", help="Interval between two batches, for example '5 seconds'.", metavar="TIME"),
@@ -91,6 +104,12 @@ def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
     there, which are empty or contain entries twice: pyarrow, DuckDB and other programs that do not read the list fail
     on them or count them. Read DIR with Spark, or use --output-format delta or iceberg.
 
+    A batch consists of complete groups, and a bulk load is one group of any size. With --split-groups, a batch may end
+    within a group that exceeds the limits, so that readers see the group in parts.
+
+    With --from-state, a stream without a checkpoint first processes the current records of the topic, then the journal
+    entries after them. Nothing between the two is missing or repeated.
+
     With --console, messages are printed unchanged. A deletion has no message: its line has the members topic, sow_key,
     txid and operation, as in journal dump. --operation publish prints only messages.
 
@@ -101,6 +120,8 @@ def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
     from sowctl.cli.commands.bodies import pipeline
     from sowctl.spark.sessions import require_pyspark
 
+    if arguments.latest and arguments.from_state:
+        raise UsageError("SOW-SPK-068", "--latest and --from-state cannot be combined", hint="use one of them")
     require_pyspark()
     from sowctl.spark.jobs.stream import StreamOptions, stream
 
@@ -128,9 +149,10 @@ def run(invocation: Invocation, arguments: PipelineStreamArguments) -> int:
             show=printed if arguments.console else None,
             operation=arguments.operation,
             available_now=arguments.available_now,
-            latest=arguments.latest,
+            start="state" if arguments.from_state else "latest" if arguments.latest else "earliest",
             max_entries=arguments.max_entries,
             max_bytes=arguments.max_bytes,
+            split_groups=arguments.split_groups,
             interval=arguments.interval,
         )
         with pipeline.open_job_session(arguments.spark, progress) as spark:

@@ -23,6 +23,7 @@ from sowctl.spark.jobs.outputs.datasets import build_text_columns, format_column
 from sowctl.spark.jobs.outputs.lakes import is_table, require_lake
 from sowctl.spark.jobs.report import JobReport
 from sowctl.spark.jobs.tasks import map_batches
+from sowctl.spark.reading.initial_state import build_state_error
 from sowctl.structs import DescribedStruct
 from sowctl.values.paths import parse_path
 
@@ -91,9 +92,11 @@ class StreamOptions(DescribedStruct, frozen=True):
     them, and, of one topic, paths of fields, whose values make directories of the output.
 
     ``checkpoint`` is where the stream remembers how far it has come; needed but for ``show``. ``client`` names the
-    publisher of ``into``. ``available_now``: end when what is there now has been dealt with. ``latest``: begin behind
-    what is there. ``max_entries`` and ``max_bytes`` (such as ``64MB`` of the journal as stored) bound a batch (None: as
-    the data source does); ``interval`` (such as ``5 seconds``) is the time between two.
+    publisher of ``into``. ``available_now``: end when what is there now has been dealt with. ``start`` is where a
+    stream without a checkpoint begins: ``earliest``, ``latest`` (behind what is there), or ``state`` (with the records
+    of the topic). ``max_entries`` and ``max_bytes`` (such as ``64MB`` of the journal as stored) bound a batch (None: as
+    the data source does), with ``split_groups`` within groups, too; ``interval`` (such as ``5 seconds``) is the time
+    between two.
     """
 
     checkpoint: str | None = None
@@ -103,9 +106,10 @@ class StreamOptions(DescribedStruct, frozen=True):
     show: Show | None = None
     operation: str = "all"
     available_now: bool = False
-    latest: bool = False
+    start: str = "earliest"
     max_entries: int | None = None
     max_bytes: str | None = None
+    split_groups: bool = False
     interval: str | None = None
     format: str = "parquet"
     partition_by: tuple[str, ...] = ()
@@ -213,6 +217,10 @@ def _check(instance: Instance, topic: TopicConfig | None, options: StreamOptions
             "a stream that publishes requires a source topic other than its destination",
             hint="name the source topic",
         )
+    if options.start == "state" and topic is None:
+        raise build_state_error("it follows all topics", "name one topic")
+    if options.start == "state" and options.operation == "delete":
+        raise build_state_error("it has only deletions", "process all operations, or start with the entries")
     # The journal keeps a sequence per publisher; only by its name a batch that is repeated can be recognised.
     if options.into is not None and options.client is None:
         raise UsageError("SOW-SPK-068", "a stream that publishes requires a client name", hint="add --client NAME")
@@ -222,11 +230,15 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
     assert instance.log is not None
     assert instance.config is not None
     reader = spark.readStream.format("sow-journal")
-    reader = reader.option("path", str(instance.log.directory)).option("instance", instance.config.name)
+    if options.start == "state":
+        # The records are in the store, of which a directory of journal files knows nothing.
+        reader = reader.option("config", str(instance.config.path)).option("root", str(instance.config.root))
+    else:
+        reader = reader.option("path", str(instance.log.directory)).option("instance", instance.config.name)
     if instance.log.archive_directory is not None:
         archive = instance.log.archive_directory
         reader = reader.option("archive", archive.url if isinstance(archive, RemotePath) else str(archive))
-    reader = reader.option("columns", STREAM_COLUMNS).option("start", "latest" if options.latest else "earliest")
+    reader = reader.option("columns", STREAM_COLUMNS).option("start", options.start)
     reader = reader.option("operation", _operation(topic, options))
     if topic is not None:
         reader = reader.option("topic", topic.name).option("messageType", topic.message_type)
@@ -234,6 +246,8 @@ def _read(spark: SparkSession, instance: Instance, topic: TopicConfig | None, op
         reader = reader.option("maxEntries", str(options.max_entries))
     if options.max_bytes is not None:
         reader = reader.option("maxBytesPerTrigger", options.max_bytes)
+    if options.split_groups:
+        reader = reader.option("splitGroups", "true")
     if options.show is not None:
         reader = reader.option("partitionBytes", SHOW_PARTITION_SIZE)
     return reader.load()

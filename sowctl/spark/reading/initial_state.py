@@ -110,17 +110,17 @@ def find_state_origin(query: JournalQuery) -> Origin:
     """
     assert query.topic is not None
     if query.origin.config is None:
-        raise _build_error("a directory of journal files has no topics", "give config and topic")
+        raise build_state_error("a directory of journal files has no topics", "give config and topic")
     if query.operation == "delete":
-        raise _build_error("operation=delete excludes records", "remove operation")
+        raise build_state_error("operation=delete excludes records", "remove operation")
     if any(bound is not None for span in (query.txids, query.times) for bound in (span.low, span.high)):
-        raise _build_error("fromTxid, toTxid, fromTime and toTime select entries", "remove the bounds, or start")
+        raise build_state_error("fromTxid, toTxid, fromTime and toTime select entries", "remove the bounds, or start")
     instance = query.origin.build_instance()
     if query.origin.archive is not None:
         instance = instance.with_archive(query.origin.archive)
     topic = find_topic(instance, query.topic, query.message_type)
     if not topic.journalled:
-        raise _build_error(f"topic {topic.name!r} has no journal", "read it with format('sow')")
+        raise build_state_error(f"topic {topic.name!r} has no journal", "read it with format('sow')")
     return replace(query.origin, config=instance.config, topic=topic)
 
 
@@ -147,5 +147,6 @@ def read_state(query: JournalQuery, schema: pyarrow.Schema, part: StateRange) ->
         judging.close()
 
 
-def _build_error(why: str, hint: str) -> UsageError:
+def build_state_error(why: str, hint: str) -> UsageError:
+    """The error ``SOW-SPK-173``: ``why`` a stream cannot begin with records."""
     return UsageError("SOW-SPK-173", f"the stream cannot begin with records: {why}", hint=hint)

@@ -22,7 +22,7 @@ from sowctl.spark.catalog import (
     select_table_options,
 )
 from sowctl.spark.errors import CarriedError, decode_error, find_alternative
-from sowctl.spark.sources import JournalSource, SowSource
+from sowctl.spark.sources import STREAM_OPTIONS, JournalSource, SowSource
 from tests.support.instances import Lab, config_xml, message, topic_xml
 
 GIVEN = {"config": "/a b/s'ow&.xml", "topic": "größe=1", "filter": "/x = '\\\\' AND /y < 5", "empty": ""}
@@ -116,6 +116,9 @@ def test_a_table_is_read_and_written_by_its_schema_alone(tmp_path: Path) -> None
         {"payload": b'{"id":1,"topic":"orders"}', "_txid": 1, schema.names[-1]: None}
     ]
     assert SowSource({}).writer(schema, False) is not None
+    # A table of a journal may say how streams read it.
+    table = schema_of("sow-journal", {"config": str(lab.config), "topic": "orders", "start": "state"})
+    assert len(list(JournalSource({}).reader(table).partitions())) == 1
     bounded = schema_of("sow", {"config": str(lab.config), "topic": "orders", "at": "1"})
     with pytest.raises(Exception, match=r"SOW-SPK-110.*option at "):
         SowSource({}).writer(bounded, True)
@@ -173,6 +176,9 @@ def test_without_a_configuration_the_usual_one_is_meant_where_a_topic_is_named(
         SowSource({"topic": "orders"}).reader(schema)
 
 
+STREAMED = "reading sow-journal as a stream (spark.readStream)"
+
+
 def test_an_option_of_another_question_is_named_as_it_is_written() -> None:
     schema = StructType().add("payload", BinaryType())
     where = {"config": "/c.xml", "topic": "orders"}
@@ -181,6 +187,10 @@ def test_an_option_of_another_question_is_named_as_it_is_written() -> None:
         (lambda: SowSource(where | {"fromtxid": "1"}).reader(schema), "fromTxid", "reading sow-journal"),
         (lambda: SowSource(where | {"fromtxid": "1"}).writer(schema, False), "fromTxid", "reading sow-journal"),
         (lambda: JournalSource(where | {"numpartitions": "2"}).reader(schema), "numPartitions", "reading sow"),
+        *(
+            (lambda name=name: JournalSource(where | {name.lower(): "1"}).reader(schema), name, STREAMED)
+            for name in STREAM_OPTIONS
+        ),
     ):
         with pytest.raises(CarriedError) as caught:
             action()

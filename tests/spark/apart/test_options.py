@@ -68,7 +68,7 @@ def test_an_unknown_name_is_refused_with_a_guess() -> None:
 @pytest.mark.parametrize(
     ("given", "code", "words", "hint"),
     [
-        ({"startingoffsets": "1"}, "SOW-SPK-010", "'startingOffsets'", "use instead: start=earliest"),
+        ({"startingoffsets": "1"}, "SOW-SPK-010", "'startingOffsets'", "use instead: fromTxid=N"),
         ({"endingOffsets": "latest"}, "SOW-SPK-010", "'endingOffsets'", "toTxid=N or toTime=T"),
         ({"subscribe": "orders"}, "SOW-SPK-010", "'subscribe'", "use instead: topic"),
         ({"kafka.bootstrap.servers": "h:9092"}, "SOW-SPK-010", "'kafka.bootstrap.servers'", "without a server"),
@@ -89,11 +89,11 @@ def test_names_that_need_words_of_their_own(given: dict[str, str], code: str, wo
 @pytest.mark.parametrize(
     ("source", "name", "hint"),
     [
-        ("sow", "startingOffsets", "when reading sow-journal, use: start=earliest"),
+        ("sow", "startingOffsets", "when reading sow-journal, use: fromTxid=N"),
         ("sow", "versionAsOf", "use instead: at"),
         ("sow", "readChangeFeed", "when reading sow-journal, use: changes=true"),
         ("sow-journal", "timestampAsOf", "when reading sow, use: at"),
-        ("sow-journal", "startingOffsets", "use instead: start=earliest"),
+        ("sow-journal", "startingOffsets", "use instead: fromTxid=N"),
     ],
 )
 def test_a_hint_names_no_option_that_the_source_has_not(source: str, name: str, hint: str) -> None:

@@ -91,6 +91,8 @@ def test_statuses_of_one_process_each(
         ("export --from 5 --output z", 2),
         ("export orders --output z --conf nonsense", 2),
         ("stream orders --output z", 2),
+        ("stream orders --console --latest --from-state", 2),
+        ("stream --console --from-state", 2),
         ("load orders fills.ndjson --reader a", 2),
     ):
         status, _, said = call(f"sowctl pipeline {line}")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from sowctl.engine.options import DeleteOptions
 from sowctl.engine.topics.targets import Target
 from sowctl.engine.verbs.delete import delete_records
 from sowctl.errors import RefusedError, UsageError
+from sowctl.journal.limits import JOURNAL_LIMITS
 from sowctl.spark.jobs import stream as streaming
 from sowctl.spark.jobs.job_table import JOBS, find_job
 from sowctl.spark.jobs.limits import JOB_LIMITS
@@ -77,6 +79,30 @@ def test_to_files_and_to_a_function(spark: SparkSession, tmp_path: Path) -> None
         assert [one[:4] for one in seen] == [("publish", b'{"id":1}', 11, "c"), ("publish", b'{"id":2}', 12, "c")]
         assert len({one.sow_key for one in seen}) == 2
         assert told.records == 2
+
+
+def test_records_first_and_groups_in_parts(spark: SparkSession, tmp_path: Path) -> None:
+    """The limits bound batches of records, and parts of a group that is larger."""
+    with verified(Lab(tmp_path / "lab", XML)) as lab:
+        instance = lab.open()
+        source, same = (instance.topic(name).config for name in "ab")
+        for version in range(3):
+            lab.publish("a", *[message(id=n, v=version) for n in range(20)])
+        delete_records(instance, [Target(topic=source)], DeleteOptions(filter="/id < 5"))
+        shown: list[StreamEntry] = []
+        options = StreamOptions(start="state", show=shown.extend, available_now=True, max_entries=8)
+        assert stream(spark, instance, source, options).read == 15
+        assert sorted(one.payload or b"" for one in shown) == sorted(line.encode() for line in lab.query("a"))
+        into = StreamOptions(
+            str(tmp_path / "to-b"), into=same, client="copy", available_now=True, start="state", max_entries=1000
+        )
+        assert stream(spark, instance, source, into).read == 15
+        # What comes behind the records are the entries, and the checkpoint knows that they were read.
+        with patch.object(JOURNAL_LIMITS, "max_block_entries", 10):
+            lab.publish("a", *[message(id=n, v=9) for n in range(40)])
+        told = stream(spark, instance, source, replace(into, max_entries=15, split_groups=True))
+        assert (told.read, told.details["batches"]) == (40, 4)
+        assert lab.query("b") == lab.query("a")
 
 
 def test_fields_of_messages_make_directories(spark: SparkSession, tmp_path: Path) -> None:
@@ -215,6 +241,13 @@ def test_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError):
             stream(spark, instance, source, options)
+    for topic, options in (
+        (None, StreamOptions("c", output="x", start="state")),
+        (source, StreamOptions("c", output="x", start="state", operation="delete")),
+    ):
+        with pytest.raises(UsageError) as caught:
+            stream(spark, instance, topic, options)
+        assert caught.value.code == "SOW-SPK-173"
 
 
 def test_the_table_of_jobs() -> None:
