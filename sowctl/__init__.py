@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Event,
         FieldOrigin,
         InstanceHandle,
+        PublishOptions,
         QueueHandle,
         QueueMessage,
         RecordChange,
@@ -79,6 +80,7 @@ _API_NAMES = (
     "Event",
     "FieldOrigin",
     "InstanceHandle",
+    "PublishOptions",
     "QueueHandle",
     "QueueMessage",
     "RecordChange",
@@ -108,6 +110,7 @@ __all__ = [
     "MissingError",
     "MissingPackageError",
     "NegativeError",
+    "PublishOptions",
     "QueueHandle",
     "QueueMessage",
     "RecordChange",
@@ -209,13 +212,19 @@ def create(
     unchanged; MissingError is raised for a missing topic. Invalid topics raise UsageError and TypeError; no file is
     left then.
     """
-    from pathlib import Path
+    import os
 
     from sowctl.engine.api.creation import remove_config, require_topics, write_first_config
+    from sowctl.remote.place import require_local_path
     from sowctl.seam import SEAM
 
     path, is_new = write_first_config(
-        Path(directory), topics, name=name, journal=journal, exist_ok=exist_ok, seam=seam or SEAM
+        require_local_path(os.fspath(directory)),
+        topics,
+        name=name,
+        journal=journal,
+        exist_ok=exist_ok,
+        seam=seam or SEAM,
     )
     try:
         instance = open(

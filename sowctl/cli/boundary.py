@@ -49,10 +49,12 @@ def convert_oserror(error: OSError) -> StorageError:
 
 
 def add_hint(error: SowError, command: str) -> SowError:
-    """The error, with a hint for the command if a view, conflated topic or queue was given instead of a topic, or if an
-    SQLite table does not support some columns."""
+    """The error, with a hint for the command if a view, conflated topic or queue was given instead of a topic, if an
+    SQLite table does not support some columns, or if the input file is missing."""
     if error.code == "SOW-EXC-025":
         error.hint = _SQLITE_HINTS.get(command, error.hint)
+    if error.code == "SOW-CLI-062" and error.hint is None:
+        error.hint = "give the path of a file, or - for standard input"
     words = _KIND_HINTS.get(command, {})
     hint = words.get(error.facts.get("kind", "")) or words.get("") if error.code == "SOW-ENG-031" else None
     if hint is not None:

@@ -101,7 +101,7 @@ class Invocation:
                 "from standard input",
             )
         if named:
-            return find_config_file(Path(named))
+            return find_config_file(named)
         found = find_default_config(self.environ, Path())
         if found is not None:
             return found

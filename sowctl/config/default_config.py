@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from sowctl.errors import ConfigError, UsageError
+from sowctl.remote.place import require_local_path
 
 CONFIG_NAMES = ("sowctl.xml", "amps.xml", "config.xml")
 CONFIG_VARIABLE = "SOWCTL_CONFIG"
@@ -34,11 +36,13 @@ def list_config_files(directory: Path) -> list[Path]:
     return [path for name in CONFIG_NAMES if (path := directory / name).is_file()]
 
 
-def find_config_file(path: Path) -> Path:
-    """The configuration file ``path``, or, if it is an instance's directory, the file in it with a usual name.
+def find_config_file(named: str | os.PathLike[str]) -> Path:
+    """The configuration file of this path, or, for an instance's directory, the file in it with a usual name.
 
-    Raises UsageError ``SOW-CLI-004`` if several have one, and ConfigError ``SOW-CLI-005`` if none has.
+    Raises UsageError ``SOW-RMT-001`` for a URL and ``SOW-CLI-004`` if several files have a usual name, and
+    ConfigError ``SOW-CLI-005`` if none has.
     """
+    path = require_local_path(os.fspath(named))
     if not path.is_dir():
         return path
     found = list_config_files(path)

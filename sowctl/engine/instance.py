@@ -152,7 +152,7 @@ class Instance(DescribedStruct, frozen=True):
             raise TypeError(
                 f"clock must be a function that returns microseconds since 1970, not {type(clock).__name__}"
             )
-        path = find_config_file(Path(config_path))
+        path = find_config_file(config_path)
         try:
             config = load_instance(
                 path,

@@ -459,3 +459,60 @@ def test_a_program_publishes_files(shop: Cli) -> None:
             instance.topic("t").publish_file("x.txt")
         with pytest.raises(sowctl.UsageError):
             instance.topic("t").publish_file("x.csv", types={"zip": "int"})
+
+
+def test_a_program_is_told_of_its_keywords(shop: Cli) -> None:
+    """The verbs are those of the command line, whose options a program has not got."""
+    Path("x.csv").write_bytes(CSV)
+    Path("x.txt").write_bytes(CSV)
+    Path("bad.csv").write_bytes(b"n\n1\n")
+    Path("here").mkdir()
+    with sowctl.open(Path()) as instance:
+        topic = instance.topic("t")
+        skip = "skips invalid messages"
+        for call, kind, code, words in (
+            (lambda: topic.publish([b"{}"]), sowctl.InputError, "SOW-PUB-002", f'on_error="skip" {skip}'),
+            (lambda: topic.publish_file("bad.csv"), sowctl.InputError, "SOW-PUB-002", f'(on_error="skip") {skip}'),
+            (lambda: topic.publish_file("x.txt"), sowctl.UsageError, "SOW-EXC-002", "add input_format,"),
+            (lambda: topic.publish_file("nope.csv"), sowctl.MissingError, "SOW-CLI-062", ""),
+            (lambda: topic.publish_file("s3://b/x.csv"), sowctl.UsageError, "SOW-RMT-001", "pipeline load"),
+            (lambda: topic.publish_file("here", envelope="kafka"), sowctl.StorageError, "SOW-CLI-060", "name a file"),
+            (lambda: topic.publish([], sequence=1), sowctl.UsageError, "SOW-PUB-013", ""),
+            (lambda: topic.publish([], replace_all=True), sowctl.RefusedError, "SOW-PUB-033", "use force"),
+            (lambda: topic.snapshot("s3://b/x.sow"), sowctl.UsageError, "SOW-RMT-001", "local path"),
+            (lambda: topic.export("s3://b/x.csv"), sowctl.UsageError, "SOW-RMT-001", "local path"),
+            (lambda: instance.export("s3://b/x.csv", "t"), sowctl.UsageError, "SOW-RMT-001", "local path"),
+            (lambda: instance.snapshot("s3://b/x"), sowctl.UsageError, "SOW-RMT-001", "local path"),
+            (lambda: sowctl.open("s3://b/sowctl.xml"), sowctl.UsageError, "SOW-RMT-001", "local path"),
+            (lambda: sowctl.create("s3://b/x", {"a": "/id"}), sowctl.UsageError, "SOW-RMT-001", "local path"),
+        ):
+            topic.publish([b'{"id":1}'])
+            with pytest.raises(kind) as caught:
+                call()
+            assert caught.value.code == code and words in (caught.value.hint or ""), caught.value
+            assert "--" not in str(caught.value) and "standard input" not in str(caught.value)
+        options: Any = "kafka"
+        with pytest.raises(TypeError, match="did you mean envelope='kafka'"):
+            topic.publish_file("x.csv", options)
+        with pytest.raises(TypeError, match=r"must be sowctl.PublishOptions, not str$"):
+            topic.publish([b"{}"], options)
+        skipped = topic.publish_file("bad.csv", sowctl.PublishOptions(on_error="skip"))
+        assert (skipped.published, skipped.rejected) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("publish", "t", "s3://b/x.ndjson"),
+        ("publish", "t", "--from", "s3://b/x.csv"),
+        ("--config", "s3://b/sowctl.xml", "info"),
+        ("validate", "s3://b/sowctl.xml"),
+    ],
+)
+def test_a_url_is_no_input(shop: Cli, words: tuple[str, ...]) -> None:
+    done = shop(*words)
+    assert done.status == 2 and "SOW-RMT-001" in done.err and "s3://b/" in done.err
+
+
+def test_standard_input_is_named_where_a_file_is_missing(shop: Cli) -> None:
+    assert "or - for standard input" in shop("publish", "t", "nope.ndjson").err

@@ -103,6 +103,8 @@ def asking_sql(instance: sowctl.InstanceHandle) -> None:
     report = orders.publish_file("fills.csv", types={"qty": "integer"})
     print([(column.name, column.type) for column in report.inputs[0].columns])
 
+    orders.publish_file("fills.csv", sowctl.PublishOptions(on_error="skip"))
+
     rows = instance.sql("SELECT symbol, sum(qty) AS total FROM orders GROUP BY ALL")
     for row in rows.to_dicts():
         print(row["symbol"], row["total"])

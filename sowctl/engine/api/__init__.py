@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sowctl.engine.api.creation import TopicSettings
     from sowctl.engine.api.differences import Differences
     from sowctl.engine.api.sql_result import SqlResult
+    from sowctl.engine.options import PublishOptions
     from sowctl.engine.queues.queue import QueueMessage
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.search.keyhistory import VersionRecord
@@ -46,6 +47,7 @@ __all__ = [
     "Event",
     "FieldOrigin",
     "InstanceHandle",
+    "PublishOptions",
     "QueueHandle",
     "QueueMessage",
     "RecordChange",
@@ -66,6 +68,7 @@ _LAZY_MODULES = {
     "RecordChange": "sowctl.engine.verbs.inspect.diff",
     "EvaluationLimits": "sowctl.expressions.environment",
     "Event": "sowctl.engine.subscriptions.events",
+    "PublishOptions": "sowctl.engine.options",
     "QueueMessage": "sowctl.engine.queues.queue",
     "StoredRecord": "sowctl.engine.records",
     "SchemaReport": "sowctl.engine.verbs.inspect.schema",

@@ -22,6 +22,7 @@ from sowctl.engine.reports import ExportReport
 from sowctl.engine.topics.targets import QUEUE_KINDS
 from sowctl.errors import UsageError
 from sowctl.output_file import FileStage, open_whole_file, refuse_existing, stage_files
+from sowctl.remote.place import require_local_path
 from sowctl.values.paths import fold_case
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def export_targets(
         return export_files(instance, targets, place, options, writing, format)
     if format is not None:
         raise UsageError("SOW-EXC-010", "the end of the file name selects the format", hint="leave out --format")
-    path = Path(place)
+    path = require_local_path(place)
     if len(targets) > 1 and is_database(path):
         return [export_database(instance, targets, path, options, writing)]
     from sowctl.output.exports import refuse_mixed_topics
@@ -196,7 +197,7 @@ def export_files(
     elif format is not None:
         raise UsageError("SOW-EXC-010", "the end of the file name selects the format", hint="leave out --format")
     names = name_topics(targets)
-    paths = [Path(place.replace(TOPIC_FIELD, escape_file_name(name))) for name in names]
+    paths = [require_local_path(place.replace(TOPIC_FIELD, escape_file_name(name))) for name in names]
     for name, path in zip(names, paths, strict=True):
         refuse_existing(path, force=writing.overwrite, hint=writing.hint)
         if not _is_duckdb(path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from sowctl.engine.api.arguments import convert_interval, format_keys, format_time_text, parse_instant, require_text
@@ -15,6 +14,7 @@ from sowctl.engine.instance import Instance
 from sowctl.engine.options import PublishOptions, SubscribeOptions
 from sowctl.engine.topics.targets import WITHOUT_SOW, find_publish_topic, find_topic
 from sowctl.errors import MissingError, convert_memory_errors
+from sowctl.remote.place import require_local_path
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -301,7 +301,8 @@ class InstanceHandle(Instance, frozen=True):
 
         targets = [Target(topic=one) for one in self.topics] if target is None else resolve_targets(self, target)
         when = parse_instant(self, at)
-        return write_snapshots(self, targets, when, Path(directory), filter=require_text("filter", filter), force=force)
+        place = require_local_path(os.fspath(directory))
+        return write_snapshots(self, targets, when, place, filter=require_text("filter", filter), force=force)
 
     @check_keywords
     def digest(self, at: At | None = None, *, payloads: bool = False) -> CombinedDigest:

@@ -1,4 +1,4 @@
-"""Checks of the keyword arguments of methods, before a store is opened.
+"""Checks of the keyword arguments of methods, before a store is opened; keywords in hints of errors.
 
 A method declares its keywords in its signature, so that ``help()``, editors and type checkers show them.
 :func:`check_keywords` reads the types from there; it is for programs without a type checker.
@@ -6,18 +6,21 @@ A method declares its keywords in its signature, so that ``help()``, editors and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_args
 
 from sowctl.engine.api.arguments import require_choice, require_count
-from sowctl.engine.options import DeltaNull, EnvelopeName, OnError, TimestampUnit, UnknownFieldPolicy
-from sowctl.errors import UsageError
+from sowctl.engine.options import DeltaNull, EnvelopeName, OnError, PublishOptions, TimestampUnit, UnknownFieldPolicy
+from sowctl.errors import SowError, UsageError
 from sowctl.values.units import MAX_COUNT, MAX_U64
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_OPTION_PATTERN = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)(?: ([a-z]+)\b)?")
+"""An option in a text, and the next word, which may be its value."""
 _MIN_VALUES = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
 """The minimum of integers that must not be 0."""
 _MAX_VALUES = {"sequence": MAX_U64, "until_txid": MAX_U64}
@@ -41,6 +44,8 @@ _KEYWORD_ALIASES = {
     "ignore": "ignored",
     "timeout": "lasting",
     "force": "overwrite",
+    "format": "input_format",
+    "type": "types",
 }
 """Names of options on the command line or in other libraries, and the equivalent keyword."""
 
@@ -50,6 +55,8 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
 
     It raises TypeError for an unknown name, with the most similar one, and for a value of a wrong type; UsageError
     ``SOW-CLI-006`` for a number out of bounds and for a word that is not one of the choices.
+
+    Errors of the method name keywords where the verb, which the command line calls too, names options.
     """
     code = function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
@@ -61,7 +68,12 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
             if name not in known:
                 raise TypeError(f"{function.__name__}() has no keyword {name!r}{_suggest_keyword(name, known)}")
         values: Any = {name: _check_value(name, value, types[name]) for name, value in keywords.items()}
-        return function(*arguments, **values)
+        try:
+            return function(*arguments, **values)
+        except SowError as error:
+            error.message = _name_keywords(error.message, types)
+            error.hint = _rewrite_hint(error.hint, types)
+            raise
 
     return checked
 
@@ -90,6 +102,33 @@ def _check_value(name: str, value: Any, written: str) -> Any:
     if wanted == "str" and not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}")
     return value
+
+
+def _rewrite_hint(hint: str | None, types: Mapping[str, str]) -> str | None:
+    """Return a hint with keywords instead of options; whole commands stay, and advice that has no keyword goes."""
+    advice = []
+    for part in (hint or "").split("; "):
+        named = part if "sowctl " in part else _name_keywords(part, types)
+        if named and not named.startswith("--"):
+            advice.append(named)
+    return "; ".join(advice) or None
+
+
+def _name_keywords(text: str, types: Mapping[str, str]) -> str:
+    """Return a text with the method's keywords instead of the options of the same meaning: ``on_error="skip"``."""
+
+    def name(found: re.Match[str]) -> str:
+        option, value = found[1].replace("-", "_"), found[2]
+        keyword = option if option in types else _KEYWORD_ALIASES.get(option, "")
+        is_choice = any(value in words for words in _CHOICES.values())
+        written, rest = (f'"{value}"', "") if is_choice else ("...", f" {value}" if value else "")
+        if keyword.partition("=")[0] in types:
+            return f"{keyword}={written}" if is_choice else keyword + rest
+        if types.get("options", "").startswith("PublishOptions") and option in PublishOptions.__struct_fields__:
+            return f"PublishOptions({option}={written}){rest}"
+        return found[0]
+
+    return _OPTION_PATTERN.sub(name, text)
 
 
 def _suggest_keyword(name: str, known: Collection[str]) -> str:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from msgspec.structs import replace
 
@@ -30,6 +29,7 @@ from sowctl.engine.options import (
     INDEX_MIN_RECORDS,
     DeleteOptions,
     DiffOptions,
+    EnvelopeName,
     PublishOptions,
     QueryOptions,
     ReplayOptions,
@@ -38,6 +38,7 @@ from sowctl.engine.options import (
 from sowctl.engine.search.figures import needs_reindex
 from sowctl.engine.topics.targets import Target, make_missing_error
 from sowctl.errors import UsageError, convert_memory_errors
+from sowctl.remote.place import require_local_path
 from sowctl.values.jsontree import convert_numbers
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from sowctl.engine.api.differences import Differences
     from sowctl.engine.instance import Instance
     from sowctl.engine.maintenance.store_repair import StoreRepair
-    from sowctl.engine.options import DeltaNull, EnvelopeName, OnError, TimestampUnit, UnknownFieldPolicy
+    from sowctl.engine.options import DeltaNull, OnError, TimestampUnit, UnknownFieldPolicy
     from sowctl.engine.records import StoredRecord
     from sowctl.engine.reports import (
         CompactReport,
@@ -241,7 +242,10 @@ class TopicHandle:
             types or {}, all_text, delimiter, (*null_texts,), headers and not columns, (*columns,)
         )
         reading = InputOptions(input_format, delimited, table)
-        chosen = options or PublishOptions()
+        chosen = PublishOptions() if options is None else options
+        if chosen in get_args(EnvelopeName):
+            raise TypeError(f"options must be sowctl.PublishOptions, not str; did you mean envelope={chosen!r}?")
+        _require_publish_options(chosen)
         name = os.fspath(file)
         form = _choose_envelope_format(envelope, ignore_unknown_members, timestamp_unit, reading, chosen)
         if form is None:
@@ -626,7 +630,7 @@ class TopicHandle:
                 self.instance,
                 self.target,
                 self.name,
-                Path(path),
+                require_local_path(os.fspath(path)),
                 options,
                 format_time_text("since", since),
                 bookmark_not_found,
@@ -635,7 +639,8 @@ class TopicHandle:
         if since is not None or bookmark_not_found is not None:
             raise TypeError("export() takes since and bookmark_not_found only with changes=True")
         writing = ExportOptions(meta=meta, overwrite=overwrite, add=add)
-        return export_records(self.instance, self.target, self.name, Path(path), options, writing)
+        place = require_local_path(os.fspath(path))
+        return export_records(self.instance, self.target, self.name, place, options, writing)
 
     @check_keywords
     def changes(
@@ -861,7 +866,8 @@ class TopicHandle:
         from sowctl.engine.verbs.snapshot import write_snapshot
 
         when = parse_instant(self.instance, at)
-        return write_snapshot(self.instance, self.target, when, Path(path), filter=filter, force=force)
+        place = require_local_path(os.fspath(path))
+        return write_snapshot(self.instance, self.target, when, place, filter=filter, force=force)
 
     def check(self) -> CheckRun:
         """Check the topic's store: iterate for findings, then read ``status``, ``report`` and ``coverage``."""
@@ -921,6 +927,7 @@ def merge_publish_options(options: PublishOptions | None, given: PublishOptions)
     """Return ``options`` with the fields of ``given`` that differ from their defaults."""
     if options is None:
         return given
+    _require_publish_options(options)
     defaults = PublishOptions()
     return replace(
         options,
@@ -930,6 +937,12 @@ def merge_publish_options(options: PublishOptions | None, given: PublishOptions)
             if (value := getattr(given, name)) != getattr(defaults, name)
         },
     )
+
+
+def _require_publish_options(options: object) -> None:
+    """Raise TypeError for what are no options."""
+    if not isinstance(options, PublishOptions):
+        raise TypeError(f"options must be sowctl.PublishOptions, not {type(options).__name__}")
 
 
 def build_message_source(

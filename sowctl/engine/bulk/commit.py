@@ -75,7 +75,7 @@ class RefusalWords(Struct, frozen=True):
 FILE_REFUSAL_WORDS = RefusalWords(
     lambda one: f"{one.source}:{one.line or f'byte {one.offset}'}",
     lambda one: None,
-    "--on-error skip --rejects FILE skips invalid messages and saves them",
+    "--on-error skip skips invalid messages; --rejects FILE saves them",
     in_bytes=True,
 )
 """For runs that commands start: their input is files."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sowctl.engine.writing.routing import TopicShare
 
 
-_ON_ERROR_HINT = "--on-error skip --rejects FILE skips invalid messages and saves them"
+_ON_ERROR_HINT = "--on-error skip skips invalid messages; --rejects FILE saves them"
 _REPLACE_HINT = "--replace-all takes the whole input or nothing: correct the message"
 _REFUSAL_HINTS = {
     "SOW-PUB-001": f"increase SlabSize of the topic, to 1GB at most; {_ON_ERROR_HINT}",

@@ -11,7 +11,8 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from sowctl.errors import LimitError, MissingError, SowError
+from sowctl.errors import LimitError, MissingError, SowError, StorageError
+from sowctl.remote.place import require_local_path
 
 GZIP_MAGIC, ZSTANDARD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 COMPRESSION_TOOLS = (
@@ -33,12 +34,19 @@ _COPY_BYTES = 1 << 20
 
 
 def open_file(name: str) -> BinaryIO:
-    """Open an input file. Raises MissingError ``SOW-CLI-062`` if it does not exist, else OSError."""
+    """Open an input file.
+
+    Raises MissingError ``SOW-CLI-062`` if it does not exist, UsageError ``SOW-RMT-001`` for a URL, StorageError
+    ``SOW-CLI-060`` for a directory, otherwise OSError.
+    """
     try:
         return Path(name).open("rb")
     except FileNotFoundError:
-        hint = "give the path of a file, or - for standard input"
-        raise MissingError("SOW-CLI-062", "the file does not exist", place=name, hint=hint) from None
+        # Here and not before: an existing file may have any name.
+        require_local_path(name, "copy the file to this machine; sowctl pipeline load publishes files at URLs")
+        raise MissingError("SOW-CLI-062", "the file does not exist", place=name) from None
+    except IsADirectoryError:
+        raise StorageError("SOW-CLI-060", "it is a directory", place=name, hint="name a file") from None
 
 
 @contextmanager
