@@ -6,13 +6,11 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,7 @@ from sowctl.spark.writing.staging import Staging, find_staging, remove_stale_dir
 from sowctl.spark.writing.writers import StagedMessage, WriteRequest
 from sowctl.values.times import format_time
 from tests.support.instances import START, Lab, config_xml, message, topic_xml, verified
+from tests.support.processes import kill_tree
 
 ROOT = Path(__file__).parents[2]
 
@@ -389,42 +388,6 @@ with open_session("local[1]", environment=os.environ, conf={"spark.driver.memory
 """
 
 
-def below(pid: int) -> list[int]:
-    """A process and everything that it started."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = entry.read_text()
-        except OSError:
-            continue
-        parents.setdefault(int(text.rpartition(")")[2].split()[1]), []).append(int(entry.parent.name))
-    found = [pid]
-    for one in found:
-        found.extend(parents.get(one, []))
-    return found
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process has not ended yet; one that nobody has waited for has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def kill_all(driver: subprocess.Popen[bytes]) -> None:
-    """Kill a process and everything that it started, and wait for their end."""
-    killed = below(driver.pid)
-    for pid in killed:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    # a virtual machine takes a moment to die, and what it staged is its own until then
-    deadline = time.monotonic() + PATIENCE
-    while (alive := [pid for pid in killed if is_alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive
-
-
 PATIENCE = 240.0
 """Seconds in which a virtual machine has started and staged something, however busy the machine is."""
 
@@ -452,7 +415,7 @@ def test_a_driver_killed_in_its_commit_leaves_nothing_visible_and_the_next_write
                 time.sleep(0.05)
             time.sleep(1)
         finally:
-            kill_all(driver)
+            kill_tree(driver.pid, PATIENCE)
     assert any(path.name.endswith(".segment") for path in left(lab))
     assert lab.query("orders") == [message(id="before")]
     with verified(lab):
@@ -582,7 +545,7 @@ def test_a_stream_whose_driver_is_killed_within_batches_publishes_each_entry_onc
                     time.sleep(0.05)
                 time.sleep(moments.uniform(0, 1))
             finally:
-                kill_all(driver)
+                kill_tree(driver.pid, PATIENCE)
     with verified(lab):
         copy_orders(spark, *program[-3:])
         assert published(lab, "copy") == published(lab, "orders")

@@ -32,6 +32,53 @@ def machines(mark: str) -> set[int]:
     return found
 
 
+def find_tree(pid: int) -> list[int]:
+    """A process and everything that it started."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents.setdefault(int(_read_stat(entry)[1]), []).append(int(entry.parent.name))
+    found = [pid]
+    for one in found:
+        found.extend(parents.get(one, []))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended yet; one that nobody has waited for has."""
+    try:
+        return _read_stat(Path(f"/proc/{pid}/stat"))[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def count_cpu_seconds(pids: list[int]) -> float:
+    """The processor time of processes, and of their children that have ended."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            ticks += sum(map(int, _read_stat(Path(f"/proc/{pid}/stat"))[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def kill_tree(pid: int, patience: float) -> None:
+    """Kill a process and everything that it started, and wait at most ``patience`` seconds for their end."""
+    killed = find_tree(pid)
+    for one in killed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+    # a virtual machine takes a moment to die, and what it staged is its own until then
+    deadline = time.monotonic() + patience
+    while (alive := [one for one in killed if is_alive(one)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive
+
+
+def _read_stat(path: Path) -> list[str]:
+    """The words of a process's status behind its name, which may have blanks: state, parent, ..."""
+    return path.read_text().rpartition(")")[2].split()
+
+
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for a Java used by one test or a few: compiling everything twice would take most of its time."""
 
