@@ -315,7 +315,7 @@ def test_a_publisher_stopped_with_the_lock_is_named(memory: Path, topic: str) ->
             assert caught.value.exit_status == 11
             assert str(child.pid) in caught.value.message
             assert "sowctl publish slow" in caught.value.message
-            assert "--lock-wait" in str(caught.value.hint)
+            assert "increase lock_wait of sowctl.open()" in str(caught.value.hint)
         assert '{"id":7,"v":7}' in plot.lab.query(topic), "acknowledged is visible, applied or not"
         child.kill()
     assert other.topic(topic).publish([b'{"id":8,"v":8}']).inserted == 1

@@ -19,8 +19,10 @@ from sowctl.values.units import MAX_COUNT, MAX_U64
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_OPTION_PATTERN = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)(?: ([a-z]+)\b)?")
-"""An option in a text, and the next word, which may be its value."""
+_OPTION_PATTERN = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)(?: ([a-z]+\b|/[\w/:]+))?")
+"""An option in a text, and the next word or path, which may be its value."""
+_OPEN_KEYWORDS = ("lock_wait",)
+"""Options that all commands share; a program passes them to ``sowctl.open()`` instead."""
 _MIN_VALUES = {"batch": 1, "batch_bytes": 1, "batch_size": 1, "jobs": 1, "sort_memory": 1, "most": 1}
 """The minimum of integers that must not be 0."""
 _MAX_VALUES = {"sequence": MAX_U64, "until_txid": MAX_U64}
@@ -120,13 +122,13 @@ def _name_keywords(text: str, types: Mapping[str, str]) -> str:
     def name(found: re.Match[str]) -> str:
         option, value = found[1].replace("-", "_"), found[2]
         keyword = option if option in types else _KEYWORD_ALIASES.get(option, "")
-        is_choice = any(value in words for words in _CHOICES.values())
-        written, rest = (f'"{value}"', "") if is_choice else ("...", f" {value}" if value else "")
+        is_value = bool(value) and (value[0] == "/" or any(value in words for words in _CHOICES.values()))
+        written, rest = (f'"{value}"', "") if is_value else ("...", f" {value}" if value else "")
         if keyword.partition("=")[0] in types:
-            return f"{keyword}={written}" if is_choice else keyword + rest
+            return f"{keyword}={written}" if is_value else keyword + rest
         if types.get("options", "").startswith("PublishOptions") and option in PublishOptions.__struct_fields__:
             return f"PublishOptions({option}={written}){rest}"
-        return found[0]
+        return f"{option} of sowctl.open(){rest}" if option in _OPEN_KEYWORDS else found[0]
 
     return _OPTION_PATTERN.sub(name, text)
 

@@ -46,7 +46,7 @@ def test_both_or_neither(lab: Lab, given: dict[str, str]) -> None:  # C71
     with pytest.raises(UsageError) as caught:
         lab.query("t", **given)
     assert (caught.value.code, caught.value.exit_status) == ("SOW-QRY-015", 2)
-    assert ("--select" in str(caught.value.hint)) == ("projection" in given)
+    assert ("to select fields of each record, use select" in str(caught.value.hint)) == ("projection" in given)
 
 
 @pytest.mark.parametrize("index", [None, 0])

@@ -43,7 +43,7 @@ def test_a_name_that_ends_like_a_unit_stands_in_brackets(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "code", "words"),
     [
-        ("/ts", 1640642400123, "SOW-PUB-004", "--timestamp-field /ts:ms"),
+        ("/ts", 1640642400123, "SOW-PUB-004", 'timestamp_field="/ts:ms"'),
         ("/ts:ms", AT, "SOW-PUB-004", "milliseconds"),
         ("/ts:s", 1640642400123, "SOW-PUB-004", "outside the years"),
         ("/ts:ms", -1, "SOW-PUB-006", "before 1970"),

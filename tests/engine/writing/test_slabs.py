@@ -33,7 +33,7 @@ def test_the_largest_message(make_lab, parts: str, slab: int) -> None:  # type: 
         lab.publish("t", _of_size(slab - OVERHEAD + 1))
     assert caught.value.code == "SOW-PUB-001"
     assert f"SlabSize {slab}" in caught.value.message and str(slab - OVERHEAD) in caught.value.message
-    assert "SlabSize" in (caught.value.hint or "") and "--on-error skip" in (caught.value.hint or "")
+    assert "SlabSize" in (caught.value.hint or "") and 'on_error="skip"' in (caught.value.hint or "")
 
 
 def test_counts_are_hints(make_lab) -> None:  # type: ignore[no-untyped-def]
