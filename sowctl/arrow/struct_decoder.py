@@ -69,8 +69,24 @@ class StructDecoder:
         self._signed = _has_type(struct, "is_floating")
         self._conversions: dict[tuple[bool, bool], Callable[[bytes], bytes] | None] = {}
         self._proof = FieldProof(struct)
-        self._shaped = TemplateDecoder(struct, self.decode_objects, strict=strict, partial=partial)
-        self._fitting = TemplateDecoder(struct, self._decode_fitting, strict=strict, partial=partial, lossless=True)
+        self._exact = exact
+        values = self.build_value_decoder
+        self._shaped = TemplateDecoder(struct, self.decode_objects, values, strict=strict, partial=partial)
+        self._fitting = TemplateDecoder(
+            struct, self._decode_fitting, values, strict=strict, partial=partial, lossless=True
+        )
+
+    def build_value_decoder(
+        self, kind: pyarrow.DataType, fitting: bool
+    ) -> Callable[[Sequence[bytes | None]], pyarrow.Array]:
+        """The decoder of messages with one member, ``value``, of a declared type, which decodes as this one does.
+
+        ``fitting``: it raises Misfit unless each value fits the type as it is written.
+        """
+        import pyarrow as pa
+
+        decoder = StructDecoder(pa.struct([("value", kind)]), strict=self._strict, exact=self._exact)
+        return decoder._decode_fitting if fitting else decoder.decode_objects
 
     def decode_payloads(self, payloads: Sequence[bytes | None], kind: MessageType) -> pyarrow.Array:
         """One struct per payload; NULL for a missing or an unreadable message."""

@@ -3,7 +3,11 @@
 Messages are split and read line by line (:mod:`sowctl.messages.json.template_match`). Called by
 :mod:`sowctl.arrow.struct_decoder`, which builds the same structs with it and without it. A template is used only if it
 has read its own first message as the decoder does. If a type contains something that no template can guarantee (an
-array, a number in a column of another type), the decoder reads all.
+array of objects, a number in a column of another type), the decoder reads all.
+
+Templates extract arrays of values as texts, which are decoded separately. For messages with nine fields and an array of
+up to three texts, reading a journal entry as a struct of all ten takes 2.8 us of CPU, 5.2 us with the decoder; as a
+struct of two fields 0.8 us, and 1.6 us if each length of the array has its own template.
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     Numbers = numpy.ndarray[Any, Any]
     SlotValues = dict[int, Any]
     ColumnBuilder = Callable[[int, SlotValues], pyarrow.Array]
+    ViewDecoder = Callable[[Sequence[bytes | None]], pyarrow.Array]
 
 
 class DecodedBatch(NamedTuple):
@@ -47,7 +52,8 @@ class DecodedBatch(NamedTuple):
 class TemplateDecoder:
     """Reads batches of messages as structs of ``kind``, and caches useful templates.
 
-    ``views`` decodes messages one by one. ``strict`` and ``partial``: as in
+    ``views`` decodes messages one by one. ``build_values`` returns, for a type and ``lossless``, the decoder of
+    messages with one member, ``value``, of this type. ``strict`` and ``partial``: as in
     :class:`~sowctl.arrow.struct_decoder.StructDecoder`. ``lossless``: no template reads a message with a value of
     another type than its field, or outside of that type, which would be lost.
     """
@@ -55,7 +61,8 @@ class TemplateDecoder:
     def __init__(
         self,
         kind: pyarrow.StructType,
-        views: Callable[[Sequence[bytes | None]], pyarrow.Array],
+        views: ViewDecoder,
+        build_values: Callable[[pyarrow.DataType, bool], ViewDecoder],
         *,
         strict: bool = False,
         partial: bool = False,
@@ -63,6 +70,7 @@ class TemplateDecoder:
     ) -> None:
         self._kind = kind
         self._views = views
+        self._build_values = build_values
         self._strict = strict
         self._partial = partial
         self._lossless = lossless
@@ -119,7 +127,7 @@ class TemplateDecoder:
         """The template of one message, if it reads that message as the decoder does. Raises NoTemplateError."""
         template = Template(message)
         wanted: dict[int, NumberForm] = {}
-        columns = _ColumnBuilders(template, wanted, strict=self._strict, lossless=self._lossless)
+        columns = _ColumnBuilders(template, wanted, self._build_values, strict=self._strict, lossless=self._lossless)
         build = columns.struct_builder(template.tree, self._kind, partial=self._partial)
         shape = TemplateMatcher(template, wanted)
         alone = shape.match(MessageLines(message + LINE_END, [message]), None)
@@ -163,9 +171,18 @@ class _ColumnBuilders:
     else when it meets the value.
     """
 
-    def __init__(self, template: Template, wanted: dict[int, NumberForm], *, strict: bool, lossless: bool) -> None:
+    def __init__(
+        self,
+        template: Template,
+        wanted: dict[int, NumberForm],
+        build_values: Callable[[pyarrow.DataType, bool], ViewDecoder],
+        *,
+        strict: bool,
+        lossless: bool,
+    ) -> None:
         self._template = template
         self._wanted = wanted
+        self._build_values = build_values
         self._strict = strict
         self._lossless = lossless
 
@@ -195,6 +212,8 @@ class _ColumnBuilders:
         if isinstance(node, dict) or node is ARRAY_MARKER:
             raise NoTemplateError
         slot = self._template.slots[node]
+        if slot.kind == "list":
+            return self._list_builder(node, kind)
         if slot.kind == "word":
             return self._word_builder(node, kind)
         if slot.kind == "number":
@@ -242,6 +261,19 @@ class _ColumnBuilders:
                         raise NoTemplateError
                     return pa.array(numbers, mask=~fits).cast(kind, safe=False)
             return pa.array(numbers).cast(kind, safe=False)
+
+        return build
+
+    def _list_builder(self, place: int, kind: pyarrow.DataType) -> ColumnBuilder:
+        self._wanted[place] = "whole"
+        decode = self._build_values(kind, self._lossless)
+
+        def build(count: int, values: SlotValues) -> pyarrow.Array:
+            try:
+                return decode([b'{"value":%b}' % text for text in values[place]]).field("value")
+            except Misfit:
+                # Only the decoder knows in which message it is.
+                raise NoTemplateError from None
 
         return build
 

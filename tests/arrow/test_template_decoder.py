@@ -45,6 +45,8 @@ TOKENS = (
     b"18446744073709551616 123456789012345678901234567890 4.9e-324 1.7976931348623159e308 0.1 39.4823 - -. 1_0 "
     b"1.2.3 1-2 "
     b'true false null True nul [] {} [1,2] [1,null] {"x":1} {"x":1,"y":"q"} {"y":2} "" "a" "1" "null" 1/2 '
+    b'["a","b"] [true,1.5] [-0,-0.0] [1e400] [01] [1,] [,1] [,] [1 ] [9223372036854775808] ["1",2] ["a\\"b"] ["\xff"] '
+    b'[[1]] [1,[2]] [{"x":1}] ["a] ["]"] [1]] [nul] '
     b'"2026-01-02T03:04:05Z" "noon" "\xc3\xbc" "\xe2\x82\xac\xf0\x9f\x98\x80" "\xff" "\xed\xa0\x80" '
     b'"a\\nb" "\\u00e9" "\\ud800" "\\\\" "\\"" "tab\there" "\x7f" \'a\' /*c*/1 // "{" "}," ":" "\x00"'
 ).split(b" ")
@@ -113,6 +115,38 @@ def test_messages_of_one_shape_are_read_without_the_decoder(monkeypatch: pytest.
     assert tried == [1]  # the message that showed the shape
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_arrays_of_any_length_are_of_one_shape(monkeypatch: pytest.MonkeyPatch, strict: bool) -> None:
+    """The decoder sees them alone, without the rest of the message; what is not declared it does not see."""
+    kind = pa.struct([("a", pa.int64()), ("l", pa.list_(pa.string())), ("o", pa.struct([("n", pa.list_(pa.int8()))]))])
+    messages = [
+        json.dumps({"a": at, "l": ["x" * (at % 7)] * (at % 5), "o": {"n": [*range(at % 3)]}}).encode()
+        for at in range(100)
+    ]
+    if not strict:
+        more = [b"[]", b"[1, null]", b'["]", true , -1.5]']
+        messages = [b'%b, "more": %b}' % (message[:-1], more[at % 3]) for at, message in enumerate(messages)]
+    expected = StructDecoder(kind, strict=strict).decode_objects(messages)
+    decoder = StructDecoder(kind, strict=strict)
+    whole: list[int] = []
+    monkeypatch.setattr(decoder, "decode_objects", lambda views: whole.append(len(views)))
+    lengths = np.array(list(map(len, messages)))
+    for _ in range(2):
+        assert same(decoder.decode_packed(messages, lengths, np.ones(len(messages), bool)), expected)
+    assert whole == []
+
+
+def test_an_element_that_does_not_fit_is_told_by_its_message() -> None:
+    kind = pa.struct([("l", pa.list_(pa.int64()))])
+    messages = [b'{"l":[%d,2]}' % at for at in range(100)]
+    messages[70] = b'{"l":[1,"x"]}'
+    expected = StructDecoder(kind).decode_objects(messages)
+    assert same(together(kind, messages), expected) and expected[70].as_py() == {"l": [1, None]}
+    with pytest.raises(Misfit) as raised:
+        together(kind, messages, decoder=StructDecoder(kind, strict=True))
+    assert raised.value.row == 70
+
+
 def test_what_is_not_present_is_null() -> None:
     messages = [b'{"a":1}', b"", b'{"a":2}', b"", b"oops"]
     present = np.array([True, False, True, False, True])
@@ -124,9 +158,12 @@ def test_what_is_not_present_is_null() -> None:
 
 @pytest.mark.parametrize("token", TOKENS)
 def test_every_odd_value_among_plain_ones(token: bytes, deep: bool) -> None:
-    plain = [b'{"a":1,"y":0,"d":2.5,"s":"x","u":0}', b'{"a":-15,"y":9,"d":-0.25,"s":"","u":123}'] * 3
-    names = (b"a", b"d", b"s", b"u", b"o", b"y")
-    for name in names if deep else (names[len(token) % 6],):
+    plain = [
+        b'{"a":1,"y":0,"d":2.5,"s":"x","u":0,"l":[]}',
+        b'{"a":-15,"y":9,"d":-0.25,"s":"","u":123,"l":[1, 2 ,null]}',
+    ] * 3
+    names = (b"a", b"d", b"s", b"u", b"o", b"y", b"l")
+    for name in names if deep else (names[len(token) % 7],):
         for odd in (
             b'{"a":1,"d":2.5,"s":"x","u":0,"%s":%s}' % (name, token),
             b'{"%s":%s}' % (name, token),
@@ -258,7 +295,10 @@ def plain_value(rng: random.Random, name: bytes, depth: int) -> bytes:
         return f"{rng.uniform(-1e4, 1e4):.{rng.randrange(1, 8)}f}".encode()
     if name in (b"o", b"u"):
         return plain_object(rng, depth - 1) if depth else b"null"
-    if name in (b"b", b"l"):
+    if name == b"l":
+        values = [plain_value(rng, rng.choice([b"a", b"x", b"s"]), 0) for _ in range(rng.randrange(4))]
+        return b"[" + rng.choice([b",", b", "]).join(values) + b"]"
+    if name == b"b":
         return rng.choice([b"true", b"false", b"null"])
     return json.dumps("".join(rng.choices("ab:{},ü€ 10", k=rng.randrange(20))), ensure_ascii=False).encode()
 
@@ -266,7 +306,7 @@ def plain_value(rng: random.Random, name: bytes, depth: int) -> bytes:
 def plain_object(rng: random.Random, depth: int) -> bytes:
     """Members of some names, mostly of the declared types."""
     colon, comma = rng.choice([(b":", b","), (b": ", b", ")])
-    names = rng.sample([*NAMES[:9], b"u", b"v", b"", b"\xc3\xbc", b"x", b"z"], rng.randrange(1, 9))
+    names = rng.sample([*NAMES[:10], b"u", b"v", b"", b"\xc3\xbc", b"x", b"z"], rng.randrange(1, 9))
     return b"{" + comma.join(b'"' + name + b'"' + colon + plain_value(rng, name, depth) for name in names) + b"}"
 
 

@@ -112,12 +112,12 @@ def _find_slot_place(slot: Slot, template: Template, wanted: dict[int, NumberFor
     node: Any = template.tree
     for step in slot.path.steps:
         # A scalar has no members; those of an array are several values.
-        if node is ARRAY_MARKER:
+        if node is ARRAY_MARKER or (isinstance(node, int) and template.slots[node].kind == "list"):
             raise NoTemplateError
         node = node.get(step.name) if isinstance(node, dict) else None
     if node is None:
         return None
-    if not isinstance(node, int):
+    if not isinstance(node, int) or template.slots[node].kind == "list":
         raise NoTemplateError
     pointed = template.slots[node].kind == "number" and not template.slots[node].whole
     # Another slot may read the same field.

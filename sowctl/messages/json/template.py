@@ -8,7 +8,7 @@ both template readers need are here as well: exact match of a template's own byt
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -17,13 +17,24 @@ from sowctl.values.depth import MAX_DEPTH, is_deep
 MAX_TEMPLATE_BYTES = 4096
 """Maximum size of a message from which a template is built."""
 MAX_TEMPLATE_SLOTS = 256
+SLOT_PATTERNS = {
+    # Bytes from 0x80 on are characters, since the whole text is UTF-8.
+    "string": rb"[\x20\x21\x23-\x5b\x5d-\xff]*+",
+    "number": rb"-?(?!0[0-9])[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+",
+    "word": rb"(?:true|false|null)",
+}
+"""Patterns of the values of slots, without the quotes of strings."""
+_SCALAR_PATTERN = rb'(?:"%(string)b"|%(number)b|%(word)b)' % {name.encode(): one for name, one in SLOT_PATTERNS.items()}
+SLOT_PATTERNS["list"] = rb"\[\x20*+(?:%b\x20*+(?:,\x20*+%b\x20*+)*+)?+\]" % (_SCALAR_PATTERN, _SCALAR_PATTERN)
+_LIST_PATTERN = re.compile(SLOT_PATTERNS["list"])
 _TOKEN_PATTERN = re.compile(
     rb'"(?P<text>[^"\\\x00-\x1f]*+)"|(?P<number>-?(?:0|[1-9][0-9]*+)(?P<rest>(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?))'
     rb"|(?P<word>true|false|null)|[{}\[\],:]| ++"
 )
 _WORD_VALUES = {b"true": True, b"false": False, b"null": None}
 ARRAY_MARKER = object()
-"""Represents an array in the tree of a template."""
+"""Represents an array that contains objects or arrays in the tree of a template."""
+SlotKind: TypeAlias = Literal["string", "number", "word", "list"]
 
 
 class NoTemplateError(Exception):
@@ -31,9 +42,11 @@ class NoTemplateError(Exception):
 
 
 class TemplateSlot(Struct):
-    """A variable place of a template. ``whole``: a number without point and exponent."""
+    """A variable place of a template. ``whole``: a number without point and exponent. A ``list`` is an array of any
+    length, with its brackets, whose elements are strings, numbers and words.
+    """
 
-    kind: Literal["string", "number", "word"]
+    kind: SlotKind
     whole: bool = True
 
 
@@ -55,6 +68,12 @@ class Template:
         self._name: str | None = None
         place = 0
         while place < len(message):
+            values = _LIST_PATTERN.match(message, place)
+            if values is not None:
+                # One slot: messages with more values, or none, have the same template.
+                self._add_slot("list")
+                place = values.end()
+                continue
             token = _TOKEN_PATTERN.match(message, place)
             if token is None or len(self.slots) > MAX_TEMPLATE_SLOTS:
                 raise NoTemplateError
@@ -87,7 +106,7 @@ class Template:
             self._fixed[-1] += text
             self._add_structure(text)
 
-    def _add_slot(self, kind: Literal["string", "number", "word"]) -> None:
+    def _add_slot(self, kind: SlotKind) -> None:
         self._set_member(len(self.slots))
         self.slots.append(TemplateSlot(kind))
         self._fixed.append(bytearray())

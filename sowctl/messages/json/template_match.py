@@ -3,10 +3,10 @@
 The messages of a publisher usually have a few templates: the same members in the same order, formatted the same way. A
 template is derived from one message (:mod:`sowctl.messages.json.template`), as the constant bytes and the slots between
 them, and becomes one pattern, which is matched against many messages, line by line. If every byte outside of the slots
-is equal, every string slot has no quote, backslash or control character, every number slot has a number and every word
-slot one of ``true``, ``false`` and ``null``, then a message is that JSON text with other values and nothing else: it is
-valid, and has no duplicate members, because the first one is valid and has none. Nothing is known of messages that do
-not match: decoders read them.
+is equal, every string slot has no quote, backslash or control character, every number slot has a number, every word
+slot one of ``true``, ``false`` and ``null``, and every list slot an array of such values, then a message is that JSON
+text with other values and nothing else: it is valid, and has no duplicate members, because the first one is valid and
+has none. Nothing is known of messages that do not match: decoders read them.
 
 The pattern engine replaces each message by its wanted values, each followed by a control character, and numpy builds
 columns from that small text. Three of the ten members of messages of 220 bytes take 0.36 us of CPU each by this method,
@@ -24,7 +24,7 @@ import numpy as np
 
 from sowctl.messages.json.digits import parse_doubles, parse_whole_numbers
 from sowctl.messages.json.limits import JSON_LIMITS
-from sowctl.messages.json.template import NoTemplateError, escape_pattern, is_utf8
+from sowctl.messages.json.template import SLOT_PATTERNS, NoTemplateError, escape_pattern, is_utf8
 from sowctl.values.textspans import LazyNumbers, TextSpans
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ T = TypeVar("T")
 
 
 SlotValues: TypeAlias = "Numbers | TextSpans | LazyNumbers"
-"""The values of a slot: numbers or codes of :data:`WORD_VALUES`; texts of strings; numbers with their texts."""
+"""The values of a slot: numbers or codes of :data:`WORD_VALUES`; texts of strings and of lists; numbers with their
+texts."""
 WORD_VALUES = (None, True, False)
 """The values of the codes of words."""
 MAX_KNOWN_TEMPLATES = 8
@@ -61,12 +62,6 @@ _NUMBER_PATTERNS = {
     "any": rb"[-0-9.]++",
 }
 """Patterns of wanted numbers, just strict enough to find their ends: parsing the digits detects invalid numbers."""
-_SLOT_PATTERNS = {
-    # Bytes from 0x80 on are characters, since the whole text is UTF-8.
-    "string": rb"[\x20\x21\x23-\x5b\x5d-\xff]*+",
-    "number": rb"-?(?!0[0-9])[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+",
-    "word": rb"(?:true|false|null)",
-}
 
 
 class MessageLines:
@@ -148,8 +143,8 @@ class TemplateMatcher:
 
     def _slot_pattern(self, place: int, slot: TemplateSlot) -> bytes:
         if place not in self.wanted:
-            return _SLOT_PATTERNS[slot.kind]
-        return b"(%b)" % (_NUMBER_PATTERNS[self.wanted[place]] if slot.kind == "number" else _SLOT_PATTERNS[slot.kind])
+            return SLOT_PATTERNS[slot.kind]
+        return b"(%b)" % (_NUMBER_PATTERNS[self.wanted[place]] if slot.kind == "number" else SLOT_PATTERNS[slot.kind])
 
     def match(self, text: MessageLines, rows: Numbers | None) -> TemplateMatch:
         """Find those of ``rows`` (None: all) that match the template, and their values.
@@ -204,7 +199,7 @@ class TemplateMatcher:
     def _read_slot(self, place: int, chars: Numbers, words: Numbers, texts: TextSpans, good: Numbers) -> SlotValues:
         """The values of a slot; clears ``good`` for invalid ones."""
         slot = self.template.slots[place]
-        if slot.kind == "string":
+        if slot.kind in ("string", "list"):
             return texts
         if slot.kind == "word":
             table = np.zeros(256, "u1")

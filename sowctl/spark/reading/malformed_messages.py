@@ -124,7 +124,9 @@ class MessageJudge:
             from sowctl.arrow.type_checker import TypeChecker
 
             self._fitting = TypeChecker(bare)
-            self._sound = TemplateDecoder(bare, self._decoder.decode_objects, lossless=True)
+            self._sound = TemplateDecoder(
+                bare, self._decoder.decode_objects, self._decoder.build_value_decoder, lossless=True
+            )
 
     def judge_messages(self, messages: Sequence[bytes | None], kind: MessageType, place: RowNamer) -> JudgedBatch:
         """The messages as a column; NULL where there is none. Raises InputError ``SOW-SPK-133`` under FAILFAST, and
