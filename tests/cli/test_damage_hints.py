@@ -106,7 +106,7 @@ Damage = Callable[[Lab, str], None]
 DAMAGES: dict[Damage, set[str]] = {
     spoil_record: {"SOW-STO-001"},
     lose_record: {"SOW-STO-003", "SOW-STO-051"},
-    lose_page_write: {"SOW-STO-051"},
+    lose_page_write: {"SOW-STO-023"},  # the root, which leads to a page that is free by now
     lose_meta_write: {"SOW-STO-054"},
     spoil_meta: {"SOW-STO-012"},
     spoil_magic: {"SOW-STO-010"},
@@ -116,7 +116,7 @@ DAMAGES: dict[Damage, set[str]] = {
     spoil_expiry: {"SOW-STO-052"},
     spoil_changes: {"SOW-STO-055"},
     spoil_version: {"SOW-STO-004", "SOW-STO-051"},
-    free_used_page: {"SOW-STO-056"},
+    free_used_page: {"SOW-STO-056", "SOW-STO-023"},
 }
 
 UNREADABLE: dict[Damage, str] = {
