@@ -21,7 +21,9 @@ from tests.support.faults import CountingSeam, KillAt
 from tests.support.verbs import CASES, IDS, JOURNAL, LOGGED, Plot, Template, Verb, grown, problems, rebuilt_is_live
 
 STRIDE = 149
-"""In the short form a verb is killed, or interrupted, at every ``STRIDE``-th call, starting at a random one."""
+"""In the short form a verb is killed, or interrupted, at every STRIDE-th call, starting at a random one."""
+STRIDE_DEEP = 3
+"""The same in the long form: every call would take an hour of a processor, and other runs start at other calls."""
 
 
 class InterruptAt(CountingSeam):
@@ -127,7 +129,7 @@ class Ghost(Plot):
 def test_killed_at_the_nth_call(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
     plot = prepared(memory, template)
     points = calls(plot, verb, CountingSeam())
-    tries = chosen(len(points), seed, 1 if deep else STRIDE)
+    tries = chosen(len(points), seed, STRIDE_DEEP if deep else STRIDE)
     died = 0
     for n in tries:
         after = (n // tries.step + seed) % 2 == 0
@@ -144,7 +146,7 @@ def test_killed_at_the_nth_call(memory: Path, template: Template, verb: Verb, se
 def test_interrupted_at_the_nth_call(memory: Path, template: Template, verb: Verb, seed: int, deep: bool) -> None:
     plot = prepared(memory, template)
     points = calls(plot, verb, InterruptAt(-1))
-    tries = chosen(len(points), seed, 1 if deep else STRIDE)
+    tries = chosen(len(points), seed, STRIDE_DEEP if deep else STRIDE)
     tried = stopped = 0
     for n in tries:
         for after in (False, True) if deep else ((n // tries.step + seed) % 2 == 0,):

@@ -1,8 +1,7 @@
-"""Every two verbs in all orders with up to two preemptions, and with one of them killed where it was stopped.
+"""Every two verbs in orders with up to two preemptions, and with one of them killed where it was stopped.
 
-The short form tries an order of some pairs of each verb, the long form all orders of all pairs with at most
-:data:`tests.support.interleaving.strategies.BOUND` orders, and that number of random ones of the others; it reports
-which.
+The short form tries one order of some pairs of each verb. The long form tries MAX_ORDERS of every pair, drawn at
+random, or all where there are fewer; the output says which.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.interleaving.actors import ACTORS
 from tests.support.interleaving.scheduler import Order
-from tests.support.interleaving.strategies import BOUND, Pair
+from tests.support.interleaving.strategies import MAX_ORDERS, Pair
 from tests.support.interleaving.trial import Stages
 
 PARTNERS = 2
@@ -35,7 +34,7 @@ def _tried(stages: Stages, one: str, other: str, seed: int, *, deep: bool) -> No
     trial = stages.trial(template, [one, other], seed)
     whole = trial.replay(Order())
     pair = Pair(whole.of(0), whole.of(1))
-    orders = pair.chosen(BOUND if deep else 1, random.Random(seed))
+    orders = pair.chosen(MAX_ORDERS if deep else 1, random.Random(seed))
     for number, order in enumerate(orders):
         trace = trial.replay(order)
         wrong = trial.judge(trace, thorough=(number + seed) % 4 == 0)

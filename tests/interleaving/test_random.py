@@ -9,7 +9,7 @@ import pytest
 from tests.support.interleaving.trial import Stages
 
 PARTS = 8
-STEPS = 125_000
+STEPS = 30_000
 """Steps of each part in the long form."""
 RUNS = 6
 """Runs of each part in the short form."""

@@ -14,10 +14,10 @@ from tests.support.interleaving.scheduler import Order
 from tests.support.interleaving.strategies import Pair
 from tests.support.interleaving.trial import Stages
 
-SOME = 12
-"""Number of orders per pair in the short form."""
-MANY = 4000
-"""Maximum number of orders per pair in the long form."""
+SHORT_ORDERS = 12
+"""Orders of each pair that the short form tries."""
+LONG_ORDERS = 400
+"""Orders of each pair that the long form tries at most."""
 
 
 @pytest.mark.parametrize("other", ["publish", "expire", "compact", "rebuild", "archive"])
@@ -29,10 +29,10 @@ def test_a_subscription_is_replaced_between_the_calls_of_others(
     pair = Pair(whole.of(0), whole.of(1))
     chance = random.Random(seed)
     if deep:
-        orders = pair.chosen(MANY, chance)
+        orders = pair.chosen(LONG_ORDERS, chance)
     else:
         once = [*pair.stopped_once(0), *pair.stopped_once(1)]
-        orders = chance.sample(once, min(SOME if other == "publish" else 2, len(once)))
+        orders = chance.sample(once, min(SHORT_ORDERS if other == "publish" else 2, len(once)))
     for order in orders:
         trace = trial.replay(order)
         wrong = trial.judge(trace, thorough=False)
