@@ -33,7 +33,7 @@ class ViewLimits(Struct):
     max_kept_divisor: int = 16
     """Changed records beside a file of columns above which it is rewritten: more than this number, and more than one in
     N of the records in the file. Every refresh reads and writes all of them. 500,000 orders: 34,000 changed ones take
-    7 ms of processor time in each refresh, rewriting the file takes 45."""
+    11 ms of processor time in each refresh, rewriting the file takes 65."""
 
     column_part_records: int = 1 << 17
     """Records of a part of a file of columns. A bound of memory while it is written; the larger the parts, the less
