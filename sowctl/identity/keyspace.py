@@ -17,6 +17,7 @@ import msgspec
 
 PART_KEY_BITS = 32
 """Bits of a key that determine its part: with fewer than 2**32 parts, ``half * count`` stays within 64 bits."""
+MAX_PARTS = (1 << PART_KEY_BITS) - 1
 
 _WORDS_LAYOUT = Struct("8s" * 256)
 

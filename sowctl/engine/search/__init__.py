@@ -19,7 +19,7 @@ In the order of a query:
 * ``index_fields``: fields of matching records, read from indexes instead of records.
 * ``sorter``: sorting results by fields or by time, in bounded memory.
 * ``top_k``: the records of a scan that may be among the first of an order, by columns.
-* ``group_accumulator``: groups in bounded memory, from rows or columns.
+* ``external_grouping``: groups in bounded memory, from rows or columns.
 * ``unknown_fields``: fields that a query names and no record has.
 * ``filter_notes``: notes on filters that mean something else than in SQL.
 * ``blocks``: fields of the records of a scan as columns, a block of records at a time.

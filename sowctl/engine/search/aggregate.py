@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sowctl.engine.search.external_grouping import ExternalGrouping, GroupWriter
 from sowctl.engine.search.figures import QUERY_LIMITS
-from sowctl.engine.search.group_accumulator import GroupAccumulator
 from sowctl.engine.search.matcher import build_headers, evaluate_records
 from sowctl.engine.search.plan import is_faster_by_columns
 from sowctl.errors import InputError, SowError, UsageError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sowctl.engine.sources.source import MatchedPairs, Pairs
     from sowctl.expressions.environment import Environment
     from sowctl.expressions.functions import Function
+    from sowctl.expressions.rows.projection import GroupedRows
     from sowctl.messages.base import MessageType
     from sowctl.store.read import LineBatch
     from sowctl.values.batch import ColumnBatch
@@ -122,23 +123,15 @@ class Aggregation:
         records alone, which an error names: values of indexes do not tell whose they are. Raises InputError
         ``SOW-QRY-004`` for a payload that cannot be read, StorageError ``SOW-ENG-040``.
         """
-        locate = partial(evaluate_records, topic=self._topic)
-        with GroupAccumulator(
-            self.program,
-            self._environment,
-            self._topic,
-            self._kind,
-            limit=memory,
-            records=records,
-            locate=locate,
-        ) as grouped:
+        writer = GroupWriter(self.program, self._environment, self._topic, self._kind)
+        with ExternalGrouping(writer, limit=memory, records=records) as grouped:
             # Each way adds to the same groups, so rows, columns and records may even come together.
             steps = self._environment.steps
             try:
                 if columns is not None:
                     self._add_columns(grouped, columns)
                 for some, stamped in known:
-                    grouped.add_rows(some, stamped)
+                    grouped.add(self.program.group_messages(some, self._environment, None, stamped))
             except SowError as error:
                 from sowctl.expressions.environment import TIME_LIMIT_CODE
 
@@ -150,18 +143,20 @@ class Aggregation:
             self._add_records(grouped, found, sure, lined, lasting=lasting)
             yield from grouped.iterate_messages()
 
-    def _add_columns(self, grouped: GroupAccumulator, messages: ColumnBatch) -> None:
-        if messages.size <= QUERY_LIMITS.group_batch_column_rows:
-            if messages.size:
-                grouped.add_columns(messages)
-            return
-        for start in range(0, messages.size, QUERY_LIMITS.group_batch_column_rows):
-            grouped.add_columns(messages.take(slice(start, start + QUERY_LIMITS.group_batch_column_rows)))
-        grouped.add_rest()
+    def _add_columns(self, grouped: ExternalGrouping, messages: ColumnBatch) -> None:
+        size = QUERY_LIMITS.group_batch_column_rows
+        parts = (messages.take(slice(start, start + size)) for start in range(0, messages.size, size))
+        self._add_parts(grouped, parts if messages.size > size else iter([messages] if messages.size else []))
+
+    def _add_parts(self, grouped: ExternalGrouping, parts: Iterator[ColumnBatch]) -> None:
+        from sowctl.expressions.columns.grouping import Grouper
+
+        locate = partial(evaluate_records, topic=self._topic)
+        grouped.add_all(Grouper(self.program, self._environment, locate).group_parts(parts))
 
     def _add_records(
         self,
-        grouped: GroupAccumulator,
+        grouped: ExternalGrouping,
         found: Iterable[MatchedPairs],
         sure: int,
         lined: LineReader | None,
@@ -184,18 +179,19 @@ class Aggregation:
             headers = build_headers(keys, values, self._topic) if self.program.uses_header else None
             stamped = read_all_stamps(values)
 
-            def add(part: slice) -> None:
-                grouped.add_rows(rows[part], stamped[part], headers and headers[part])  # noqa: B023 - called at once
+            def group(part: slice) -> GroupedRows:
+                headed = headers and headers[part]  # noqa: B023 - called at once
+                return self.program.group_messages(rows[part], self._environment, headed, stamped[part])  # noqa: B023
 
-            evaluate_records(add, keys, self._topic)
+            grouped.add(evaluate_records(group, keys, self._topic))
             seen += len(keys)
         from sowctl.engine.search.blocks import BlockColumnReader, iterate_blocks
 
         # Lines begin with the first record: they are read instead of ``found``, where none of these was read yet.
         whole = lined() if lined is not None and not seen else None
         read = BlockColumnReader(self._kind, self.program.slots, self._make_unreadable_error)
-        for block in iterate_blocks(((None, some) for some in remaining) if whole is None else whole):
-            grouped.add_parts(read.read_parts(block))
+        blocks = iterate_blocks(((None, some) for some in remaining) if whole is None else whole)
+        self._add_parts(grouped, (part for block in blocks for part in read.read_parts(block)))
 
     def _make_unreadable_error(self, refused: Refusal, key: bytes) -> InputError:
         # A record that cannot be read belongs to no group; leaving it out would make sums wrong without a word.

@@ -10,7 +10,6 @@ In the order of processing:
 * ``groups``: from the rows of a group to its message.
 * ``computation``: computing a whole view from all records of its sources.
 * ``column_groups``: joins and groups of many rows at once, by columns.
-* ``group_spill``: groups that exceed memory while a view is computed.
 * ``gc_pause``: pausing Python's garbage collector during a computation.
 * ``view``: a view as a source: from its cache, or computed.
 * ``cache``: the path and the meta record of a view's cache (sow-view(5)).

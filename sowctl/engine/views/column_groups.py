@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from sowctl.engine.search.blocks import BlockColumnReader, iterate_blocks
-from sowctl.engine.search.group_accumulator import find_first_failure
 from sowctl.engine.search.matcher import evaluate_records
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.joins import Texts
@@ -181,17 +180,7 @@ class ColumnGroups:
     def iterate_batches(self) -> Iterator[GroupedBatch]:
         """All rows with their groups, in the order of the records of the first source. Raises LimitError
         ``SOW-EXP-030``."""
-        rows = self._all_rows()
-        for messages in rows:
-            try:
-                batch = self._grouper.gather(messages)
-            except SowError as error:
-                raise find_first_failure(error, rows, self._grouper) from None
-            if batch is not None:
-                yield batch
-        batch = self._grouper.flush()
-        if batch is not None:
-            yield batch
+        return self._grouper.group_parts(self._all_rows())
 
     def _all_rows(self) -> Iterator[ColumnBatch]:
         for part in self._read(0):

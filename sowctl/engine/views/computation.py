@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sowctl.engine.search.external_grouping import ExternalGrouping, GroupedMessages, GroupWriter
 from sowctl.engine.views.definition import Program
-from sowctl.engine.views.group_spill import GroupSpill
-from sowctl.engine.views.groups import ViewGroups
+from sowctl.engine.views.groups import group_rows
 from sowctl.engine.views.joins import JoinIndex, build_rows
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.engine.views.records import filters_records, read_records
@@ -33,9 +33,7 @@ def compute_messages(
     """
     records = _count_records(moment, program, 0)
     if not groups_columns(moment, program):
-        return _spill_messages(
-            program, records, directory, moment.memory, lambda groups: _group_rows(moment, program, groups)
-        )
+        return _group_messages(program, records, directory, moment.memory, _group_rows(moment, program))
     from sowctl.engine.views.column_groups import iterate_parts
 
     def read(number: int) -> Iterable[ColumnBatch]:
@@ -60,24 +58,24 @@ def compute_column_messages(
     for others at least."""
     from sowctl.engine.views.column_groups import ColumnGroups
 
-    def add(groups: ViewGroups) -> Iterator[int]:
+    def group() -> Iterator[GroupedMessages]:
         for batch in ColumnGroups(program, read, waiting=waiting).iterate_batches():
             if recorder is not None:
                 recorder.record_rows(batch)
-            yield batch.add_to_groups(groups.groups)
+            yield batch
+            del batch
 
-    return _spill_messages(program, records, directory, memory, add)
+    return _group_messages(program, records, directory, memory, group())
 
 
-def _spill_messages(
-    program: Program, records: int, directory: Path, memory: int | None, add: Callable[[ViewGroups], Iterator[int]]
+def _group_messages(
+    program: Program, records: int, directory: Path, memory: int | None, found: Iterable[GroupedMessages]
 ) -> Iterator[Pairs]:
-    """The messages of the groups that ``add`` adds to; it yields how many inputs they got in lists."""
-    groups = ViewGroups(program)
-    with GroupSpill(program, records, directory, memory) as spilling:
-        for inputs in add(groups):
-            spilling.add_inputs(groups.groups, inputs)
-        yield from spilling.iterate_messages(groups.groups) if spilling.has_files else groups.iterate_messages()
+    """The messages of the groups of ``found``."""
+    writer = GroupWriter(program.projection, program.environment, program.query.key_domain, program.kind)
+    with ExternalGrouping(writer, limit=memory, records=records, directory=directory) as grouping:
+        grouping.add_all(found)
+        yield from grouping.iterate_messages()
 
 
 def groups_columns(moment: ViewInstant, program: Program) -> bool:
@@ -96,8 +94,8 @@ def _read_lines(moment: ViewInstant, program: Program, number: int) -> Iterator[
     return ((None, some) for some in source.read_batches(VIEW_LIMITS.read_batch_records)) if parts is None else parts
 
 
-def _group_rows(moment: ViewInstant, program: Program, groups: ViewGroups) -> Iterator[int]:
-    """Add all rows; how many inputs the groups got, after each batch."""
+def _group_rows(moment: ViewInstant, program: Program) -> Iterator[GroupedMessages]:
+    """All rows with the group of each; those of one group come in their order."""
 
     def source(number: int) -> Iterator[list[ViewRecord]]:
         return read_records(
@@ -109,8 +107,8 @@ def _group_rows(moment: ViewInstant, program: Program, groups: ViewGroups) -> It
     partners = JoinIndex(program, source)
     for some in source(0):
         rows = build_rows(program, some, partners)
-        groups.add(rows)
-        yield len(rows) * len(program.projection.aggregates)
+        if rows:
+            yield group_rows(program, rows, [row.stamp for row in rows])
 
 
 def _count_records(moment: ViewInstant, program: Program, number: int) -> int:

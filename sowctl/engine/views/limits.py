@@ -52,10 +52,6 @@ class ViewLimits(Struct):
     max_joined_rows: int = 1 << 19
     """Joined rows that are made at once, where they are not all of one record. 40,000 records that meet 200 each, all
     of them at once: 613 MB of RssAnon and 1.9 s of processor time; so cut 128 MB and 0.6 s."""
-    group_state_bytes: int = 1000
-    group_input_bytes: int = 40
-    group_stamp_bytes: int = 120
-    """What Python takes for a group, for one input of an aggregate, and for the stamp of a row where order counts."""
 
 
 VIEW_LIMITS = ViewLimits()

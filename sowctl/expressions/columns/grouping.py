@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -83,6 +84,34 @@ class Grouper:
         self._wanted = max(self._least, min(wanted, COLUMN_LIMITS.max_waiting_messages))
         return batch
 
+    def group_parts(self, parts: Iterator[ColumnBatch]) -> Iterator[GroupedBatch]:
+        """Yield all messages with their groups, in order. Raises the first error of :meth:`build_batch` by key."""
+        for messages in parts:
+            try:
+                batch = self.gather(messages)
+            except SowError as error:
+                raise self._find_first_failure(error, parts) from None
+            if batch is not None:
+                yield batch
+            # Release it before the next one is made.
+            batch = None
+        batch = self.flush()
+        if batch is not None:
+            yield batch
+
+    def _find_first_failure(self, error: SowError, rest: Iterator[ColumnBatch]) -> SowError:
+        """Return ``error``, or that of a record in ``rest`` with a lower key: the parts of a block are adjacent."""
+        with suppress(SowError):
+            for messages in rest:
+                key = error.facts.get("sow_key")
+                if key is None or not messages.has_keys or messages.keys[0] > int(key):
+                    break
+                try:
+                    self.build_batch(messages)
+                except SowError as other:
+                    error = min(error, other, key=lambda one: int(one.facts.get("sow_key", key)))
+        return error
+
     def build_batch(self, messages: ColumnBatch) -> GroupedBatch:
         """Messages with the group of each, at least one. Raises LimitError ``SOW-EXP-030`` for a pattern."""
         projection = self.projection
@@ -100,8 +129,8 @@ class Grouper:
                 self._env.reset_steps(steps)
                 self._name_record(messages)
             raise
-        keys, inputs = values[: projection.width], values[projection.width :]
-        return GroupedBatch(projection, messages, keys, inputs, self._part)
+        kept = [messages.read_column(place) for place in projection.keeps]
+        return GroupedBatch(projection, messages, [*values, *kept], self._part)
 
     def _name_record(self, messages: ColumnBatch) -> None:
         """Raise the error that evaluation by rows gives in the order of the keys, if it gives one."""
@@ -120,20 +149,20 @@ class Grouper:
 
 
 class GroupedBatch:
-    """Messages with the group of each. ``count`` of groups is approximate: a group may have two numbers."""
+    """Messages with the group of each. ``count`` of groups is approximate: a group may have two numbers.
+
+    ``values``: the columns of the grouping fields, of the inputs of the aggregates, and of ``keeps`` of the projection.
+    """
 
     def __init__(
-        self,
-        projection: Projection,
-        messages: ColumnBatch,
-        keys: Sequence[Column],
-        inputs: Sequence[Column],
-        part: Stamp = (),
+        self, projection: Projection, messages: ColumnBatch, values: Sequence[Column], part: Stamp = ()
     ) -> None:
         self._projection = projection
-        self._inputs = inputs
         self._part = part
         self.messages = messages
+        width, end = projection.width, projection.width + len(projection.accumulators)
+        self._values = values
+        keys, self._inputs, self._kept = values[:width], values[width:end], values[end:]
         self.codes, self.count = number_groups(keys, messages.size)
         self._latest = _find_latest(self)
         # The latest message also provides the group's key: all messages of a group have the same texts.
@@ -150,7 +179,7 @@ class GroupedBatch:
 
         Of equal stamps the later message is the later one, as row by row.
         """
-        projection, messages, latest = self._projection, self.messages, self._latest
+        projection, latest = self._projection, self._latest
         found = []
         for key in self.group_keys:
             group = groups.get(key)
@@ -161,12 +190,29 @@ class GroupedBatch:
         calls = zip(*[group.parts for group in found], strict=True)
         for accumulator, states, column in zip(projection.accumulators, calls, self._inputs, strict=True):
             listed += accumulator.add_column(states, _BatchInputs(column, self))
-        columns = [messages.columns[place].take_values(latest) for place in projection.keeps]
+        columns = [column.take_values(latest) for column in self._kept]
         rows: Iterable[Row] = zip(*columns, strict=True) if columns else repeat(())
         counts = np.bincount(self.codes, minlength=self.count).tolist()
         for group, stamp, row, count in zip(found, self.read_stamps(latest), rows, counts, strict=False):
             group.latest.add_latest((row, NO_HEADER), stamp, count)
         return listed
+
+    def divide(self, parts: Array) -> Iterator[tuple[int, ColumnBatch]]:
+        """Yield, for each part, the values and stamps of its messages, in order; ``parts`` has the part of each group.
+        :meth:`restore` makes a batch of them."""
+        txids, times = self.messages.txids, self.messages.times
+        values = ColumnBatch(self._values, self.messages.size, txids=txids, times=times)
+        owners = parts[self.codes]
+        order = _sort_codes(owners)
+        ends = np.cumsum(np.bincount(owners)).tolist()
+        for part, (start, end) in enumerate(pairwise([0, *ends])):
+            if start < end:
+                yield part, values.take(order[start:end])
+
+    @classmethod
+    def restore(cls, projection: Projection, values: ColumnBatch) -> GroupedBatch:
+        """Make a batch of the values of a part (:meth:`divide`)."""
+        return cls(projection, values, values.columns)
 
     def read_stamps(self, places: Array) -> list[Stamp]:
         """Txid and time of the messages at the given places."""

@@ -8,13 +8,13 @@ processed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from sowctl.expressions.aggregates.accumulator import Accumulator, InputReader, iterate_no_rows
+from sowctl.expressions.aggregates.accumulator import Accumulator, InputReader, Stamp, iterate_no_rows
 from sowctl.expressions.aggregates.latest import find_latest
 from sowctl.expressions.aggregates.table import AGGREGATES
 from sowctl.expressions.environment import NO_HEADER, Environment, Header
@@ -53,6 +53,86 @@ class AggregateCall(Struct, frozen=True):
 
 
 _TEXT_TYPES = frozenset((str, type(None)))
+
+
+class EvaluatedRows(NamedTuple):
+    """Messages and what was computed of each: the grouping fields, then the inputs of the aggregates."""
+
+    values: Sequence[tuple[SlotValue, ...]]
+    rows: Sequence[Row]
+    headers: Sequence[Header] | None
+    stamps: Sequence[Stamp]
+
+    @property
+    def size(self) -> int:
+        """The number of messages."""
+        return len(self.rows)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[EvaluatedRows]) -> EvaluatedRows:
+        """The messages of parts, one behind the other; all have headers, or none has."""
+        values, rows, headers, stamps = zip(*parts, strict=True)
+        joined = None if headers[0] is None else list(chain.from_iterable(headers))
+        return cls(
+            list(chain.from_iterable(values)),
+            list(chain.from_iterable(rows)),
+            joined,
+            list(chain.from_iterable(stamps)),
+        )
+
+    def take(self, places: Sequence[int]) -> EvaluatedRows:
+        """Some of the messages."""
+        headers = None if self.headers is None else [self.headers[place] for place in places]
+        values, rows, stamps = ([some[place] for place in places] for some in (self.values, self.rows, self.stamps))
+        return EvaluatedRows(values, rows, headers, stamps)
+
+
+class GroupedRows:
+    """Evaluated messages with the group of each."""
+
+    def __init__(self, projection: Projection, messages: EvaluatedRows) -> None:
+        self._projection = projection
+        self._messages = messages
+        self._places = projection.group_places(messages.values)
+
+    @property
+    def count(self) -> int:
+        """The number of groups."""
+        return len(self._places)
+
+    @property
+    def group_keys(self) -> list[GroupKey]:
+        """The texts of each group."""
+        return list(self._places)
+
+    def add_to_groups(self, groups: dict[GroupKey, Group]) -> int:
+        """Add each message to the group of its key; how many inputs the groups hold one by one, at most."""
+        projection, (values, rows, headers, stamps) = self._projection, self._messages
+        keeps = projection.keeps
+        for key, places in self._places.items():
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = projection.build_group()
+            last = places[0]
+            if len(places) == 1:
+                group.add((values[last],), (stamps[last],))
+            else:
+                times = [stamps[place] for place in places]
+                group.add([values[place] for place in places], times)
+                last = places[find_latest(times)]
+            row = rows[last]
+            kept = tuple([row[place] for place in keeps]) if keeps else ()
+            header = NO_HEADER if headers is None else headers[last]
+            group.latest.add_latest((kept, header), stamps[last], len(places))
+        return len(rows) * len(projection.accumulators)
+
+    def divide(self, parts: Sequence[int]) -> Iterator[tuple[int, EvaluatedRows]]:
+        """The messages of each part, in their order, where the groups belong to ``parts``."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for part, places in zip(parts, self._places.values(), strict=True):
+            found[part] += places
+        for part, places in found.items():
+            yield part, self._messages.take(sorted(places))
 
 
 class Projection:
@@ -117,28 +197,22 @@ class Projection:
         group is the one with the highest stamp, and of equal stamps the one processed later. Raises LimitError
         ``SOW-EXP-030`` if a pattern exceeds the match limit.
         """
-        keeps = self.keeps
         if stamps is None:
             before = sum(group.size for group in groups.values())
             stamps = [(number,) for number in range(before, before + len(rows))]
-        made = self._read.compute_tuples(rows, env, headers)
-        for key, places in self._group_places(made).items():
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = self.build_group()
-            last = places[0]
-            if len(places) == 1:
-                group.add((made[last],), (stamps[last],))
-            else:
-                times = [stamps[place] for place in places]
-                group.add([made[place] for place in places], times)
-                last = places[find_latest(times)]
-            row = rows[last]
-            kept = tuple([row[place] for place in keeps]) if keeps else ()
-            header = NO_HEADER if headers is None else headers[last]
-            group.latest.add_latest((kept, header), stamps[last], len(places))
+        self.group_messages(rows, env, headers, stamps).add_to_groups(groups)
 
-    def _group_places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
+    def group_messages(
+        self,
+        rows: Sequence[Row],
+        env: Environment,
+        headers: Sequence[Header] | None,
+        stamps: Sequence[Stamp],
+    ) -> GroupedRows:
+        """Evaluate messages and find the group of each. Raises as :meth:`add_messages`."""
+        return GroupedRows(self, EvaluatedRows(self._read.compute_tuples(rows, env, headers), rows, headers, stamps))
+
+    def group_places(self, made: Sequence[tuple[SlotValue, ...]]) -> dict[GroupKey, list[int]]:
         """Group the places of some messages by their keys, with groups in the order of appearance."""
         width = self.width
         found: dict[Any, list[int]] = defaultdict(list)

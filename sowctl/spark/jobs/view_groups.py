@@ -23,7 +23,7 @@ from msgspec import Struct
 from sowctl.engine.instance import Instance
 from sowctl.engine.views.column_groups import ColumnGroups, can_group_columns, iterate_parts
 from sowctl.engine.views.definition import Program, Query, ViewRecord
-from sowctl.engine.views.groups import add_rows, encode_message
+from sowctl.engine.views.groups import encode_message, group_rows
 from sowctl.engine.views.joins import JoinedRow, JoinIndex, build_rows, finish_rows, read_left_texts, read_right_texts
 from sowctl.engine.views.records import read_records
 from sowctl.expressions.rows.groups import Group
@@ -281,7 +281,7 @@ def _compute_row_states(program: Program, count: int, found: Iterable[list[Joine
     for rows in found:
         # The order makes stamps unique: of rows of one instant, the later in it is the later one.
         stamps = [(*row.stamp, row.order) for row in rows]
-        add_rows(program, groups, rows, stamps)
+        group_rows(program, rows, stamps).add_to_groups(groups)
         held += len(rows)
         if held >= MAX_HELD_ROWS:
             for group in groups.values():
