@@ -554,7 +554,7 @@ def _intervals(array: pyarrow.Array) -> pyarrow.Array:
     found = [None if text is None else _interval_parts(text) for text in array.to_pylist()]
     for one in found:
         if one is not None and abs(one[2]) * 1000 > _MAX_NANOSECONDS:
-            raise _Unfit("an interval of more than {_MAX_NANOSECONDS} nanoseconds")
+            raise _Unfit(f"an interval of more than {_MAX_NANOSECONDS} nanoseconds")
     made = [None if one is None else pa.MonthDayNano([one[0], one[1], one[2] * 1000]) for one in found]
     return pa.array(made, pa.month_day_nano_interval())
 

@@ -293,6 +293,11 @@ def test_a_refusal_names_row_and_column(refusing: Database) -> None:
             written(refusing, statement, name)
 
 
+def test_a_refusal_names_the_largest_interval(database: Database) -> None:
+    with pytest.raises(InputError, match="more than 9223372036854775807 nanoseconds"):
+        written(database, "SELECT to_microseconds(9223372036854775807) AS i", "arrow")
+
+
 def test_columns_of_one_name_are_numbered(database: Database) -> None:
     assert rows(database, "SELECT 1 AS a, 2 AS a, 3 AS a_1") == [{"a": 1, "a_2": 2, "a_1": 3}]
     assert written(database, "SELECT 1 AS a, 2 AS a", "parquet").column_names == ["a", "a_1"]
