@@ -25,7 +25,7 @@ CODES: dict[str, str] = {
         """,
     "SOW-CHK-004": """0 unusable sorted run
 
-        Why: A file beside the store, left by an interrupted bulk load, is damaged or of another version. Its
+        Why: A file beside the store, left by an interrupted publish or bulk load, is damaged or of another version. Its
         entries are in the journal and are read from there: no data is lost, but reads are slower.
         Do: No action is needed; ``sowctl replay TOPIC`` brings the store up to date and removes the file.
         See: sow-run(5)

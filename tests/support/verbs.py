@@ -457,7 +457,7 @@ def small_memory(share: float = 1.0, fan: int = 8) -> Iterator[None]:
         first_changes=4,
         columned=2,
         columned_after=0,
-        bulk_share=1000,
+        runs_share=1000,
         history_share=1000,
         merge_share=share,
         fan=fan,

@@ -58,8 +58,8 @@ def _read_into_memtable(
         else:
             writer.memtable.fold_block(block, writer.ref, after)
         watch("messages to apply", block.last_txid - after, journal.last_txid - after)
-        if writer.is_full():
-            writer.flush(AppliedPosition(journal.lineage, block.last_txid, block.identity), keeps_lock=True)
+        if writer.is_memtable_full():
+            writer.flush_full(AppliedPosition(journal.lineage, block.last_txid, block.identity), keeps_lock=True)
 
 
 class RefusalWords(Struct, frozen=True):
@@ -169,7 +169,7 @@ class _StagedCommit:
             with session.hold_batch_locks([writer], merge_first=True):
                 self._write_once(session, writer)
             # The group is durable, and nothing is decided any more: others publish while the store is merged.
-            session.apply_all()
+            session.flush_final()
         if report.ahead is not None:
             self.instance.notify(format_clock_warning(report.topic, report.ahead))
 
@@ -275,7 +275,7 @@ class _StagedCommit:
     def _write_journal_group(self, session: WriteSession, writer: StoreWriter) -> None:
         """One group, however large; then its entries are read into the memtable, which is flushed when it is full."""
         # The memtable is empty then, so that memory holds only this run's entries while the store catches up.
-        session.flush_memtables(force=True)
+        session.flush_forced()
         journal, size, done, waiting = session.journal, 0, 0, None
         name = self.instance.find_recorded_client()
         recorded = None if name is None else (hash_client_name(name), name)

@@ -1,6 +1,6 @@
 """Published records of a memtable by columns: they are encoded into stored values only on demand.
 
-A bulk load publishes many keys more than once before its memtable is flushed. Only the last record of each key is
+A large publish has many keys more than once before its memtable is flushed. Only the last record of each key is
 encoded then, in key order: of 1,000,000 orders over 500,000 keys 630,000. The values that publishing looks up in a
 memtable meanwhile, check word and payload of a key, are in columns. Created by :mod:`sowctl.engine.fold.memtable`;
 imports numpy.
@@ -201,7 +201,7 @@ class RecordColumns:
         self.add_entries(entries, latest, fields["txid"])
         return True
 
-    def is_full(self, bound: int) -> bool:
+    def exceeds_bytes(self, bound: int) -> bool:
         """Return whether the values take about ``bound`` bytes, even after dropping superseded ones."""
         if self.taken < bound:
             return False

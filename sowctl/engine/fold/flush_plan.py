@@ -26,7 +26,12 @@ class FlushStep(Enum):
     KEEP = "keep in memory"
     IN_PLACE = "apply in place"
     RUN = "write a sorted run"
-    NEW_STORE = "write a new store"
+    RUN_THEN_MERGE = "write a sorted run, then merge into a new store"
+    MERGE = "merge into a new store"
+    """Runs as they are, or the memory of a first load. This and the merge after a run are due when the locks are
+    released: the new store is filled without them."""
+    MERGE_NOW = "write a new store"
+    """A merge of runs and memory under the locks that are held."""
 
 
 class FlushFigures(Struct, frozen=True):
@@ -35,7 +40,7 @@ class FlushFigures(Struct, frozen=True):
     ``changes``: in runs and memory together; ``memory_changes`` of them in memory, with ``held_bytes`` bytes of values;
     ``runs``: sorted runs beside the store; ``records``: records and versions of the store, a file of ``file_bytes``;
     ``applied_changes``: changes that the session has already applied. ``allows_runs``: the topic has a journal, and
-    runs support everything in its store. ``is_bulk_load``: an earlier plan of the session determined this.
+    runs support everything in its store. ``flushes_to_runs``: an earlier plan of the session determined this.
     ``is_merge_running``: another process is filling a new store.
     """
 
@@ -48,7 +53,7 @@ class FlushFigures(Struct, frozen=True):
     applied_changes: int = 0
     has_history: bool = False
     allows_runs: bool = True
-    is_bulk_load: bool = False
+    flushes_to_runs: bool = False
     is_merge_running: bool = False
 
     @property
@@ -57,8 +62,8 @@ class FlushFigures(Struct, frozen=True):
         return not self.records and not self.has_history and not self.runs and not self.is_merge_running
 
     @property
-    def is_full(self) -> bool:
-        """Return whether memory alone has reached the amount to flush in a session that is no bulk load."""
+    def is_memtable_full(self) -> bool:
+        """Return whether memory alone has reached the amount to flush in a session that does not flush to runs."""
         changes, size = limits.compute_in_place_limits(self.file_bytes)
         return self.memory_changes >= changes or self.held_bytes >= size
 
@@ -72,9 +77,9 @@ class FlushFigures(Struct, frozen=True):
     def needs_new_store(self) -> bool:
         """Return whether all changes are applied by writing a new store instead of in place."""
         is_first = not self.records and not self.has_history
-        if not self.allows_runs or not (self.runs or self.is_bulk_load or is_first):
+        if not self.allows_runs or not (self.runs or self.flushes_to_runs or is_first):
             return False
-        return self.exceeds_transaction or bool(self.is_bulk_load and self.runs)
+        return self.exceeds_transaction or bool(self.flushes_to_runs and self.runs)
 
 
 def supports_runs(meta: StoreMeta, *, history: bool) -> bool:
@@ -106,70 +111,70 @@ def build_figures(
 
 
 class FlushPlan(Struct, frozen=True):
-    """The immediate action, under the journal's lock, and its reason.
-
-    ``merge``: afterwards, runs or the memory of a first load are merged into a new store, which is filled without the
-    lock. ``is_bulk_load``: the session flushes to sorted runs from now on.
-    """
+    """The next action and its reason. ``flushes_to_runs``: the session flushes to sorted runs from now on."""
 
     step: FlushStep
     reason: str
-    merge: bool = False
-    is_bulk_load: bool = False
+    flushes_to_runs: bool = False
+
+    @property
+    def is_merge_due(self) -> bool:
+        """Return whether a merge is to follow when the locks are released."""
+        return self.step in (FlushStep.MERGE, FlushStep.RUN_THEN_MERGE)
 
 
-def plan_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> FlushPlan:
+def plan_full_flush(figures: FlushFigures, *, keeps_lock: bool = False) -> FlushPlan:
     """Plan the flush of a full memtable during a session, which may publish more.
 
     ``keeps_lock``: more changes follow before the lock is released and a merge can begin, so memory is freed now.
     """
-    bulk = figures.is_bulk_load
+    to_runs = figures.flushes_to_runs
     if not figures.allows_runs:
         return FlushPlan(FlushStep.IN_PLACE, "the topic has no journal, or its store more than runs hold")
     # In an empty store, keys are appended in order; more changes than one transaction allows go to a new file.
     if not figures.records and not figures.needs_new_store:
-        return FlushPlan(FlushStep.IN_PLACE, "the store is empty, and one transaction is enough", is_bulk_load=bulk)
-    bulk = bulk or limits.needs_runs(
+        return FlushPlan(FlushStep.IN_PLACE, "the store is empty, and one transaction is enough", to_runs)
+    to_runs = to_runs or limits.needs_runs(
         figures.applied_changes + figures.changes, figures.records, history=figures.has_history
     )
-    if not bulk and not figures.is_merge_running:
+    if not to_runs and not figures.is_merge_running:
         if figures.needs_new_store:
-            # Other processes have left runs: with one more, all are merged as after a bulk load.
-            return FlushPlan(FlushStep.RUN, "runs and memory exceed one transaction", merge=True)
+            # Other processes have left runs: with one more, all are merged as in a session that flushes to runs.
+            return FlushPlan(FlushStep.RUN_THEN_MERGE, "runs and memory exceed one transaction")
         return FlushPlan(FlushStep.IN_PLACE, "the session has changed a small part of the store")
     merge = limits.needs_merge(figures.changes, figures.records)
     if merge and figures.is_first_load and not keeps_lock:
-        return FlushPlan(FlushStep.KEEP, "a first load goes from memory into a new store", True, bulk)
+        return FlushPlan(FlushStep.MERGE, "a first load goes from memory into a new store", to_runs)
     if merge:
-        return FlushPlan(FlushStep.RUN, "runs and memory are large beside the store", True, bulk)
-    if bulk:
-        return FlushPlan(FlushStep.RUN, "the session is a bulk load", is_bulk_load=True)
+        return FlushPlan(FlushStep.RUN_THEN_MERGE, "runs and memory are large beside the store", to_runs)
+    if to_runs:
+        return FlushPlan(FlushStep.RUN, "the session changes a large part of the store", to_runs)
     return FlushPlan(FlushStep.RUN, "another process is filling a new store")
 
 
-def plan_final_flush(figures: FlushFigures, *, is_full: bool) -> FlushPlan:
-    """Plan the flush at the end of a session. ``is_full``: the memtable has reached its limits.
+def plan_final_flush(figures: FlushFigures, *, is_memtable_full: bool) -> FlushPlan:
+    """Plan the flush at the end of a session.
 
     Small runs that other processes have left beside a large store stay there, and later entries stay in the journal,
     until both are large enough to be merged.
     """
-    bulk = figures.is_bulk_load
-    if (figures.runs or not figures.records) and not bulk and not is_full:
+    to_runs = figures.flushes_to_runs
+    if (figures.runs or not figures.records) and not to_runs and not is_memtable_full:
         if figures.is_merge_running:
             return FlushPlan(FlushStep.KEEP, "another process is filling a new store")
         if limits.are_runs_small(figures.changes, figures.records):
             return FlushPlan(FlushStep.KEEP, "the runs are small beside the store")
     if not figures.needs_new_store:
-        return FlushPlan(FlushStep.IN_PLACE, "one transaction is enough", is_bulk_load=bulk)
+        return FlushPlan(FlushStep.IN_PLACE, "one transaction is enough", to_runs)
     return _plan_last_merge(figures, "the end of a session that has written runs")
 
 
 def _plan_last_merge(figures: FlushFigures, reason: str) -> FlushPlan:
     """Plan a merge of all changes: those in memory become the last run, except in a first load."""
-    bulk = figures.is_bulk_load
+    to_runs = figures.flushes_to_runs
     if figures.memory_changes and not figures.is_first_load:
-        return FlushPlan(FlushStep.RUN, reason, True, bulk)
-    return FlushPlan(FlushStep.KEEP, "all changes are in runs, or a first load in memory", True, bulk)
+        return FlushPlan(FlushStep.RUN_THEN_MERGE, reason, to_runs)
+    return FlushPlan(FlushStep.MERGE, "all changes are in runs, or a first load in memory", to_runs)
 
 
 def plan_merge_ahead(figures: FlushFigures) -> FlushPlan:
@@ -178,16 +183,16 @@ def plan_merge_ahead(figures: FlushFigures) -> FlushPlan:
     Changes that would need a new store are merged earlier, while other processes publish; they add little meanwhile.
     """
     if not figures.needs_new_store:
-        return FlushPlan(FlushStep.KEEP, "one transaction will be enough", is_bulk_load=figures.is_bulk_load)
+        return FlushPlan(FlushStep.KEEP, "one transaction will be enough", figures.flushes_to_runs)
     return _plan_last_merge(figures, "a command needs all changes in the store")
 
 
 def plan_forced_flush(figures: FlushFigures) -> FlushPlan:
     """Plan how all changes, in runs and memory, are applied to the store immediately, under the locks."""
-    bulk = figures.is_bulk_load
+    to_runs = figures.flushes_to_runs
     if figures.needs_new_store:
-        return FlushPlan(FlushStep.NEW_STORE, "runs and memory exceed one transaction", is_bulk_load=bulk)
-    return FlushPlan(FlushStep.IN_PLACE, "one transaction is enough", is_bulk_load=bulk)
+        return FlushPlan(FlushStep.MERGE_NOW, "runs and memory exceed one transaction", to_runs)
+    return FlushPlan(FlushStep.IN_PLACE, "one transaction is enough", to_runs)
 
 
 def describe_flush(figures: FlushFigures, plan: FlushPlan) -> str:
@@ -196,5 +201,4 @@ def describe_flush(figures: FlushFigures, plan: FlushPlan) -> str:
     beside = f", {format_count(figures.runs, 'sorted run')}" if figures.runs else ""
     changes, records = format_count(figures.changes, "change"), format_count(figures.records, "record")
     counts = f"{changes}{held}{beside}, {records} in the store"
-    then = ", then merge into a new store" if plan.merge else ""
-    return f"{plan.step.value}{then} ({counts}): {plan.reason}"
+    return f"{plan.step.value} ({counts}): {plan.reason}"

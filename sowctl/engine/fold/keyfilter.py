@@ -1,4 +1,4 @@
-"""A filter of the keys in a store and its runs: a bulk load consults it before it searches for new keys.
+"""A filter of the keys in a store and its runs: a session that flushes to runs consults it before it searches for keys.
 
 It has one slot for each value of a key's upper bits: SOW keys are hashes, so they are distributed evenly. An empty slot
 proves that the key does not exist; a filled one proves nothing. The merge that writes the store fills it, then every

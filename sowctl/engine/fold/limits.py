@@ -19,7 +19,7 @@ class Limits(Struct):
     """Limits and measured figures of memtables, runs and merges."""
 
     changes: int = 320_000
-    """Maximum number of keys in memory: with it, a bulk load of 6,000,000 stays below 400 MiB."""
+    """Maximum number of keys in memory: with it, a publish of 6,000,000 stays below 400 MiB."""
     bytes: int = 72 << 20
     """Maximum bytes of values in memory; ``first_bytes`` for a store whose file has at most ``empty_bytes``."""
     first_bytes: int = 80 << 20
@@ -31,10 +31,10 @@ class Limits(Struct):
     session 15 % more in total; with a quarter, 0.18 s and 40 % more."""
     changed_bytes: int = 168 << 20
     """Bytes of pages that one transaction may change or add; new records fill their pages to about two thirds."""
-    bulk_share: int = 4
-    """A session is a bulk load from ``records / bulk_share`` changed records on. Until then it has spent in place about
-    the cost of a merge: with 1,000,000 records, updates of 31,250 to 250,000 took 7 us each in addition to the general
-    cost of a message, inserts into 3,000,000 took 12 us, and a merge takes 1.9 us for each record that it writes."""
+    runs_share: int = 4
+    """A session flushes to runs from ``records / runs_share`` changed records on. Until then it has spent in place
+    about the cost of a merge: with 1,000,000 records, updates of 31,250 to 250,000 took 7 us each in addition to the
+    general cost of a message, inserts into 3,000,000 took 12 us, and a merge takes 1.9 us for each record it writes."""
     history_share: int = 16
     """The same for a topic with History, counting records and versions. There, changes in place took 40 us each in
     addition to the general cost of a message, and a merge 3 us per record or version and 4 us per change."""
@@ -158,7 +158,7 @@ def needs_runs(changed: int, records: int, *, history: bool = False) -> bool:
 
     ``records``, here and below: with ``history``, including the versions.
     """
-    return changed * (MEMTABLE_LIMITS.history_share if history else MEMTABLE_LIMITS.bulk_share) >= records
+    return changed * (MEMTABLE_LIMITS.history_share if history else MEMTABLE_LIMITS.runs_share) >= records
 
 
 def needs_merge(changes: int, records: int) -> bool:
@@ -179,4 +179,4 @@ def count_runs_to_compact(sizes: Sequence[int]) -> int:
 
 def are_runs_small(changes: int, records: int) -> bool:
     """Return whether the runs beside a store are so small that merging them would cost more than keeping them."""
-    return changes * MEMTABLE_LIMITS.bulk_share < records and changes + records > MEMTABLE_LIMITS.small_records
+    return changes * MEMTABLE_LIMITS.runs_share < records and changes + records > MEMTABLE_LIMITS.small_records

@@ -106,7 +106,7 @@ def delete_records(instance: Instance, targets: Sequence[Target], options: Delet
             # One topic at a time: no lock is held while another topic's records are compared.
             with session.hold_batch_locks([writer], merge_first=True):
                 reports.append(_delete_matching(session, writer, topic, matcher, options))
-                session.flush_memtables(force=True)
+                session.flush_forced()
         return reports
 
 
@@ -230,7 +230,7 @@ def _append_deletions(
 ) -> None:
     """Append the ``count`` deletions as one group of any size; then apply them to the store in bounded transactions."""
     # Empties the memtable, so that memory holds only some batches of deletions.
-    session.flush_memtables(force=True)
+    session.flush_forced()
     journal = session.journal
     # From the last append on the journal has the deletions: the store must get all of them, in order, or none.
     with session.guard_memtables():
@@ -250,9 +250,9 @@ def _append_deletions(
         # writer continues from there.
         for part in selected:
             txid = _put_deletions(writer.memtable, part, txid, at)
-            if writer.is_full():
-                writer.apply(AppliedPosition(journal.lineage, txid))
-    session.flush_memtables(force=True)
+            if writer.is_memtable_full():
+                writer.flush_forced(AppliedPosition(journal.lineage, txid))
+    session.flush_forced()
 
 
 def _delete_from_store(writer: StoreWriter, selected: Spool, at: int) -> None:

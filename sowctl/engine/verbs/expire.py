@@ -68,7 +68,7 @@ def _run_in_store(session: WriteSession, topic: TopicConfig, run: Callable[[Stor
     with session.hold_batch_locks([writer], merge_first=True):
         if writer.journalled:
             # Apply the journal first: it may have a successor of an expired record.
-            session.flush_memtables(force=True)
+            session.flush_forced()
         # One lock for all transactions: no record changes between the search and its removal.
         with writer.store.hold_writer_lock(), add_replay_hint(topic):
             return run(writer.store)

@@ -275,7 +275,7 @@ def _describe_next_flush(source: CurrentSource, file_bytes: int, path: Path) -> 
         is_journalled=True,
         is_building=is_being_built(path),
     )
-    return describe_flush(figures, plan_final_flush(figures, is_full=figures.is_full))
+    return describe_flush(figures, plan_final_flush(figures, is_memtable_full=figures.is_memtable_full))
 
 
 def _fill_file_use(row: TopicInfo, path: Path) -> None:

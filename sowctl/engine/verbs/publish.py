@@ -143,13 +143,13 @@ class _PublishRun:
                     self.commits.submit(batch)
                 self.commits.finish()
             self.input.note_input_end()
-        self.apply_all()
+        self.flush_final()
 
     def publish_atomically(self, sources: Iterable[tuple[str, MessageSource]]) -> None:
         """Read everything, then write it as one group; holds the whole input in memory."""
         self.commits.submit(self.input.read_all(sources))
         self.commits.finish()
-        self.apply_all()
+        self.flush_final()
 
     def note_durable(self, batches: Sequence[WrittenBatch]) -> None:
         """Count durable batches, then acknowledge them."""
@@ -160,10 +160,10 @@ class _PublishRun:
         for written in batches:
             self.counts.notify_acknowledged(written)
 
-    def apply_all(self) -> None:
-        """Apply all acknowledged messages, and save key chains."""
+    def flush_final(self) -> None:
+        """Flush all acknowledged messages, and save key chains."""
         with without_interrupts():
-            self.session.apply_all()
+            self.session.flush_final()
             if not self.session.dry_run:
                 self.router.save_chains()
 
@@ -173,10 +173,10 @@ class _PublishRun:
             self.report.last_line, self.report.end = end[0] - 1, end[1]
 
     def abort(self, error: BaseException) -> None:
-        """Apply acknowledged messages, so that an error leaves as little as possible to do; then pass the error on."""
+        """Flush acknowledged messages, so that an error leaves as little as possible to do; then pass the error on."""
         try:
             self.commits.finish()
-            self.apply_all()
+            self.flush_final()
         except SowError as second:
             if isinstance(error, SowError):
                 # The first error is the cause and is raised; acknowledged messages are in the journal, applied or not.

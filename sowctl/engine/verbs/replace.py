@@ -298,7 +298,7 @@ class _Replacement:
     ) -> None:
         """Append all changes as one group of any size; then apply them to the store in bounded transactions."""
         # Empties the memtable, so that memory holds only some batches of changes.
-        session.flush_memtables(force=True)
+        session.flush_forced()
         journal = session.journal
         with session.guard_memtables():
             txid = journal.last_txid
@@ -323,9 +323,9 @@ class _Replacement:
             # writer continues from there.
             for (part,) in parts:
                 txid = _put_changes(writer.memtable, _build_batch(writer, part, at), txid)
-                if writer.is_full():
-                    writer.apply(AppliedPosition(journal.lineage, txid))
-        session.flush_memtables(force=True)
+                if writer.is_memtable_full():
+                    writer.flush_forced(AppliedPosition(journal.lineage, txid))
+        session.flush_forced()
 
     def _store(self, writer: StoreWriter, parts: Spool, at: int, publisher: Publisher | None) -> None:
         """Apply the changes in one transaction: without a journal, this makes a replacement atomic."""

@@ -247,7 +247,7 @@ def _catch_up(instance: Instance, topic: TopicConfig, journal: JournalWriter) ->
         # A replay makes the store equal to the journal; expired records are removed by ``expire`` and by writers.
         writer.remove_expired_at = None
         with session.hold_batch_locks([writer], merge_first=True):
-            writer.apply(get_end_position(journal))
+            writer.flush_forced(get_end_position(journal))
             meta = writer.store.read_meta()
     counts = {"records": meta.records, "versions": meta.versions, "applied": meta.applied}
     return ReplayReport.for_topic(topic, "caught up", entries=entries, **counts)

@@ -133,7 +133,7 @@ def _write_without_journal(
         part.chains.save_links()  # before the records: what the file knows beyond the store's position does not count
     # The store was opened to sync each commit, so these entries are durable when this returns. Records and the
     # publisher's number change in the one transaction: a repeated run finds both or neither.
-    session.stores[part.writer.ref].apply(AppliedPosition(NO_LINEAGE, part.writer.last_txid), sequences)
+    session.stores[part.writer.ref].apply_in_place(AppliedPosition(NO_LINEAGE, part.writer.last_txid), sequences)
     return list(part.batch.payloads), first
 
 

@@ -3,15 +3,16 @@
 A message passes through four structures, each built by one function: a batch of the input
 (``batches.iterate_batches``), the prepared messages of one topic (``Preparer.prepare``, without locks), the entries of
 one topic (``entries.build_topic_entries``, under the locks), and the journal's group of them all
-(``commit.build_group``). :meth:`GroupCommit._run_group` is the order of locks, sync and acknowledgement. Called by
-:mod:`sowctl.engine.verbs.publish`.
+(``commit.build_group``). The order of locks, sync and acknowledgement are the steps 1 to 6 in :class:`GroupCommit`.
+Called by :mod:`sowctl.engine.verbs.publish`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
 
 from sowctl.engine.reports import Rejected
 from sowctl.engine.writing.commit import WrittenBatch, write_entries
@@ -42,8 +43,21 @@ class _PreparedBatch(NamedTuple):
     sync: bool
 
 
-_Group: TypeAlias = Generator[None, _PreparedBatch | None, list[Rejected]]
-"""Batches under way, from their locks to their acknowledgement: see :meth:`GroupCommit._run_group`."""
+class _OpenGroup:
+    """Batches that are appended under the same locks and not acknowledged yet.
+
+    ``due``: when the group is to be finished, though more could join it. ``synced``: the sync that is under way.
+    """
+
+    def __init__(self, locks: ExitStack, due: float) -> None:
+        self.locks = locks
+        self.due = due
+        self.written: list[WrittenBatch] = []
+        self.synced: Future[None] | None = None
+
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes the batches hold in memory."""
+        return sum(_estimate_batch_bytes(written.batch) for written in self.written)
 
 
 class GroupCommit:
@@ -69,11 +83,7 @@ class GroupCommit:
         self._session, self._router, self._refusals, self._report = session, router, refusals, report
         self._options, self._linger, self._monotonic, self._on_durable = options, linger, monotonic, on_durable
         self._pool = get_sync_pool()
-        self._group: _Group | None = None
-        self._written: list[WrittenBatch] = []
-        """The written batches of the open group."""
-        self._due = 0.0
-        """When the open group is to be finished, though more could join it."""
+        self._group: _OpenGroup | None = None
 
     def submit(self, batch: PublishBatch) -> None:
         """Prepare a batch while the previous ones are being synced, then finish these and start this one.
@@ -82,21 +92,18 @@ class GroupCommit:
         those under way: see :meth:`_can_join_group`. Raises what :meth:`finish` raises.
         """
         shares, refusals = self._router.split_batch(batch)
-        if self._group is not None and not self._can_join_group(shares):
+        if self._group is not None and not self._can_join_group(self._group, shares):
             self.finish()
         rejected = self._refusals.locate_refusals(batch, refusals, framing=True)
         self._refusals.cut_batch(batch, shares, rejected)
-        size = _estimate_batch_bytes(batch) + self._estimate_group_bytes()
+        size = _estimate_batch_bytes(batch) + (0 if self._group is None else self._group.estimate_bytes())
         sync = not self._can_group(shares) or size >= self._options.batch_bytes
         prepared = _PreparedBatch(batch, shares, rejected, sync)
         with without_interrupts():
             group, self._group = self._group, None
             if group is None:
-                self._due = self._monotonic() + self._linger
-                group = self._run_group(prepared)
-                next(group)
-            else:
-                group.send(prepared)
+                group = self._begin_group(prepared)
+            self._append_batch(group, prepared)
             self._group = group
 
     def finish(self) -> None:
@@ -108,8 +115,7 @@ class GroupCommit:
             return
         with without_interrupts():
             group, self._group = self._group, None
-            rejected = _finish_group(group)
-            self._written = []
+            rejected = self._finish_group(group)
         self._refusals.report_rejected(rejected)
 
     def stop_sync_thread(self) -> None:
@@ -121,9 +127,9 @@ class GroupCommit:
     def close(self) -> None:
         """Release the locks of a group that was not finished; what was acknowledged is safe."""
         group, self._group = self._group, None
-        # The generator's locks go with it; a sync that is under way is waited for by the pool's shutdown.
+        # A sync that is under way is waited for by the pool's shutdown.
         if group is not None:
-            group.close()
+            group.locks.close()
         self._pool.shutdown()
 
     def _can_group(self, shares: list[TopicShare]) -> bool:
@@ -135,67 +141,67 @@ class GroupCommit:
             share.writer.journalled and share.preparer.keys.chains is None for share in shares
         )
 
-    def _can_join_group(self, shares: list[TopicShare]) -> bool:
+    def _can_join_group(self, group: _OpenGroup, shares: list[TopicShare]) -> bool:
         """Return whether these shares may be written under the locks of the batches under way, and synced with them.
 
         While the input has more ready, a sync for each batch would only cost; :meth:`finish` is called before the run
         waits for more.
         """
-        last = self._written[-1]
-        held = {part.writer.ref for part in self._written[0].parts}
+        last = group.written[-1]
+        held = {part.writer.ref for part in group.written[0].parts}
         return (
             self._can_group(shares)
             # A refused message may end the run: nothing behind it is written before that is known.
             and not last.rejected
             and held.issuperset(share.writer.ref for share in shares)
-            and self._estimate_group_bytes() < self._options.batch_bytes
-            and self._monotonic() < self._due
+            and group.estimate_bytes() < self._options.batch_bytes
+            and self._monotonic() < group.due
         )
 
-    def _estimate_group_bytes(self) -> int:
-        """Return about how many bytes the batches of the open group hold in memory."""
-        return sum(_estimate_batch_bytes(written.batch) for written in self._written)
+    # A group from its locks to its acknowledgement: the three functions that follow, in the order of their steps.
 
-    def _run_group(self, prepared: _PreparedBatch | None) -> _Group:
-        """Write batches from their locks to their acknowledgement; returns the refused messages of the last one.
-
-        Suspends after each appended batch: ``send`` gives it the next one, or None to finish the group. While the last
-        one is being synced, the next one is prepared.
-        """
-        assert prepared is not None
-        written: list[WrittenBatch] = []
-        self._written = written
-        failure: BaseException | None = None
+    def _begin_group(self, prepared: _PreparedBatch) -> _OpenGroup:
+        """Take the locks of a group for the topics of its first batch."""
         # 1. Lock: the journal, then the stores of topics without a journal by path, the order of every writer. Merges
         #    that are due run before that, without a lock. Under the locks, memtables have every entry of the journal.
         #    The locks are held up to step 6: no other process may append after entries that are not on disk yet, or
         #    decide by them, because they would be gone if the sync failed. Readers, which take no lock, may see them.
-        with self._session.hold_batch_locks([share.writer for share in prepared.shares]):
-            # 2. Append each batch, to the journal and then to the memtables. Nothing of it is durable: a kill here
-            #    leaves a torn tail, which the next writer cuts off, or groups that nobody was told of. Only a topic
-            #    without a journal is synced here, by its store's transaction.
-            synced: Future[None] | None = None
-            try:
-                while prepared is not None:
-                    synced = self._append_batch(prepared)
-                    prepared = yield
-            except (Exception, KeyboardInterrupt) as error:
-                # The batches before the failed one are acknowledged, as if each had been synced by itself.
-                if not written:
-                    raise
-                failure, synced = error, None
+        locks = ExitStack()
+        locks.enter_context(self._session.hold_batch_locks([share.writer for share in prepared.shares]))
+        return _OpenGroup(locks, self._monotonic() + self._linger)
+
+    def _append_batch(self, group: _OpenGroup, prepared: _PreparedBatch) -> None:
+        """Append a batch to the group, whose locks are held. Finishes the group where that fails, and raises."""
+        # 2. Append each batch, to the journal and then to the memtables. Nothing of it is durable: a kill here leaves a
+        #    torn tail, which the next writer cuts off, or unacknowledged groups. Only a topic without a
+        #    journal is synced here, by its store's transaction.
+        try:
+            group.synced = self._write_batch(group, prepared)
+        except BaseException as error:
+            # The batches before the failed one are acknowledged, as if each had been synced by itself.
+            self._finish_group(group, error)
+            raise
+
+    def _finish_group(self, group: _OpenGroup, failure: BaseException | None = None) -> list[Rejected]:
+        """Sync, acknowledge and apply the batches of a group, and release its locks; returns the refused messages of
+        the last one. ``failure``: what appending another batch has raised; it is raised again."""
+        written = group.written
+        with group.locks:
+            if failure is not None and (not written or not isinstance(failure, Exception | KeyboardInterrupt)):
+                raise failure
             try:
                 # 3. Sync the journal, once for all batches. From here on they are durable, whatever happens to this
                 #    process: a kill before the acknowledgement leaves messages that are there and were not told.
+                synced = group.synced if failure is None else None
                 if synced is None and self._needs_sync(written):
                     synced = self._pool.submit(self._session.journal.sync)
                 interrupt = _wait_for_sync(synced)
                 # 4. Acknowledge. Never before step 3, and before step 5, which may take long or fail.
                 self._on_durable(written)
-                # 5. Apply full memtables to their stores, or write them to runs: the journal has it all, synced. A kill
-                #    here leaves a store behind the journal; the next writer, and each reader, folds the rest.
+                # 5. Flush full memtables to stores or to runs: the journal has all of it, synced. A kill here leaves
+                #    a store behind the journal; the next writer, and each reader, folds the rest.
                 if interrupt is None and not self._session.dry_run:
-                    self._session.flush_memtables()
+                    self._session.flush_full()
             except SowError:
                 # If the journal has failed, all batches are gone, and the first error is raised.
                 if failure is None:
@@ -207,14 +213,14 @@ class GroupCommit:
             raise interrupt
         return written[-1].rejected
 
-    def _append_batch(self, prepared: _PreparedBatch) -> Future[None] | None:
+    def _write_batch(self, group: _OpenGroup, prepared: _PreparedBatch) -> Future[None] | None:
         """Write a batch under the locks that are held; returns its sync, None where none is under way."""
         publisher = self._router.prepare_publisher(prepared.batch)
         # Taken under the locks, so that times rise in the order in which batches are written.
         now = self._session.instance.now
         parts, rejected = self._build_entries(prepared, publisher, now)
         synced, groups = write_entries(self._session, self._pool, parts, publisher, now, sync=prepared.sync)
-        self._written.append(WrittenBatch(prepared.batch, parts, rejected, groups))
+        group.written.append(WrittenBatch(prepared.batch, parts, rejected, groups))
         return synced
 
     def _needs_sync(self, written: Sequence[WrittenBatch]) -> bool:
@@ -271,13 +277,3 @@ def _wait_for_sync(synced: Future[None] | None) -> KeyboardInterrupt | None:
 def _estimate_batch_bytes(batch: PublishBatch) -> int:
     """Return about how many bytes a batch takes: small messages take more than their payloads."""
     return batch.size + MESSAGE_OVERHEAD_BYTES * len(batch.payloads)
-
-
-def _finish_group(group: _Group) -> list[Rejected]:
-    """Let the batches of a group go on to their end; returns what the group returns."""
-    while True:
-        try:
-            next(group)
-        except StopIteration as end:
-            rejected: list[Rejected] = end.value
-            return rejected

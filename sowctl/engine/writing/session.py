@@ -1,12 +1,14 @@
-"""A writing session: journal and stores of the topics in use, locked per batch, caught up, applied at the end.
+"""A writing session: the journal and the stores of the topics that one command writes to.
 
-publish, delete and expire work through it. The order is always the same: journal lock, then stores by path; journal
-entries synced, then the memtable, then, in larger transactions, the stores (principle 2).
+publish, delete and expire work through it. For each batch the session takes the journal's lock, then those of stores in
+the order of their paths, and reads into the memtables what other processes have appended. Entries go to the journal and
+to the memtables; once they are synced, a memtable may be flushed: when it is full, at the end of the session, or forced
+by a command that needs all changes in the store (principle 2). Merges run between batches, without the locks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from sowctl.engine.instance import Instance
     from sowctl.journal.block import Block, TopicState
     from sowctl.journal.writer import JournalWriter
+    from sowctl.store.meta import AppliedPosition
     from sowctl.values.topicref import TopicRef
 
 
@@ -148,66 +151,68 @@ class WriteSession:
         If that is broken off, by a signal or by damage, the memtables lack entries: nothing is applied any more,
         because a store would then claim a position that it has not got. The journal has the entries.
         """
-        # There is no ``finally`` on purpose: after an error the mark stays, and :meth:`flush_memtables` does nothing
-        # from then on.
+        # There is no ``finally`` on purpose: after an error the mark stays, and nothing is flushed from then on.
         complete, self._complete = self._complete, False
         yield
         self._complete = complete
 
-    def flush_memtables(self, *, force: bool = False, ending: bool = False) -> None:
-        """Let memtables go that have grown large (``force``: all that hold anything, wholly into their stores).
+    def flush_full(self) -> None:
+        """Flush the memtables that are full, under the locks of a batch; merges may be due then.
 
-        ``ending``: all, but what is in runs may stay there. Locks must be held. Unless it is forced, what goes into a
-        new store is put off: filling one takes long, and nobody else needs to wait for it.
+        A merge runs when the locks are released: filling a store takes long, and nobody else needs to wait for it.
         """
-        # A memtable that lacks entries must not be applied: the store's position would claim that it has them.
-        if not self._complete:
-            return
-        # Only what the journal holds, synced, is applied. A crash between the sync and here loses nothing: the next
-        # writer folds the same entries from the journal, from the store's position on.
-        held = [topic for topic in self.stores.values() if topic.journalled and topic.has_unapplied]
-        for topic in sorted(held, key=lambda t: t.store.path):
-            if force or ending or topic.is_full():
-                self._flush_memtable(topic, force=force, ending=ending)
+        for topic in self._list_unapplied():
+            if topic.is_memtable_full():
+                self._flush_memtable(topic, topic.flush_full)
 
-    def _flush_memtable(self, topic: StoreWriter, *, force: bool, ending: bool) -> None:
-        with hint_catch_up(topic):
-            # Renewed first: a replay may have put an older store in place, and the memtable would not reach back to it.
-            topic.refresh(self.instance, self.journal)
-            position = get_end_position(self.journal)
-            if force:
-                topic.apply(position)
-            elif ending:
-                topic.flush_at_end(position)
-            else:
-                topic.flush(position)
+    def flush_forced(self) -> None:
+        """Put all changes into the stores at once, under the locks of a batch."""
+        for topic in self._list_unapplied():
+            self._flush_memtable(topic, topic.flush_forced)
 
-    def apply_all(self) -> None:
-        """Apply everything, under the journal's lock."""
+    def flush_final(self) -> None:
+        """Flush all memtables at the end of the session, and run the merges that are due; runs may stay."""
         # With nothing in the memtables, no lock is waited for.
         if not self.dry_run and any(topic.journalled and topic.has_unapplied for topic in self.stores.values()):
             with self.journal.hold_lock():
                 self._refresh_writers()
-                self.flush_memtables(ending=True)
+                for topic in self._list_unapplied():
+                    self._flush_memtable(topic, topic.flush_final)
             self._run_due_merges(ending=True)
 
-    def _run_due_merges(self, *, ending: bool) -> None:
-        """Merge what :meth:`flush_memtables` has put off; the journal's lock is held at its beginning and at its end
-        alone.
+    def _list_unapplied(self) -> list[StoreWriter]:
+        """The topics whose memtables may be flushed, by the paths of their stores.
+
+        Only what the journal holds, synced, is flushed. A crash between the sync and a flush loses nothing: the next
+        writer folds the same entries from the journal, from the store's position on.
         """
+        # A memtable that lacks entries must not be flushed: the store's position would claim that it has them.
+        if not self._complete:
+            return []
+        held = [topic for topic in self.stores.values() if topic.journalled and topic.has_unapplied]
+        return sorted(held, key=lambda topic: topic.store.path)
+
+    def _flush_memtable(self, topic: StoreWriter, flush: Callable[[AppliedPosition], None]) -> None:
+        with hint_catch_up(topic):
+            # Renewed first: a replay may have put an older store in place, and the memtable would not reach back to it.
+            topic.refresh(self.instance, self.journal)
+            flush(get_end_position(self.journal))
+
+    def _run_due_merges(self, *, ending: bool) -> None:
+        """Merge what flushes have put off; the journal's lock is held at its beginning and at its end alone."""
         for topic in self.stores.values() if self._complete else ():
             with hint_catch_up(topic):
                 self._merge_topic(topic, ending=ending)
 
     def _merge_ahead(self, topics: Iterable[StoreWriter]) -> None:
-        """Merge what :meth:`flush_memtables` would merge under the locks if it were forced."""
+        """Merge what :meth:`flush_forced` would merge under the locks."""
         for topic in topics:
             if not (self._complete and topic.journalled and topic.has_unapplied):
                 continue
             with hint_catch_up(topic):
                 with self.journal.hold_lock():
                     self._refresh_writers([topic])
-                    topic.flush_ahead(get_end_position(self.journal))
+                    topic.request_merge_ahead(get_end_position(self.journal))
                 if topic.is_merge_due:
                     self._merge_topic(topic, ending=True, beside_others=True)
 

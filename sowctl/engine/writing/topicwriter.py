@@ -21,8 +21,8 @@ from sowctl.engine.fold.flush_plan import (
     build_figures,
     describe_flush,
     plan_final_flush,
-    plan_flush,
     plan_forced_flush,
+    plan_full_flush,
     plan_merge_ahead,
     supports_runs,
 )
@@ -100,7 +100,7 @@ def is_volatile(config: TopicConfig) -> bool:
 class StoreWriter:
     """A topic's store with its memtable. ``last_time`` is the highest time that the topic has seen.
 
-    ``is_bulk_load``: a full memtable goes into a sorted run, and not into the store. ``is_merge_due``: runs, or the
+    ``flushes_to_runs``: a full memtable goes to a sorted run, and not to the store. ``is_merge_due``: runs, or the
     memory of a first load, are to be merged with the store, which the session does while it holds no lock.
     """
 
@@ -117,7 +117,7 @@ class StoreWriter:
         self.last_txid = 0
         self.last_time = 0
         self.remove_expired_at: int | None = None
-        self.is_bulk_load = False
+        self.flushes_to_runs = False
         self.is_merge_due = False
         self._applied = 0
         # The keys that store and runs may have, where this writer has merged them; None where that is not known.
@@ -215,17 +215,17 @@ class StoreWriter:
                     found.update(snapshot.read_values(wanted))
         return found
 
-    def is_full(self) -> bool:
+    def is_memtable_full(self) -> bool:
         """Return whether the memtable holds so much in memory that it is to be flushed."""
         waiting = self.memtable.unpacked
         if (
             waiting is not None
             and not self.memtable.packed_changes
-            and (self.is_bulk_load or self._is_empty)
+            and (self.flushes_to_runs or self._is_empty)
             and self._is_mergeable
         ):
             keys, size = limits.compute_column_limits(first=self._is_empty and not self.memtable.runs)
-            return len(waiting) >= keys or waiting.is_full(size)
+            return len(waiting) >= keys or waiting.exceeds_bytes(size)
         keys, size = self.limits
         return self.memtable.memory_change_count >= keys or self.memtable.held_bytes >= size
 
@@ -256,38 +256,32 @@ class StoreWriter:
                 places = find_unexpired(values, now) if self.expires else range(len(values))
                 yield [keys[place] for place in places], [values[place] for place in places]
 
-    def flush(self, position: AppliedPosition, *, keeps_lock: bool = False) -> None:
-        """Flush a full memtable as :func:`plan_flush` says; a merge may be due then.
+    def flush_full(self, position: AppliedPosition, *, keeps_lock: bool = False) -> None:
+        """Flush a full memtable as :func:`plan_full_flush` says; a merge may be due then.
 
-        Arguments and errors as of :meth:`apply`. The journal's lock is held, and what the memtable holds is synced.
+        The journal's lock is held here and below, and what the memtable holds is synced. Arguments and errors as of
+        :meth:`flush_forced`.
         """
         figures = self._measure_figures(position)
-        self._carry_out(figures, plan_flush(figures, keeps_lock=keeps_lock), position)
+        self._carry_out(figures, plan_full_flush(figures, keeps_lock=keeps_lock), position)
 
-    def flush_at_end(self, position: AppliedPosition) -> None:
-        """The end of a session: flush as :func:`plan_final_flush` says; a merge may be due then."""
+    def flush_final(self, position: AppliedPosition) -> None:
+        """At the end of a session: flush as :func:`plan_final_flush` says; a merge may be due then."""
         figures = self._measure_figures(position)
-        self._carry_out(figures, plan_final_flush(figures, is_full=self.is_full()), position)
+        self._carry_out(figures, plan_final_flush(figures, is_memtable_full=self.is_memtable_full()), position)
 
-    def flush_ahead(self, position: AppliedPosition) -> None:
-        """Before a forced flush: if that needs a new store, a merge is due then (:func:`plan_merge_ahead`).
-
-        The journal's lock is held. Arguments and errors as of :meth:`apply`.
-        """
+    def request_merge_ahead(self, position: AppliedPosition) -> None:
+        """Before a forced flush: if that needs a new store, a merge is due then (:func:`plan_merge_ahead`)."""
         figures = self._measure_figures(position)
         plan = plan_merge_ahead(figures)
-        if plan.merge:
+        if plan.is_merge_due:
             self._carry_out(figures, plan, position)
 
-    def apply(self, position: AppliedPosition, sequences: dict[int, int] | None = None) -> None:
-        """Put all changes into the store; also remove, bit by bit, what had expired when the session began.
+    def flush_forced(self, position: AppliedPosition) -> None:
+        """Put all changes into the store at once, as :func:`plan_forced_flush` says.
 
         ``position`` is where the changes lead; without a block of the journal, they are applied in place.
         """
-        # Each batch of a topic without a journal comes here: nothing is measured for it.
-        if not self.journalled:
-            self._apply_in_place(position, sequences)
-            return
         figures = self._measure_figures(position)
         self._carry_out(figures, plan_forced_flush(figures), position)
 
@@ -302,24 +296,24 @@ class StoreWriter:
                 is_journalled=self.journalled and position.block is not None,
                 is_building=self._is_merge_running(),
             )
-            return replace(figures, applied_changes=self._applied, is_bulk_load=self.is_bulk_load)
+            return replace(figures, applied_changes=self._applied, flushes_to_runs=self.flushes_to_runs)
 
     def _carry_out(self, figures: FlushFigures, plan: FlushPlan, position: AppliedPosition) -> None:
         self._instance.tell_more(f"topic {self.config.name}: {describe_flush(figures, plan)}")
-        self.is_bulk_load, self.is_merge_due = plan.is_bulk_load, plan.merge
+        self.flushes_to_runs, self.is_merge_due = plan.flushes_to_runs, plan.is_merge_due
         with add_replay_hint(self.config):
             if plan.step is FlushStep.IN_PLACE:
-                self._apply_in_place(position)
-            elif plan.step is FlushStep.NEW_STORE:
+                self.apply_in_place(position)
+            elif plan.step is FlushStep.MERGE_NOW:
                 self._merge_now(position)
-            elif plan.step is FlushStep.RUN:
+            elif plan.step in (FlushStep.RUN, FlushStep.RUN_THEN_MERGE):
                 assert position.block is not None  # no plan has a run otherwise
                 self._flush_to_run(position)
             self._set_limits()
 
     def runs_to_compact(self) -> list[SortedRun]:
         """The runs that are to become one, as there are so many of about one size; may be none."""
-        count = limits.count_runs_to_compact([len(run) for run in self.memtable.runs]) if self.is_bulk_load else 0
+        count = limits.count_runs_to_compact([len(run) for run in self.memtable.runs]) if self.flushes_to_runs else 0
         return self.memtable.runs[-count:] if count else []
 
     def compact(self, runs: Sequence[SortedRun]) -> SortedRun:
@@ -345,7 +339,7 @@ class StoreWriter:
             self._known.add_keys(self.memtable.list_memory_keys())
         flush_to_run(self._instance, self.config, self.store, self.memtable, position)
 
-    def _apply_in_place(self, position: AppliedPosition, sequences: dict[int, int] | None = None) -> None:
+    def apply_in_place(self, position: AppliedPosition, sequences: dict[int, int] | None = None) -> None:
         with add_replay_hint(self.config):
             # So little that it fits into memory, and into one transaction.
             if self.memtable.runs:
@@ -458,6 +452,6 @@ class StoreWriter:
         self._is_empty = not self._count_stored_records()
         self.limits = (
             limits.compute_run_limits()
-            if self.is_bulk_load
+            if self.flushes_to_runs
             else limits.compute_in_place_limits(self.store.read_file_size())
         )

@@ -81,8 +81,8 @@ def test_an_overlay_says_the_same_of_columns_as_of_values(
                 if dropping:
                     layer = waiting.sort_rows()
                     values = [value or b"" for value in layer.read_changes(0, len(layer))[1]]
-                    assert waiting.is_full(1) and waiting.taken == waiting.held == sum(map(len, values))
-                assert not waiting.is_full(waiting.taken + 1)
+                    assert waiting.exceeds_bytes(1) and waiting.taken == waiting.held == sum(map(len, values))
+                assert not waiting.exceeds_bytes(waiting.taken + 1)
         txid = txids[-1]
         assert (one.last_txid, one.last_time, one.deletes) == (other.last_txid, other.last_time, other.deletes)
         assert 0 < one.added_bytes <= other.added_bytes and one.memory_change_count >= other.memory_change_count

@@ -51,12 +51,12 @@ def test_a_large_store_is_changed_in_smaller_steps() -> None:
 @given(st.integers(0, 10_000_000), st.integers(1, 10_000_000))
 def test_what_a_merge_rewrites_is_in_proportion_to_what_was_changed(changed: int, records: int) -> None:
     # a session switches to runs if a merge rewrites few records for each changed one
-    assert needs_runs(changed, records) is (records <= MEMTABLE_LIMITS.bulk_share * changed)
+    assert needs_runs(changed, records) is (records <= MEMTABLE_LIMITS.runs_share * changed)
     assert needs_runs(changed, records, history=True) is (records <= MEMTABLE_LIMITS.history_share * changed)
     assert needs_merge(changed, records) is (changed >= MEMTABLE_LIMITS.merge_share * records)
     # a merge at the end of any session rewrites few records for each change, or few in total
     if not are_runs_small(changed, records):
-        assert records <= MEMTABLE_LIMITS.bulk_share * changed or changed + records <= MEMTABLE_LIMITS.small_records
+        assert records <= MEMTABLE_LIMITS.runs_share * changed or changed + records <= MEMTABLE_LIMITS.small_records
 
 
 @given(flushed=st.lists(st.integers(200_000, 340_000), max_size=300))

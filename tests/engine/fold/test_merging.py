@@ -132,7 +132,7 @@ def replay(plot: Plot) -> None:
 def publish_little(plot: Plot) -> None:
     """Publish too little for a bulk load, in a session that finds runs of others."""
     with small_memory():
-        limits.MEMTABLE_LIMITS.bulk_share = 0
+        limits.MEMTABLE_LIMITS.runs_share = 0
         plot.publish("j", range(40, 52))
 
 

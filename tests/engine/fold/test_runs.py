@@ -164,18 +164,18 @@ def test_a_rebuild_needs_no_runs_and_leaves_none(plot: Plot) -> None:
 
 def test_runs_of_others_that_are_small_stay(plot: Plot, monkeypatch: pytest.MonkeyPatch) -> None:
     # with the usual limits, all runs of such a small store would be merged
-    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=1, small_records=0))
+    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(runs_share=1, small_records=0))
     plot.publish("j", [50, 51])
     assert used(plot) == 2
     assert plot.lab.open().topic("j").info().lag > 12
     sound(plot)
     # the entries after them are folded on each read until memory is full; then they become another run
-    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=1, small_records=0, changes=4))
+    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(runs_share=1, small_records=0, changes=4))
     plot.publish("j", [52])
     assert used(plot) == 3
     sound(plot)
     # a merge follows when the runs are large compared with the store
-    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(bulk_share=4, small_records=0, changes=4))
+    monkeypatch.setattr(limits, "MEMTABLE_LIMITS", limits.Limits(runs_share=4, small_records=0, changes=4))
     plot.publish("j", [53])
     assert not build_runs_directory(store_of(plot)).exists()
     sound(plot)
@@ -471,7 +471,7 @@ def test_a_small_change_of_a_large_store_goes_into_it_in_place(tmp_path: Path) -
     plot.publish("j", range(200), batch=50)
     inode = plot.lab.store("j").stat().st_ino
     with small_memory():
-        limits.MEMTABLE_LIMITS.bulk_share = 4
+        limits.MEMTABLE_LIMITS.runs_share = 4
         plot.publish("j", range(30), batch=6)
         assert plot.lab.store("j").stat().st_ino == inode
         plot.publish("j", range(300, 400), batch=6)

@@ -138,7 +138,7 @@ def test_writers_remove_a_bounded_number_with_each_transaction(lab: Lab, monkeyp
 
 def test_a_long_session_goes_on_removing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.changes", 2)
-    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.bulk_share", 0)  # its changes are applied in place
+    monkeypatch.setattr("sowctl.engine.fold.limits.MEMTABLE_LIMITS.runs_share", 0)  # its changes are applied in place
     lab.publish("quotes", *(message(id=n) for n in range(20)))
     lab.clock.tick(30)
     with transactions(monkeypatch) as seen:

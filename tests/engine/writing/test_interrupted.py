@@ -78,7 +78,7 @@ def test_while_others_entries_are_taken_in(lab: Lab, monkeypatch: pytest.MonkeyP
                 with pytest.raises(KeyboardInterrupt), session.hold_batch_locks([writer]):
                     pass
                 monkeypatch.undo()
-                session.apply_all()
+                session.flush_final()
         finally:
             other.kill()
     _sound(lab, 3)

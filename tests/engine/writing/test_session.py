@@ -57,7 +57,7 @@ def test_a_batch_holds_the_locks_until_it_ends(lab: Lab) -> None:
             writer = session.open_topic(_topic(lab, name))
             with session.hold_batch_locks([writer]), pytest.raises(LockedError):
                 other.topic(name).publish([b'{"id":1}'])
-            session.apply_all()
+            session.flush_final()
         other.topic(name).publish([b'{"id":1}'])
         assert lab.query(name) == [message(id=1)]
 
@@ -68,7 +68,7 @@ def test_a_dry_run_opens_no_store_and_makes_no_journal(lab: Lab) -> None:
         with session.hold_batch_locks([writer]):
             assert writer.last_txid == 0
         assert session.stores == {}
-        session.apply_all()
+        session.flush_final()
     assert not lab.store("t").exists()
     assert lab.journals() == []
 
@@ -98,6 +98,6 @@ def test_nothing_is_applied_after_a_broken_note(lab: Lab) -> None:
         with pytest.raises(KeyboardInterrupt), session.guard_memtables():
             raise KeyboardInterrupt
         before = lab.store("t").read_bytes()
-        session.flush_memtables(force=True)
+        session.flush_forced()
         assert lab.store("t").read_bytes() == before
     assert lab.open().topic("t").replay(verify=True).action == "verified"
