@@ -130,7 +130,7 @@ def _emit_conditions(emitter: Emitter, node: Node) -> Emission:
     waiting = [node]
     while waiting:
         current = waiting.pop()
-        # The operands are tests of the loop itself; in a longer chain, the groups become functions (see LONG).
+        # The operands are tests of the loop itself; groups of a longer chain become functions (see LONG_CHAIN_GROUPS).
         if isinstance(current, Logic) and current.operator == "AND" and len(current.operands) <= LONG_CHAIN_GROUPS:
             waiting.extend(reversed(current.operands))
             continue
