@@ -74,7 +74,7 @@ class CompiledExpression:
         if self._run is None:
             assert self._parts is not None, "the empty filter has no loop"
             parts, names = self._parts
-            # Each function is compiled separately; for the reason see LONG in emit.py.
+            # Each function is compiled separately; for the reason see LONG_CHAIN_GROUPS in emitter.py.
             for part in parts:
                 exec(compile(part, "<expression>", "exec"), names)
             self._run = names["run"]
