@@ -45,7 +45,7 @@ def _one(parameter: Parameter) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.page)
-def test_agrees_with_typer(command: object) -> None:
+def test_agrees_with_typer(command: object, deep: bool) -> None:
     loaded = load_command(command)  # type: ignore[arg-type]
     answered = []
 
@@ -58,7 +58,8 @@ def test_agrees_with_typer(command: object) -> None:
             assert quick == application.read_with_typer("sowctl", loaded.parameters, words)
 
     law()
-    assert answered, "the quick reader never answered"
+    # A few command lines, drawn at random, may all be left to Typer.
+    assert answered or not deep, "the quick reader never answered"
 
 
 def test_what_it_leaves_to_typer() -> None:
