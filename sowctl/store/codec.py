@@ -119,6 +119,11 @@ def compute_next_key(key: bytes) -> bytes | None:
     return number.to_bytes(KEY_SIZE, "big") if number < 1 << 8 * KEY_SIZE else None
 
 
+OptionalParts: TypeAlias = Sequence[bytes | None]
+"""The user key, the correlation id and the logical topic of a record; None for one that it has not."""
+NO_OPTIONAL_PARTS: OptionalParts = (None, None, None)
+
+
 def encode_record(
     key: bytes,
     check: bytes,
@@ -127,16 +132,14 @@ def encode_record(
     expiration: int,
     flags: int,
     payload: bytes,
-    user_key: bytes | None = None,
-    correlation_id: bytes | None = None,
-    logical_topic: bytes | None = None,
+    optional: OptionalParts = NO_OPTIONAL_PARTS,
 ) -> bytes:
     """Return the bytes of one value. ``flags`` may hold TOMBSTONE and LOSSY; the flags of optional parts follow from
     what is given.
 
     Raises ValueError when a part is longer than 65,535 bytes or the parts together are.
     """
-    part_flags, extra = _encode_optional_parts(user_key, correlation_id, logical_topic)
+    part_flags, extra = _encode_optional_parts(optional)
     # A flag always matches its part: the flags of parts are set only if the part is written.
     flags = flags & (TOMBSTONE_FLAG | LOSSY_FLAG) | part_flags
     # The checksum includes the key, which is not in the value: a valid value under another key is detected as damaged.
@@ -144,18 +147,12 @@ def encode_record(
     return body + _CRC.pack(crc32(body, crc32(key)))
 
 
-def _encode_optional_parts(
-    user_key: bytes | None, correlation_id: bytes | None, logical_topic: bytes | None
-) -> tuple[int, bytes]:
+def _encode_optional_parts(parts: OptionalParts) -> tuple[int, bytes]:
     """Return the flags of the given parts, and the encoded parts after the header. Raises ValueError."""
     flags, extra = 0, b""
     # Parts are in the order of their flags, each after two bytes of its length; an empty part is stored, a missing one
     # is not.
-    for flag, part in (
-        (USER_KEY_FLAG, user_key),
-        (CORRELATION_FLAG, correlation_id),
-        (LOGICAL_TOPIC_FLAG, logical_topic),
-    ):
+    for flag, part in zip((USER_KEY_FLAG, CORRELATION_FLAG, LOGICAL_TOPIC_FLAG), parts, strict=True):
         if part is not None:
             flags |= flag
             if len(part) > MAX_PART_BYTES:
@@ -333,7 +330,7 @@ def has_content(
     """
     if not has_payload(value, payload) or read_expiration(value) != expiration:
         return False
-    flags, extra = _encode_optional_parts(user_key, correlation_id, logical_topic)
+    flags, extra = _encode_optional_parts((user_key, correlation_id, logical_topic))
     # The payloads have equal lengths and so have the values, so the optional parts have equal lengths, too.
     return value[0] & OPTIONAL_PART_FLAGS == flags and value.startswith(extra, HEADER_SIZE)
 

@@ -54,7 +54,7 @@ def test_round_trip(
     correlation: bytes | None,
     logical: bytes | None,
 ) -> None:
-    value = codec.encode_record(key, check, txid, time, expiration, flags, payload, user, correlation, logical)
+    value = codec.encode_record(key, check, txid, time, expiration, flags, payload, (user, correlation, logical))
     record = codec.decode_record(key, value)
     assert (record.key, record.check, record.txid, record.time, record.expiration) == (
         key,
@@ -100,7 +100,7 @@ def test_plain_batches_are_the_same_bytes_as_single_records(
 
 @given(keys, st.binary(max_size=100), part, st.data())
 def test_no_single_bit_passes(key: bytes, payload: bytes, user: bytes | None, data: st.DataObject) -> None:
-    value = codec.encode_record(key, b"checkwrd", 7, 8, 9, 0, payload, user)
+    value = codec.encode_record(key, b"checkwrd", 7, 8, 9, 0, payload, (user, None, None))
     whole = bytearray(key + value)
     bit = data.draw(st.integers(0, len(whole) * 8 - 1))
     whole[bit // 8] ^= 1 << (bit % 8)
@@ -144,7 +144,7 @@ def test_parts_that_do_not_fit_are_refused_though_the_checksum_is_right(flags: i
 
 
 def test_layout_byte_by_byte() -> None:
-    value = codec.encode_record(b"\0\0\0\0\0\0\0\1", b"CCCCCCCC", 2, 3, 4, 0, b"payload", b"uk", b"c", b"lt")
+    value = codec.encode_record(b"\0\0\0\0\0\0\0\1", b"CCCCCCCC", 2, 3, 4, 0, b"payload", (b"uk", b"c", b"lt"))
     assert value[:4].hex() == "07000b00"
     assert value[4:36].hex() == "0200000000000000030000000000000004000000000000004343434343434343"
     assert value[36:-4] == b"\2\0uk\1\0c\2\0ltpayload"
@@ -153,22 +153,25 @@ def test_layout_byte_by_byte() -> None:
 
 def test_too_long_parts_are_refused() -> None:
     with pytest.raises(ValueError, match="longer than 65535"):
-        codec.encode_record(bytes(8), bytes(8), 1, 1, 0, 0, b"", b"x" * 65_536)
+        codec.encode_record(bytes(8), bytes(8), 1, 1, 0, 0, b"", (b"x" * 65_536, None, None))
     with pytest.raises(ValueError, match="together"):
-        codec.encode_record(bytes(8), bytes(8), 1, 1, 0, 0, b"", b"x" * 40_000, b"x" * 40_000)
+        codec.encode_record(bytes(8), bytes(8), 1, 1, 0, 0, b"", (b"x" * 40_000, b"x" * 40_000, None))
 
 
 @given(keys, st.binary(max_size=30), part, st.sampled_from([0, 8, 16, 24]), st.sampled_from([0, 8, 16, 24]))
 def test_flags_can_be_changed(key: bytes, payload: bytes, user: bytes | None, before: int, after: int) -> None:
-    value = codec.encode_record(key, bytes(8), 1, 2, 3, before, payload, user)
-    assert codec.replace_flags(key, value, after) == codec.encode_record(key, bytes(8), 1, 2, 3, after, payload, user)
+    value = codec.encode_record(key, bytes(8), 1, 2, 3, before, payload, (user, None, None))
+    assert codec.replace_flags(key, value, after) == codec.encode_record(
+        key, bytes(8), 1, 2, 3, after, payload, (user, None, None)
+    )
 
 
 def test_payloads_behind_long_parts() -> None:
     keys = [bytes([number]) * 8 for number in range(3)]
     parts = (None, b"u" * 254, b"u" * 300)
     values = [
-        codec.encode_record(key, bytes(8), 1, 2, 3, 0, b"text", user) for key, user in zip(keys, parts, strict=True)
+        codec.encode_record(key, bytes(8), 1, 2, 3, 0, b"text", (user, None, None))
+        for key, user in zip(keys, parts, strict=True)
     ]
     assert values[1][2:4] == b"\0\1"
     assert codec.extract_payloads(values) == codec.extract_payloads(values[1:2]) * 3 == [b"text"] * 3
@@ -227,7 +230,7 @@ def test_content_is_all_but_key_txid_and_time(
 ) -> None:
     other = one if other is None else other
     values = [
-        codec.encode_record(key, key, txid, txid, content[1], 0, content[0], *content[2:])
+        codec.encode_record(key, key, txid, txid, content[1], 0, content[0], content[2:])
         for txid, content in enumerate((one, other), 1)
     ]
     assert codec.has_content(values[0], *one) and codec.has_content(values[1], *other)

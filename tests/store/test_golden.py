@@ -38,18 +38,15 @@ def write_sample(path: Path, block: tuple[int, int, int] | None = None) -> None:
     for number in range(40):
         key = key_of(number)
         payload = (b'{"id":%d}' % number).ljust(number * 9)
-        parts: dict[str, bytes] = {}
-        if number % 3 == 0:
-            parts["user_key"] = b"user%d" % number
-        if number % 4 == 0:
-            parts["correlation_id"] = b"corr"
-        if number % 5 == 0:
-            parts["logical_topic"] = "/orders/ü".encode()
+        user_key = b"user%d" % number if number % 3 == 0 else None
+        correlation_id = b"corr" if number % 4 == 0 else None
+        logical_topic = "/orders/ü".encode() if number % 5 == 0 else None
+        parts = user_key, correlation_id, logical_topic
         flags = codec.LOSSY_FLAG if number % 7 == 0 else 0
         expiration = START + number * 1_000_000 if number % 2 else 0
         check = bytes([number]) * 8
         rows.append(
-            (key, codec.encode_record(key, check, 100 + number, START + number, expiration, flags, payload, **parts))
+            (key, codec.encode_record(key, check, 100 + number, START + number, expiration, flags, payload, parts))
         )
     rows.sort()
     versions = [

@@ -192,7 +192,7 @@ def encode_values(entries: EntryBatch, txids: Sequence[int] | None = None) -> li
     return [
         encode_tombstone(key, check, txid, time)
         if operation == DELETE
-        else encode_record(key, check, txid, time, expiration, 0, payload, *optional)
+        else encode_record(key, check, txid, time, expiration, 0, payload, optional)
         for operation, key, check, txid, time, expiration, payload, *optional in rows
     ]
 

@@ -54,7 +54,7 @@ def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
                 correlation = None if message.correlation_id is None else message.correlation_id.encode()
                 stamps = message.txid, message.timestamp, message.expiration
                 keys.append(key)
-                values.append(encode_record(key, bytes(8), *stamps, 0, message.payload, None, correlation, topic))
+                values.append(encode_record(key, bytes(8), *stamps, 0, message.payload, (None, correlation, topic)))
                 if len(keys) == STORE_LIMITS.read_batch_records:
                     builder.append_records(keys, values)
                     keys, values = [], []

@@ -120,7 +120,7 @@ def value(entry: Entry) -> bytes:
     if entry.operation == DELETE:
         return encode_tombstone(entry.key, entry.check, entry.txid, entry.time)
     texts = entry.user_key, entry.correlation_id, entry.logical_topic
-    return encode_record(entry.key, entry.check, entry.txid, entry.time, entry.expiration, 0, entry.payload, *texts)
+    return encode_record(entry.key, entry.check, entry.txid, entry.time, entry.expiration, 0, entry.payload, texts)
 
 
 def test_all_topics_of_a_block_are_all_of_its_entries(blocks: list[Block]) -> None:
@@ -141,7 +141,7 @@ def test_values_of_columns() -> None:
     mixed = EntryBatch([A], [b"", b"y"], **columns, operations=bytes([DELETE, PUBLISH]), user_keys=[None, b"me"])
     gone, users = encode_values(mixed, [1, 2])
     assert gone == encode_tombstone(keys[0], checks[0], 1, 3) and gone[0] & TOMBSTONE_FLAG
-    assert users == encode_record(keys[1], checks[1], 2, 4, 5, 0, b"y", b"me")
+    assert users == encode_record(keys[1], checks[1], 2, 4, 5, 0, b"y", (b"me", None, None))
 
 
 def test_a_block_of_another_topic_has_nothing(blocks: list[Block]) -> None:

@@ -44,9 +44,7 @@ def test_a_record_is_unchanged_when_its_payload_is(
     """With and without optional parts of the record, of any length."""
     keys = [number.to_bytes(8, "big") for number in range(len(rows))]
     befores = [
-        None
-        if before is None
-        else codec.encode_record(key, CHECK, 1, 2, 0, 0, before[0], user_key=before[1], correlation_id=before[2])
+        None if before is None else codec.encode_record(key, CHECK, 1, 2, 0, 0, before[0], (before[1], before[2], None))
         for key, (before, _) in zip(keys, rows, strict=True)
     ]
     expected = [

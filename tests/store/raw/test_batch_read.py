@@ -85,7 +85,7 @@ def test_a_run_is_a_sequence_of_values(tmp_path: Path) -> None:
 def test_optional_parts_and_large_values_are_left_to_others(tmp_path: Path) -> None:
     path = new_store(tmp_path / "t.sow", 20)
     key = key_of(7)
-    value = codec.encode_record(key, bytes(8), 2, 1, 0, 0, b"{}", user_key=b"seven")
+    value = codec.encode_record(key, bytes(8), 2, 1, 0, 0, b"{}", (b"seven", None, None))
     with Store.open(path, write=True) as store:
         store.write(lambda txn: txn.put_records([key], [value]))
     with Store.open(path, write=False) as store, store.open_snapshot() as snapshot:

@@ -99,7 +99,7 @@ def test_records_with_optional_parts_are_left_to_the_scan(tmp_path: Path, monkey
     path = new_store(tmp_path / "t.sow", 2000)
     monkeypatch.setattr(STORE_LIMITS, "page_batch_bytes", 20_000)
     key = key_of(700)
-    _changed(path, key, codec.encode_record(key, b"checkwrd", 2, 3, 0, 0, b"{}", correlation_id=b"c"))
+    _changed(path, key, codec.encode_record(key, b"checkwrd", 2, 3, 0, 0, b"{}", (None, b"c", None)))
     assert 1500 < _is_the_scan(path)[1] < 2000
 
 

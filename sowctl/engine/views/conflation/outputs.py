@@ -71,6 +71,5 @@ class TopicOutputs:
         if form is not None and logical is not None:
             logical = form.encode().replace(b"%n", logical)
         stamps = record.txid, record.time, record.expiration
-        return encode_record(
-            key, record.check, *stamps, record.flags, payload, record.user_key, record.correlation_id, logical
-        )
+        optional = record.user_key, record.correlation_id, logical
+        return encode_record(key, record.check, *stamps, record.flags, payload, optional)
