@@ -55,13 +55,13 @@ def apply_suppressions(
     suppressions: list[Suppression] = []
     for number, source in enumerate({source.file: source for source in sources}.values()):
         # Most files have no such comment and skip the search.
-        if "sowctl" in source.text:
-            for found in _read_suppressions(source, main=number == 0):
-                if isinstance(found, Finding):
-                    if found.id in active:
-                        yield found
-                else:
-                    suppressions.append(found)
+        if "sowctl" not in source.text:
+            continue
+        for found in _read_suppressions(source, main=number == 0):
+            if isinstance(found, Suppression):
+                suppressions.append(found)
+            elif found.id in active:
+                yield found
     used: set[tuple[int, int, str]] = set()
     for finding in findings:
         matching = [suppression for suppression in suppressions if _covers(suppression, finding)]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sowctl.config.model import Expiration, TopicConfig
     from sowctl.engine.instance import Instance
     from sowctl.engine.topics.targets import Target
+    from sowctl.journal.block import Block
     from sowctl.journal.entries import Entry
     from sowctl.store.meta import Definition
 
@@ -187,6 +188,16 @@ def _build_retained_records(key: bytes, kept: Sequence[Version]) -> list[Version
     ]
 
 
+def _set_clients(block: Block, records: Sequence[VersionRecord]) -> None:
+    """Set the clients of versions whose entries are in a block."""
+    columns = block.decode_columns()
+    for record in records:
+        place = record.txid - block.first_txid
+        who = columns.publisher_indexes[place]
+        if who != NO_PUBLISHER and bytes(columns.keys[KEY_SIZE * place :][:KEY_SIZE]) == record.key:
+            record.client = block.publishers[who][1]
+
+
 def _find_clients(instance: Instance, topic: TopicConfig, records: Sequence[VersionRecord]) -> None:
     """Set the clients of versions whose entries the journals still hold. Raises what reading these raises."""
     wanted = {record.txid: record for record in records}
@@ -200,13 +211,7 @@ def _find_clients(instance: Instance, topic: TopicConfig, records: Sequence[Vers
             first, last = ref.header.first_txid, ref.header.last_txid
             here = txids[bisect_left(txids, first) : bisect_right(txids, last)]
             if here and ref.read_map().publishers and ref.read_map().has_topic(topic.ref):
-                block = ref.load()
-                columns = block.decode_columns()
-                for txid in here:
-                    place, record = txid - block.first_txid, wanted[txid]
-                    who = columns.publisher_indexes[place]
-                    if who != NO_PUBLISHER and bytes(columns.keys[KEY_SIZE * place :][:KEY_SIZE]) == record.key:
-                        record.client = block.publishers[who][1]
+                _set_clients(ref.load(), [wanted[txid] for txid in here])
             if last >= txids[-1]:
                 return
 

@@ -153,6 +153,22 @@ def open_replay_states(instance: Instance, topics: Sequence[TopicConfig], past: 
         return TopicStates(past.span.after, instance.now, sources, held.pop_all()), after
 
 
+def _open_state(instance: Instance, topic: TopicConfig, txid: int, held: ExitStack) -> tuple[Source | None, bool]:
+    """Return the state of a topic after an entry (None if it has none), closed by ``held``, and whether it is known."""
+    last = _read_last_time(instance, topic, txid)
+    if last is None:
+        return None, True
+    try:
+        source = open_source(instance, Target(topic=topic), EntryInstant(last, txid))
+    except MissingError as error:
+        if error.code not in (NO_STORE_CODE, UNKNOWN_STATE_CODE):
+            raise
+        return None, error.code == NO_STORE_CODE
+    held.callback(source.close)
+    # Before the window of its History a topic's state is empty by definition, which is not its actual state then.
+    return (None, False) if isinstance(source, EmptySource) else (source, True)
+
+
 def open_states_before(instance: Instance, topics: Sequence[TopicConfig], txid: int) -> TopicStates:
     """Return the state of each topic after the entry ``txid``, whose records a consumer holds.
 
@@ -164,23 +180,9 @@ def open_states_before(instance: Instance, topics: Sequence[TopicConfig], txid: 
         sources: list[Source | None] = []
         unknown = set()
         for topic in topics:
-            last = _read_last_time(instance, topic, txid)
-            source = None
-            if last is not None:
-                try:
-                    source = open_source(instance, Target(topic=topic), EntryInstant(last, txid))
-                except MissingError as error:
-                    if error.code not in (NO_STORE_CODE, UNKNOWN_STATE_CODE):
-                        raise
-                    if error.code == UNKNOWN_STATE_CODE:
-                        unknown.add(topic.ref)
-                else:
-                    held.callback(source.close)
-            # Before the window of its History a topic's state is empty by definition, which is not its actual state
-            # then.
-            if isinstance(source, EmptySource):
+            source, is_known = _open_state(instance, topic, txid, held)
+            if not is_known:
                 unknown.add(topic.ref)
-                source = None
             sources.append(source)
         if unknown:
             names = ", ".join(sorted({topic.label for topic in topics if topic.ref in unknown}))

@@ -99,6 +99,17 @@ def open_decompressed(stream: BinaryIO) -> BinaryIO | None:
     return cast("BinaryIO", BufferedReader(DecompressedInput(lambda _: next(parts, b""), failures), 1 << 20))
 
 
+def _check_padding(stream: BinaryIO, name: str, data: bytes, place: int) -> None:
+    """Read to the end of a file. Raises OSError unless ``data``, which ends at ``place``, and the rest are zeros."""
+    padding = data.strip(b"\0")
+    while not padding and (data := stream.read(_READ_BYTES)):
+        place += len(data)
+        padding = data.strip(b"\0")
+    if padding:
+        at = place - len(data.lstrip(b"\0"))
+        raise OSError(EIO, f"unexpected bytes at {at}, after the end of the {name} data")
+
+
 def _decompress_members(stream: BinaryIO, name: str, magic: bytes, make: Callable[[], Any]) -> Iterator[bytes]:
     """Yield the content of a file's members, each of which begins with ``magic``; trailing zeros are padding. Raises
     OSError if the file ends within a member, or if other bytes follow one."""
@@ -114,13 +125,7 @@ def _decompress_members(stream: BinaryIO, name: str, magic: bytes, make: Callabl
                     place += len(more)
                     data += more
                 if not (data.startswith(magic) or _is_skippable_frame(name, data)):
-                    padding = data.strip(b"\0")
-                    while not padding and (data := stream.read(_READ_BYTES)):
-                        place += len(data)
-                        padding = data.strip(b"\0")
-                    if padding:
-                        at = place - len(data.lstrip(b"\0"))
-                        raise OSError(EIO, f"unexpected bytes at {at}, after the end of the {name} data")
+                    _check_padding(stream, name, data, place)
                     return
                 member = make()
             if part := member.decompress(data):
