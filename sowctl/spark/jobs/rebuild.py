@@ -102,7 +102,7 @@ def rebuild(
                 filler = _Filler(origin, tuple(wanted), result, area.directory, log.lineage, until)
                 made = run_tasks(spark, range(len(wanted)), filler, what="fill the stores")
         places = {topic.ref: place for place, topic in enumerate(wanted)}
-        put = partial(_put, result, places, area.place, until, options.until_time, made)
+        put = _FoldedStores(result, places, area.place, EntrySpan(0, until, options.until_time), made)
         # Locks, checks and the exchange of files are replay's own; only the folding comes from Spark.
         told = replay_topics(instance, topics, chosen, fold=put)
     report.details["topics"] = [asdict(one) for one in told]
@@ -114,44 +114,63 @@ def rebuild(
     return report
 
 
-def _put(
-    result: FoldResult | TwoPassFold,
-    places: dict[TopicRef, int],
-    directory: Place,
-    end: int,
-    moment: int | None,
-    made: Sequence[str],
-    instance: Instance,
-    log: Journal,
-    topics: list[TopicConfig],
-    *,
-    until: int | None = None,
-    at: int | None = None,
-    writer: JournalWriter | None = None,
-    check_of: RecordCheckFactory | None = None,
-) -> list[RebuildResult]:
-    """Put the folded records of topics into new stores: :class:`sowctl.engine.verbs.replay.StoreRebuild`."""
-    done = []
-    for topic in topics:
-        place = places[topic.ref]
+class _FoldedStores:
+    """Puts the folded records of topics into new stores: a :class:`sowctl.engine.verbs.replay.StoreRebuild`.
 
-        def fill(builder: StoreBuilder, check: RecordCheck | None, place: int = place) -> tuple[int, int, int]:
-            if made and made[place]:
-                # The task that filled it has made the same check of its records.
-                path = Path(made[place])
-                if not path.exists():
-                    raise build_missing_error(path)
-                builder.take_over_file(path)
-            else:
-                _append(builder, check, result, place, directory)
-            return result.entries[place], result.latest[place], result.last_txid[place]
+    ``places``: the number of each topic in ``result``, of which the files lie in ``directory``; ``span``: the entries
+    that were folded; ``made``: the file of each topic that a task has filled already, or an empty text.
+    """
 
-        span = EntrySpan(0, end, moment)
+    def __init__(
+        self,
+        result: FoldResult | TwoPassFold,
+        places: dict[TopicRef, int],
+        directory: Place,
+        span: EntrySpan,
+        made: Sequence[str],
+    ) -> None:
+        self._result, self._places, self._directory = result, places, directory
+        self._span, self._made = span, made
+
+    def __call__(
+        self,
+        instance: Instance,
+        log: Journal,
+        topics: list[TopicConfig],
+        *,
+        until: int | None = None,
+        at: int | None = None,
+        writer: JournalWriter | None = None,
+        check_of: RecordCheckFactory | None = None,
+    ) -> list[RebuildResult]:
+        """Fill and place the stores. ``until`` and ``at`` are those of the span."""
         # Replay says that records are looked at. Here they come in another order, of which the same ones are picked,
         # by this process: what the types of messages are read from may lie on its machine alone.
-        picked = partial(KeySampler, instance, sample=result.sample) if check_of is not None else None
-        done.append(assemble_store(instance, log, topic, span, writer=writer, fill=fill, check_of=picked))
-    return done
+        picked = partial(KeySampler, instance, sample=self._result.sample) if check_of is not None else None
+        return [
+            assemble_store(
+                instance,
+                log,
+                topic,
+                self._span,
+                writer=writer,
+                fill=partial(self._fill, self._places[topic.ref]),
+                check_of=picked,
+            )
+            for topic in topics
+        ]
+
+    def _fill(self, place: int, builder: StoreBuilder, check: RecordCheck | None) -> tuple[int, int, int]:
+        result = self._result
+        if self._made and self._made[place]:
+            # The task that filled it has made the same check of its records.
+            path = Path(self._made[place])
+            if not path.exists():
+                raise build_missing_error(path)
+            builder.take_over_file(path)
+        else:
+            _append(builder, check, result, place, self._directory)
+        return result.entries[place], result.latest[place], result.last_txid[place]
 
 
 class _Filler:
