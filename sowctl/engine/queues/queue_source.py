@@ -42,9 +42,8 @@ def open_entry(moment: ViewInstant, entry: OtherEntry) -> Source:
         assert then.file is not None
         with (
             OpenQueue(instance, entry) as queue,
-            build_store(
-                then.file, build_definition(instance.config.name, then), seam=instance.seam, now=moment.now
-            ) as builder,
+            # Without a creation time: its digest alone names its state, in the next process, too.
+            build_store(then.file, build_definition(instance.config.name, then), seam=instance.seam, now=0) as builder,
         ):
             keys: list[bytes] = []
             values: list[bytes] = []

@@ -133,7 +133,8 @@ def _open_temporary(moment: ViewInstant, entry: View, query: Query) -> CurrentSo
         then = stack.enter_context(open_temporary_topic(build_derived_topic(instance.config, entry), "view"))
         assert then.file is not None
         definition = build_definition(instance.config.name, then)
-        with build_store(then.file, definition, seam=instance.seam, now=moment.now) as builder:
+        # Without a creation time: its digest alone names its state, in the next process, too.
+        with build_store(then.file, definition, seam=instance.seam, now=0) as builder:
             with pause_collection():
                 append_messages(builder, compute_messages(moment, Program(instance, query), builder.path.parent))
             builder.install(wait=instance.lock_wait)

@@ -142,7 +142,8 @@ def _open_computed(moment: ViewInstant, entry: ConflatedTopic) -> Source:
         assert then.file is not None
         definition = build_definition(instance.config.name, then)
         outputs = TopicOutputs(instance, entry)
-        with build_store(then.file, definition, seam=instance.seam, now=moment.now) as builder:
+        # Without a creation time: its digest alone names its state, in the next process, too.
+        with build_store(then.file, definition, seam=instance.seam, now=0) as builder:
             keys = sorted(shown)
             for start in range(0, len(keys), STORE_LIMITS.read_batch_records):
                 some = keys[start : start + STORE_LIMITS.read_batch_records]
