@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 class IndexAccess:
     """The records that indexes left of a filter by a refined ``plan``: ``places``, None for all. The plan's residual
-    conditions are asked of each record that is left; where it is ranked, :meth:`read_top_k` may be asked."""
+    conditions are asked of each record that is left; where it is ranked, :meth:`read_top_k` may be asked.
+
+    ``arrays``: numpy is loaded or worth loading, so changed records are looked up by arrays.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class IndexAccess:
         places: p.RowNumbers | None,
         *,
         lasting: bool,
+        arrays: bool,
     ) -> None:
         self.source = source
         self.plan = plan
@@ -61,6 +65,7 @@ class IndexAccess:
         self._matcher = matcher
         self._left = places
         self._lasting = lasting
+        self._find_records = source.find_many_records if arrays else source.find_records
 
     @cached_property
     def _places(self) -> list[int] | None:
@@ -175,7 +180,7 @@ class IndexAccess:
         # The whole filter is asked of them, also the conditions that indexes answer of the others.
         changed = sorted(self._memos.changed)
         for start in range(0, len(changed), QUERY_LIMITS.lookup_batch_records):
-            keys, values = self.source.find_records(changed[start : start + QUERY_LIMITS.lookup_batch_records])
+            keys, values = self._find_records(changed[start : start + QUERY_LIMITS.lookup_batch_records])
             found.update((keys[place], values[place]) for place in self._matcher.find_matches(keys, values))
         return found
 
@@ -218,11 +223,11 @@ def _build_index_access(
 ) -> IndexAccess | None:
     hits: dict[str, Hits] = {}
     counted: list[int | None] = []
-    columns = is_faster_by_arrays(memos.records, lasting=statistics.lasting)
+    arrays = is_faster_by_arrays(memos.records, lasting=statistics.lasting)
     for slot, condition in plan.asked:
         column = memos.indexes.get(slot)
         if column is not None:
-            hits[condition.text] = column.find_hits(condition, columns=columns)
+            hits[condition.text] = column.find_hits(condition, columns=arrays)
         counted.append(None if column is None else hits[condition.text].count)
     chosen = refine_plan(plan, IndexCounts(memos.records, counted, memos.indexes), question, statistics)
     if chosen.access == SCAN:
@@ -234,4 +239,4 @@ def _build_index_access(
         places = found.read_row_numbers(arrays=chosen.arrays) if places is None else found.select_among(places)
     left = (memos.records if places is None else len(places)) + len(memos.changed)
     plan = replace(chosen, estimated=left)
-    return IndexAccess(source, memos, question.matcher, plan, places, lasting=statistics.lasting)
+    return IndexAccess(source, memos, question.matcher, plan, places, lasting=statistics.lasting, arrays=arrays)

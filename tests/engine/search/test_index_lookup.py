@@ -32,6 +32,14 @@ def _both(lab: Lab, filter: str, **options: object) -> list[bytes]:
     return found[0]
 
 
+@pytest.fixture(params=[1, 1 << 40], ids=["columns", "rows"])
+def array_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Index values are compared, and changed records looked up, by arrays or one by one."""
+    monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", request.param)
+    monkeypatch.setattr(QUERY_LIMITS, "array_min_rows", request.param)
+
+
+@pytest.mark.usefixtures("array_rows")
 def test_what_the_journal_has_and_the_store_has_not(tmp_path: Path) -> None:
     """A store that is behind its journal, with indexes of the store's state only: later changes override them."""
     lab = Lab(tmp_path / "lab", config_xml(topic_xml("t"), ("t",)))
@@ -50,11 +58,9 @@ def test_what_the_journal_has_and_the_store_has_not(tmp_path: Path) -> None:
     assert len(_both(lab, "/s = 'x' AND /n < 26", order_by="/n DESC", top_n=5, skip_n=1)) == 5
 
 
-@pytest.mark.parametrize("rows", [1, 1 << 40], ids=["columns", "rows"])
-def test_conditions_without_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    """Numbers of an index are compared one by one or as a column; changed records by their new values."""
-    monkeypatch.setattr(QUERY_LIMITS, "lasting_array_min_rows", rows)
-    monkeypatch.setattr(QUERY_LIMITS, "array_min_rows", rows)
+@pytest.mark.usefixtures("array_rows")
+def test_conditions_without_bounds(tmp_path: Path) -> None:
+    """Changed records are found by their new values."""
     lab = Lab(tmp_path, config_xml(topic_xml("t"), ("t",)))
     numbers: list[object] = [0, 5, -3, 2.5, None, 1e300, -0.5, 97, 1 << 53, 12]
     lab.publish("t", *(message(id=number, n=numbers[number % 10], s=str(number % 3)) for number in range(60)))
