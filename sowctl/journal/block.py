@@ -67,7 +67,7 @@ class FileInfo(Struct, frozen=True):
 
     @property
     def is_compressed(self) -> bool:
-        """True for a compressed file, which is always decompressed from its beginning."""
+        """True for a compressed file, to which nothing can be appended."""
         return self.path.suffix in COMPRESSED_SUFFIXES
 
 
