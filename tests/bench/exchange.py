@@ -31,7 +31,7 @@ def run(place: Place, rounds: int) -> None:
     instance = place.loaded()
     copied, exported = place.root / f"copied-{place.count}.parquet", place.root / f"exported-{place.count}.parquet"
     # DuckDB reads the records that the store holds: as many rows for both.
-    lines = place.root / f"records-{place.count}.ndjson"
+    lines = place.root / f"exported-{place.count}.ndjson"
     if not lines.exists():
         subprocess.run(instance.command("export", "orders", str(lines)), check=True, capture_output=True)
     data = place.root / f"exported-{place.count}.dir"
