@@ -5,9 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sowctl.engine.fold.keyfilter import FILTER_SLOT_BITS, KeyFilter
+from sowctl.engine.fold.keyfilter import FILTER_KEY_BITS, KeyFilter
 
-KEYS = st.lists(st.binary(min_size=8, max_size=8), max_size=30)
+NEIGHBOURS = st.integers(0, 40).map(lambda number: (number << (64 - FILTER_KEY_BITS)).to_bytes(8, "big"))
+"""Keys whose bits are in a few bytes."""
+KEYS = st.lists(st.binary(min_size=8, max_size=8) | NEIGHBOURS, max_size=30)
 
 
 @given(st.lists(KEYS, max_size=3), KEYS)
@@ -16,8 +18,8 @@ def test_what_was_noted_is_found_and_little_else(noted: list[list[bytes]], asked
     for keys in noted:
         known.add_keys(keys)
     every = [key for keys in noted for key in keys]
-    slots = {int.from_bytes(key, "big") >> (64 - FILTER_SLOT_BITS) for key in every}
+    bits = {int.from_bytes(key, "big") >> (64 - FILTER_KEY_BITS) for key in every}
     assert known.select_possible(every) == every
     assert known.select_possible(asked) == [
-        key for key in asked if int.from_bytes(key, "big") >> (64 - FILTER_SLOT_BITS) in slots
+        key for key in asked if int.from_bytes(key, "big") >> (64 - FILTER_KEY_BITS) in bits
     ]
