@@ -24,6 +24,7 @@ from pathlib import Path
 
 from sowctl.checksum import crc32
 from sowctl.errors import SowError
+from sowctl.identity.keyspace import sort_distinct
 from sowctl.seam import Seam
 from sowctl.store.codec import KEY_SIZE, TOMBSTONE_FLAG, read_stamps
 from sowctl.store.integrity import find_damaged_values
@@ -332,7 +333,7 @@ def count_distinct_keys(runs: Sequence[SortedRun]) -> int:
         # One part of the key space after the other: only its keys are in memory.
         highs = [len(own) if bound is None else int(own.searchsorted(np.uint64(bound))) for own in columns]
         some = [own[low:high] for own, low, high in zip(columns, lows, highs, strict=True)]
-        found += len(np.unique(np.concatenate(some)))
+        found += len(sort_distinct(some))
         lows = highs
     return found
 

@@ -18,6 +18,7 @@ from sowctl.identity.keyspace import (
     find_parts,
     iterate_parts,
     read_words,
+    sort_distinct,
 )
 
 KEYS = st.integers(0, (1 << 64) - 1) | st.sampled_from((0, 1, (1 << 32) - 1, 1 << 32, 1 << 63, (1 << 64) - 1))
@@ -66,6 +67,7 @@ def test_last_occurrences_and_order(keys: np.ndarray, sorted_at_once: int) -> No
     with patch.object(KEYSPACE_LIMITS, "sort_batch_keys", sorted_at_once):
         assert find_last_occurrences(keys).tolist() == [last[key] for key in sorted(last)]
     assert compute_stable_order(keys).tolist() == sorted(range(len(keys)), key=lambda place: keys[place])
+    assert sort_distinct([keys, keys[::2]]).tolist() == sorted(last)
 
 
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 600])

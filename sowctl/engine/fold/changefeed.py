@@ -29,7 +29,7 @@ from sowctl.engine.fold.blocks import (
 from sowctl.engine.fold.key_table import KeyTable
 from sowctl.engine.fold.last_per_key import LastPerKey
 from sowctl.engine.fold.limits import FOLD_LIMITS
-from sowctl.identity.keyspace import read_words
+from sowctl.identity.keyspace import read_words, sort_distinct
 from sowctl.journal.format import DELETE, INSERTED_FLAG, NO_PUBLISHER
 from sowctl.store.codec import TOMBSTONE_FLAG, read_expiration
 
@@ -353,7 +353,7 @@ class LastEntries:
 
         def take_in() -> None:
             # Records replaced within the part itself are in its own rows.
-            txids = self._last.find_record_txids(np.unique(np.concatenate(touched)))
+            txids = self._last.find_record_txids(sort_distinct(touched))
             found.append(txids[txids <= span.after])
             self._last.add_entries(later)
 

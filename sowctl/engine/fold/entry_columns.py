@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from sowctl.engine.fold.spill import Pairs
-from sowctl.identity.keyspace import find_last_occurrences, join_words, read_words
+from sowctl.identity.keyspace import find_last_occurrences, join_words, read_words, sort_distinct
 from sowctl.journal.entries import TEXT_BLOCK_FLAGS, EntryBatch
 from sowctl.journal.format import PUBLISH, UNKEYED_FLAG
 from sowctl.store.codec import (
@@ -291,5 +291,5 @@ class RecordColumnsLayer:
     def find_values(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
         """Return the values of the changed keys among ``keys``."""
         wanted = np.frombuffer(b"".join(keys), ">u8").astype(np.uint64)
-        rows = self._records.find_rows(np.unique(wanted))
+        rows = self._records.find_rows(sort_distinct([wanted]))
         return dict(zip(*self._records.encode_rows(rows[rows != EMPTY_ROW]), strict=True))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sowctl.engine.search.figures import QUERY_LIMITS
+from sowctl.identity.keyspace import sort_distinct
 from sowctl.messages.base import build_column_extractor
 from sowctl.messages.template_columns import find_template_reader
 from sowctl.store.codec import KEY_SIZE, STAMP_DTYPE, extract_payloads, extract_raw_stamps
@@ -103,7 +104,7 @@ class BlockColumnReader:
         """The columns of a block, part by part. Raises what ``unreadable`` makes of a refusal."""
         pieces = self._read_pieces(block)
         # Where stamps are equal, the record that comes later counts as the later one: parts would change their order.
-        if len(pieces) > 1 and len(np.unique(block.txids)) < len(block.txids):
+        if len(pieces) > 1 and len(sort_distinct([block.txids])) < len(block.txids):
             pieces = [_merge_pieces(pieces)]
         for piece in pieces:
             yield self._complete_batch(block, piece)

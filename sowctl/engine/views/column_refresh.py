@@ -25,8 +25,8 @@ from sowctl.engine.views.stored_columns import (
     Selection,
     SourceColumns,
     ViewColumns,
-    sort_distinct,
 )
+from sowctl.identity.keyspace import sort_distinct
 from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Array
 

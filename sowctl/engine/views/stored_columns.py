@@ -23,6 +23,7 @@ from sowctl.engine.views.column_file import (
 from sowctl.engine.views.definition import Program
 from sowctl.engine.views.limits import VIEW_LIMITS
 from sowctl.identity.keys import build_batch_digester, digest_key
+from sowctl.identity.keyspace import sort_distinct
 from sowctl.values.batch import ColumnBatch
 from sowctl.values.column import Array, Kind
 
@@ -124,13 +125,6 @@ def find_sorted(known: Array, wanted: Array) -> tuple[Array, Array]:
     places[places == len(known)] = 0
     there = np.flatnonzero(known[places] == wanted)
     return there, places[there]
-
-
-def sort_distinct(arrays: Sequence[Array]) -> Array:
-    """The values of arrays, each once, in ascending order."""
-    # Not np.unique: it looks for equal values in a table of hashes first, which takes many times as long.
-    found = np.sort(np.concatenate(arrays))
-    return found[np.append(True, found[1:] != found[:-1])] if len(found) else found
 
 
 class SourceColumns:

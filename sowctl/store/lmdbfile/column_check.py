@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sowctl.identity.keyspace import sort_distinct
 from sowctl.store.lmdbfile.layout import NODE_WORD_LAYOUT
 from sowctl.store.lmdbfile.locate import Array, read_nodes, view_longs
 
@@ -140,7 +141,7 @@ def find_gaps(data: mmap.mmap, page_size: int, pages: Sequence[int], keys: Seque
     bounds[nodes.begins] = bounds[-1] = True
     edges = bounds[places]
     inner = places[~edges]
-    both = np.unique(np.concatenate((inner, inner - 1)))
+    both = sort_distinct([inner, inner - 1])
     stops = nodes.rows + nodes.ends
     return Gaps(starts[both].tolist(), stops[both].tolist(), [keys[at] for at in np.flatnonzero(edges).tolist()])
 
