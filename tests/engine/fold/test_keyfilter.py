@@ -18,8 +18,12 @@ def test_what_was_noted_is_found_and_little_else(noted: list[list[bytes]], asked
     for keys in noted:
         known.add_keys(keys)
     every = [key for keys in noted for key in keys]
-    bits = {int.from_bytes(key, "big") >> (64 - FILTER_KEY_BITS) for key in every}
+    bits = {bit for key in every for bit in _hashes(key)}
     assert known.select_possible(every) == every
-    assert known.select_possible(asked) == [
-        key for key in asked if int.from_bytes(key, "big") >> (64 - FILTER_KEY_BITS) in bits
-    ]
+    assert known.select_possible(asked) == [key for key in asked if bits.issuperset(_hashes(key))]
+
+
+def _hashes(key: bytes) -> tuple[int, int]:
+    """The two parts of a key by which bits are chosen."""
+    text = f"{int.from_bytes(key, 'big'):064b}"
+    return int(text[:FILTER_KEY_BITS], 2), int(text[FILTER_KEY_BITS : 2 * FILTER_KEY_BITS], 2)
