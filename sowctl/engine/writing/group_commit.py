@@ -82,7 +82,7 @@ class GroupCommit:
     ) -> None:
         self._session, self._router, self._refusals, self._report = session, router, refusals, report
         self._options, self._linger, self._monotonic, self._on_durable = options, linger, monotonic, on_durable
-        self._pool = get_sync_pool()
+        self._pool = create_sync_pool()
         self._group: _OpenGroup | None = None
 
     def submit(self, batch: PublishBatch) -> None:
@@ -122,7 +122,7 @@ class GroupCommit:
         """Finish the open group and end the thread that syncs, so that this process may be forked: no lock is held."""
         self.finish()
         self._pool.shutdown()
-        self._pool = get_sync_pool()
+        self._pool = create_sync_pool()
 
     def close(self) -> None:
         """Release the locks of a group that was not finished; what was acknowledged is safe."""
@@ -257,7 +257,7 @@ class GroupCommit:
         return parts, rejected
 
 
-def get_sync_pool() -> ThreadPoolExecutor:
+def create_sync_pool() -> ThreadPoolExecutor:
     """Return the pool for syncing, of one thread: there is one journal, and a sync of it must not overtake another."""
     return ThreadPoolExecutor(1, thread_name_prefix="sowctl-sync")
 

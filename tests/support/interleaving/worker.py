@@ -64,7 +64,7 @@ class Baton(Seam):
 
     def settle(self) -> None:
         """Make the other parts of the process use the baton wherever they wait."""
-        group_commit.get_sync_pool = _Inline  # type: ignore[assignment, misc]
+        group_commit.create_sync_pool = _Inline  # type: ignore[assignment, misc]
         check_module.StoreCheck = CheckHere  # type: ignore[misc]
         time.sleep = lambda seconds: self.wait("sleep")  # type: ignore[misc, assignment]
         time.monotonic = self._tick  # type: ignore[misc]
