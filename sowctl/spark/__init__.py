@@ -1,10 +1,10 @@
 """The data pipeline on Spark: data sources ``sow`` and ``sow-journal``, and one module per job (sowctl-spark(7)).
 
-The only package that imports pyspark; it calls the engine and reads stores and journals with their own
-codecs. ``with sowctl.spark.session() as spark:`` opens a session that knows the data sources;
-``sowctl.spark.register(spark)`` makes them known to another one, ``sowctl.spark.activate_session(spark)`` to a thread
-that writes. ``sowctl.spark.table(spark, topic)`` reads the fields of a topic that a query needs. :mod:`sowctl.arrow`
-makes structs of payloads.
+Only this package imports pyspark. It calls the engine and reads stores and journals with their own codecs.
+``with sowctl.spark.session() as spark:`` opens a session in which the data sources are registered.
+``sowctl.spark.register(spark)`` registers them in an existing session, and ``sowctl.spark.activate_session(spark)``
+prepares a thread that writes. ``sowctl.spark.table(spark, topic)`` reads the fields of a topic that a query needs.
+:mod:`sowctl.arrow` decodes payloads into structs.
 
 * ``sessions``: opening and ending Spark sessions.
 * ``jvm``: the Java virtual machine of a session.
@@ -12,15 +12,15 @@ makes structs of payloads.
 * ``sources``: the two data sources.
 * ``pruning``: topics as tables of the fields that a query needs.
 * ``options``: the options of readers and writers.
-* ``paths``: paths as Spark users write them.
+* ``paths``: paths and ``file:`` URLs.
 * ``origin``: the instance, topic or files of a data source.
 * ``catalog``: tables of Spark's catalog.
-* ``pairfiles``: files of keys and values that one task or the planning process leaves for others.
+* ``pairfiles``: staged files of keys and values, by which tasks and the planning process pass data on.
 * ``schema``: the columns of both data sources.
 * ``reading``: reading stores and journals.
 * ``writing``: writing rows to a topic.
 * ``jobs``: the functions of ``sowctl pipeline``.
-* ``errors``: errors of this program carried through Spark.
+* ``errors``: passing errors of this program through Spark.
 * ``samecode``: checks that executors run the code of the driver.
 """
 
@@ -52,13 +52,14 @@ def session(
     packed: str | Path | None = None,
     short: bool = False,
 ) -> Session:
-    """A session for a ``with``, or to ``start()`` and ``stop()``: quiet, and on all processors of this machine.
+    """Return a session for a ``with`` statement, or for ``start()`` and ``stop()``.
 
-    ``master`` names another one; else ``conf``, which are Spark's settings, may have ``spark.master``.
-    ``environment`` (JAVA_HOME, PATH, ...) is the process's unless given; with ``verbose`` Spark's own messages reach
-    standard error. ``packed``, on a cluster, is an environment that executors unpack and run, as venv-pack makes it.
-    ``short``: for work of seconds, which ends before a second compilation by Java pays. A session that exists already
-    is joined and left running. Starting raises what :func:`sowctl.spark.sessions.open_session` raises.
+    By default it is quiet and runs on all processors of this machine. ``master`` selects another master; without it,
+    ``spark.master`` in ``conf`` (Spark's settings) does. ``environment`` (JAVA_HOME, PATH, ...) defaults to that of the
+    process. With ``verbose``, Spark's own messages are written to standard error. ``packed`` is an environment created
+    by venv-pack, which the executors of a cluster unpack and run. ``short`` is for work of a few seconds, which ends
+    before Java's optimizing compiler pays off. An existing session is used and left running. Starting raises what
+    :func:`sowctl.spark.sessions.open_session` raises.
     """
     from sowctl.spark.sessions import LOCAL_MASTER, Session
 
@@ -74,9 +75,9 @@ def session(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats ``sow`` and ``sow-journal`` known to a session.
+    """Register the formats ``sow`` and ``sow-journal`` in a session.
 
-    With a local master, and without PYSPARK_PYTHON, their processes run the Python of this one.
+    With a local master and without PYSPARK_PYTHON, their processes run the same Python as this process.
     """
     from sowctl.spark.sources import SOURCES
 
@@ -86,14 +87,14 @@ def register(spark: SparkSession) -> None:
 
 
 def activate_session(spark: SparkSession) -> None:
-    """Make a session the active one of this thread, which Spark asks for the sources when a thread writes.
+    """Make a session the active session of this thread, in which Spark looks up the data sources of a write.
 
-    Spark activates a session in the thread that made it alone. Sessions of Spark Connect need no active one.
+    Spark itself activates a session only in the thread that created it. Spark Connect needs no active session.
     """
     from pyspark.sql import SparkSession as Classic
 
     if isinstance(spark, Classic):
-        # Of Python's API, no function sets it in a thread.
+        # Spark's Python API has no function that sets the active session of a thread.
         virtual_machine: Any = spark._jvm
         virtual_machine.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
@@ -109,15 +110,15 @@ def table(
     source: str = "sow",
     **options: object,
 ) -> DataFrame:
-    """The records of a topic, view, conflated topic or queue as a table: a column for each field of its messages, then
-    the columns of the source.
+    """Return the records of a topic, view, conflated topic or queue as a table: one column per field of its messages,
+    then the columns of the source.
 
-    ``select`` names columns and fields, such as ``["qty", "trader.id", "_txid"]``: no others are decoded. ``query`` is
-    a function from the table to a DataFrame, which is the result: of the table, the columns are decoded that Spark
-    needs for it. It is called twice. ``where`` is the option ``filter``, in the language of sowctl-expressions(7);
-    ``source`` may be ``sow-journal``; ``options`` are the others of the source. Without ``payloadSchema``, the fields
-    are inferred. Raises UsageError ``SOW-SPK-015`` for a column that does not exist, TypeError where ``query`` returns
-    something else, and what reading raises.
+    ``select`` names the columns and fields to decode, for example ``["qty", "trader.id", "_txid"]``. ``query`` is a
+    function from the table to a DataFrame, which is then the result; only the columns that Spark needs for it are
+    decoded. The function is called twice. ``where`` is the option ``filter``, in the language of
+    sowctl-expressions(7). ``source`` may be ``sow-journal``; ``options`` are its other options. Without
+    ``payloadSchema``, the fields are inferred. Raises UsageError ``SOW-SPK-015`` if a column does not exist, TypeError
+    if ``query`` does not return a DataFrame, and what reading raises.
     """
     from sowctl.spark.pruning import read_table
 
@@ -128,16 +129,16 @@ def table(
 
 @contextmanager
 def _use_this_python(spark: SparkSession) -> Iterator[None]:
-    """Let what is registered within the block run this Python where Spark would run ``python3`` of PATH.
+    """Make data sources that are registered within the block run this Python instead of the ``python3`` on PATH.
 
-    An environment that is not activated has sowctl, and the python3 of PATH has not. Spark sends the name of the
-    Python along with each data source and function, so those of the session's user keep theirs.
+    If the environment is not activated, the python3 on PATH has no sowctl. Spark stores the Python command with each
+    data source and function, so those that the user registers keep their own.
     """
     from pyspark.sql import SparkSession as Classic
 
     from sowctl.spark.jvm.masters import is_local
 
-    # A session of Spark Connect has no context, and its server a Python of its own.
+    # A session of Spark Connect has no context; its server chooses the Python.
     context = spark.sparkContext if isinstance(spark, Classic) else None
     if context is None or not is_local(context.master or "") or "PYSPARK_PYTHON" in environ or not sys.executable:
         yield

@@ -1,8 +1,8 @@
-"""Tables of Spark's catalog: their options travel with the schema (sowctl-spark(7), TABLES AND VIEWS).
+"""Tables of Spark's catalog: their options are stored in the schema (sowctl-spark(7), TABLES AND VIEWS).
 
-Spark 4.3 asks a Python data source for the columns of a new table with the table's options, and reads and writes the
-table later without them: what comes back is the schema, comments of its columns included. So a table has one column
-more, whose comment says which store or journal the table is. Called by the data sources alone.
+Spark 4.3 passes a table's options to a Python data source only when the table is created. Later reads and writes
+receive only the schema, with the comments of its columns. So a table has one extra column, whose comment contains the
+options of its store or journal. Called only by the data sources.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PATH_OPTIONS = ("path", "config", "root", "archive", "pin", "staging", "rejects", "report")
-"""Options that are paths: a table outlives the working directory in which it was made."""
+"""Options that are paths. They are stored as absolute paths, because later queries run in other working directories."""
 LOCATION_OPTIONS = ("path", "paths", "config", "topic")
-"""Options that say what is read or written; a question that gives one of them asks no table."""
+"""Options that select what is read or written; with one of them, the options of a table are ignored."""
 _OPTION_PREFIX = "option."
 _TABLE_COMMENT_PATTERN = re.compile(r"table of (sow|sow-journal): (\S+)")
 _MARK_COLUMN_PATTERN = re.compile(r"_table_[0-9a-f]{8}")
 
 
 def is_new_table(given: Mapping[str, str]) -> bool:
-    """Return whether these options are those of ``CREATE TABLE``: only that adds the provider."""
+    """Return whether these options are from ``CREATE TABLE``, the only statement that adds the provider."""
     return any(name.lower() == "provider" for name in given)
 
 
 def select_table_options(given: Mapping[str, str]) -> dict[str, str]:
-    """The options among what Spark hands over for a new table, beside properties, owner and comment; paths absolute.
+    """Return the source's options of a new table, without its properties, owner and comment, and with absolute paths.
 
-    Spark repeats each option with a prefix, and gives the path, which it takes for the place of the table, only once.
+    Spark repeats each option with a prefix, except ``path``, which it treats as the location of the table.
     """
     found = {
         name[len(_OPTION_PREFIX) :]: text for name, text in given.items() if name.lower().startswith(_OPTION_PREFIX)
@@ -51,25 +51,25 @@ def _is_path(name: str, text: str) -> bool:
 
 
 def is_mark_column(name: str) -> bool:
-    """Return whether a column is the extra one of a table: it holds nothing, its comment holds the options."""
+    """Return whether a column is the extra column of a table, which is always NULL and has the options as comment."""
     return _MARK_COLUMN_PATTERN.fullmatch(name) is not None
 
 
 def format_mark_column(source: str, options: Mapping[str, str]) -> str:
-    """The column of a table with these options, as DDL.
+    """Return the DDL of the extra column of a table with these options.
 
-    Its name follows from them. Spark takes rows whose columns have the names and types of the target's as they are,
-    with the comments of the table that they came from: only a name of its own keeps each table's comment to itself.
+    Its name is derived from the options. If all columns of inserted rows had the names and types of the target's, Spark
+    would pass the rows on with the comments of their source table; a distinct name per table prevents that.
     """
-    # A comment in DDL is within quotation marks: nothing of the options needs to be escaped for Spark's parser.
+    # The comment is quoted in DDL, and percent-encoding leaves nothing that Spark's parser needs escaped.
     text = f"table of {source}: {urlencode(options, quote_via=quote, safe='/:,')}"
     return f"`{_format_mark_name(text)}` STRING COMMENT '{text}'"
 
 
 def read_schema_options(source: str, schema: StructType) -> dict[str, str]:
-    """The options of the table that a schema belongs to; none where it is no table of this source.
+    """Return the options of the table that a schema belongs to, or {} if it is not a table of the catalog.
 
-    Raises UsageError ``SOW-SPK-111`` where the comment was changed, or is that of another table.
+    Raises UsageError ``SOW-SPK-111`` if the comment was changed or belongs to another table or source.
     """
     for field in schema.fields:
         if not is_mark_column(field.name):
@@ -87,11 +87,12 @@ def read_schema_options(source: str, schema: StructType) -> dict[str, str]:
 
 
 def merge_table_options(source: str, given: Mapping[str, str], schema: StructType) -> tuple[dict[str, str], bool]:
-    """The options of one question, those of the table that it asks where it asks one; and whether it does.
+    """Return the options of a read or write, including those stored in its table, and whether it uses a table.
 
-    Where the question says which store or topic it means, it asks no table: its rows may have come from one. Raises
-    UsageError ``SOW-SPK-112`` for other options of a question to a table: Spark 4.3 gives the options of one scan to
-    other scans of the same table in a query, and loses those of the others (``FROM t WITH (...) JOIN t``).
+    Options that select a store or topic take precedence: the schema may contain the extra column only because the rows
+    were read from a table. Raises UsageError ``SOW-SPK-112`` if a table is used with further options: Spark 4.3 applies
+    the options of one scan to other scans of the same table in a query and loses theirs
+    (``FROM t WITH (...) JOIN t``).
     """
     if {name.lower() for name in given} & set(LOCATION_OPTIONS):
         return dict(given), False
@@ -113,5 +114,5 @@ def _format_mark_name(text: str) -> str:
 
 
 def _resolve_path(text: str) -> str:
-    # A URL says itself where it is.
+    # URLs are absolute already.
     return text if not text or ":/" in text else str(Path(text).absolute())

@@ -1,9 +1,8 @@
-"""Our errors on their way through Spark: out of a task, through the virtual machine, and back as what they were.
+"""Pass errors of this program through Spark: from a task through the virtual machine to the driver.
 
-Spark carries nothing of a task's exception but its text. :func:`carry_errors` writes the error in lines that people
-read and from which :func:`translate_errors` makes it again on the driver, so that a command ends with the same code,
-words and exit status as the engine's own. Used by the data sources, the jobs and their commands; sowctl-spark(7),
-ERRORS.
+Spark transfers only the text of a task's exception. :func:`carry_errors` encodes the error as readable lines, and
+:func:`translate_errors` decodes them on the driver, so that a command ends with the same code, message and exit status
+as commands without Spark. Used by the data sources, the jobs and their commands; sowctl-spark(7), ERRORS.
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ from typing import Any
 from sowctl.errors import ERROR_CLASSES, SowError
 
 _KINDS: tuple[type[SowError], ...] = (SowError, *ERROR_CLASSES)
-# Every class has an exit status of its own, so the status in the text is enough to find the class again.
+# Exit statuses of the classes are distinct, so the status in the text identifies the class.
 _CLASSES = {kind.exit_status: kind for kind in _KINDS}
 _PARTS = ("place", "hint", "excerpt")
-# The status is the last part and always there: a text that Spark has cut short matches nothing, rather than half an
-# error.
+# The status is the last part and mandatory, so a text that Spark truncated does not match as half an error.
 _ERROR_PATTERN = re.compile(
     r"(?P<code>SOW-[A-Z]+-\d+): (?P<message>.*)\n"
     + "".join(rf"(?:  {name}: (?P<{name}>.*)\n)?" for name in _PARTS)
@@ -31,29 +29,29 @@ _ERROR_PATTERN = re.compile(
 
 
 class CarriedError(Exception):
-    """An error of ours inside a task; its text holds all of it."""
+    """An error of this program raised in a task, encoded as text."""
 
 
 @contextmanager
 def carry_errors() -> Iterator[None]:
-    """Around what a task or a data source does: an error of ours leaves as :class:`CarriedError`."""
+    """Raise errors of this program within the block, in a task or data source, as :class:`CarriedError`."""
     try:
         yield
     except SowError as error:
         if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
-            # An error ends the worker process, so this switch of Spark's hides the trace of this one error and no
-            # other: the lines say what happened, and where in this package they were written is of no use.
+            # The worker process ends with the error, so Spark's switch hides only this traceback, which would not help
+            # the user.
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise CarriedError(encode_error(error)) from None
 
 
 def encode_error(error: SowError) -> str:
-    """The error in lines: code and message, then what there is of place, hint, excerpt and facts, then the status."""
+    """Encode an error as lines: code and message, then place, hint, excerpt and facts if set, then the status."""
     lines = [f"{error.code}: {_escape_line(error.message)}"]
     for name in _PARTS:
         if (text := getattr(error, name)) is not None:
             lines.append(f"  {name}: {_escape_line(text)}")
-    # What JSON would not give back with its type stays behind; the words of the error do not depend on it.
+    # Facts whose type JSON does not preserve are dropped; the message does not depend on them.
     facts = {name: value for name, value in error.facts.items() if isinstance(value, str | int | float)}
     if facts:
         lines.append(f"  facts: {json.dumps(facts)}")
@@ -61,8 +59,8 @@ def encode_error(error: SowError) -> str:
 
 
 def decode_error(text: str) -> SowError | None:
-    """The first error of ours in a text of Spark's, or None."""
-    # Spark repeats the text in the traces of both sides, so the first copy that can be read is the error.
+    """Return the first error of this program that is encoded in a text from Spark, or None."""
+    # Spark repeats the text in the traces of both sides; the first copy that decodes is the error.
     for found in _ERROR_PATTERN.finditer(text):
         try:
             kind = _CLASSES[int(found["status"])]
@@ -75,7 +73,7 @@ def decode_error(text: str) -> SowError | None:
 
 
 def _escape_line(text: str) -> str:
-    """A text as one line of UTF-8, by JSON's escapes; quotation marks stay, because nothing encloses it."""
+    """Return a text as one line with JSON's escapes; quotation marks are not escaped, because the line is unquoted."""
     line = json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"')
     return line.encode("utf-8", "backslashreplace").decode()
 
@@ -118,28 +116,28 @@ _ALTERNATIVES = (
         "give the time in option at: CREATE TEMPORARY VIEW name USING sow OPTIONS (..., at '2026-01-01T00:00:00Z')",
     ),
 )
-"""What Spark refuses, mostly to do with tables of Python data sources, and what does the same here."""
+"""Operations that Spark rejects, mostly for tables of Python data sources, and the hint for each."""
 
 
 def find_alternative(text: str) -> str | None:
-    """The other way to what Spark's text refuses, or None."""
+    """Return the hint for an operation that Spark rejected with this text, or None."""
     return next((way for refused, way in _ALTERNATIVES if refused.search(text)), None)
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Translate errors of a Spark action on the driver within the block: an error of a task is raised as what it was.
+    """Decode errors of Spark actions within the block, on the driver: an error of a task is raised with its own class.
 
-    Everything else that Spark raises passes unchanged, with a hint where there is another way.
+    Other errors of Spark pass unchanged; a hint is added as a note if an alternative is known.
     """
     try:
         yield
-    # Raised on the driver itself: it is already what it was.
+    # Raised on the driver, so it needs no decoding.
     except SowError:
         raise
     except Exception as error:
         found = decode_error(str(error))
-        # An error of Spark's own, which translate_spark_errors() puts into words for commands.
+        # An error of Spark itself, which translate_spark_errors() rewords for commands.
         if found is None:
             if (way := find_alternative(str(error))) is not None:
                 error.add_note(f"hint: {way}")

@@ -1,7 +1,7 @@
-"""The options of the data sources: texts that Spark hands over, checked and typed (sowctl-spark(7), OPTIONS).
+"""Parse and check the options of the data sources (sowctl-spark(7), OPTIONS).
 
-Spark's option names ignore case and its values are texts. An unknown name is refused: a filter that is misspelt must
-not read everything. Spark hands names over in lower case, so an error can show no other spelling of an unknown one.
+Option names in Spark are case-insensitive and values are strings. Unknown names are rejected: a misspelt filter must
+not read everything. Spark passes names in lower case, so errors show unknown names in lower case.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TRUE_WORDS, FALSE_WORDS = ("true", "1", "yes"), ("false", "0", "no")
 PLACE_OPTIONS = ("path", "config", "root", "topic", "messageType", "instance", "now")
 PAYLOAD_OPTIONS = ("payload", "payloadSchema", "mergeSchema", "samples", "columns")
 AUTOMATIC_PIN = "auto"
-"""The value of option ``pin`` that asks for a copy without a name."""
+"""The value of option ``pin`` that requests a temporary copy."""
 PATHS_OPTION = "paths"
-"""The option that Spark makes of a list of paths."""
+"""The option in which Spark passes a list of paths."""
 SPARK_OPTIONS = ("checkpointLocation", "queryName", "outputMode")
 FOREIGN_OPTIONS = {
     # Kafka
@@ -70,13 +70,13 @@ FOREIGN_OPTIONS = {
     "txnAppId": "queryName of a stream, which prevents duplicate batches",
     "txnVersion": "queryName of a stream, which prevents duplicate batches",
 }
-"""Options of other sources of Spark's, and what says the same here."""
+"""Options of other Spark data sources, and their equivalents here."""
 KAFKA_PREFIX = "kafka."
-"""How the settings of Kafka's clients begin."""
+"""The prefix of settings of Kafka's clients."""
 
 
 class Options:
-    """The options of one read or write; every question names its option in the error that it may raise."""
+    """The options of one read or write; errors of the ``read_`` methods name the option."""
 
     def __init__(
         self,
@@ -86,12 +86,15 @@ class Options:
         passed: Iterable[str] = (),
         others: Mapping[str, str] | None = None,
     ) -> None:
-        """``known`` are the options of the question, ``passed`` those that are not looked at here, but no slips;
-        ``others`` says of options of other questions whose they are."""
+        """Raise UsageError ``SOW-SPK-010`` if an option is neither in ``known`` nor in ``passed``.
+
+        ``passed`` are options that are valid but ignored. ``others`` maps options of other reads and writes to what
+        they belong to, for the hint.
+        """
         self._source = source
-        # A caller may hand names over in any case, as Spark's own readers allow.
+        # Callers may use any case, as with Spark's own readers.
         self._given = {name.lower(): value for name, value in given.items()}
-        # Spark passes the options of the whole query to the source, its own among them.
+        # Spark passes all options of the query to the source, including its own.
         names = {name.lower(): name for name in (*known, *passed, *SPARK_OPTIONS)}
         _refuse_pushdown(self._given)
         for name in given:
@@ -103,13 +106,13 @@ class Options:
         return bool(self._given)
 
     def read_text(self, name: str) -> str | None:
-        """The text of an option; None where it is absent or empty."""
+        """Return the text of an option, None if it is absent or empty."""
         return self._given.get(name.lower()) or None
 
     def read_path(self, name: str) -> Path | None:
-        """A path of this machine, absolute; a ``file:`` URL is one too.
+        """Return an absolute path, given as a path or a ``file:`` URL.
 
-        Raises UsageError ``SOW-SPK-098`` for another file system.
+        Raises UsageError ``SOW-SPK-098`` if it is not a local path.
         """
         text = self.read_text(name)
         if text is None:
@@ -121,11 +124,11 @@ class Options:
                 hint="stores, journals and configurations require local paths: mount the file system, or "
                 "copy the files here",
             )
-        # Absolute, because the processes that open it later need not share the working directory of this one.
+        # Absolute, because the processes that open it later may have another working directory.
         return parse_local_path(text).absolute()
 
     def read_place(self, name: str) -> Place | None:
-        """A path of this machine, absolute, or a URL."""
+        """Return an absolute local path, or a URL."""
         text = self.read_text(name)
         if text is None:
             return None
@@ -133,7 +136,7 @@ class Options:
         return place.absolute() if isinstance(place, Path) else place
 
     def read_flag(self, name: str, default: bool = False) -> bool:
-        """A truth value. Raises UsageError ``SOW-SPK-011``, as the others here do."""
+        """Return a truth value. Raises UsageError ``SOW-SPK-011`` if the value is invalid, as do the methods below."""
         text = self.read_text(name)
         if text is None:
             return default
@@ -142,7 +145,7 @@ class Options:
         return text.lower() in TRUE_WORDS
 
     def read_number(self, name: str, default: int | None = None, least: int = 0) -> int | None:
-        """A whole number."""
+        """Return an integer of at least ``least``."""
         text = self.read_text(name)
         if text is None:
             return default
@@ -152,7 +155,7 @@ class Options:
         return found
 
     def read_size(self, name: str) -> int | None:
-        """A size in bytes, such as ``64MB``."""
+        """Return a size in bytes, given as for example ``64MB``."""
         text = self.read_text(name)
         if text is None:
             return None
@@ -165,7 +168,7 @@ class Options:
         return found
 
     def read_seconds(self, name: str) -> float | None:
-        """An interval such as ``5m``, in seconds."""
+        """Return an interval in seconds, given as for example ``5m``."""
         text = self.read_text(name)
         try:
             return None if text is None else parse_seconds(text)
@@ -173,7 +176,7 @@ class Options:
             raise self._build_value_error(name, text or "", "an interval such as 5m") from None
 
     def read_choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """One of some words."""
+        """Return one of ``choices``, in lower case."""
         given = self.read_text(name) or default
         text = given.lower()
         if text not in choices:
@@ -181,21 +184,21 @@ class Options:
         return text
 
     def read_words(self, name: str) -> tuple[str, ...] | None:
-        """Words separated by commas; None where there are none."""
+        """Return the words of a comma-separated list, None if the option is absent or empty."""
         text = self.read_text(name)
         return None if text is None else tuple(word.strip() for word in text.split(",") if word.strip())
 
     def read_instant(self, name: str) -> Micros | None:
-        """An instant, relative ones counted from :meth:`build_clock`."""
+        """Return an instant in microseconds UTC; relative times are relative to :meth:`build_clock`."""
         text = self.read_text(name)
         if text is not None and text.strip().isdecimal():
             raise self._build_value_error(name, text, "a time; a bare number is ambiguous")
         return None if text is None else parse_instant(text, self.build_clock())
 
     def build_clock(self) -> Clock:
-        """The option ``now`` as a clock that stands still, else the system's."""
+        """Return a clock fixed at the option ``now``, by default the system's clock."""
         text = self.read_text("now")
-        # The text is evaluated once, so that all instants of one query count from the same present.
+        # Evaluated once, so that all instants of a query are relative to the same time.
         return system_clock if text is None else build_fixed_clock(parse_instant(text, system_clock))
 
     def _build_value_error(self, name: str, text: str, wanted: str) -> UsageError:
@@ -203,7 +206,7 @@ class Options:
 
 
 def _refuse_pushdown(given: Mapping[str, str]) -> None:
-    """Raise UsageError where Spark's filters are to be pushed down, which cannot come out right."""
+    """Raise UsageError ``SOW-SPK-096`` for the removed option ``pushdown``, which returned wrong results."""
     if "pushdown" in given:
         raise UsageError(
             "SOW-SPK-096",
@@ -213,14 +216,17 @@ def _refuse_pushdown(given: Mapping[str, str]) -> None:
 
 
 def split_paths(given: Mapping[str, str]) -> list[dict[str, str]]:
-    """The options once for each path of ``load([...])``, which Spark hands over as one text of JSON."""
+    """Return the options once per path of ``load([...])``, which Spark passes as a JSON array."""
     one = {name: text for name, text in given.items() if name.lower() != PATHS_OPTION}
     several = next((text for name, text in given.items() if name.lower() == PATHS_OPTION), None)
     return [dict(given)] if several is None else [one | {"path": path} for path in decode_json(several, type=list[str])]
 
 
 def _format_hint(text: str, names: Mapping[str, str], others: Mapping[str, str]) -> str:
-    """The hint at what says the same, which another source or question may have: ``names`` are the options here."""
+    """Return a hint at the equivalent of an option of another source.
+
+    ``names`` are the valid options; ``others`` those of other reads and writes, in which case the hint names that one.
+    """
     words = [word.lower() for word in re.findall("[A-Za-z]+", text)]
     whose = next((others[word].partition(" is an option of ")[2] for word in words if word in others), None)
     if whose is None or any(word in names for word in words):
@@ -234,13 +240,13 @@ def _build_unknown_error(
     foreign = {one.lower(): one for one in FOREIGN_OPTIONS}
     others = {one.lower(): f"{one} is an option of {whose}" for one, whose in others.items()}
     near = get_close_matches(name.lower(), names, n=1)
-    # An option of another source is named before a similar one of this: startingOffsets is no slip for anything here.
+    # Options of other sources are checked before similar names: startingOffsets is not a misspelling of any option.
     if name.lower() in foreign:
         name = foreign[name.lower()]
         hint = _format_hint(FOREIGN_OPTIONS[name], names, others)
     elif name.lower() in others:
         hint = others[name.lower()]
-        # Spark hands names over in lower case; this one is known.
+        # Show the documented spelling; Spark passed the name in lower case.
         name = hint.partition(" ")[0]
     elif name.lower().startswith(KAFKA_PREFIX):
         hint = "a journal is read from files without a server: give config, or path, and topic"

@@ -1,7 +1,7 @@
-"""Instance, topic or files of a data source, found once and sent to the tasks as plain values.
+"""Instance, topic or files of a data source, resolved once and sent to the tasks as plain values.
 
-A configuration is read where the query is planned; tasks get the finished model, so that neither its file nor the
-environment variables in it need to exist where they run. Stores and journals must: by the same paths.
+The configuration is read where the query is planned. Tasks receive the parsed model, so the file and the environment
+variables that it uses need not exist on their machines. Stores and journals must exist there under the same paths.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _JOURNAL_FILE_PATTERN = re.compile(r"(.+)\.\d{10}\.journal(?:\.gz|\.zst)?")
 
 
 class Origin(DescribedStruct, frozen=True):
-    """Place that data comes from or goes to. ``now`` is one instant, microseconds UTC, for everything in one query;
-    ``archive`` a second directory of the journal files in ``path``."""
+    """Source or destination of data. ``now`` is the time of the whole query in microseconds UTC; ``archive`` is a
+    second directory with files of the journal in ``path``."""
 
     config: InstanceConfig | None
     topic: TopicConfig | None
@@ -44,37 +44,38 @@ class Origin(DescribedStruct, frozen=True):
     archive: Place | None = None
 
     def build_instance(self) -> Instance:
-        """The instance, its clock standing at ``now``."""
+        """Return the instance, with its clock fixed at ``now``."""
         return Instance(self.config, partial(int, self.now), holder="sowctl on Spark")
 
     @property
     def store_path(self) -> Path | None:
-        """The path of a bare store, which is read where it lies: LMDB maps it."""
+        """The path of a store without configuration. It must be local, because LMDB maps the file."""
         return None if self.path is None else require_local(self.path)
 
     @property
     def is_derived(self) -> bool:
-        """Return whether records are those of a view, conflated topic or queue, which have no store of their own."""
+        """True if the records are those of a view, conflated topic or queue, which have no store."""
         return self.topic is not None and self.topic.derived is not None
 
     @property
     def target(self) -> Target:
-        """Target that a reader of records opens."""
+        """The target that readers of records open."""
         return Target(topic=self.topic) if self.topic is not None else Target(path=self.store_path)
 
 
 def build_filter(origin: Origin, text: str) -> Filter:
-    """A filter in the engine's language, with the functions of the configuration's modules. Raises UsageError."""
+    """Compile a filter, with the functions of the configuration's modules. Raises UsageError if it is invalid."""
     from sowctl.expressions.compiler import compile_filter
 
     return compile_filter(text, extra=load_functions(origin.build_instance()))
 
 
 def find_origin(options: Options, *, derived: bool = False) -> Origin:
-    """A store by ``path``, or a topic by ``config`` and ``topic``; for readers, with ``derived``, also a view,
-    conflated topic or queue.
+    """Return the store at ``path``, or the topic given by ``config`` and ``topic``.
 
-    Raises UsageError ``SOW-SPK-012`` where both or neither are given, and what finding a topic raises.
+    With ``derived``, the topic may be a view, conflated topic or queue. Raises UsageError ``SOW-SPK-012`` if both or
+    neither are given, ``SOW-SPK-013`` if ``topic`` is missing, MissingError ``SOW-ENG-013`` if the file does not
+    exist, and what finding a topic raises.
     """
     path, archive, config = options.read_path("path"), options.read_place("archive"), find_config(options)
     if config is None:
@@ -99,15 +100,16 @@ def find_origin(options: Options, *, derived: bool = False) -> Origin:
     if name is None:
         raise UsageError("SOW-SPK-013", "option topic is missing", hint="name a topic of the configuration")
     topic = find_topic(instance, name, options.read_text("messageType"), derived=derived)
-    # The clock is read once and its instant sent along: no task looks at a clock of its own.
+    # The clock is read once, here; tasks use this time instead of their own clocks.
     return Origin(instance.config, topic, None, None, instance.now)
 
 
 def find_journal(options: Options) -> Origin:
-    """A journal: of a configuration, or a directory of journal files.
+    """Return the journal of a configuration, or of a directory of journal files.
 
-    ``topic`` is left to the reader: a journal may know topics that a configuration does not. Raises UsageError
-    ``SOW-SPK-012``, and ``SOW-SPK-014`` for a directory with journals of several instances.
+    The reader resolves ``topic``, because a journal may contain topics that are not in the configuration. Raises
+    UsageError ``SOW-SPK-012`` if both or neither are given, and ``SOW-SPK-014`` for a directory with journals of
+    several instances.
     """
     path, archive, config = options.read_place("path"), options.read_place("archive"), find_config(options)
     if config is not None:
@@ -128,9 +130,9 @@ def find_journal(options: Options) -> Origin:
 
 
 def find_config(options: Options) -> Path | None:
-    """The configuration: the one that is named, else, where a topic and no path is, the usual one of the driver.
+    """Return the path of the configuration: option ``config``, or the driver's default if only ``topic`` is given.
 
-    Only with a topic: a table of Spark's catalog that has lost its options must not become another table.
+    Without a topic there is no default: a table of Spark's catalog that has lost its options must not read other data.
     """
     named = options.read_path("config")
     if named is not None or options.read_text("path") is not None or options.read_text("topic") is None:
@@ -145,14 +147,14 @@ def _instance(options: Options, config: Path) -> Instance:
 
 
 def _build_location_error(options: Options, hint: str) -> UsageError:
-    """The error of a reading that is not told where; without any option it is most likely a table of the catalog."""
+    """Build the error for a missing location; without any option, the cause is most likely a table of the catalog."""
     if not options:
         hint += "; CREATE TABLE ... USING ... OPTIONS saves them if it declares no columns"
     return UsageError("SOW-SPK-012", "no source is given", hint=hint)
 
 
 def _only_instance(directory: Place) -> str:
-    # Files of several instances are several journals, and to take one of them would be a guess.
+    # With journals of several instances, the user has to choose one.
     if isinstance(directory, RemotePath):
         from sowctl.remote.remote_files import list_files
 

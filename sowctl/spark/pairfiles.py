@@ -1,8 +1,8 @@
-"""Files of keys and stored values that a task leaves for the driver or for other tasks.
+"""Staged files of keys and stored values, by which a task passes data to the driver or to other tasks.
 
-The tasks of a fold, of a view and of a new store write them into a staging directory. Jobs that put a store
-together, read a state or write a data set read them part by part, so that none is ever in memory as a whole. Where a
-source is planned, the states at several instants are left in them.
+Tasks of a fold, of a view and of a new store write them into a staging directory. Jobs that build a store, read a state
+or write a data set read them part by part, so no file is ever completely in memory. Planning a read of several instants
+also writes such files.
 ``sowctl-pipeline(1)``, STAGING.
 """
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def split_pairs(pairs: list[tuple[bytes, bytes]], size: int) -> Iterator[Pairs]:
-    """Pairs in parts of at most ``size``, as :func:`write_pairs` takes them."""
+    """Yield the pairs in parts of at most ``size`` pairs, for :func:`write_pairs`."""
     for start in range(0, len(pairs), size):
         part = pairs[start : start + size]
         yield [key for key, _ in part], [value for _, value in part]
 
 
 class PairFile:
-    """A file of keys and stored values that is written part by part; whole once the ``with`` has ended well.
+    """Writer of a file of keys and stored values, part by part; the file is complete if the ``with`` ends normally.
 
-    Raises StorageError ``SOW-SPK-060``, and what writing at a URL raises.
+    Raises StorageError ``SOW-SPK-060`` if writing fails, and what writing to a URL raises.
     """
 
     def __init__(self, place: Place) -> None:
@@ -55,7 +55,7 @@ class PairFile:
     def add(self, part: Pairs) -> None:
         """Write a part."""
         keys, values = part
-        # A part without pairs is the end mark, so an empty one is left out on the way.
+        # An empty part is the end mark of the file, so empty parts are skipped.
         if keys:
             self._write(encode_part(b"".join(keys), values))
             self.count += len(keys)
@@ -71,7 +71,7 @@ class PairFile:
     ) -> None:
         assert self._file is not None
         with self._held, translate_write_errors(self._place):
-            # A file that is cut between two parts would be a whole one otherwise.
+            # Without the end mark, a file truncated between two parts would look complete.
             if error is None:
                 self._write(encode_part(b"", []))
                 self._file.flush()
@@ -79,7 +79,7 @@ class PairFile:
 
 @contextmanager
 def translate_write_errors(place: Place) -> Iterator[None]:
-    """Raise StorageError ``SOW-SPK-060`` where a staged file cannot be written, at a URL what fits."""
+    """Raise StorageError ``SOW-SPK-060`` if a staged file cannot be written; for a URL, the matching remote error."""
     try:
         yield
     except OSError as problem:
@@ -94,7 +94,7 @@ def translate_write_errors(place: Place) -> Iterator[None]:
 
 
 def write_pairs(place: Place, parts: Iterator[Pairs]) -> tuple[int, int]:
-    """A file of keys and stored values in parts; returns how many pairs and how many bytes of values there are."""
+    """Write a file of keys and stored values; return the number of pairs and the total size of the values in bytes."""
     with PairFile(place) as file:
         for part in parts:
             file.add(part)
@@ -102,14 +102,14 @@ def write_pairs(place: Place, parts: Iterator[Pairs]) -> tuple[int, int]:
 
 
 def read_pairs(place: Place) -> Iterator[Pairs]:
-    """Read what :func:`write_pairs` wrote, part by part. Raises DamageError ``SOW-SPK-061`` for a file that is cut, and
-    ``SOW-SPK-158`` for one that is missing."""
+    """Yield the parts of a file that :func:`write_pairs` wrote. Raises DamageError ``SOW-SPK-061`` if the file is
+    truncated, and ``SOW-SPK-158`` if it is missing."""
     with _open_place(place) as file:
         try:
             for keys, values in read_parts(file):
                 if not keys:
                     return
-                # SOW keys are 8 bytes each, written side by side.
+                # SOW keys are 8 bytes each, without separators.
                 yield [keys[at : at + 8] for at in range(0, len(keys), 8)], values
         except EOFError as problem:
             raise build_incomplete_error(place) from problem
@@ -130,7 +130,7 @@ def _open_place(place: Place) -> IO[bytes] | RemoteStream:
 
 
 def open_staged_file(path: Path) -> IO[bytes]:
-    """A file here that a task has left. Raises DamageError ``SOW-SPK-158``."""
+    """Open a local staged file for reading. Raises DamageError ``SOW-SPK-158`` if it is missing."""
     try:
         return path.open("rb")
     except FileNotFoundError as error:
@@ -138,9 +138,9 @@ def open_staged_file(path: Path) -> IO[bytes]:
 
 
 def read_part(file: IO[bytes], offset: int, path: Place) -> tuple[bytes, list[bytes]]:
-    """One part of an open file, which begins at ``offset``: keys back to back, and values.
+    """Read the part at ``offset`` of an open file: the concatenated keys, and the values.
 
-    Raises DamageError ``SOW-SPK-061`` with the file's ``path``."""
+    Raises DamageError ``SOW-SPK-061`` with the file's ``path`` if the file is truncated."""
     file.seek(offset)
     try:
         return next(read_parts(file), (b"", []))
@@ -149,12 +149,12 @@ def read_part(file: IO[bytes], offset: int, path: Place) -> tuple[bytes, list[by
 
 
 def build_incomplete_error(place: Place) -> DamageError:
-    """The error that says that a staged file is cut."""
+    """Build the error for a truncated staged file."""
     return DamageError("SOW-SPK-061", "a staged file is incomplete", place=str(place))
 
 
 def build_missing_error(place: Place) -> DamageError:
-    """The error that says that a staged file is gone."""
+    """Build the error for a missing staged file."""
     return DamageError(
         "SOW-SPK-158",
         "a staged file is missing, although its task wrote it",

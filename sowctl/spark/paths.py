@@ -1,4 +1,4 @@
-"""Paths as Spark's users write them: plain ones, and URLs of the scheme ``file``, which mean the same.
+"""Paths as Spark users write them: plain paths, and equivalent ``file:`` URLs.
 
 Called for options of the data sources and for the inputs and outputs of jobs.
 """

@@ -1,8 +1,8 @@
-"""Topics as tables of exactly the fields that a query needs (sowctl-spark(7), READING ONLY WHAT IS NEEDED).
+"""Topics as tables with only the fields that a query needs (sowctl-spark(7), READING ONLY WHAT IS NEEDED).
 
-Spark tells a Python data source neither the columns nor the fields that a query uses, so all that are declared are
-decoded. Spark's own optimizer knows them: it prunes the columns of Parquet files, and says in its plan which it reads.
-So a query is planned once over an empty directory of such files, and the source is asked for these columns.
+Spark does not tell a Python data source which columns and fields a query uses, so the source decodes all declared ones.
+For Parquet files, Spark's optimizer prunes columns, and its plan lists those that it reads. So a query is planned first
+over an empty directory of Parquet files, and the source then reads the columns of that plan.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _PROBE_PREFIX = "sowctl_probe_"
-"""Begins the names of the columns of the empty files, which no field has."""
+"""Prefix of the column names in the empty files; no field has such a name."""
 _PROBE_PATTERN = re.compile(rf"\b{_PROBE_PREFIX}(\d+):")
 _SCAN_LINE_START = "ReadSchema: "
-"""Begins the line of Spark's plan that has the columns of a scan."""
+"""Prefix of the line in Spark's plan that lists the columns of a scan."""
 _MODE_NAMES = frozenset(name.lower() for name in MODE_OPTIONS)
 _PATH_STEP_PATTERN = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 _DEFAULT_COLUMN = "_txid"
-"""What is read where rows are counted and no column is used."""
+"""The column that is read if a query uses none, for example to count rows."""
 
 
 class TableColumn(DescribedStruct, frozen=True):
-    """A column of a table: a field of the message by its steps, or a column of the source, which has one step."""
+    """A column of a table: a field of the message, given by its path, or a column of the source, with one step."""
 
     steps: tuple[str, ...]
     type: DataType
@@ -44,7 +44,7 @@ class TableColumn(DescribedStruct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the column, as in Spark's own selections."""
+        """The name of the column: its last step, as in Spark's own selections."""
         return self.steps[-1]
 
 
@@ -56,7 +56,7 @@ def read_table(
     select: Sequence[str] | None,
     options: dict[str, str],
 ) -> DataFrame:
-    """The table of a topic, or the result of a ``query`` of it. See :func:`sowctl.spark.table`."""
+    """Return the table of a topic, or the result of ``query`` on it. See :func:`sowctl.spark.table`."""
     given = {"topic": topic} | options
     names = {name.lower() for name in given}
     if not names & {"payload", "payloadschema"}:
@@ -71,10 +71,10 @@ def read_table(
     else:
         schema = _narrow_schema(whole.schema, needed)
         if PAYLOAD_COLUMN not in schema.names:
-            # No message is decoded, so none is judged.
+            # Without a payload column, no message is decoded and the mode options would be an error.
             given = {name: text for name, text in given.items() if name.lower() not in _MODE_NAMES}
         elif "mode" not in names and _is_inferred(whole.schema):
-            # As for all inferred fields, a value of another type ends the reading; other fields are not looked at.
+            # As for all inferred fields, a value of another type is an error; fields that are not read are not checked.
             given["mode"] = "FAILFAST"
         frame = spark.read.format(source).options(**given).schema(schema).load()
     found = _select_columns(frame, columns, needed)
@@ -82,7 +82,7 @@ def read_table(
 
 
 def _list_columns(schema: StructType) -> list[TableColumn]:
-    """The fields of the message, then the other columns of a source, unless a field has the name."""
+    """Return the fields of the message, then the other columns of the source whose names no field has."""
     from pyspark.sql.types import StructType
 
     found = []
@@ -98,7 +98,7 @@ def _list_columns(schema: StructType) -> list[TableColumn]:
 
 
 def _find_column(columns: Iterable[TableColumn], text: str) -> TableColumn:
-    """The column that a text such as ``trader.id`` names. Raises UsageError ``SOW-SPK-015`` where there is none."""
+    """Return the column with a name such as ``trader.id``. Raises UsageError ``SOW-SPK-015`` if it does not exist."""
     from pyspark.sql.types import ArrayType, StructType
 
     steps = tuple((quoted.replace("``", "`") or plain) for quoted, plain in _PATH_STEP_PATTERN.findall(text))
@@ -119,7 +119,7 @@ def _find_column(columns: Iterable[TableColumn], text: str) -> TableColumn:
 def _find_needed_columns(
     spark: SparkSession, columns: Sequence[TableColumn], query: Callable[[DataFrame], DataFrame]
 ) -> list[TableColumn]:
-    """The columns that Spark reads for a query, by its own plan over files without rows."""
+    """Return the columns that Spark reads for a query, according to its plan over files without rows."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructField, StructType
 
@@ -131,7 +131,7 @@ def _find_needed_columns(
         built = query(probe)
         if not hasattr(built, "createTempView"):
             raise TypeError(f"query returned {type(built).__name__}, not a DataFrame")
-        # Columns of a view have different names.
+        # The columns of a view must have distinct names.
         built.toDF(*[f"c{place}" for place in range(len(built.columns))]).createTempView(view)
         try:
             ((plan,),) = spark.sql(f"EXPLAIN FORMATTED SELECT * FROM {view}").collect()
@@ -143,12 +143,12 @@ def _find_needed_columns(
 
 
 def _narrow_schema(schema: StructType, needed: Sequence[TableColumn]) -> StructType:
-    """The schema of the source with nothing but what is needed."""
+    """Return the schema of the source, reduced to the needed columns and fields."""
     from pyspark.sql.types import StructField, StructType
 
     paths = [one.steps for one in needed if one.is_field]
     names = {one.name for one in needed if not one.is_field}
-    # The text of messages that do not fit depends on all declared fields.
+    # Whether the column of malformed messages is filled depends on all declared fields.
     is_whole = not names <= METADATA_COLUMNS
     fields = []
     for field in schema.fields:
@@ -164,7 +164,7 @@ def _narrow_schema(schema: StructType, needed: Sequence[TableColumn]) -> StructT
 
 
 def _narrow_type(kind: DataType, paths: Sequence[tuple[str, ...]]) -> DataType:
-    """The type with the fields at ``paths`` and no others; an empty path is the whole."""
+    """Return the type with only the fields at ``paths``; an empty path selects the whole type."""
     from pyspark.sql.types import ArrayType, StructField, StructType
 
     if () in paths:
@@ -181,7 +181,7 @@ def _narrow_type(kind: DataType, paths: Sequence[tuple[str, ...]]) -> DataType:
 
 
 def _select_columns(frame: DataFrame, columns: Sequence[TableColumn], needed: Sequence[TableColumn]) -> DataFrame:
-    """The columns of a table; those that no query looks at are NULL, so that each keeps its place."""
+    """Select the columns of a table; those that are not needed are NULL, so that the columns keep their positions."""
     from pyspark.sql import functions as f
 
     there = {one.steps for one in needed}

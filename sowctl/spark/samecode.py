@@ -1,10 +1,10 @@
-"""Executors run the code that the driver runs (sowctl-spark(7), ON A CLUSTER).
+"""Check that executors run the same code as the driver (sowctl-spark(7), ON A CLUSTER).
 
-Readers and writers travel as what Python has in memory, which only the same code takes for what it is: another release
-would fail anywhere, or read something else. So what travels says which code made it, and is opened by a function that
-travels with it and needs no sowctl where it arrives: an executor that has none, or an older one, is named as that.
-Data sources, their readers and writers inherit :class:`SameCode`; the jobs ask before they begin
-(:mod:`sowctl.spark.jobs.visibility`).
+Readers and writers are sent to executors as pickles of Python objects, which only the same code interprets correctly:
+another release could fail anywhere or read wrong data. So each pickle contains the identity of the code that wrote it,
+and a function that checks it. That function is pickled by value and needs no sowctl on the executor, so an executor
+without sowctl or with an older release is reported. Data sources, their readers and writers inherit
+:class:`SameCode`; the jobs check before they start (:mod:`sowctl.spark.jobs.visibility`).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from zipfile import ZipFile
 from sowctl.version import VERSION
 
 CodeIdentity: TypeAlias = "tuple[str, str]"
-"""A release, and the digest of its modules."""
+"""The version of a release, and the digest of its modules."""
 
 
 @cache
 def identify_code() -> CodeIdentity:
-    """The code of this process."""
+    """Return the identity of the code that this process runs."""
     return VERSION, digest_package(Path(__file__).parents[1])
 
 
 def digest_package(package: Path) -> str:
-    """The digest of the names and sizes of a package's modules, in a directory or in an archive of such.
+    """Compute a digest of the names and sizes of a package's modules, in a directory or a zip archive.
 
-    It tells one installation from another without reading them, in 4 ms; releases differ in hundreds of sizes.
+    It distinguishes installations without reading the files, in 4 ms; releases differ in hundreds of sizes.
     """
     found = _in_directory(str(package), "") if package.is_dir() else _in_archive(package)
     return blake2b("\n".join(sorted(found)).encode(), digest_size=8).hexdigest()
@@ -57,17 +57,17 @@ def _in_archive(package: Path) -> Iterator[str]:
 
 
 class SameCode:
-    """Base of objects that travel to executors, and that only the same code unpacks."""
+    """Base class of objects that are sent to executors and may be unpickled only by the same code."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pack the object into bytes that are unpacked when the code has been compared."""
+        """Pickle the object into bytes that :func:`unpack_object` unpickles after comparing the code."""
         return unpack_object, (identify_code(), _cloudpickle().dumps((type(self), self.__dict__)))
 
 
 def require_code(made_by: CodeIdentity) -> None:
-    """Raise where this process has other code than ``made_by`` says: code SOW-SPK-166, as a text that is carried.
+    """Raise RuntimeError if this process does not run the code ``made_by``: SOW-SPK-166, as a carried error's text.
 
-    It travels by itself, with what stands in it and nothing else of this module.
+    The function is pickled by value, so it imports everything that it needs itself.
     """
     import os
     import socket
@@ -87,7 +87,7 @@ def require_code(made_by: CodeIdentity) -> None:
             return
         found = f"run sowctl {here[0]} (modules {here[1]})"
     if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
-        # The worker ends with this error, and where it was raised is of no use.
+        # The worker process ends with this error, and its traceback would not help the user.
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     raise RuntimeError(
         f"SOW-SPK-166: on {socket.gethostname()}, the executors {found}, but the driver runs "
@@ -98,7 +98,7 @@ def require_code(made_by: CodeIdentity) -> None:
 
 
 def unpack_object(made_by: CodeIdentity, packed: bytes) -> Any:
-    """Unpack what :meth:`SameCode.__reduce__` has packed. Raises as :func:`require_code`, and travels as it does."""
+    """Unpickle the result of :meth:`SameCode.__reduce__`. Raises as :func:`require_code`; also pickled by value."""
     import pickle
 
     require_code(made_by)
@@ -109,11 +109,11 @@ def unpack_object(made_by: CodeIdentity, packed: bytes) -> Any:
 
 
 def _cloudpickle() -> Any:
-    """Return the module by which pyspark sends its functions."""
+    """Return the module with which pyspark pickles functions."""
     from pyspark import cloudpickle
 
     return cloudpickle
 
 
-# The functions here are sent as they are, and not by their names.
+# Pickle the functions of this module by value, because executors may lack the module.
 _cloudpickle().register_pickle_by_value(sys.modules[__name__])

@@ -1,6 +1,6 @@
-"""The columns of both data sources: names, types, which of them are there unless others are asked for.
+"""The columns of both data sources: names, types, and the default selection.
 
-sowctl-spark(7), COLUMNS, is the contract. A schema that the caller declares chooses among them, and declares the
+sowctl-spark(7), COLUMNS, is the contract. A schema that the caller declares selects from these columns and declares the
 message as bytes or as a struct.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAYLOAD_COLUMN = "payload"
 CORRUPT_COLUMN = "_corrupt_record"
-# SOW keys are unsigned numbers of 64 bits, half of which are beyond a BIGINT (behaviour C07): hence the DECIMAL.
+# SOW keys are unsigned 64-bit numbers, half of which exceed a BIGINT (behaviour C07), so they are DECIMAL.
 STORE_COLUMNS: Mapping[str, str] = {
     PAYLOAD_COLUMN: "BINARY",
     "_sow_key": "DECIMAL(20,0)",
@@ -35,7 +35,7 @@ STORE_COLUMNS: Mapping[str, str] = {
 }
 INSTANT_COLUMN = "_at"
 INSTANTS_COLUMNS: Mapping[str, str] = {PAYLOAD_COLUMN: "BINARY", INSTANT_COLUMN: "TIMESTAMP", **STORE_COLUMNS}
-"""Those of a store that is read as of several instants."""
+"""Columns of a store that is read as of several instants."""
 JOURNAL_COLUMNS: Mapping[str, str] = {
     PAYLOAD_COLUMN: "BINARY",
     "_operation": "STRING",
@@ -54,24 +54,24 @@ JOURNAL_COLUMNS: Mapping[str, str] = {
 }
 CHANGE_TYPE_COLUMN = "_change_type"
 CHANGE_COLUMNS: Mapping[str, str] = {PAYLOAD_COLUMN: "BINARY", CHANGE_TYPE_COLUMN: "STRING", **JOURNAL_COLUMNS}
-"""Those of a journal that is read as a feed of changes."""
+"""Columns of a journal that is read as a change feed."""
 METADATA_COLUMNS = frozenset((*INSTANTS_COLUMNS, *CHANGE_COLUMNS)) - {PAYLOAD_COLUMN}
-"""Columns of what was read that are no fields of a message: when rows are written they are passed over."""
+"""Columns of both sources that are not fields of the message; writing rows ignores them."""
 OPTIONAL_COLUMNS = ("_logical_topic", "_user_key", "_correlation_id", "_bookmark")
-"""Columns that are there only where they are named."""
+"""Columns that are read only if they are named."""
 
 
 INFERRED_COMMENT = "fields inferred from the messages"
-"""The comment of a column payload whose fields were inferred; it is how a reader gets to know that."""
+"""The comment of the column payload if its fields were inferred; readers recognize an inferred schema by it."""
 MERGED_COMMENT = "fields declared, and others of the messages"
-"""The comment of one whose fields option ``mergeSchema`` has made."""
+"""The comment of the column payload if option ``mergeSchema`` added fields."""
 
 MORE_SAMPLES_HINT = (
     "option samples=all reads all messages to infer types, payloadSchema declares the "
     "fields; mode=DROPMALFORMED drops mismatched messages, mode=PERMISSIVE keeps their "
     "text in the column _corrupt_record"
 )
-"""The hint where a message does not fit what was inferred from others."""
+"""The hint if a message does not match the types that were inferred from other messages."""
 
 
 def build_ddl(
@@ -82,12 +82,12 @@ def build_ddl(
     comment: str | None = None,
     table: str | None = None,
 ) -> str:
-    """The schema as text. ``payload`` is the DDL of the message's fields, None for bytes, ``comment`` says how they
-    came about; ``table`` is one more column.
+    """Return the schema as DDL.
 
-    Raises UsageError ``SOW-SPK-015`` for a column that does not exist.
+    ``payload`` is the DDL of the message's fields, None for bytes, and ``comment`` records their origin; ``table`` is
+    the DDL of an additional column. Raises UsageError ``SOW-SPK-015`` if a chosen column does not exist.
     """
-    # Columns that are seldom filled cost a step per record, so they are read only where they are named.
+    # Rarely filled columns cost a step per record, so they are read only if they are named.
     names = chosen if chosen is not None else tuple(name for name in columns if name not in OPTIONAL_COLUMNS)
     parts = []
     for name in names:
@@ -96,7 +96,7 @@ def build_ddl(
         kind = columns[name]
         if name == PAYLOAD_COLUMN and payload is not None:
             kind = payload if payload.lower().startswith("struct<") else f"STRUCT<{payload}>"
-            # Spark hands the reader nothing but the schema, and the comment is what it keeps of how that came about.
+            # Spark passes only the schema to the reader; the comment tells the reader where the fields come from.
             if comment is not None:
                 kind += f" COMMENT '{comment}'"
         parts.append(f"`{name}` {kind}")
@@ -104,14 +104,17 @@ def build_ddl(
 
 
 def add_corrupt_column(columns: Mapping[str, str], name: str) -> Mapping[str, str]:
-    """The columns, and one for the text of messages that do not fit. Raises UsageError ``SOW-SPK-134``."""
+    """Add the column for the text of malformed messages. Raises UsageError ``SOW-SPK-134`` if the name is in use."""
     if name in columns:
         raise UsageError("SOW-SPK-134", f"columnNameOfCorruptRecord is {name!r}, the name of another column")
     return {**columns, name: "STRING"}
 
 
 def read_payload_schema(options: Options) -> str | None:
-    """The option ``payloadSchema``; an empty text where the fields are to be inferred, None for bytes."""
+    """Return the option ``payloadSchema``: "" if the fields are to be inferred, None if messages are read as bytes.
+
+    Raises UsageError ``SOW-SPK-016`` and ``SOW-SPK-165`` for options that exclude each other.
+    """
     declared = options.read_text("payloadSchema")
     default = "bytes" if declared is None else "struct"
     if options.read_choice("payload", ("bytes", "struct"), default) == "bytes":
@@ -125,9 +128,9 @@ def read_payload_schema(options: Options) -> str | None:
 
 
 def require_mergeable(options: Options, schema: StructType) -> None:
-    """Raise UsageError ``SOW-SPK-165`` where fields are to be merged into a schema that was declared as a whole.
+    """Raise UsageError ``SOW-SPK-165`` if ``mergeSchema`` is given with a schema declared by ``.schema(...)``.
 
-    Spark asks for no schema then, so that nobody has looked at the messages.
+    Spark does not ask the source for a schema in that case, so the messages have not been sampled.
     """
     if not options.read_flag("mergeSchema") or any(is_mark_column(field.name) for field in schema.fields):
         return
@@ -144,9 +147,9 @@ def require_mergeable(options: Options, schema: StructType) -> None:
 
 
 def build_arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarrow.Schema:
-    """The Arrow schema of the batches of a reader, exactly as Spark will compare it.
+    """Return the Arrow schema of a reader's batches, exactly as Spark compares it.
 
-    Raises UsageError ``SOW-SPK-015`` for columns that do not exist or have another type, and as :func:`check_fields`.
+    Raises UsageError ``SOW-SPK-015`` if a column does not exist or has another type, and as :func:`check_fields`.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType as Struct
@@ -157,7 +160,7 @@ def build_arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarro
         if field.name not in columns:
             raise _unknown(field.name, columns)
         wanted = columns[field.name]
-        # The payload alone may have a declared type: all other columns are what the file formats hold.
+        # Only the payload may have a declared type; the file formats determine those of the other columns.
         if field.name == PAYLOAD_COLUMN and isinstance(field.dataType, Struct):
             check_fields(field.dataType)
             continue
@@ -166,13 +169,13 @@ def build_arrow_schema(schema: StructType, columns: Mapping[str, str]) -> pyarro
             raise UsageError(
                 "SOW-SPK-015", f"column {field.name} is {what}, but {field.dataType.simpleString()} in the schema"
             )
-    # Spark compares the batches with this schema to the letter, the zone of timestamps included.
+    # Spark compares the schema of batches with this one exactly, including the time zone of timestamps.
     made: pyarrow.Schema = to_arrow_schema(schema, timezone="UTC")
     return made
 
 
 def check_fields(struct: StructType) -> None:
-    """Raise UsageError ``SOW-SPK-080`` for a field of a declared message that has a type which no message can fill."""
+    """Raise UsageError ``SOW-SPK-080`` if a declared field has a type that messages cannot be read as."""
     for field in struct.fields:
         _check_type(field.name, field.dataType, 1)
 
@@ -194,7 +197,7 @@ def _check_type(name: str, kind: DataType, level: int) -> None:
     elif isinstance(kind, t.ArrayType):
         _check_type(name, kind.elementType, level)
     elif isinstance(kind, t.MapType):
-        # JSON members are named by texts; another type of key would have to be guessed from them.
+        # Names of JSON members are strings; keys of another type would have to be guessed from them.
         if not isinstance(kind.keyType, t.StringType):
             raise _no_such_type(name, kind, "names of members are strings: declare a MAP<STRING, ...>")
         _check_type(name, kind.valueType, level)
@@ -203,15 +206,15 @@ def _check_type(name: str, kind: DataType, level: int) -> None:
 
 
 def select_field_columns(names: Iterable[str]) -> list[str]:
-    """The columns of rows that hold a message or fields of it: all but metadata."""
+    """Return the columns of rows that contain a message or its fields: all except metadata."""
     return [name for name in names if name not in METADATA_COLUMNS and not is_mark_column(name)]
 
 
 def check_row_fields(fields: Iterable[StructField]) -> None:
-    """Raise UsageError ``SOW-SPK-113`` for a field of rows that no message can hold.
+    """Raise UsageError ``SOW-SPK-113`` if a field of the rows has a type that messages cannot contain.
 
-    Spark's ``to_json`` writes intervals as SQL's literals, which no reader of messages takes for a time span; of shapes
-    it writes nothing, and maps with nested keys it writes as the keys' insides.
+    Spark's ``to_json`` writes intervals as SQL literals, which readers of messages do not recognize as time spans. It
+    omits geometries, and it writes nested map keys as their internal representation.
     """
     for field in fields:
         _check_row_type(field.name, field.dataType)
@@ -252,7 +255,7 @@ def _no_such_type(name: str, kind: DataType, hint: str) -> UsageError:
 
 
 def _list_readable_types() -> tuple[type, ...]:
-    """The types of single values that sowctl-spark(7), MESSAGES, says how to read."""
+    """Return the scalar types that messages can be read as (sowctl-spark(7), MESSAGES)."""
     from pyspark.sql import types as t
 
     numbers = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType)
@@ -260,7 +263,7 @@ def _list_readable_types() -> tuple[type, ...]:
 
 
 def is_inferred(schema: pyarrow.Schema) -> bool:
-    """Return whether the fields of the message were inferred: then nothing may be lost in reading it."""
+    """Return whether the fields of the message were inferred; reading must then not lose any value."""
     metadata = schema.field(PAYLOAD_COLUMN).metadata or {}
     return any(INFERRED_COMMENT.encode() in value for value in metadata.values())
 

@@ -1,8 +1,8 @@
-"""A Spark session for one command, one notebook or one test run: quiet, local unless told otherwise, ended cleanly.
+"""Spark sessions for a command, a notebook or a test run: quiet, local by default, and shut down cleanly.
 
-Called by the jobs' commands, by programs and by the tests. sowctl-spark(7) lists the settings made here and why; every
-one of them yields to a setting of the caller. A session that exists already (a notebook's, spark-submit's) is used as
-it is and left running; :mod:`sowctl.spark.jvm.machine` starts and ends the virtual machine of any other.
+Called by the jobs' commands, by programs and by the tests. sowctl-spark(7) lists the settings made here and their
+reasons; settings of the caller override them. An existing session (of a notebook or of spark-submit) is used unchanged
+and left running. For a new one, :mod:`sowctl.spark.jvm.machine` starts and ends the virtual machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LOCAL_MASTER = "local[*]"
 """All processors of this machine."""
 QUICK_COMPILE_FLAG = "-XX:TieredStopAtLevel=1"
-"""Has Java compile once and quickly what runs often, and not a second time and better."""
+"""Limits Java to its fast compiler; the optimizing compiler is not used."""
 _LOGGING = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -54,7 +54,7 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{5}}
 
 
 class Session:
-    """A session that a ``with`` opens and ends; a notebook calls :meth:`start` and :meth:`stop`.
+    """A session that a ``with`` statement starts and stops; notebooks call :meth:`start` and :meth:`stop`.
 
     The arguments are those of :func:`open_session`.
     """
@@ -84,15 +84,15 @@ class Session:
         self._spark: SparkSession | None = None
 
     def start(self) -> SparkSession:
-        """Open it, unless it is open. Raises what :func:`open_session` raises."""
+        """Start the session if it is not running, and return it. Raises what :func:`open_session` raises."""
         if self._spark is None:
             self._spark = self._ends.enter_context(self._open())
-            # Run while modules can still be imported: a program may stop only Spark's session, or none.
+            # Programs may stop only Spark's session, or nothing; atexit runs while modules can still be imported.
             atexit.register(self.stop)
         return self._spark
 
     def stop(self) -> None:
-        """End it, if it is open; it can be started again."""
+        """Stop the session if it is running; it can be started again."""
         self._spark = None
         atexit.unregister(self.stop)
         self._ends.close()
@@ -115,14 +115,14 @@ def open_session(
     packed: str | Path | None = None,
     short: bool = False,
 ) -> Iterator[SparkSession]:
-    """A session on ``master`` with the data sources of this package registered; stopped at the end of the ``with``.
+    """Start a session on ``master``, register the data sources in it, and stop it at the end of the ``with``.
 
-    ``environment`` stands for the process's (JAVA_HOME, PATH, ...); ``conf`` are Spark's settings and win over ours;
-    with ``verbose`` Spark's own messages reach stderr, otherwise they are dropped. ``packed`` is an environment that
-    executors unpack and run, as venv-pack makes it. ``short``: the session is for work of seconds, which ends before a
-    second compilation by Java pays. Afterwards no virtual machine is left. Raises UsageError
-    SOW-SPK-001 (pyspark is missing) and SOW-SPK-135 (``packed``), ConfigError SOW-SPK-002 (no Java), SOW-SPK-003 (Spark
-    did not start) or SOW-SPK-004 (no master answers).
+    ``environment`` replaces that of the process (JAVA_HOME, PATH, ...). ``conf`` are Spark's settings and override
+    those made here. With ``verbose``, Spark's own messages are written to stderr; otherwise they are discarded.
+    ``packed`` is an environment created by venv-pack, which executors unpack and run. ``short``: the session is for
+    work of a few seconds, which ends before Java's optimizing compiler pays off. A virtual machine that was started
+    here is ended. Raises MissingPackageError SOW-SPK-001 (a package is missing), UsageError SOW-SPK-135 (``packed``),
+    ConfigError SOW-SPK-002 (no Java), SOW-SPK-003 (Spark did not start) or SOW-SPK-004 (no master answers).
     """
     require_pyspark()
     from pyspark import SparkContext
@@ -131,14 +131,14 @@ def open_session(
         if not verbose:
             ends.enter_context(_without_error_logs())
             _import_without_warning()
-        # The variable is set by spark-submit, which has started the virtual machine already; a second one would be
-        # another application.
+        # spark-submit sets the variable; it has started the virtual machine already, and a second one would be another
+        # application.
         joined = SparkContext._active_spark_context is not None
         if joined or "PYSPARK_GATEWAY_PORT" in environment:
             spark = _join(conf or {})
             if not joined:
-                # Begun here, it ends here: left to the virtual machine's end it would get 30 seconds, too few to remove
-                # an environment that was unpacked.
+                # Stop the session explicitly: the shutdown hook of the virtual machine gets only 30 seconds, too few to
+                # remove an unpacked environment.
                 ends.callback(_stop_quietly, spark.stop)
         else:
             given, variables = dict(conf or {}), dict[str, str]()
@@ -152,10 +152,10 @@ def open_session(
 
 @contextmanager
 def _without_error_logs() -> Iterator[None]:
-    """pyspark raises errors of SQL and of DataFrames, and logs each to stderr, as JSON with its trace: not here."""
+    """Suppress the log lines, JSON with a traceback, that pyspark writes to stderr for each error that it raises."""
     from pyspark.logger import PySparkLogger
 
-    # made by pyspark, which calls them with arguments that loggers of another class refuse
+    # pyspark must create these loggers: it passes arguments that loggers of other classes reject.
     loggers = [PySparkLogger.getLogger(f"{name}QueryContextLogger") for name in ("SQL", "DataFrame")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -168,9 +168,9 @@ def _without_error_logs() -> Iterator[None]:
 
 
 def _import_without_warning() -> None:
-    """Import the module that pyspark imports with the first argument for Java, and that warns of pandas 3 then.
+    """Import, without its warning about pandas 3, the module that pyspark imports with the first argument for Java.
 
-    Nothing here hands data frames of pandas to Spark, so the warning tells the user of a command nothing.
+    No pandas data frames are passed to Spark here, so the warning does not concern users of the commands.
     """
     with warnings.catch_warnings(), suppress(ImportError):
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -178,7 +178,7 @@ def _import_without_warning() -> None:
 
 
 def require_pyspark() -> None:
-    """Raise MissingPackageError SOW-SPK-001 where the extra ``spark`` is not installed."""
+    """Raise MissingPackageError SOW-SPK-001 if the extra ``spark`` is not installed."""
     from importlib.util import find_spec
 
     for module in ("pyspark", "pyarrow"):
@@ -190,9 +190,9 @@ def require_pyspark() -> None:
 def build_settings(
     master: str, work: Path, given: Mapping[str, str], *, app: str, verbose: bool, short: bool = False
 ) -> dict[str, str]:
-    """Spark's settings for a session; ``work`` is its own directory. What is ``given`` wins.
+    """Return Spark's settings for a session whose directory is ``work``. Settings in ``given`` take precedence.
 
-    ``short``: the session does little."""
+    ``short``: optimize for a short session."""
     level = "warn" if verbose else "error"
     (work / "log4j2.properties").write_text(_LOGGING.format(level=level), "utf-8")
     made = {
@@ -207,15 +207,16 @@ def build_settings(
         "spark.sql.warehouse.dir": (work / "warehouse").as_uri(),
     }
     if is_local(master):
-        # nothing outside this machine talks to it, and the directory goes with the session
+        # Only processes of this machine connect to it, and the directory is removed with the session.
         made["spark.driver.bindAddress"] = made["spark.driver.host"] = "127.0.0.1"
         made["spark.local.dir"] = str(work / "scratch")
         made["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
-    # Behind all of ours, so that a setting of the caller wins.
+    # Last, so that settings of the caller take precedence.
     made |= given
-    # Put together and not replaced: with the caller's options alone, Spark would log to the terminal again.
+    # Combine the Java options: with only those of the caller, Spark would log to the terminal again.
     options = [f"-Dlog4j2.configurationFile={(work / 'log4j2.properties').as_uri()}"]
-    # On a cluster the driver's machine only plans; and of an option given twice Java takes the last one.
+    # Only for a local master, because on a cluster the driver only plans. Before the caller's options, because Java
+    # uses the last of two values.
     if short and is_local(master):
         options.append(QUICK_COMPILE_FLAG)
     if given.get("spark.driver.extraJavaOptions"):
@@ -246,22 +247,21 @@ def _start(
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    # Asked before Java is looked for and started: a master that is not there would cost a minute.
+    # Check the master before starting Java: Spark would wait for a minute if it does not answer.
     require_master(conf.get("spark.master", master))
     java = find_java(environment)
     master = conf.pop("spark.master", master)
-    # What is entered in ``ends`` first ends last: the session, its context, the virtual machine, and the directory when
-    # nothing uses it any more.
+    # ``ends`` closes in reverse order: the session, its context, the virtual machine, and finally the directory.
     work = ends.enter_context(create_work_directory(SPARK_PREFIX))
     made = build_settings(master, work, conf, app=app, verbose=verbose, short=short)
     if "SPARK_LOCAL_DIRS" in environment and "spark.local.dir" not in conf:
-        # The user's variable says where Spark keeps its scratch files, and wins over a setting anyway.
+        # The user's variable sets the directory of Spark's scratch files; Spark prefers it to the setting anyway.
         made.pop("spark.local.dir", None)
     ends.enter_context(restore_interrupt_handler())
     variables = {**_variables(java, master, environment), **variables}
     if is_local(master):
         variables[STATES_VARIABLE] = str(work / "states")
-    # A cluster's workers have homes of their own; and one that the user names is meant.
+    # Workers of a cluster have their own SPARK_HOME, and one that the user sets is respected.
     if is_local(master) and "SPARK_HOME" not in environment:
         variables |= build_quick_home(work / "home")
     with set_environment(variables):
@@ -275,21 +275,21 @@ def _start(
     try:
         spark = SparkSession.builder.getOrCreate()
     except Exception as error:
-        # a master that took the connection and never the application: Spark has given up and stopped meanwhile
+        # The master accepted the connection but never the application, and Spark gave up.
         raise build_start_error(format_error(error), work) from error
     ends.callback(_stop_quietly, spark.stop)
     return spark
 
 
 def _variables(java: Java, master: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Build the variables that pyspark and its launcher take from the process's environment and nowhere else."""
+    """Build the variables that pyspark and its launcher read only from the environment of the process."""
     variables = {"JAVA_HOME": str(java.home)}
     # Without it Spark's workers would run the first python3 on PATH, which may lack this package.
     if is_local(master) and "PYSPARK_PYTHON" not in environment:
         variables["PYSPARK_PYTHON"] = sys.executable
     here = Path(__file__).parents[2]
     if is_local(master) and here.name not in ("site-packages", "dist-packages"):
-        # workers are processes of their own, and must find a package that is not installed where this one found it
+        # The package is not installed, so worker processes need the path under which this process found it.
         paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
         variables["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*paths, str(here)]))
     if "SPARK_LOCAL_IP" not in environment and is_local(master):
@@ -313,5 +313,5 @@ def _register(spark: SparkSession) -> None:
 
 def _stop_quietly(stop: Callable[[], object]) -> None:
     with suppress(Exception):
-        # a machine that died on the way cannot be asked to stop; what follows ends it
+        # Stopping fails if the virtual machine has died; end_machine() handles that.
         stop()

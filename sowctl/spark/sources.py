@@ -1,6 +1,6 @@
-"""The data sources ``sow`` and ``sow-journal``: options in, readers and writers out (sowctl-spark(7)).
+"""The data sources ``sow`` and ``sow-journal``, which build readers and writers from options (sowctl-spark(7)).
 
-Spark makes these objects in its Python processes, from the options of one read or write.
+Spark creates these objects in its Python processes from the options of one read or write.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from sowctl.spark.writing.writers import BatchWriter, StreamWriter, WriteRequest
 
 OTHER_SOURCE_CODE = "SOW-SPK-167"
-"""The code of what one of the two sources does and the other does not."""
+"""The code of errors for operations that only the other source supports."""
 DEFAULT_SAMPLE_MESSAGES = 300_000
-"""Messages that are looked at for a schema unless option ``samples`` says otherwise: 7 us each, by one process."""
+"""Default of option ``samples``, the number of messages from which a schema is inferred: 7 us each, in one process."""
 STORE_OPTIONS = (*PLACE_OPTIONS, "archive", *PAYLOAD_OPTIONS, *MODE_OPTIONS, "at", "filter", "numPartitions", "pin")
 WRITE_OPTIONS = (
     *PLACE_OPTIONS,
@@ -71,7 +71,7 @@ WRITE_OPTIONS = (
     "report",
 )
 READ_FORM_OPTIONS = (*PAYLOAD_OPTIONS, *MODE_OPTIONS, "numPartitions")
-"""Options that say how messages are read, and nothing of which."""
+"""Options that control how messages are read, but not which."""
 READ_BOUND_OPTIONS = ("at", "filter", "pin")
 JOURNAL_OPTIONS = (
     *PLACE_OPTIONS,
@@ -88,18 +88,18 @@ JOURNAL_OPTIONS = (
     "partitionBytes",
 )
 STREAM_OPTIONS = ("start", "maxEntries", "maxBytesPerTrigger", "splitGroups", "failOnDataLoss")
-"""Options of a journal that is read as a stream: where it begins, what a batch has, and how it goes on."""
+"""Options of a journal that is read as a stream: start, size of batches, and behavior on data loss."""
 OPTION_OWNERS = (
     dict.fromkeys(JOURNAL_OPTIONS, "reading sow-journal")
     | dict.fromkeys(STREAM_OPTIONS, "reading sow-journal as a stream (spark.readStream)")
     | dict.fromkeys(STORE_OPTIONS, "reading sow")
     | dict.fromkeys(WRITE_OPTIONS, "writing to sow")
 )
-"""Which question has an option that another does not have."""
+"""The read or write that each option belongs to, for the hints of errors."""
 
 
 class SowSource(SameCode, DataSource):
-    """The records of a topic, or of what is derived from topics, now or at an instant."""
+    """Data source of the records of a topic, view, conflated topic or queue, now or at an instant."""
 
     @classmethod
     def name(cls) -> str:
@@ -107,28 +107,28 @@ class SowSource(SameCode, DataSource):
         return "sow"
 
     def schema(self) -> str:
-        """The columns; a struct without a declared schema is inferred from the messages."""
+        """Return the columns as DDL; a struct without a declared schema is inferred from the messages."""
         from sowctl.spark.reading.storereader import sample_records
 
         with carry_errors():
             return _schema(self, STORE_COLUMNS, (STORE_OPTIONS, WRITE_OPTIONS), _store_query, sample_records)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader."""
+        """Return the reader of a batch."""
         from sowctl.spark.reading.storereader import StoreReader
 
         with carry_errors():
             return combine_readers([StoreReader(_store_query(one), schema) for one in self._read_options(schema)])
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """A writer; Spark's modes are ``append`` and ``overwrite``."""
+        """Return the writer of a batch; Spark's modes are ``append`` and ``overwrite``."""
         from sowctl.spark.writing.writers import BatchWriter
 
         with carry_errors():
             return BatchWriter(_write_request(self._write_options(schema), overwrite=overwrite), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """A writer for a stream; output mode ``complete`` replaces the topic with every batch."""
+        """Return the writer of a stream; output mode ``complete`` replaces the topic with every batch."""
         from sowctl.spark.writing.writers import StreamWriter
 
         with carry_errors():
@@ -143,12 +143,12 @@ class SowSource(SameCode, DataSource):
             return StreamWriter(_write_request(options, overwrite=overwrite, client=name), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """None: a store has states, and a stream is made of entries. Said by the first answer, as for a journal."""
+        """Return a reader whose first call raises UsageError ``SOW-SPK-167``: a store has no entries to stream."""
         return _stream_or_refusal(_refuse_stream)
 
     def _read_options(self, schema: StructType) -> list[Options]:
         given, table = merge_table_options(self.name(), self.options, schema)
-        # what a table says of writing to it is nothing to a reader
+        # A table may have options for writing, which a reader ignores.
         passed = WRITE_OPTIONS if table else ()
         found = [Options(self.name(), one, STORE_OPTIONS, passed, OPTION_OWNERS) for one in split_paths(given)]
         require_mergeable(found[0], schema)
@@ -163,12 +163,12 @@ class SowSource(SameCode, DataSource):
                 f"option {found[0]} selects a part of the topic, so rows cannot be written",
                 hint="remove it, or INSERT into a table or view without the option",
             )
-        # a view or table that is also written to may say how its messages are read
+        # A table or view may have options for reading messages, which a writer ignores.
         return Options(self.name(), given, WRITE_OPTIONS, READ_FORM_OPTIONS, OPTION_OWNERS)
 
 
 class JournalSource(SameCode, DataSource):
-    """A journal: its entries, for batches and for streams."""
+    """Data source of the entries of a journal, for batches and streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -176,39 +176,39 @@ class JournalSource(SameCode, DataSource):
         return "sow-journal"
 
     def schema(self) -> str:
-        """The columns; a struct without a declared schema is inferred from the messages."""
+        """Return the columns as DDL; a struct without a declared schema is inferred from the messages."""
         from sowctl.spark.reading.journalreader import sample_messages
 
         with carry_errors():
-            # Spark asks for the schema before it says what it is for.
+            # At this point it is not known whether Spark reads a batch or a stream.
             known = (*JOURNAL_OPTIONS, *STREAM_OPTIONS)
             return _schema(self, JOURNAL_COLUMNS, (known, ()), _build_known_query, sample_messages)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader."""
+        """Return the reader of a batch."""
         from sowctl.spark.reading.journalreader import JournalReader
 
         with carry_errors():
             readers: list[DataSourceReader] = []
             for options in self._read_options(schema):
                 query = _journal_query(options)
-                # Here and not in the tasks: a topic that does not exist is one error, and before any task begins.
+                # Checked here, so that a missing topic is reported once and before any task starts.
                 require_entries(query.origin, query.topic, query.message_type)
                 _require_records(query)
                 readers.append(JournalReader(query, schema))
             return combine_readers(readers)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader for a stream; what is wrong with the options is said by its first answer."""
+        """Return the reader of a stream; errors in the options are raised by its first method call."""
         return _stream_or_refusal(lambda: self._stream_reader(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """None: entries come of what is published. Raises UsageError ``SOW-SPK-167``."""
+        """Raise UsageError ``SOW-SPK-167``: only publishing adds entries."""
         with carry_errors():
             _refuse_rows()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802 - Spark's name
-        """None, as :meth:`writer`."""
+        """Raise UsageError ``SOW-SPK-167``, as :meth:`writer`."""
         with carry_errors():
             _refuse_rows()
 
@@ -227,7 +227,7 @@ class JournalSource(SameCode, DataSource):
         if start == "state" and options.read_text("topic") is None:
             raise UsageError("SOW-SPK-013", "start=state requires a topic", hint="add option topic")
         most_bytes = options.read_size("maxBytesPerTrigger")
-        # One bound is enough: who says how many bytes a batch may have has said how large it may be.
+        # With maxBytesPerTrigger, the default limit of entries does not apply: the user has limited the batch already.
         most = options.read_number("maxEntries", MAX_BATCH_ENTRIES if most_bytes is None else None, 1)
         split = options.read_flag("splitGroups")
         pace = StreamLimits(start, most, options.read_flag("failOnDataLoss", True), most_bytes, split)
@@ -236,7 +236,7 @@ class JournalSource(SameCode, DataSource):
     def _read_options(self, schema: StructType, *, streaming: bool = False) -> list[Options]:
         given, table = merge_table_options(self.name(), self.options, schema)
         known = (*JOURNAL_OPTIONS, *STREAM_OPTIONS) if streaming else JOURNAL_OPTIONS
-        # what a table says of streams is nothing to a batch
+        # A table may have options for streams, which a batch ignores.
         passed = STREAM_OPTIONS if table else ()
         found = [Options(self.name(), one, known, passed, OPTION_OWNERS) for one in split_paths(given)]
         require_mergeable(found[0], schema)
@@ -244,10 +244,10 @@ class JournalSource(SameCode, DataSource):
 
 
 def _stream_or_refusal(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
-    """A reader for a stream, or one whose first answer says why there is none.
+    """Return the reader that ``make`` builds, or one whose first method call raises the error of ``make``.
 
-    Spark's runner ends a reader whatever happens: where none was made it says that its variable has no value, and
-    nothing of what making it raised.
+    Spark's runner stops the reader in any case. If building it failed, the runner would report an unbound variable
+    instead of the error.
     """
     from sowctl.spark.reading.journalstream import RefusedStream
 
@@ -287,8 +287,11 @@ def _schema(
     query: Callable[[Options], Query],
     sample: Callable[[Query, int | None], Iterator[SampledView]],
 ) -> str:
-    """The columns of a source as text. ``known`` are the options of reading, and those besides that a table may have;
-    ``sample`` gives messages of a ``query``, from which fields that are not declared are inferred."""
+    """Return the columns of a source as DDL.
+
+    ``known`` are the options for reading, and the additional options of a table. ``sample`` yields messages of a
+    ``query``, from which undeclared fields are inferred.
+    """
     given, table = dict(source.options), None
     if new := is_new_table(given):
         given = select_table_options(given)
@@ -302,14 +305,14 @@ def _schema(
         count = _samples(options)
         messages = chain.from_iterable(sample(query(one), count) for one in found)
         seen = infer_fields(messages if count is None else islice(messages, count))
-        # What is declared may be narrower than what messages hold: only a type that was inferred as a whole loses none.
+        # A declared type may be narrower than the values, so only a fully inferred schema is marked as inferred.
         payload, comment = (
             (merge_ddl(payload, seen.build_members()), MERGED_COMMENT)
             if payload
             else (build_distinct_ddl(seen), INFERRED_COMMENT)
         )
     elif new:
-        # a table that could never be read is refused when it is made
+        # Reject a table that could never be read when it is created.
         query(options)
     if "changes" in known[0] and options.read_flag("changes"):
         columns = CHANGE_COLUMNS
@@ -319,14 +322,14 @@ def _schema(
 
 
 def _columns(options: Options, columns: Mapping[str, str]) -> Mapping[str, str]:
-    """The columns that may be asked for; those that are seldom filled are there only where they are named."""
+    """Return the columns that may be selected, including that of malformed messages if it is requested."""
     rule = parse_malformed_rule(options)
     named = rule.column in (options.read_words("columns") or ())
     return add_corrupt_column(columns, rule.column) if rule.asked or named else columns
 
 
 def _samples(options: Options) -> int | None:
-    """Return how many messages are looked at for a schema, None for all."""
+    """Return the number of messages from which a schema is inferred, None for all."""
     if (options.read_text("samples") or "").lower() == "all":
         return None
     return options.read_number("samples", DEFAULT_SAMPLE_MESSAGES, 1)
@@ -358,16 +361,18 @@ def _store_query(options: Options) -> StoreQuery:
             "SOW-SPK-172", "several instants cannot be pinned in a file", hint="use pin=auto, or remove pin"
         )
     pin = options.read_path("pin")
-    # ``at`` is dropped because the pinned file is the state at that instant already.
+    # The pinned file is already the state ``at`` that instant, so ``at`` is cleared.
     return query if pin is None else replace(query, origin=pin_state(query.origin, query.at, pin), at=None)
 
 
 def _read_instants(options: Options, now: int) -> tuple[int, ...]:
-    """The times of option ``at`` where it has several, in order. Raises UsageError ``SOW-SPK-172`` for an entry."""
+    """Return the times of option ``at`` in ascending order, () if it has fewer than two.
+
+    Raises UsageError ``SOW-SPK-172`` if one of them is an entry."""
     texts = options.read_words("at") or ()
     if len(texts) < 2:
         return ()
-    # Counted from the present of the query: by a clock that goes on, "now" would lie behind it.
+    # Relative to the time of the query: with a running clock, "now" would be after it.
     clock, times = build_fixed_clock(now), set()
     for text in texts:
         moment = parse_moment(text, clock)
@@ -388,7 +393,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
     from sowctl.spark.writing.writers import WriteRequest
 
     if find_config(options) is None:
-        # Of a table that is made of rows (CREATE TABLE ... AS SELECT) Spark passes on no options: it looks like this.
+        # For CREATE TABLE ... AS SELECT, Spark passes no options, so that statement also fails here.
         hint = "give config and topic; for a table, use CREATE TABLE name USING sow OPTIONS (...), without "
         hint += "columns and without AS SELECT, then INSERT INTO name to publish rows"
         raise UsageError("SOW-SPK-012", "no destination is given", hint=hint)
@@ -422,7 +427,7 @@ def _write_request(options: Options, *, overwrite: bool, client: str | None = No
 
 
 def _require_whole(topic: str | None, options: Options) -> None:
-    """Raise UsageError where a feed of changes is asked of several topics, or of a part of the operations."""
+    """Raise UsageError ``SOW-SPK-013`` or ``SOW-SPK-130`` if a change feed is not of one topic and all operations."""
     if topic is None:
         raise UsageError("SOW-SPK-013", "a change feed requires a topic", hint="add option topic")
     if options.read_text("operation") is not None:
@@ -434,7 +439,7 @@ def _require_whole(topic: str | None, options: Options) -> None:
 
 
 def _require_records(query: JournalQuery) -> None:
-    """Raise UsageError ``SOW-SPK-131`` where a feed of changes is asked of a topic that the journal alone knows."""
+    """Raise UsageError ``SOW-SPK-131`` for the change feed of a topic that is not in the configuration."""
     config = query.origin.config
     if query.changes and config is not None and all(one.name != query.topic for one in config.topics):
         raise UsageError(
@@ -445,9 +450,9 @@ def _require_records(query: JournalQuery) -> None:
 
 
 def _build_known_query(options: Options) -> JournalQuery:
-    """The query of a stream, a new table, or a schema that is inferred. Raises as :func:`require_entries`.
+    """Build the query of a stream, a new table or a schema inference. Raises as :func:`require_entries`.
 
-    A stream or table may be made before anything was published, so the topic need not have entries yet.
+    A stream or table may be created before anything is published, so the topic need not have entries yet.
     """
     query = _journal_query(options)
     require_entries(query.origin, query.topic, query.message_type, later=True)
@@ -460,13 +465,13 @@ def _journal_query(options: Options) -> JournalQuery:
 
     origin = find_journal(options)
     topic, message_type = options.read_text("topic"), options.read_text("messageType")
-    # A type tells topics of one name apart; by itself it names none.
+    # A message type distinguishes topics with the same name; alone it selects nothing.
     if message_type is not None and topic is None:
         raise UsageError("SOW-SPK-013", "option messageType requires a topic", hint="add option topic")
     if topic is not None and message_type is None and origin.config is not None:
-        # Two topics of different types may share a name (behaviour C15); then entries of both are read.
+        # Topics of different types may share a name (behaviour C15); entries of all of them are read then.
         found = [one for one in origin.config.topics if one.name == topic]
-        # With one entry of that name the type is known, and blocks without the topic can be passed over unread.
+        # If the name is unique, the type is known and blocks without the topic can be skipped unread.
         message_type = found[0].message_type if len(found) == 1 else None
     changes = options.read_flag("changes")
     if changes:

@@ -1,7 +1,7 @@
-"""Running jobs with spark-submit: the line, the archive for executors, and the script that spark-submit starts
+"""Running jobs with spark-submit: the command line, the archive for executors, and the script that spark-submit runs
 (``sowctl-pipeline-submit-args(1)``).
 
-As a script this is the program itself: it runs ``sowctl pipeline ...`` in the session that spark-submit has prepared.
+Run as a script, this module is the program itself: it runs ``sowctl pipeline ...`` in the session of spark-submit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DATA_SUFFIXES = (".py", ".lark", ".json", ".typed")
 
 
 def write_archive(path: Path) -> int:
-    """Put the package into a zip file; returns how many files it has."""
+    """Write the package to a zip file and return the number of files in it."""
     root = Path(sowctl.__file__).parent
     files = sorted(
         file for file in root.rglob("*") if file.suffix in _DATA_SUFFIXES and "__pycache__" not in file.parts
@@ -50,19 +50,19 @@ def build_command_line(
     environment: Mapping[str, str],
     packed: Path | None = None,
 ) -> str:
-    """The line for a shell, which needs nothing of what this process found: Java, Spark, Python, the configuration.
+    """Return a command line for a shell, in which Java, Spark, Python and the configuration are spelled out.
 
-    ``config`` and ``java`` are what was found, None for nothing; ``environment`` stands for the process's. ``packed``
-    is an environment that executors unpack and run, None where they have one. Raises UsageError ``SOW-SPK-071`` for a
-    job that does not exist, ``SOW-SPK-135`` for an environment that nothing would unpack.
+    ``config`` and ``java`` are those that were found, or None; ``environment`` replaces that of the process.
+    ``packed`` is an environment that executors unpack and run, None if they have one. Raises UsageError
+    ``SOW-SPK-071`` if the job does not exist, and ``SOW-SPK-135`` if ``packed`` cannot be used.
     """
     from sowctl.spark.jobs.job_table import JOBS
 
-    # On the command line export-journal is an option of export and no job with a name of its own.
+    # On the command line, export-journal is an option of export, not a job.
     names = [one.name for one in JOBS if one.name != "export-journal"]
     if not job or job[0] not in names:
         raise UsageError("SOW-SPK-071", f"unknown job {(job[0] if job else '')!r}", hint="jobs: " + ", ".join(names))
-    # the launcher looks for no Java but in JAVA_HOME and on PATH, and starts none that lacks a module
+    # The launcher finds Java only by JAVA_HOME and PATH, and fails with a Java that lacks a module.
     variables = {} if java is None else {"JAVA_HOME": str(java.home)}
     variables |= _interpreter(master, environment) if packed is None else build_driver_variables(environment)
     # Client mode: the driver, which writes stores and journals, runs on this machine.
@@ -77,12 +77,12 @@ def build_command_line(
 
 
 def _quote_value(name: str, value: str) -> str:
-    """A value for a shell; of PATH, what is put in front of the one that the shell has."""
+    """Quote a value for a shell; for PATH, prepend its first directory to the PATH of that shell."""
     return f'{shlex.quote(value.split(os.pathsep)[0])}:"$PATH"' if name == "PATH" else shlex.quote(value)
 
 
 def _find_launcher(environment: Mapping[str, str]) -> str:
-    """spark-submit: by name where a shell finds it, else the one beside this Python or in its pyspark."""
+    """Return spark-submit if it is on PATH, otherwise the path of the one next to this Python or in its pyspark."""
     if shutil.which("spark-submit", path=environment.get("PATH", os.defpath)) is not None:
         return "spark-submit"
     from importlib.util import find_spec
@@ -95,19 +95,19 @@ def _find_launcher(environment: Mapping[str, str]) -> str:
 
 
 def _interpreter(master: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable that makes spark-submit run this Python, where ``python3`` of the shell is another installation."""
+    """Return the variable that makes spark-submit run this Python, if ``python3`` on PATH is another installation."""
     if "PYSPARK_PYTHON" in environment or "PYSPARK_DRIVER_PYTHON" in environment:
         return {}
     found = shutil.which("python3", path=environment.get("PATH", os.defpath))
     if found is not None and Path(found).absolute().parent == Path(sys.executable).absolute().parent:
         return {}
-    # other machines have their own Python; the executors of a local master are threads here
+    # Other machines have their own Python, but a local master runs its executors on this machine.
     return {"PYSPARK_PYTHON" if is_local(master) else "PYSPARK_DRIVER_PYTHON": sys.executable}
 
 
 def main() -> None:
-    """Run a job as the script that spark-submit starts."""
-    # named as text: the pipeline knows nothing of the command line, except that this script is one
+    """Run a job; the entry point of the script that spark-submit runs."""
+    # Imported by name, because the pipeline must not depend on the command line, except in this script.
     importlib.import_module("sowctl.cli.main").run()
 
 

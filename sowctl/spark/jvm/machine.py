@@ -1,7 +1,7 @@
 """The Java virtual machine that a session runs in: starting it with its environment, reporting its failures, ending it.
 
-Called by :mod:`sowctl.spark.sessions` alone, for a session that it starts itself. sowctl-spark(7), SESSIONS AND JAVA,
-says what is promised: a quiet start, the caller's interrupt handler as it was, and nothing left behind.
+Called only by :mod:`sowctl.spark.sessions`, for sessions that it starts itself. sowctl-spark(7), SESSIONS AND JAVA,
+specifies a quiet start, an unchanged interrupt handler of the caller, and that nothing remains afterwards.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from typing import Any
 from sowctl.errors import ConfigError
 
 STATES_VARIABLE = "SOWCTL_SPARK_STATES"
-"""The variable by which a local session tells its Python processes where copies of states go: they end with it."""
-_EXIT_TIMEOUT_SECONDS = 20.0  # seconds that the virtual machine gets to end by itself
-_HOME_DIRECTORIES = ("bin", "sbin", "jars", "data", "licenses")  # what of an installed Spark is linked
-_TAIL_CHARACTERS = 2000  # characters of its last words that an error repeats
+"""The variable with which a local session passes its Python processes the directory for copies of states, which is
+removed with the session."""
+_EXIT_TIMEOUT_SECONDS = 20.0  # before the virtual machine is terminated
+_HOME_DIRECTORIES = ("bin", "sbin", "jars", "data", "licenses")  # linked from an installed Spark
+_TAIL_CHARACTERS = 2000  # of its output that an error quotes
 
 
 @contextmanager
 def set_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables in the environment of this process during the block; the former ones come back."""
+    """Set environment variables of this process during the block, and restore the former values afterwards."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -41,12 +42,13 @@ def set_environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def build_quick_home(directory: Path) -> dict[str, str]:
-    """The variable for a Spark whose Python processes begin quickly: of links in ``directory``, which is made.
+    """Create ``directory`` as a Spark home, of symbolic links, whose Python processes start quickly; return its
+    variable.
 
-    Spark puts ``python/lib/pyspark.zip`` of its home before everything else that these processes import. There are no
-    compiled modules in it, so each of them compiles pyspark anew: 0.8 s of processor time instead of 0.2. Where the
-    home has no such file, they import the pyspark that is installed, which is the same. Gives nothing where Spark does
-    not come with the Python package, or where no links can be made.
+    Spark puts ``python/lib/pyspark.zip`` of its home first on the import path of these processes. The archive contains
+    no compiled modules, so each process compiles pyspark again: 0.8 s of processor time instead of 0.2. If the home
+    lacks the file, they import the installed pyspark, which is the same code. Returns {} if Spark is not part of the
+    Python package, or if links cannot be created.
     """
     spec = find_spec("pyspark")
     installed = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
@@ -58,15 +60,16 @@ def build_quick_home(directory: Path) -> dict[str, str]:
             if (installed[0] / name).exists():
                 (directory / name).symlink_to(installed[0] / name)
     except OSError:
-        # Without links only time is lost: Spark finds its own home.
+        # Without the links, Spark uses its own home and only starts more slowly.
         return {}
     return {"SPARK_HOME": str(directory)}
 
 
 def start_machine(made: Mapping[str, str], work: Path, verbose: bool) -> Any:
-    """Start the virtual machine; what it and its launcher say goes to a file unless ``verbose``.
+    """Start the virtual machine; unless ``verbose``, the stderr of it and its launcher is written to a file.
 
-    ``made`` are Spark's settings, ``work`` the directory of the session. Raises ConfigError ``SOW-SPK-003``.
+    ``made`` are Spark's settings, ``work`` is the directory of the session. Raises ConfigError ``SOW-SPK-003`` if it
+    does not start.
     """
     from pyspark import SparkConf, java_gateway
     from pyspark.errors import PySparkRuntimeError
@@ -82,7 +85,7 @@ def start_machine(made: Mapping[str, str], work: Path, verbose: bool) -> Any:
 
 
 def format_error(error: Exception) -> str:
-    """Format an error; one of the virtual machine's cannot be asked any more when that has ended."""
+    """Format an error; for an error of a virtual machine that has ended, the message is no longer available."""
     raised = getattr(error, "java_exception", None)
     try:
         return str(error if raised is None else raised.getMessage())
@@ -91,7 +94,7 @@ def format_error(error: Exception) -> str:
 
 
 def build_start_error(what: str, work: Path) -> ConfigError:
-    """The error ``SOW-SPK-003``: why Spark did not start, with the last words of the machine in ``work``."""
+    """Build the error ``SOW-SPK-003``: the reason, with the end of the virtual machine's output in ``work``."""
     said = ""
     with suppress(OSError):
         said = (work / "stderr").read_text("utf-8", "replace")[-_TAIL_CHARACTERS:].strip()
@@ -104,23 +107,23 @@ def build_start_error(what: str, work: Path) -> ConfigError:
 
 
 def end_machine(gateway: Any) -> None:
-    """Let go of the virtual machine and see it end, so that none is left behind and another may be started."""
+    """Release the virtual machine and wait until it has ended, so that another may be started."""
     from pyspark import SparkContext
 
-    # pyspark keeps the machine for the next session, which would then talk to one that has ended.
+    # pyspark would reuse this gateway for the next session, although the machine has ended.
     if SparkContext._gateway is gateway:
         SparkContext._gateway = None
         SparkContext._jvm = None
     with suppress(Exception):
         gateway.shutdown()
     process: subprocess.Popen[bytes] | None = gateway.proc
-    # A machine that this process did not start is ended by the process that did.
+    # The process that started the machine ends it.
     if process is None:
         return
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()  # the machine ends when this pipe does
-    # By itself first, so that Spark's own shutdown runs and removes its scratch files; then ever harder.
+    # First wait, so that Spark's shutdown hooks run and remove its scratch files; then terminate, then kill.
     for end in (process.terminate, process.kill):
         try:
             process.wait(_EXIT_TIMEOUT_SECONDS)
@@ -132,8 +135,8 @@ def end_machine(gateway: Any) -> None:
 
 @contextmanager
 def restore_interrupt_handler() -> Iterator[None]:
-    """Restore the caller's interrupt handler after the block: pyspark replaces it by its own."""
-    # Python sets signal handlers in the main thread only; elsewhere pyspark has changed nothing either.
+    """Restore the caller's interrupt handler after the block, because pyspark replaces it."""
+    # Signal handlers can be set only in the main thread, so in other threads pyspark changes none.
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""Names of masters, and a check that a standalone one answers (sowctl-spark(7), SESSIONS AND JAVA).
+"""Names of masters, and a check that a standalone master answers (sowctl-spark(7), SESSIONS AND JAVA).
 
-The master is asked before a virtual machine is started for it: Spark itself would try one that does not answer for a
-minute, and then end with the traces of what failed behind that.
+The check runs before a virtual machine is started: Spark itself would try to connect for a minute and then end with
+tracebacks of subsequent errors.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from sowctl.errors import ConfigError
 _SCHEME = "spark://"
 _DEFAULT_PORT = 7077
 CONNECT_TIMEOUT_SECONDS = 5.0
-"""Seconds that each address gets to accept a connection."""
+"""Timeout of the connection to each address."""
 
 
 def is_local(master: str) -> bool:
     """Return whether the executors are threads of the session's own virtual machine."""
-    # ``local-cluster[...]`` starts processes of its own and is not meant.
+    # ``local-cluster[...]`` starts separate processes, so it is not local in this sense.
     return master.split("[", 1)[0] == "local"
 
 
 def parse_addresses(master: str) -> list[tuple[str, int]]:
-    """The hosts and ports of ``spark://host:port,host:port``; none for other masters."""
+    """Return the hosts and ports of ``spark://host:port,host:port``, [] for other masters.
+
+    Raises ConfigError ``SOW-SPK-004`` for an invalid address."""
     if not master.startswith(_SCHEME):
         return []
     found = []
     for address in master.removeprefix(_SCHEME).split(","):
-        # From the right, because an address of version 6 has colons of its own.
+        # Split at the last colon, because IPv6 addresses contain colons.
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise ConfigError(
@@ -42,7 +44,7 @@ def parse_addresses(master: str) -> list[tuple[str, int]]:
 
 
 def require_master(master: str, patience: float = CONNECT_TIMEOUT_SECONDS) -> None:
-    """Raise ConfigError ``SOW-SPK-004`` where ``master`` is a standalone one and none of its addresses answers."""
+    """Raise ConfigError ``SOW-SPK-004`` if ``master`` is a standalone master and none of its addresses answers."""
     reasons = []
     for host, port in parse_addresses(master):
         try:

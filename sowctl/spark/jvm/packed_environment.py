@@ -1,8 +1,8 @@
-"""Executors that have nothing but Spark unpack an environment (sowctl-spark(7), ON A CLUSTER).
+"""Packed Python environments for executors that have only Spark (sowctl-spark(7), ON A CLUSTER).
 
-Spark runs the Python of a data source by one name on the driver, where it plans, and on executors. So that name is
-``python3``, and PATH says which it is: on the driver the one that runs there, on executors the one that was unpacked.
-Called by the session and by the line for spark-submit.
+Spark uses the same command for the Python of a data source on the driver, where it plans, and on executors. So the
+command is ``python3``, and PATH selects it: on the driver the running Python, on executors the unpacked one.
+Called by the session and for the command line of spark-submit.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from sowctl.errors import UsageError
 from sowctl.spark.jvm.masters import is_local
 
 UNPACK_DIRECTORY = "environment"
-"""The directory, in that of an executor, into which Spark unpacks the environment."""
+"""The directory into which Spark unpacks the environment, relative to that of an executor."""
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def build_packed_settings(packed: Path, master: str) -> dict[str, str]:
-    """Spark's settings for executors that have nothing but Spark: a packed environment, which each of them unpacks.
+    """Return Spark's settings with which each executor unpacks and uses a packed environment.
 
-    Raises UsageError ``SOW-SPK-135`` for a local master, and where there is no such file.
+    Raises UsageError ``SOW-SPK-135`` for a local master, and if the file does not exist.
     """
     if is_local(master):
         raise UsageError(
@@ -40,15 +40,15 @@ def build_packed_settings(packed: Path, master: str) -> dict[str, str]:
         )
     return {
         "spark.archives": f"{packed.absolute()}#{UNPACK_DIRECTORY}",
-        # By PATH and not by its path: Spark runs Python by one name on the driver, where it plans, and on executors. It
-        # hands this PATH to both, and Python finds its library by it: the driver, which has nothing unpacked, goes on
-        # to its own directory.
+        # By PATH, because Spark runs Python by the same name on the driver, where it plans, and on executors. Both get
+        # this PATH, and Python finds its library by it. The driver has no unpacked directory, so it uses the next one,
+        # which is its own.
         "spark.executorEnv.PATH": f"./{UNPACK_DIRECTORY}/bin:{_own_directory()}:{_DEFAULT_PATH}",
     }
 
 
 def build_driver_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Build variables that make the driver run this Python, and executors the ``python3`` that they unpack."""
+    """Build variables with which the driver runs this Python, and executors the ``python3`` that they unpack."""
     here = _own_directory()
     path = environment.get("PATH", os.defpath)
     return {
