@@ -1,26 +1,26 @@
-"""Reading stores and journals as Arrow batches: the driver's plans, and the tasks' reading.
+"""Reading stores and journals as Arrow batches: planning on the driver, and reading in tasks.
 
 Stores:
 
-* ``positions``: one state of a topic, the same for all tasks.
-* ``storereader``: ranges of keys, read by tasks.
-* ``pinned_state``: copies of a state that many tasks read; the option ``pin``.
-* ``instants``: many past states in one reading.
+* ``positions``: the same state of a topic for all tasks.
+* ``storereader``: reading ranges of keys in tasks.
+* ``pinned_state``: copies of a state for many tasks; the option ``pin``.
+* ``instants``: reading many past states together.
 
 Journals:
 
-* ``bounds``: the entries that options ask for.
+* ``bounds``: the entries that options select.
 * ``journalplan``: the partitions of a journal.
 * ``journalreader``: reading partitions of a journal.
 * ``journalstream``: a journal as a stream.
-* ``initial_state``: the records that a stream begins with.
-* ``journalbatches``: entries to Arrow batches.
+* ``initial_state``: the records with which a stream starts.
+* ``journalbatches``: conversion of entries to Arrow batches.
 * ``journalchanges``: the effect of entries on records.
 
 For both:
 
 * ``multi_reader``: several stores or journals as one table.
-* ``malformed_messages``: messages that do not fit their declared fields.
+* ``malformed_messages``: messages that do not match their declared fields.
 * ``limits``: the sizes of partitions.
-* ``missing_files``: the error of a task that does not find the files of the plan.
+* ``missing_files``: the error if a task does not find the files of the plan.
 """

@@ -1,8 +1,9 @@
-"""Bounds on which entries of a journal have to be read, as options say them (sowctl-spark(7), FILTERS).
+"""Bounds of the entries to read from a journal, as set by options (sowctl-spark(7), FILTERS).
 
-Filters that Spark offers to push down are no bounds here. Spark 4.3 plans a pushed scan where the filters arrive, and
-keeps that plan with what ``load()`` returned: a union, a self-join, a view that is queried twice would read with the
-bounds of another scan and miss rows, and no data source is told. Spark applies its own filters itself, always.
+Filters that Spark could push down are not used as bounds. Spark 4.3 plans a scan with the first filters that it pushes
+down, and keeps that plan for the result of ``load()``. A union, a self-join or a view that is queried twice would then
+read with the bounds of another scan and miss rows, without notice to the data source. Spark always applies its own
+filters itself.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ from msgspec.structs import replace
 
 
 class NumberRange(Struct, frozen=True):
-    """Whole numbers from ``low`` to ``high``, both inclusive; None is no bound."""
+    """Range of integers from ``low`` to ``high``, both inclusive; None means unbounded."""
 
     low: int | None = None
     high: int | None = None
 
     def intersect(self, low: int | None, high: int | None) -> NumberRange:
-        """Return the range of the numbers that lie in both."""
+        """Return the intersection with the range from ``low`` to ``high``."""
         lows = [one for one in (self.low, low) if one is not None]
         highs = [one for one in (self.high, high) if one is not None]
         return NumberRange(max(lows, default=None), min(highs, default=None))
 
     @property
     def is_empty(self) -> bool:
-        """True where no number lies in the range."""
+        """True if the range contains no number."""
         return self.low is not None and self.high is not None and self.low > self.high
 
 
 class ReadBounds(Struct, frozen=True):
-    """Bounds of a reading. Times in microseconds UTC; names None: any."""
+    """Bounds of a read. Times are in microseconds UTC; None for names means any."""
 
     txids: NumberRange = field(default_factory=NumberRange)
     times: NumberRange = field(default_factory=NumberRange)
@@ -52,7 +53,7 @@ class ReadBounds(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """True where nothing can match."""
+        """True if no entry can match."""
         return (
             self.topic_names == frozenset()
             or self.operations == frozenset()

@@ -1,8 +1,8 @@
 """The records of a topic as the first rows of a stream: option ``start=state`` (sowctl-spark(7), STREAMING).
 
-The rows are those of one state, after the last entry that the journal had when the query began, and the stream goes on
-with the entries behind it. The state is a file that all of its batches read, each a range of keys. The offset of each
-batch says which state that is, so that a restarted query makes the same file again.
+The rows are those of the state after the last entry that the journal had when the query started; the stream continues
+with the entries after it. The state is stored in a file, of which each batch reads a range of keys. The offset of each
+batch identifies the state, so that a restarted query creates the same file again.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _INSERT = "insert"
 
 
 class InitialState(DescribedStruct, frozen=True):
-    """The state of the topic of ``origin`` after the entry ``txid`` of the journal ``lineage``; lifetimes are judged
-    at ``instant``, microseconds UTC."""
+    """The state of the topic of ``origin`` after the entry ``txid`` of the journal ``lineage``; records expire as of
+    ``instant``, microseconds UTC."""
 
     origin: Origin
     lineage: str
@@ -55,9 +55,9 @@ class InitialState(DescribedStruct, frozen=True):
     instant: int
 
     def plan_copy(self) -> StorePlan:
-        """The plan for the file with this state, which is made where it is missing.
+        """Return the plan for the file with this state, which is created if it is missing.
 
-        Raises MissingError ``SOW-SPK-174`` where nothing has the state any more, and what making a copy raises.
+        Raises MissingError ``SOW-SPK-174`` if the state is no longer available, and what creating a copy raises.
         """
         place = find_copy_place(self.origin, f"stream {self.lineage} {self.txid} {self.instant}")
         try:
@@ -75,7 +75,7 @@ class InitialState(DescribedStruct, frozen=True):
         return StorePlan(copy, None, planned, 1)
 
     def count_parts(self, max_records: int | None, max_bytes: int | None) -> int:
-        """The number of batches for these limits, of records and stored bytes; 0 where there are no records."""
+        """Return the number of batches for these limits of records and stored bytes, 0 if there are no records."""
         plan = self.plan_copy()
         assert plan.planned is not None and plan.origin.store_path is not None
         records = plan.planned.records
@@ -85,10 +85,10 @@ class InitialState(DescribedStruct, frozen=True):
         return parts if max_bytes is None else max(parts, ceil(plan.origin.store_path.stat().st_size / max_bytes))
 
     def plan_partitions(self, first: int, end: int, parts: int) -> list[InputPartition]:
-        """The partitions of the batches from ``first`` to before ``end``, of ``parts``."""
+        """Return the partitions of the batches from ``first`` to before ``end``, out of ``parts`` batches."""
         plan, topic = self.plan_copy(), self.origin.topic
         assert plan.planned is not None and topic is not None
-        # Of a batch, each partition has about as many records as one of a store.
+        # Each partition of a batch has about as many records as a partition of a store.
         each = ceil(plan.planned.records / parts / PARTITION_LIMITS.records_per_partition) or 1
         ranges = compute_part_bounds(parts * each)[first * each : end * each]
         return [StateRange(bounds, plan, topic) for bounds in ranges]
@@ -104,9 +104,9 @@ class StateRange(InputPartition):
 
 
 def find_state_origin(query: JournalQuery) -> Origin:
-    """The topic whose records a stream begins with.
+    """Return the origin of the topic with whose records a stream starts.
 
-    Raises UsageError ``SOW-SPK-173`` where there are none, or where the query asks for a part of the entries.
+    Raises UsageError ``SOW-SPK-173`` if it has no records or no journal, or if the query selects only some entries.
     """
     assert query.topic is not None
     if query.origin.config is None:
@@ -125,8 +125,10 @@ def find_state_origin(query: JournalQuery) -> Origin:
 
 
 def read_state(query: JournalQuery, schema: pyarrow.Schema, part: StateRange) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of the records in a partition, in the columns of a journal: each is the entry that it was
-    published by, without its publisher, of which a store knows nothing."""
+    """Yield record batches of the records in a partition, in the columns of a journal.
+
+    Each row is the entry that published the record. Columns of the publisher are NULL, because a store does not save
+    them."""
     topic, origin = part.topic, part.plan.origin
     with translate_missing():
         opened = open_planned_source(origin, part.plan.planned, None)
@@ -148,5 +150,5 @@ def read_state(query: JournalQuery, schema: pyarrow.Schema, part: StateRange) ->
 
 
 def build_state_error(why: str, hint: str) -> UsageError:
-    """The error ``SOW-SPK-173``: ``why`` a stream cannot begin with records."""
+    """Build the error ``SOW-SPK-173``: a stream cannot start with records, for the reason ``why``."""
     return UsageError("SOW-SPK-173", f"the stream cannot begin with records: {why}", hint=hint)

@@ -1,8 +1,8 @@
-"""Many past states of a topic in one reading (option ``at`` with a list of times; sowctl-spark(7), SEVERAL INSTANTS).
+"""Reading many past states of a topic together (option ``at`` with several times; sowctl-spark(7), SEVERAL INSTANTS).
 
-What is read of a key are its versions, each once, with the instants that it was current at: a message that did not
-change for a month is decoded once and not for each day. A topic with History has versions in its store. For any other
-topic one fold of the journal leaves those that were current at one of the instants in files, one for each partition.
+Each version of a key is read once, with the instants at which it was current: a message that did not change for a month
+is decoded once, not once per day. A topic with History has versions in its store. For other topics, one fold of the
+journal writes the versions that were current at any of the instants to files, one per partition.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
 
 SCAN_RECORDS = 4096
-"""Records that are read of a store at a time."""
+"""Records that are read from a store at a time."""
 
 
 class InstantsPlan(DescribedStruct, frozen=True):
-    """Every partition reads a range of keys, as of each of ``instants``, which ascend (microseconds UTC).
+    """Plan in which every partition reads a range of keys as of all ``instants`` (ascending, microseconds UTC).
 
-    ``versions`` is the directory with the files of versions, None where the store of the topic has them. Of the first
-    ``empty`` instants nothing is known any more: these lie before the window.
+    ``versions`` is the directory with the files of versions, None if the topic's store has them. The first ``empty``
+    instants are before the History window, so they have no records.
     """
 
     origin: Origin
@@ -55,7 +55,7 @@ class InstantsPlan(DescribedStruct, frozen=True):
 
 
 class InstantsRange(InputPartition):
-    """One partition: the keys within ``bounds``, which are those of part ``number``."""
+    """One partition: the keys within ``bounds``, which are those of the part with index ``number``."""
 
     def __init__(self, number: int, bounds: KeyBounds, plan: InstantsPlan) -> None:
         self.number = number
@@ -64,8 +64,8 @@ class InstantsRange(InputPartition):
 
 
 class VersionSpans(NamedTuple):
-    """Versions in the order of keys and times; each was current at the instants from ``starts`` to below ``stops``,
-    which are arrays of places among the instants."""
+    """Versions ordered by key and time. Each was current at the instants with indexes from ``starts`` to before
+    ``stops``, which are arrays."""
 
     keys: list[bytes]
     values: list[bytes]
@@ -73,13 +73,13 @@ class VersionSpans(NamedTuple):
     stops: Any
 
     def take(self, places: Sequence[int]) -> VersionSpans:
-        """The versions at these places."""
+        """Return the versions at these indexes."""
         keys, values = [self.keys[place] for place in places], [self.values[place] for place in places]
         return VersionSpans(keys, values, self.starts[places], self.stops[places])
 
 
 def require_instants(origin: Origin, instants: Sequence[Micros]) -> None:
-    """Raise UsageError ``SOW-SPK-172`` for a topic that cannot be read as of several instants."""
+    """Raise UsageError ``SOW-SPK-172`` if a topic cannot be read as of several instants."""
     topic = origin.topic
     if topic is None:
         raise _build_error("a store file has no journal", "give config and topic, or one instant")
@@ -94,10 +94,11 @@ def require_instants(origin: Origin, instants: Sequence[Micros]) -> None:
 
 
 def plan_instants(origin: Origin, instants: tuple[Micros, ...], partitions: int | None) -> InstantsPlan | None:
-    """The plan for the states at ``instants``, in so many partitions if that is said; None for a topic without entries.
+    """Return the plan for the states at ``instants``, in ``partitions`` partitions (None: by the number of records);
+    None for a topic without entries.
 
-    Raises UsageError as :func:`require_instants`, also where the journal does not have all entries of the topic, and
-    what reading the past raises.
+    Raises UsageError ``SOW-SPK-172`` if the journal does not have all entries of the topic, and what reading past
+    states raises.
     """
     topic, instance = origin.topic, origin.build_instance()
     assert topic is not None
@@ -124,7 +125,7 @@ def plan_instants(origin: Origin, instants: tuple[Micros, ...], partitions: int 
         last_txid, lineage = log.read_last_txid(), log.lineage
         state = f"versions {instants} in {partitions} parts of {lineage.hex()} {last_txid}"
         with hold_copy_directory(find_copy_place(origin, state)) as directory:
-            # Written last: where it is, so are the files.
+            # Written last, so if it exists, the other files are complete.
             total = directory / "count"
             if not total.exists():
                 with fold_instants(log, topic.ref, instants, last_txid, directory) as (versions, parts):
@@ -137,11 +138,11 @@ def plan_instants(origin: Origin, instants: tuple[Micros, ...], partitions: int 
 
 
 def _write_versions(directory: Path, parts: Iterable[Pairs], count: int) -> None:
-    """Write versions into a file for each of ``count`` ranges of keys."""
+    """Write versions to ``count`` files, one per range of keys."""
     import numpy as np
 
     with ExitStack() as held:
-        # Few are open at a time, since keys ascend: a file ends where the next one begins.
+        # Keys ascend, so only one file is open at a time.
         number, file = 0, held.enter_context(PairFile(_find_versions(directory, 0)))
         for keys, values in parts:
             words = np.frombuffer(b"".join(keys), ">u8").astype("u8")
@@ -163,7 +164,7 @@ def _find_versions(directory: Path, number: int) -> Path:
 
 
 def read_spans(part: InstantsRange) -> Iterator[VersionSpans]:
-    """The versions of a partition that were current at an instant, some at a time."""
+    """Yield the versions of a partition that were current at an instant, in batches."""
     plan = part.plan
     topic = plan.origin.topic
     assert topic is not None
@@ -172,7 +173,7 @@ def read_spans(part: InstantsRange) -> Iterator[VersionSpans]:
         for keys, values in read_pairs(_find_versions(plan.versions, part.number)):
             yield _select_spans(keys, values, plan.instants, expires=expires)
         return
-    # Versions of the past stay as they are, however far the store has moved since.
+    # Past versions do not change, so the store may have advanced since the query was planned.
     source = open_current_source(plan.origin.build_instance(), topic, now=plan.origin.now)
     with closing(VersionsSource(source, topic, plan.origin.now)) as versions:
         spans = _iterate_spans(versions, part, expires=expires)
@@ -181,7 +182,9 @@ def read_spans(part: InstantsRange) -> Iterator[VersionSpans]:
 
 
 def _select_spans(keys: list[bytes], values: list[bytes], instants: Sequence[Micros], *, expires: bool) -> VersionSpans:
-    """The spans of stored values of whole keys, those that have none left out."""
+    """Compute the spans of stored versions and drop versions that were current at no instant.
+
+    All versions of a key must be in the same call."""
     import numpy as np
 
     heads, words = np.frombuffer(extract_headers(values), HEADER_DTYPE), np.frombuffer(b"".join(keys), "u8")
@@ -220,7 +223,7 @@ def _build_spans(some: Sequence[tuple[bytes, bytes, int, int]]) -> VersionSpans:
 def _find_spans(
     timeline: Sequence[Version], instants: Sequence[Micros], *, expires: bool
 ) -> Iterator[tuple[Version, int, int]]:
-    """The versions of a key that are current at instants, and the range of these."""
+    """Yield the versions of a key, each with the range of instants at which it was current."""
     ends = [bisect_left(instants, successor.time) for _, successor in pairwise(timeline)]
     for version, stop in zip(timeline, [*ends, len(instants)], strict=True):
         if version.tombstone:

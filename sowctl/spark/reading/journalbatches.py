@@ -1,8 +1,8 @@
-"""The entries of a journal that a query asks for: chosen in its blocks, and made into Arrow batches.
+"""Select the entries of a query in blocks of a journal, and convert them to Arrow batches.
 
-The reader of :mod:`sowctl.spark.reading.journalreader` calls it for every task, and where a schema is to be inferred;
-the data sources make the query of their options. sowctl-spark(7), COLUMNS and FILTERS, rules both. Numbers and payloads
-go from the decompressed blocks into Arrow without being looked at one by one.
+:mod:`sowctl.spark.reading.journalreader` calls this module in every task and to infer a schema; the data sources build
+the query from their options. The contract is sowctl-spark(7), COLUMNS and FILTERS. Numbers and payloads are moved from
+the decompressed blocks to Arrow as whole columns, not one by one.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 MIN_BATCH_ROWS = 8192
-"""Rows from which on a batch is handed on; smaller blocks are put together."""
+"""Minimum rows of a batch; smaller blocks are merged."""
 
 
 class JournalQuery(DescribedStruct, frozen=True):
-    """Query for entries of a journal. ``topic`` and ``message_type`` None: any; ``operation`` may be ``all``;
-    ``changes``: what they did to records (:mod:`sowctl.spark.reading.journalchanges`)."""
+    """Query for entries of a journal. None for ``topic`` and ``message_type`` means any; ``operation`` may be ``all``;
+    ``changes``: read their effects on records (:mod:`sowctl.spark.reading.journalchanges`)."""
 
     origin: Origin
     topic: str | None = None
@@ -64,7 +64,7 @@ class JournalQuery(DescribedStruct, frozen=True):
 
     @property
     def ref(self) -> TopicRef | None:
-        """The one topic that is asked for; None where its name or its message type is not given."""
+        """The topic of the query, None if its name or message type is not given."""
         return TopicRef(self.topic, self.message_type) if self.topic and self.message_type else None
 
     def build_bounds(self) -> ReadBounds:
@@ -76,11 +76,11 @@ class JournalQuery(DescribedStruct, frozen=True):
 
 
 BlockRun = list[tuple["Block", "arrays.Numbers | None"]]
-"""Blocks, and which of their entries are wanted; None for all."""
+"""Blocks, each with a mask of its selected entries (None: all)."""
 
 
 class BatchBuilder:
-    """Makes record batches of blocks in the columns of ``schema``: what a query asks for, within ``bounds``."""
+    """Builds record batches with the columns of ``schema`` from the entries of a query within ``bounds``."""
 
     def __init__(self, query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema) -> None:
         import pyarrow.types as t
@@ -90,8 +90,8 @@ class BatchBuilder:
         self._schema = schema
         self._instance = query.origin.build_instance()
         name = query.origin.journal_name
-        # Entries without a client have a bookmark of their instance (behaviour 11.54); beside a bare directory of files
-        # only the name in these says which that is.
+        # Entries without a client have a bookmark of their instance (behaviour 11.54). For a directory of journal
+        # files, only the file names identify the instance.
         self.owner = self._instance.publisher_id if name is None else hash_client_name(name)
         self._matchers: dict[tuple[TopicRef, bool], Matcher] = {}
         self._decoder: StructDecoder | None = None
@@ -108,14 +108,14 @@ class BatchBuilder:
             self._decoder = StructDecoder(schema.field(PAYLOAD_COLUMN).type, strict=self._strict)
 
     def build_batch(self, run: BlockRun) -> pyarrow.RecordBatch:
-        """The entries of some blocks that are wanted."""
+        """Build one batch of the selected entries of several blocks."""
         import numpy as np
         import pyarrow as pa
 
         entries = join_blocks([block for block, _ in run])
         mask = None
         if any(chosen is not None for _, chosen in run):
-            # Columns are made of whole blocks, without a copy of each entry, and cut by the mask at the end.
+            # Columns are built of whole blocks, without a copy of each entry, and filtered by the mask at the end.
             mask = np.concatenate([np.ones(len(block), bool) if chosen is None else chosen for block, chosen in run])
         judged = self._judge_messages(entries, mask) if self.judging.needed else None
         columns = []
@@ -130,7 +130,7 @@ class BatchBuilder:
         return batch if mask is None else batch.filter(pa.array(mask))
 
     def select_entries(self, block: Block) -> arrays.Numbers | None:
-        """Return a mask of the entries of a block that are wanted; None for all."""
+        """Return a mask of the selected entries of a block, None for all."""
         import numpy as np
 
         if self._query.filter is not None and not self._may_match(block):
@@ -145,7 +145,7 @@ class BatchBuilder:
             until=bounds.txids.high,
             since=bounds.times.low,
             at=bounds.times.high,
-            # Entries of topics without a SOW have no key, and are part of the journal all the same.
+            # Entries of topics without a SOW have no key, but they are part of the journal.
             unkeyed=True,
         )
         tests = [] if within is None else [within]
@@ -155,11 +155,11 @@ class BatchBuilder:
         if self._query.filter is not None:
             tests.append(self._match_messages(block))
         found = np.logical_and.reduce(tests) if tests else None
-        # None where all are wanted, so that the columns of the block are handed on without a copy.
+        # None if all are selected, so that the columns of the block need no copy.
         return None if found is None or found.all() else found
 
     def iterate_views(self, block: Block) -> Iterator[SampledView]:
-        """JSON views of the messages of a block that are of the topics of the query, in txid order."""
+        """Yield JSON views of the messages of a block that belong to topics of the query, in txid order."""
         import numpy as np
 
         topics = [topic for topic in block.topic_refs if self.wants_topic(topic)]
@@ -171,7 +171,7 @@ class BatchBuilder:
         if of_topics is not None:
             published = published & of_topics
         places = np.flatnonzero(published)
-        # Message types are looked up once for a block, not for each of its messages.
+        # Look up message types once per block, not once per message.
         kinds = [self.find_message_type(topic.message_type) for topic in block.topic_refs]
         payloads = block.list_payloads()
         for place, index in zip(places.tolist(), numbers.topic_indexes[places].tolist(), strict=True):
@@ -179,29 +179,29 @@ class BatchBuilder:
             yield SampledView(kind.members_view(payloads[place]), kind.repeatable)
 
     def wants_topic(self, topic: TopicRef) -> bool:
-        """Return whether entries of a topic are asked for."""
+        """Return whether the query selects entries of a topic."""
         names, kind = self._bounds.topic_names, self._query.message_type
         return (names is None or topic.name in names) and (kind is None or topic.message_type == kind)
 
     def _may_match(self, block: Block) -> bool:
-        """Return whether any message of a block may match the filter, by its bytes: no column is read."""
+        """Return whether any message of a block may match the filter, judged by the payload bytes only."""
         run = block.decompress_payloads()
         matchers = [self._matcher_in(block, topic) for topic in block.topic_refs if self.wants_topic(topic)]
         return any(matcher.can_match_run(run, len(block)) for matcher in matchers)
 
     def _matcher_in(self, block: Block, topic: TopicRef) -> Matcher:
-        # Where publishers choose no keys, every message of a topic with key fields was read when it was published.
+        # Messages of a topic with key fields were parsed when they were published, unless publishers chose the keys.
         seen = not block.header.flags & USER_KEYS_FLAG and topic in self._keyed_refs
         return self.build_matcher(topic, seen=seen)
 
     def _match_messages(self, block: Block) -> arrays.Numbers:
-        """The publishes whose messages match the filter."""
+        """Return a mask of the publishes whose messages match the filter."""
         import numpy as np
 
         found = np.zeros(len(block), bool)
         for topic in filter(self.wants_topic, block.topic_refs):
             matcher = self._matcher_in(block, topic)
-            # A deletion has no message, so no filter can match it.
+            # Deletions have no message, so no filter matches them.
             places = self._find_publishes(block, topic)
             messages = block.list_payloads()
             if len(places) < len(messages):
@@ -223,7 +223,7 @@ class BatchBuilder:
         return np.flatnonzero(there)
 
     def _match_records(self, block: Block, topic: TopicRef, matcher: Matcher, places: arrays.Numbers) -> Sequence[int]:
-        """Return which of the entries at ``places`` match, by the records that they make."""
+        """Return which of the entries at ``places`` match, judged by the records that they publish."""
         keys, values = read_entry_values(block, topic, unkeyed=True)
         first = block.first_txid
         published = set((places + first).tolist())
@@ -232,13 +232,12 @@ class BatchBuilder:
 
     @cached_property
     def _keyed_refs(self) -> frozenset[TopicRef]:
-        """The topics whose keys are fields of their messages."""
+        """The topics whose keys are computed from fields of the messages."""
         return frozenset(one.ref for one in self._instance.topics if one.key_mode == "fields")
 
     def build_matcher(self, topic: TopicRef, *, seen: bool = False) -> Matcher:
-        """The filter, for messages of one topic; ``seen``: each of them was read when it was published."""
-        # A filter is compiled once for a topic and task: the same path may mean different fields in another message
-        # type.
+        """Return the matcher for messages of a topic; ``seen``: all of them were parsed when they were published."""
+        # A filter is compiled once per topic and task, because a path may select other fields in another message type.
         known = self._matchers.get((topic, seen))
         if known is None:
             instance = self._instance
@@ -253,11 +252,11 @@ class BatchBuilder:
         return known
 
     def find_message_type(self, message_type: str) -> MessageType:
-        """The message type of that name; bytes where the configuration has none."""
+        """Return the message type with this name, or ``binary`` if the configuration does not define it."""
         try:
             return self._instance.find_message_type(message_type)
         except ConfigError:
-            # A journal outlives its configuration: messages of a type that was removed are shown as bytes.
+            # The journal may contain messages of a type that was removed from the configuration; read them as bytes.
             return self._instance.find_message_type("binary")
 
     def _column(self, name: str, entries: EntryArrays, mask: arrays.Numbers | None) -> pyarrow.Array:
@@ -270,10 +269,10 @@ class BatchBuilder:
     def _payload(self, entries: EntryArrays, mask: arrays.Numbers | None) -> pyarrow.Array:
         published = entries.operations == PUBLISH
         if self._decoder is None:
-            # A deletion has no message, which is not the same as a message without bytes: NULL tells them apart.
+            # A deletion has no message, so it is NULL, unlike an empty message.
             return arrays.build_binaries(read_payload_parts(entries), entries.lengths, published)
         if self._strict and mask is not None:
-            # inferred types were made for what is asked for; other messages in the blocks need not fit them
+            # Types were inferred from the selected messages; other messages of the blocks need not match them.
             published &= mask
         try:
             return self._structs(self._decoder, entries, published)
@@ -282,7 +281,7 @@ class BatchBuilder:
 
     def _judge_messages(self, entries: EntryArrays, mask: arrays.Numbers | None) -> JudgedBatch:
         published = entries.operations == PUBLISH
-        # Only what is asked for is judged: other messages in the blocks need not fit.
+        # Only selected messages are judged; other messages of the blocks need not match.
         asked = published if mask is None else published & mask
         topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
         kinds = [self.find_message_type(message_type) for _, message_type in topic_refs]
@@ -303,7 +302,7 @@ class BatchBuilder:
                 one if wanted else None for one, wanted in zip(entries.batch.payloads, asked.tolist(), strict=True)
             ]
             if several:
-                # Several types in one block: JSON views are what they have in common.
+                # The block has messages of several types; all of them have JSON views.
                 kind = self.find_message_type("json")
                 for place, topic in enumerate(places.tolist()):
                     one = messages[place]
@@ -316,8 +315,7 @@ class BatchBuilder:
         topic_refs, places = entries.batch.topic_refs, entries.topic_indexes
         kinds = [self.find_message_type(message_type) for _, message_type in topic_refs]
         same = len(set(map(id, kinds))) == 1
-        # One type whose messages are JSON, and no deletion with bytes of its own: the decoder takes the block's bytes
-        # as they lie.
+        # If all messages are JSON and no deletion has payload bytes, the decoder reads the bytes of the block directly.
         if same and is_own_view(kinds[0]) and not entries.lengths[~published].any():
             return decoder.decode_packed(read_payload_parts(entries), entries.lengths, published)
         messages: list[Any] = list(entries.batch.payloads)
@@ -327,6 +325,6 @@ class BatchBuilder:
             return decoder.decode_payloads(messages, kinds[0])
         for place, topic in enumerate(places.tolist()):
             if messages[place] is not None:
-                # Several types in one block: JSON views are what they have in common.
+                # The block has messages of several types; all of them have JSON views.
                 messages[place] = decoder.build_view(messages[place], kinds[topic])
         return decoder.decode_views(messages)

@@ -1,8 +1,9 @@
-"""A journal as a feed of changes: what each entry did to its record, and what that was (sowctl-spark(7), CHANGES).
+"""A journal as a change feed: the effect of each entry on its record, with the record before it (sowctl-spark(7),
+CHANGES).
 
-The rules are of :mod:`sowctl.engine.fold.changefeed`; here its rows become Arrow batches, for batches and streams
-alike. Planning reads the keys of all entries up to the end of the part, once; a task reads its stretch, and those
-blocks before it that hold a record which the stretch replaces or deletes.
+:mod:`sowctl.engine.fold.changefeed` defines the rules; this module converts its rows to Arrow batches, for batches and
+streams. Planning reads the keys of all entries up to the end of the part, once. A task reads its stretch, and the
+blocks before it that contain records which the stretch replaces or deletes.
 """
 
 from __future__ import annotations
@@ -49,14 +50,15 @@ if TYPE_CHECKING:
     from sowctl.values.topicref import TopicRef
 
 IMAGE_COLUMNS = (PAYLOAD_COLUMN, "_expiration", "_user_key", "_correlation_id")
-"""Columns of the record, before or after the change; all others are of the change."""
+"""Columns of the record before or after the change; the other columns describe the change."""
 
 
 class FeedStretch(InputPartition):
-    """The txids above ``after`` and not above ``until``, and the ``before``: txids of the records, in the journal
-    before them, that they replace or delete, as unsigned 64-bit numbers in ascending order.
+    """The entries after txid ``after``, up to ``until``. ``before`` are the txids of the earlier records that they
+    replace or delete, as unsigned 64-bit numbers in ascending order.
 
-    ``parts`` are the files in an archive at a URL that hold any of these txids, so that no other archive's are read."""
+    ``parts`` are the files in an archive at a URL that contain any of these txids. With them, the task detects an
+    archive that was recreated."""
 
     def __init__(self, after: int, until: int, before: bytes, parts: tuple[Stretch, ...]) -> None:
         self.after = after
@@ -66,7 +68,7 @@ class FeedStretch(InputPartition):
 
 
 class ChangePlan:
-    """Plans parts of a journal one behind the other; what it knows of keys goes from one to the next."""
+    """Plans successive parts of a journal, and keeps the last entries of keys from one part to the next."""
 
     def __init__(self, query: JournalQuery, schema: pyarrow.Schema) -> None:
         self._query = query
@@ -74,33 +76,33 @@ class ChangePlan:
         self._before: LastEntries | None = None
 
     def plan_partitions(self, log: Journal, after: int, until: int | None) -> list[InputPartition]:
-        """Parts of the txids above ``after`` and not above ``until`` (None: the present end), each with what it begins
-        with. Raises UsageError ``SOW-SPK-131`` for a topic without records, ``SOW-SPK-132`` for a name that several
-        topics have."""
+        """Return partitions of the entries after txid ``after`` up to ``until`` (None: the present end), each with the
+        earlier records that it needs. Raises UsageError ``SOW-SPK-131`` if the topic has no records, and
+        ``SOW-SPK-132`` if several topics have the name."""
         last = log.read_last_txid()
         until = last if until is None else min(until, last)
         ref = find_topic(log, self._query)
         if ref is None or after >= until:
             return []
-        # What a part has to know of the records before it is true for exact txids alone, so the headers of all blocks
-        # are read; LastEntries reads more of each.
+        # The earlier records of a part depend on its exact bounds, so the headers of all blocks are read; LastEntries
+        # reads the keys as well.
         after, size = max(after, log.first_txid - 1), self._query.partition_bytes
         blocks = list_block_sizes(log, after, until)
         if size is None:
             size = compute_partition_bytes(sum(stored for _, stored, _ in blocks), os.cpu_count() or 1)
         parts = [(part.after, part.until) for part in cut_parts(blocks, after, until, size)]
         if not self._images:
-            # What is asked for stands in the entries themselves.
+            # The entries themselves contain all requested columns.
             return _stretches(log, [(low, high, None) for low, high in parts])
         known = self._before
-        # Spark plans a batch again after a failure: then this begins before what is known.
+        # After a failure, Spark plans a batch again; then ``after`` may be before the state that was kept.
         if known is None or known.upto > after:
             known = self._before = LastEntries(ref)
         made: list[tuple[int, int, Any]] = []
         for low, high in parts:
             known.advance_to(log, low)
             made.append((low, high, known.find_replaced_txids(log, high)))
-        # Up to here: a part that ends before the topic's first entry, or behind its last one that is left, has no rows.
+        # Known only after the keys up to ``until`` were read. If the topic has no entries yet, its parts have no rows.
         if known.lacks_keys:
             raise UsageError(
                 "SOW-SPK-131",
@@ -111,12 +113,13 @@ class ChangePlan:
 
 
 def _stretches(log: Journal, parts: list[tuple[int, int, Any]]) -> list[InputPartition]:
-    """The parts, each with its files in an archive at a URL; given are two txids, and those of the records before
-    them, None where none are read."""
+    """Return the parts as partitions, each with its files in an archive at a URL.
+
+    A part is (after, until, txids of the earlier records or None)."""
     files = list[Segment]()
     if isinstance(log.directory, RemotePath) or isinstance(log.archive, RemotePath):
         first = min([low + 1 for low, _, _ in parts] + [int(before[0]) for _, _, before in parts if _has_any(before)])
-        # Those of this machine, whose headers are asked as well, have no mark.
+        # Local files have no mark.
         files = [file for file in log.list_segments(first - 1, parts[-1][1]) if file.mark]
     return [
         FeedStretch(
@@ -138,7 +141,7 @@ def _has_any(txids: Any) -> bool:
 
 
 def _is_any_in(file: Segment, txids: Any) -> bool:
-    """Return whether a file holds any of these ascending txids."""
+    """Return whether a file contains any of these ascending txids."""
     if not _has_any(txids):
         return False
     number = txids.dtype.type
@@ -147,13 +150,15 @@ def _is_any_in(file: Segment, txids: Any) -> bool:
 
 
 def needs_images(query: JournalQuery, schema: pyarrow.Schema) -> bool:
-    """Return whether records are asked for; otherwise the entries say everything, and none before them is read."""
+    """Return whether the query needs records; otherwise the entries suffice, and no earlier ones are read."""
     images = (*IMAGE_COLUMNS, query.malformed.column)
     return query.filter is not None or any(name in schema.names for name in images)
 
 
 def find_topic(log: Journal, query: JournalQuery) -> TopicRef | None:
-    """The one topic that a query means; None where the journal has no entry of it. Raises ``SOW-SPK-132``."""
+    """Return the topic of a query, None if the journal has no entry of it.
+
+    Raises UsageError ``SOW-SPK-132`` if several topics have the name."""
     assert query.topic is not None
     if query.message_type is not None:
         return query.ref
@@ -168,7 +173,7 @@ def find_topic(log: Journal, query: JournalQuery) -> TopicRef | None:
 
 
 def read_changes(query: JournalQuery, schema: pyarrow.Schema, part: FeedStretch) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of the changes in a stretch."""
+    """Yield record batches of the changes in a stretch."""
     import numpy as np
 
     arrays.keep_memory()
@@ -192,7 +197,7 @@ def read_changes(query: JournalQuery, schema: pyarrow.Schema, part: FeedStretch)
 
 
 class _Changes:
-    """Makes record batches of blocks."""
+    """Builds record batches of the changes in blocks."""
 
     def __init__(self, query: JournalQuery, ref: TopicRef, schema: pyarrow.Schema) -> None:
         import pyarrow as pa
@@ -209,7 +214,9 @@ class _Changes:
             self._decoder = StructDecoder(schema.field(PAYLOAD_COLUMN).type, strict=is_inferred(schema))
 
     def build_batch(self, block: Block, after: int, until: int, state: RecordState) -> pyarrow.RecordBatch | None:
-        """The rows of a block's entries in these txids; ``state`` is folded on to its end."""
+        """Build the rows of a block's entries after txid ``after`` up to ``until``; None if there are none.
+
+        The entries of the block are applied to ``state``."""
         import pyarrow as pa
 
         bounds = self._query.build_bounds()
@@ -236,11 +243,11 @@ class _Changes:
         return batch if judged is None or judged.kept is None else batch.filter(pa.array(judged.kept))
 
     def close(self) -> None:
-        """Close the judging of messages, at the end of the task."""
+        """Close the message judge, at the end of the task."""
         self._made.judging.close()
 
     def _match_rows(self, keys: list[bytes], images: list[bytes | None]) -> Any:
-        """Return which rows match the filter: each is judged by its own image."""
+        """Return a mask of the rows whose images match the filter."""
         import numpy as np
 
         found = np.zeros(len(images), bool)
@@ -288,7 +295,7 @@ _TEXTS = {"_user_key": (USER_KEY_FLAG, "user_key"), "_correlation_id": (CORRELAT
 
 
 class _Rows(NamedTuple):
-    """The rows of a block: the ``entries`` of it, the place of each row's entry, its type, its record if asked for."""
+    """The rows of a block: its ``entries``, and per row the index of the entry, the type, the key and the record."""
 
     entries: EntryArrays
     places: pyarrow.Array
@@ -297,12 +304,12 @@ class _Rows(NamedTuple):
     images: list[bytes | None]
 
     def list_messages(self) -> list[bytes | None]:
-        """One message per row; None where there is no record, or none is known."""
+        """Return one message per row, None if the row has no record."""
         cut = iter(extract_payloads([image for image in self.images if image is not None]))
         return [None if image is None else next(cut) for image in self.images]
 
     def list_texts(self, flag: int, part: str) -> list[bytes | None] | None:
-        """One of the optional texts of the records; None where no record has it."""
+        """Return an optional text field of the records, None if no record has it."""
         if not any(image is not None and image[0] & flag for image in self.images):
             return None
         return [
@@ -311,7 +318,7 @@ class _Rows(NamedTuple):
         ]
 
     def format_place(self, row: int) -> str:
-        """The name of a row, for an error."""
+        """Return a description of a row, for errors."""
         return f"{CHANGE_ROW_TYPES[int(self.kinds[row])]} by entry {self.entries.txids[self.places[row].as_py()]}"
 
 

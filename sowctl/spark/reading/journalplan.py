@@ -1,5 +1,7 @@
-"""Plan of a journal's partitions: about equal sizes, by headers of files (sowctl-spark(7), PARTITIONS). Where its
-first block begins each task finds out by itself (:mod:`sowctl.journal.stretch`)."""
+"""Planning of a journal's partitions, of about equal sizes, by the headers of its files (sowctl-spark(7), PARTITIONS).
+
+Each task itself finds the start of its first block (:mod:`sowctl.journal.stretch`).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PlannedStretch(InputPartition):
-    """A part of a journal: of the blocks in these stretches, the txids above ``after`` and not above ``until``."""
+    """A part of a journal: the entries after txid ``after`` up to ``until`` in the blocks of these stretches."""
 
     def __init__(self, after: int, until: int, parts: tuple[Stretch, ...]) -> None:
         self.after = after
@@ -33,14 +35,14 @@ class PlannedStretch(InputPartition):
         self.parts = parts
 
     def read_blocks(self, log: Journal, after: int, until: int, topic: TopicRef | None = None) -> Iterator[Block]:
-        """Its blocks with a txid within these bounds and its own, in order; with ``topic`` those of it alone."""
+        """Yield the blocks with a txid within these and its own bounds, in order; with ``topic``, only its blocks."""
         low, high = max(after, self.after), min(until, self.until)
         for part in self.parts:
             yield from log.iter_stretch_blocks(part, low, high, topic)
 
 
 class _Task(Protocol):
-    """Part of a journal that a task is to read."""
+    """The part of a journal that a task reads."""
 
     @property
     def until(self) -> int:
@@ -49,22 +51,22 @@ class _Task(Protocol):
 
     @property
     def parts(self) -> tuple[Stretch, ...]:
-        """Of each file in an archive at a URL that it reads a part, or all of it."""
+        """The stretches of files, with a mark for those in an archive at a URL."""
         ...
 
 
 def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = None) -> Journal:
-    """The journal for reading; ``whole``: its end is asked of all stores. ``task``: the part that a task is to read,
-    for which it need not ask again what an archive at a URL holds.
+    """Open the journal for reading.
 
-    Raises what opening a journal raises, and DamageError ``SOW-JRN-084`` where the archive holds other entries than it
-    did for the plan.
+    ``whole``: check against all stores that the end of the journal is not missing. ``task``: the part that a task
+    reads, with which a cached manifest of an archive at a URL may be reused. Raises what opening a journal raises, and
+    DamageError ``SOW-JRN-084`` if the archive has other entries than those that were planned.
     """
     if task is None:
         return _open_log(origin, whole=whole)
     parts = task.parts
-    # This process may have read the manifest of an archive that was made anew at its URL since: then what it says does
-    # not fit what the plan has seen, or what lies here.
+    # This process may have cached the manifest of an archive that was recreated at its URL since then. Such a manifest
+    # does not match the plan or the local files.
     with suppress(DamageError), ExitStack() as held:
         log = held.enter_context(_open_log(origin, reaching=task.until))
         if all(_is_planned(log, part) for part in parts):
@@ -74,7 +76,7 @@ def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = No
         log = held.enter_context(_open_log(origin))
         for part in parts:
             told = log.find_archived_file(part.number) if part.mark else None
-            # The same blocks in another file are as good: a file that was compressed since is sent again.
+            # Another file with the same blocks is valid: files that were compressed since then are uploaded again.
             if told is not None and (told.last_txid, told.last_block) != (part.last_txid, part.last_block):
                 raise DamageError(
                     "SOW-JRN-084",
@@ -87,7 +89,7 @@ def open_journal(origin: Origin, *, whole: bool = False, task: _Task | None = No
 
 
 def _is_planned(log: Journal, part: Stretch) -> bool:
-    """Return whether the manifest known here has the plan's file; of files of this machine none is asked."""
+    """Return whether the manifest of the open journal lists the planned file; local files are not checked."""
     if not part.mark:
         return True
     told = log.find_archived_file(part.number)
@@ -101,15 +103,15 @@ def _open_log(origin: Origin, *, whole: bool = False, reaching: int | None = Non
 
 
 def build_origin(log: Journal, now: int) -> Origin:
-    """The origin by which tasks open a journal that is open here."""
+    """Return the origin with which tasks open the journal ``log``."""
     return Origin(None, None, log.directory, log.instance, now, log.archive)
 
 
 def require_entries(origin: Origin, topic: str | None, message_type: str | None, *, later: bool = False) -> None:
-    """Refuse to read entries of a topic that there cannot be: a name that is misspelt must not give an empty result.
+    """Check that the topic exists, so that a misspelt name is an error and not an empty result.
 
-    ``later``: the journal is followed, and may not be there yet. Raises MissingError ``SOW-ENG-012``, and UsageError
-    ``SOW-SPK-100`` for a logical topic.
+    ``later``: the journal is followed and need not exist yet. Raises MissingError ``SOW-ENG-012`` if the topic does not
+    exist, and UsageError ``SOW-SPK-100`` for a logical topic.
     """
     if topic is None or (later and origin.config is None):
         return
@@ -120,7 +122,7 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
         if not later or error.code != "SOW-JRN-001":
             raise
         known = []
-    # Entries of a logical topic stand in the journal under the Name of their Pattern topic (behaviour 1.8).
+    # The journal stores entries of a logical topic under the Name of their Pattern topic (behaviour 1.8).
     found = require_topic(origin.build_instance(), known, topic, message_type)
     if found is not None and found.logical is not None and found.name != topic:
         raise UsageError(
@@ -131,11 +133,11 @@ def require_entries(origin: Origin, topic: str | None, message_type: str | None,
 
 
 def warn_unsplittable(instance: Instance, log: Journal) -> None:
-    """Remark on files that are larger than a partition, and yet read by one task: they are compressed and have no table
-    of their frames."""
+    """Notify about compressed files without a table of frames that are larger than a partition: one task has to read
+    each of them completely."""
     for segment in log.list_segments():
         if segment.is_packed and segment.size > PARTITION_LIMITS.partition_bytes:
-            # By gzip, by another program or by an earlier release: who compressed it cannot be told here.
+            # The text does not say which program compressed it: it may be gzip, another program or an earlier release.
             text = (
                 f"journal file {segment.number:010d} is compressed without a table of frames: one task "
                 "reads the whole file"
@@ -144,14 +146,14 @@ def warn_unsplittable(instance: Instance, log: Journal) -> None:
 
 
 def plan_stretches(log: Journal, after: int, until: int | None, size: int | None) -> list[PlannedStretch]:
-    """The partitions from above ``after`` to ``until`` (or the present end), each about ``size`` bytes as stored.
+    """Plan the partitions of the entries after txid ``after`` up to ``until`` (None: the present end).
 
-    None: what :func:`compute_partition_bytes` says. Headers of the files between the bounds are read, and a few blocks
-    of those two in which the bounds lie.
+    Each has about ``size`` stored bytes, by default those of :func:`compute_partition_bytes`. Reads the headers of the
+    files between the bounds, and a few blocks of the two files that contain the bounds.
     """
     end = log.read_last_txid()
     until = end if until is None else min(until, end)
-    # Files before the first one left were removed, which is allowed from the oldest on (behaviour 6.1).
+    # Older files may have been removed (behaviour 6.1).
     after = max(after, log.first_txid - 1)
     return plan_partitions(log.list_segments(after, until), after, until, size, log.locate_txid)
 
@@ -159,7 +161,7 @@ def plan_stretches(log: Journal, after: int, until: int | None, size: int | None
 def plan_partitions(
     segments: Sequence[Segment], after: int, until: int, size: int | None = None, near: TxidLocator = locate_by_index
 ) -> list[PlannedStretch]:
-    """As :func:`plan_stretches`, of files that are known from wherever: nothing is opened but by ``near``."""
+    """As :func:`plan_stretches`, for known ``segments``; only ``near`` opens files."""
     if after >= until:
         return []
     wanted = find_spans(segments, after, until, near)
@@ -169,16 +171,18 @@ def plan_partitions(
 
 
 def split_partitions(wanted: Sequence[Span], after: int, until: int, size: int) -> list[PlannedStretch]:
-    """Spans of files as partitions of about ``size`` bytes."""
-    # Each ends with its last file, so that of an archive a task needs the manifest that the one before has read.
+    """Divide spans of files into partitions of about ``size`` bytes."""
+    # A partition ends at most with its last file, so that a task can use the manifest that an earlier task cached.
     last = {span.segment.number: span.segment.last_txid for span in wanted}
     return [PlannedStretch(after, min(until, last[parts[-1].number]), parts) for parts in cut_stretches(wanted, size)]
 
 
 def compute_partition_bytes(total: int, processors: int, worthwhile: int | None = None) -> int:
-    """The size of equal partitions of so many bytes, as stored; ``worthwhile`` in place of WORTHWHILE."""
-    # As many as the size asks for, or more so that every processor has work, but none so small that starting the task
-    # costs more than it reads.
+    """Return the size of equal partitions of ``total`` stored bytes.
+
+    ``worthwhile`` replaces ``PARTITION_LIMITS.min_partition_bytes``."""
+    # Use more partitions than the size requires if processors would be idle, but none for which starting the task costs
+    # more than reading.
     size = min(
         max(PARTITION_LIMITS.partition_bytes, -(-total // PARTITION_LIMITS.max_partitions)),
         PARTITION_LIMITS.max_partition_bytes,

@@ -1,8 +1,8 @@
-"""Reading journals: parts of its files as partitions, each read block by block (sowctl-spark(7), PARTITIONS).
+"""Reading journals: parts of the files are partitions, and each is read block by block (sowctl-spark(7), PARTITIONS).
 
-Spark calls the readers that :mod:`sowctl.spark.sources` makes; the streaming reader in
-:mod:`sowctl.spark.reading.journalstream` reads with the same code. Which entries of a block are wanted, and how they
-become columns, is of :mod:`sowctl.spark.reading.journalbatches`.
+Spark calls the readers that :mod:`sowctl.spark.sources` builds; the streaming reader in
+:mod:`sowctl.spark.reading.journalstream` reads with the same code. :mod:`sowctl.spark.reading.journalbatches` selects
+the entries of a block and converts them to columns.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from sowctl.journal.reader import Journal
 
 MIN_BATCH_BYTES = 4 << 20
-"""Bytes of messages from which on blocks are no longer put together."""
+"""Payload bytes above which no further blocks are merged."""
 
 
 class JournalReader(SameCode, DataSourceReader):
-    """Reads what a :class:`JournalQuery` asks for, in the columns of ``schema``, in txid order within a partition."""
+    """Reads the entries of a :class:`JournalQuery` with the columns of ``schema``, in txid order within a partition."""
 
     def __init__(self, query: JournalQuery, schema: StructType) -> None:
         self.query = query
@@ -47,16 +47,16 @@ class JournalReader(SameCode, DataSourceReader):
             self._schema = build_journal_schema(query, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Parts of the journal's files."""
+        """Return parts of the journal's files."""
         with carry_errors():
             if self.query.filter is not None:
-                # A faulty filter is reported once here and not by every task.
+                # Report an invalid filter once here, not in every task.
                 build_filter(self.query.origin, self.query.filter)
             if self.bounds.is_empty:
                 return []
             txids = self.bounds.txids
-            # The stores of a configuration are asked how far the journal must reach, so that a lost end is an error and
-            # no shorter result.
+            # The positions of the stores show how far the journal must reach, so that a lost end is an error and not a
+            # shorter result.
             with open_journal(self.query.origin, whole=True) as log:
                 after = (txids.low or 1) - 1
                 if self.query.changes:
@@ -65,22 +65,22 @@ class JournalReader(SameCode, DataSourceReader):
                 return [one for one in planned if self._may_match(log, one)]
 
     def _may_match(self, log: Journal, planned: PlannedStretch) -> bool:
-        """Return whether anything can match, by the manifest of an archive, without a look at its files."""
+        """Return whether any entry may match, according to the manifest of an archive; its files are not read."""
         query, times = self.query, self.bounds.times
         topic = query.ref
         return any(log.may_hold_entries(part.number, topic, times.low, times.high) for part in planned.parts)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The entries of one stretch that match, or what they changed."""
+        """Yield the matching entries of one partition, or their changes."""
         with carry_errors():
             yield from read_partition(self.query, self.bounds, self._schema, partition)
 
 
 def build_journal_schema(query: JournalQuery, schema: StructType) -> pyarrow.Schema:
-    """The Arrow schema of what a query reads. Raises UsageError for what does not go together."""
+    """Return the Arrow schema of a query. Raises UsageError if columns or options are incompatible."""
     columns = CHANGE_COLUMNS if query.changes else JOURNAL_COLUMNS
     made = build_arrow_schema(schema, add_corrupt_column(columns, query.malformed.column))
-    # What does not go together is said here and not by every task.
+    # Report incompatible options here, not in every task.
     MessageJudge(query.malformed, made)
     return made
 
@@ -88,7 +88,7 @@ def build_journal_schema(query: JournalQuery, schema: StructType) -> pyarrow.Sch
 def read_partition(
     query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, partition: InputPartition
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of a partition of either kind. Raises as
+    """Yield record batches of a partition of entries or changes. Raises as
     :func:`~sowctl.spark.reading.missing_files.translate_missing`.
     """
     with translate_missing():
@@ -101,8 +101,8 @@ def read_partition(
 def read_stretch(
     query: JournalQuery, bounds: ReadBounds, schema: pyarrow.Schema, stretch: PlannedStretch
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of the entries in a stretch."""
-    # Blocks are planned as a whole; the bounds of the query may lie within the first or the last one.
+    """Yield record batches of the entries in a stretch."""
+    # Plans consist of whole blocks; the bounds of the query may be within the first or last block.
     wanted = bounds.restrict_txids(stretch.after + 1, stretch.until)
     if wanted.is_empty:
         return
@@ -113,7 +113,7 @@ def read_stretch(
     made = BatchBuilder(query, wanted, schema)
     held: list[pyarrow.RecordBatch] = []
     with open_journal(query.origin, task=stretch) as log:
-        # Blocks go by in txid order, and so do the rows of a partition.
+        # Blocks are read in txid order, so the rows of a partition are in txid order.
         for run in _iterate_runs(made, stretch.read_blocks(log, low - 1, high, topic)):
             held.append(made.build_batch(run))
             if sum(map(len, held)) >= MIN_BATCH_ROWS:
@@ -125,18 +125,18 @@ def read_stretch(
 
 
 def _iterate_runs(made: BatchBuilder, blocks: Iterable[Block]) -> Iterator[BlockRun]:
-    """The blocks of which something is wanted, so many together that columns are worth making."""
+    """Yield groups of blocks with selected entries, each large enough to build columns efficiently."""
     run: BlockRun = []
     rows = size = 0
     for block in blocks:
         chosen = made.select_entries(block)
-        # No column is made of such a block.
+        # Skip blocks without selected entries.
         if chosen is not None and not chosen.any():
             continue
         run.append((block, chosen))
         rows += len(block)
         size += block.header.payloads_raw
-        # Both are bounds of memory: many small entries by their number, few large ones by their bytes.
+        # Both limits bound memory: the rows for many small entries, the bytes for few large ones.
         if rows >= MIN_BATCH_ROWS or size >= MIN_BATCH_BYTES:
             yield run
             run, rows, size = [], 0, 0
@@ -145,7 +145,7 @@ def _iterate_runs(made: BatchBuilder, blocks: Iterable[Block]) -> Iterator[Block
 
 
 def sample_messages(query: JournalQuery, count: int | None) -> Iterator[SampledView]:
-    """JSON views of the first ``count`` messages, None for all, for the inference of a schema."""
+    """Yield JSON views of the first ``count`` messages (None: all), to infer a schema."""
     return islice(_views(query), count)
 
 

@@ -1,6 +1,6 @@
-"""A journal as a stream: its offset is a txid, batches end where groups do (sowctl-spark(7), STREAMING).
+"""A journal as a stream: offsets are txids, and batches end at the ends of groups (sowctl-spark(7), STREAMING).
 
-The offset names the journal's lineage too, so that a checkpoint is never continued on another journal unnoticed.
+Offsets also contain the journal's lineage, so that a checkpoint cannot be continued on another journal unnoticed.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 Offset = dict[str, Any]
 MAX_BATCH_ENTRIES = 1_000_000
-"""Most entries of a batch where nothing else is said, some 200 MB of messages: the first batch of a query over a long
-journal comes to its end, and little is read again after a failure. Measured with 300,000 entries on two cores: 3.0 CPU
-seconds as one batch, 12.4 as 30. So a batch costs 0.3 seconds, and this bound about 4 % of the reading."""
+"""Default limit of entries per batch, some 200 MB of messages. It bounds the duration of the first batch over a long
+journal, and the work that is repeated after a failure. Measured with 300,000 entries on two cores: 3.0 CPU seconds as
+one batch, 12.4 as 30. So a batch costs 0.3 seconds, and this limit about 4 % of the time of reading."""
 
 
 START_CHOICES = ("earliest", "latest", "state")
-"""Where a query without a checkpoint begins: at the oldest entry, behind what is there, or with the records."""
+"""Start of a query without a checkpoint: the oldest entry, the present end, or the records."""
 
 
 class StreamLimits(Struct, frozen=True):
-    """Start of a new query, one of START_CHOICES, and bounds of a batch: entries, stored bytes or None.
+    """Start of a new query, one of START_CHOICES, and limits of a batch: entries and stored bytes, None for no limit.
 
-    ``split_groups``: a batch may end within a group that is larger than its bounds."""
+    ``split_groups``: a batch may end within a group that exceeds the limits."""
 
     start: str = "earliest"
     max_entries: int | None = MAX_BATCH_ENTRIES
@@ -59,7 +59,7 @@ class StreamLimits(Struct, frozen=True):
 
 
 class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the entries that a :class:`JournalQuery` asks for, as they are committed."""
+    """Reads the entries of a :class:`JournalQuery` as they are committed."""
 
     def __init__(self, query: JournalQuery, pace: StreamLimits, schema: StructType) -> None:
         self.query = query
@@ -77,10 +77,10 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
                 build_filter(query.origin, query.filter)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as those below
-        """Before the first entry wanted; txid 0 where there is no journal yet.
+        """Return the offset before the first entry to read; if there is no journal yet, an offset without lineage.
 
-        Spark keeps this offset nowhere, and asks again until a batch was committed, also after a restart. The answer
-        stays the same in this process; batches that were planned by another one say themselves where they begin.
+        Spark does not store this offset, and calls the method again until a batch is committed, also after a restart.
+        The result is constant within this process; offsets of batches that another process planned contain their start.
         """
         if self._initial is None:
             with carry_errors():
@@ -93,26 +93,28 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
             with open_journal(self.query.origin) as log:
                 if origin is not None:
                     return _offset(log.read_last_txid(), log) | {"instant": origin.now, "part": 0, "parts": 1}
-                # An offset is the last txid that has been read, so it stands before the first one wanted.
+                # An offset is the last txid that was read, so it is one less than the first one to read.
                 before = log.read_last_txid() if self.pace.start == "latest" else log.first_txid - 1
                 return _offset(before if low is None else max(low - 1, log.first_txid - 1), log)
         except MissingError:
             topic = origin.topic if origin is not None else None
             if topic is not None and topic.file is not None and topic.file.exists():
-                # Records without a journal: nothing says which entries are behind them.
+                # With records but no journal, it is unknown which entries follow them.
                 raise
-            # Lineage "" says that there was no journal: the first one that appears is the one to follow.
+            # Lineage "" means that there was no journal, so the first one that appears is followed.
             return {"txid": 0 if low is None else low - 1, "lineage": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The options ``maxEntries`` and ``maxBytesPerTrigger``; where both are given, Spark is told of the first."""
+        """Return the limit of option ``maxEntries`` or ``maxBytesPerTrigger``; if both are given, the former."""
         if self.pace.max_entries is not None:
             return ReadMaxRows(self.pace.max_entries)
         return ReadAllAvailable() if self.pace.max_bytes is None else ReadMaxBytes(self.pace.max_bytes)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The end of the last whole group within the limit, one group at least; before these, of the records that a
-        query with ``start=state`` begins with, the next part within the limit."""
+        """Return the end of the last complete group within the limit, but of at least one group.
+
+        With ``start=state``, parts of the records precede the groups: return the end of the next part within the limit.
+        """
         with carry_errors():
             try:
                 with open_journal(self.query.origin) as log:
@@ -120,7 +122,7 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
                     self._reached = end["txid"]
                     return end
             except MissingError as error:
-                # The query began before the journal: it goes on waiting. A journal that was there and is gone is an
+                # A query that started before the journal existed keeps waiting. A journal that has disappeared is an
                 # error.
                 if error.code == "SOW-JRN-001" and not start["lineage"]:
                     return start
@@ -128,17 +130,17 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
 
     def _latest(self, log: Journal, start: Offset, limit: ReadLimit) -> Offset:
         first = self._check_start(log, start)
-        # Spark hands back one limit of ours, and knows no two at once: the bytes are remembered here.
+        # Spark passes back only one limit, so the limit of bytes is read from the options.
         limits = None if isinstance(limit, ReadAllAvailable) else self.pace.max_bytes
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if _has_state_left(start) and (parts := self._count_parts(start, rows, limits)):
             return start | {"part": start["part"] + 1 if limits or rows else parts, "parts": parts}
         last = log.read_last_txid()
-        # Trigger.AvailableNow fixes the end at the start: otherwise a query beside a busy writer would never end.
+        # Trigger.AvailableNow fixes the end at the start; otherwise a query would never end while entries are written.
         for bound in (self._target, self.query.txids.high):
             last = last if bound is None else min(last, bound)
         if last <= first:
-            # The offset that Spark has already says that there is nothing new.
+            # The same offset again means that there are no new entries.
             return start
         if not isinstance(limit, ReadAllAvailable):
             find_end = _find_split_end if self.pace.split_groups else _find_batch_end
@@ -146,19 +148,19 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         return _offset(last, log) | ({"first": first} if start == self._initial else {})
 
     def _count_parts(self, start: Offset, rows: int | None, size: int | None) -> int:
-        """In how many batches the records come; 0 where there are none."""
+        """Return the number of batches for the records, 0 if there are none."""
         return self._build_state(start).count_parts(rows, size) if start["part"] == 0 else start["parts"]
 
     def _build_state(self, offset: Offset) -> InitialState:
-        """The state of which a batch with this offset has a part."""
+        """Return the state of which the batch with this offset reads a part."""
         origin = self._state_origin or find_state_origin(self.query)
         return InitialState(origin, offset["lineage"], offset["txid"], offset["instant"])
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """The present end of the journal, and how far the batch that was planned last is behind it.
+        """Return the present end of the journal, with the lag of the batch that was planned last; None without journal.
 
-        Spark shows it as ``latestOffset`` of the source in the progress of a query; it is the one place where a source
-        written in Python can say something there.
+        Spark shows it as ``latestOffset`` of the source in the progress of a query, which is the only place in it where
+        a Python source can report anything.
         """
         with carry_errors():
             try:
@@ -171,20 +173,20 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
                 return None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing beyond the present end is read."""
+        """Limit the query to the present end of the journal."""
         with carry_errors():
             try:
                 with open_journal(self.query.origin) as log:
                     self._target = log.read_last_txid()
             except MissingError:
-                # Nothing is there to be read, and what appears later belongs to the next run.
+                # No entries exist, and later ones belong to the next run.
                 self._target = 0
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The stretches between two offsets."""
+        """Return the partitions between two offsets."""
         if "part" in end:
-            # Of which state these records are, the end alone says: the first batch of a restarted query has a beginning
-            # that was asked for anew.
+            # Only the end identifies the state of these records: for the first batch of a restarted query, the start is
+            # a new result of initialOffset().
             with carry_errors():
                 return self._build_state(end).plan_partitions(start["part"], end["part"], end["parts"])
         if "first" in end:
@@ -192,17 +194,16 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
         if start["txid"] >= end["txid"]:
             return []
         with carry_errors(), open_journal(self.query.origin) as log:
-            # Checked again, because a query that goes on after a failure plans a batch whose offsets come from the
-            # checkpoint.
+            # Check again, because after a failure a query plans a batch with offsets from the checkpoint.
             after = self._check_start(log, start)
             if not self.query.changes:
                 return plan_stretches(log, after, end["txid"], self.query.partition_bytes)
-            # What is known of keys stays from batch to batch: each looks at its own part of the journal only.
+            # The plan keeps the last entries of keys between batches, so each batch reads only its part of the journal.
             self._changes = self._changes or ChangePlan(self.query, self._schema)
             return self._changes.plan_partitions(log, after, end["txid"])
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The entries of one stretch that match, or what they changed."""
+        """Yield the matching entries of one partition, their changes, or records of the initial state."""
         with carry_errors():
             if isinstance(partition, StateRange):
                 yield from read_state(self.query, self._schema, partition)
@@ -210,10 +211,13 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
                 yield from read_partition(self.query, self.query.build_bounds(), self._schema, partition)
 
     def _check_start(self, log: Journal, start: Offset) -> int:
-        """The txid behind which to read on. Raises DamageError ``SOW-SPK-021``, MissingError ``SOW-SPK-022``."""
+        """Return the txid after which to continue.
+
+        Raises DamageError ``SOW-SPK-021`` if the offset is not in this journal, and MissingError ``SOW-SPK-022`` if
+        entries after it were removed."""
         place = str(log.directory)
         txid: int = start["txid"]
-        # Reading on would pair the checkpoint with entries of other messages, and nothing downstream could tell.
+        # Continuing would combine the checkpoint with entries of another journal, which nothing downstream detects.
         if start["lineage"] not in ("", log.lineage.hex()) or txid > log.read_last_txid():
             raise DamageError(
                 "SOW-SPK-021",
@@ -221,8 +225,8 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
                 place=place,
                 hint="restore that journal, or start with another checkpointLocation",
             )
-        # Without a lineage the query began before there was a journal: it has read no entry, so that it misses none of
-        # those that were removed.
+        # Without a lineage, the query started before the journal existed. It has read no entries, so removed entries
+        # are not a gap.
         if start["lineage"] and txid < log.first_txid - 1:
             if self.pace.fail_on_loss:
                 raise MissingError(
@@ -236,9 +240,9 @@ class JournalStreamReader(SameCode, DataSourceStreamReader, SupportsTriggerAvail
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream that cannot be read, for a reason that its first answer tells: ``words`` are a CarriedError's.
+    """A stream whose methods raise the error that building a :class:`JournalStreamReader` raised.
 
-    It is made where making a :class:`JournalStreamReader` failed, and has the same methods.
+    ``words`` is the text of the CarriedError.
     """
 
     def __init__(self, words: str) -> None:
@@ -273,7 +277,7 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _has_state_left(offset: Offset) -> bool:
-    """Return whether records of the state that a query begins with have not been read yet."""
+    """Return whether records of the initial state remain to be read."""
     return "part" in offset and offset["part"] < offset["parts"]
 
 
@@ -282,9 +286,10 @@ def _offset(txid: int, log: Journal) -> Offset:
 
 
 def _find_batch_end(log: Journal, after: int, until: int, most: int | None, most_bytes: int | None = None) -> int:
-    """The end of the last group that ends within ``most`` entries and ``most_bytes`` stored bytes, of the first one
-    where it is larger; None is no bound."""
-    # A group was committed as a whole and is shown as a whole, so a batch ends at the last edge within the limits.
+    """Return the end of the last group within ``most`` entries and ``most_bytes`` stored bytes (None: no limit).
+
+    If the first group exceeds the limits, return its end."""
+    # Groups are committed atomically and read atomically, so a batch ends at the last group end within the limits.
     begin: Position | None = None
     best: int | None = None
 
@@ -301,19 +306,19 @@ def _find_batch_end(log: Journal, after: int, until: int, most: int | None, most
         best = place.txid
         if not fits(place):
             return best
-    # Behind the last group there is no further place; ``until`` is its end.
+    # The iteration yields no position for the end of the last group, which is ``until``.
     if best is None:
         return until
     last = log.find_end()
     if last.txid != until and most_bytes is not None:
-        # What ends before the journal does was bounded by a txid: its last group begins within the limit.
+        # ``until`` is a bound before the end of the journal, so take the position of the group that follows it.
         last = next(iter(log.iter_group_positions(until)), last)
     return until if fits(Position(last.number, last.offset, until)) else best
 
 
 def _find_split_end(log: Journal, after: int, until: int, most: int | None, most_bytes: int | None) -> int:
-    """As :func:`_find_batch_end`, but within a group that is larger: after its last block within the limits, or after
-    ``most`` entries of a block that is larger."""
+    """As :func:`_find_batch_end`, but split a group that exceeds the limits: after its last block within the limits, or
+    after ``most`` entries of a block that exceeds them."""
     size, group_end, block_end = 0, after, after
     for ref in log.iter_block_refs(after):
         header = ref.header
@@ -324,7 +329,7 @@ def _find_split_end(log: Journal, after: int, until: int, most: int | None, most
         size += header.size
         last = min(header.last_txid, until)
         if (most is not None and last - after > most) or (most_bytes is not None and size > most_bytes):
-            # Whole groups where there are any, then whole blocks.
+            # Prefer the end of a group, then the end of a block.
             ends = (group_end, block_end, last if most is None else min(last, after + most))
             return next(end for end in ends if end > after)
         block_end = last
@@ -332,7 +337,7 @@ def _find_split_end(log: Journal, after: int, until: int, most: int | None, most
 
 
 def _bytes_behind(log: Journal, txid: int) -> int:
-    """Bytes of the journal, as stored, from behind the entry ``txid`` to the present end."""
+    """Return the stored bytes of the journal from the end of the entry ``txid`` to the present end."""
     end = log.find_end()
     if txid >= end.txid:
         return 0

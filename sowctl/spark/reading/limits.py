@@ -1,7 +1,7 @@
-"""Sizes of the partitions in which stores and journals are read.
+"""Sizes of the partitions of stores and journals.
 
-The figures, each with its reason, are fields of :class:`PartitionLimits`; tests set smaller ones. The driver reads them
-where it plans.
+The values and their reasons are in :class:`PartitionLimits`; tests set smaller ones. The driver reads them when it
+plans.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from msgspec import Struct
 
 
 class PartitionLimits(Struct):
-    """The figures."""
+    """Limits of the number and size of partitions."""
 
     partition_bytes: int = 64 << 20
     max_partition_bytes: int = 256 << 20
-    """Bytes of a partition of a journal as stored, two to nine seconds of one core: the former, or up to the latter so
-    that there are at most ``max_partitions`` of them."""
+    """Stored bytes of a journal partition, two to nine seconds of one core: ``partition_bytes``, or up to
+    ``max_partition_bytes`` so that there are at most ``max_partitions``."""
     max_partitions: int = 20_000
-    """Partitions from which on they grow. What the driver holds of each, and sends with its task, is about a kilobyte.
-    """
+    """Number of partitions above which they grow. The driver stores and sends about a kilobyte per partition."""
     min_partition_bytes: int = 4 << 20
-    """Bytes of a journal, as stored, that take several times as long to read as a task takes to begin."""
+    """Stored bytes of a journal whose reading takes several times as long as starting a task."""
     records_per_partition: int = 100_000
-    """Records of a partition of a store."""
+    """Records of a store partition."""
 
 
 PARTITION_LIMITS = PartitionLimits()

@@ -1,7 +1,7 @@
-"""Handling of messages that do not fit their declared fields: Spark's modes (sowctl-spark(7), MODES).
+"""Handling of messages that do not match their declared fields: Spark's modes (sowctl-spark(7), MODES).
 
-Without the options nothing here is asked: a message that does not fit is read as far as it fits. Called by the readers
-of stores and of journals, for all messages of a batch at once.
+Without these options, this module is not used: values that do not match are read as NULL. Called by the readers of
+stores and journals, once per batch of messages.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 MODES = ("permissive", "dropmalformed", "failfast")
 MODE_OPTIONS = ("mode", "columnNameOfCorruptRecord", "badRecordsPath")
 RowNamer = Callable[[int], str]
-"""Names the message at a place of the batch."""
+"""Returns a description of the message at an index of the batch, for errors."""
 
 
 class MalformedRule(Struct, frozen=True):
-    """The options: ``mode`` None where it is not given; ``column`` has the text of a message that does not fit;
-    ``directory`` takes those that are left out. ``asked``: the column is among those that are there by default."""
+    """The options: ``mode`` is None if not given; ``column`` contains the text of malformed messages; dropped messages
+    are written to ``directory``. ``asked``: the column is among the default columns."""
 
     mode: str | None = None
     column: str = CORRUPT_COLUMN
@@ -47,8 +47,8 @@ class MalformedRule(Struct, frozen=True):
 
 
 def parse_malformed_rule(options: Options) -> MalformedRule:
-    """Return the rule that the options of a read name. Raises UsageError ``SOW-SPK-011``, and ``SOW-SPK-134`` for those
-    that exclude each other."""
+    """Return the rule that the options of a read set. Raises UsageError ``SOW-SPK-011`` for an invalid mode, and
+    ``SOW-SPK-134`` for options that exclude each other."""
     mode = options.read_choice("mode", MODES, "permissive") if options.read_text("mode") is not None else None
     directory = options.read_path("badRecordsPath")
     if directory is not None and mode not in (None, "dropmalformed"):
@@ -70,7 +70,7 @@ def parse_malformed_rule(options: Options) -> MalformedRule:
 
 
 class JudgedBatch(NamedTuple):
-    """A batch of messages: their column, the text of those that do not fit, and which rows are kept (None for all)."""
+    """A batch of messages: their column, the text of the malformed ones, and a mask of the rows to keep (None: all)."""
 
     payload: pyarrow.Array
     corrupt: pyarrow.Array | None
@@ -78,7 +78,7 @@ class JudgedBatch(NamedTuple):
 
 
 class MessageJudge:
-    """Reads the messages of one task under the rule; counts what it leaves out."""
+    """Decodes the messages of one task according to the rule, and counts the dropped ones."""
 
     def __init__(self, rule: MalformedRule, schema: pyarrow.Schema) -> None:
         import pyarrow.types as t
@@ -103,7 +103,7 @@ class MessageJudge:
             )
         tolerant = rule.mode == "permissive" and self._struct is not None and is_inferred(schema)
         self.needed = inside or self._beside or tolerant or rule.mode in ("dropmalformed", "failfast")
-        """Whether there is anything to judge; otherwise the readers' usual way does."""
+        """True if messages must be judged; otherwise the readers use their own decoder."""
         self.dropped = 0
         self._first = ""
         self._file: Any = None
@@ -112,9 +112,9 @@ class MessageJudge:
         assert self._struct is not None
         import pyarrow as pa
 
-        # The text of the whole message is no field of it.
+        # The column for malformed messages is not a field of the message.
         bare = pa.struct([field for field in self._struct if not (inside and field.name == rule.column)])
-        # Of an inferred type FAILFAST also refuses fields that were not seen; the other modes pass over them.
+        # With an inferred type, FAILFAST also rejects fields that the inference has not seen; other modes ignore them.
         self._strict = is_inferred(schema) and rule.mode == "failfast"
         self._decoder = StructDecoder(bare, strict=self._strict)
         self._fitting: TypeChecker | None = None
@@ -129,8 +129,10 @@ class MessageJudge:
             )
 
     def judge_messages(self, messages: Sequence[bytes | None], kind: MessageType, place: RowNamer) -> JudgedBatch:
-        """The messages as a column; NULL where there is none. Raises InputError ``SOW-SPK-133`` under FAILFAST, and
-        under an inferred type :class:`~sowctl.arrow.jsoncolumns.Misfit`."""
+        """Decode and judge messages; None becomes NULL.
+
+        With FAILFAST, raises InputError ``SOW-SPK-133`` for a malformed message, and for an inferred type
+        :class:`~sowctl.arrow.jsoncolumns.Misfit`."""
         import numpy as np
 
         if is_own_view(kind):
@@ -145,10 +147,10 @@ class MessageJudge:
     def judge_columns(
         self, parts: Sequence[Any], lengths: Numbers, present: Numbers, asked: Numbers, place: RowNamer
     ) -> JudgedBatch | None:
-        """As :meth:`judge_messages`, of JSON messages that lie back to back in ``parts``: messages without a template
-        are judged again, one by one.
+        """As :meth:`judge_messages`, for JSON messages that are concatenated in ``parts``.
 
-        None where that is most of them. What is not ``present`` has no bytes; only what is ``asked`` for is judged.
+        Messages without a template are judged one by one; if these are the majority, None is returned. Messages that
+        are not ``present`` have no bytes, and only those in ``asked`` are judged.
         """
         found = None if self._sound is None else self._sound.decode_present(parts, lengths, present)
         if found is None:
@@ -159,7 +161,7 @@ class MessageJudge:
         return self._apply_rule(found.structs, bad, dict(zip(found.rows, found.messages, strict=True)), ~present, place)
 
     def judge_rows(self, messages: Sequence[bytes | None], kind: MessageType, place: RowNamer) -> JudgedBatch:
-        """As :meth:`judge_messages`: each message is looked at a second time."""
+        """As :meth:`judge_messages`, with a second pass over each message to judge it."""
         import numpy as np
 
         made = self._decoder.decode_payloads(messages, kind)
@@ -172,7 +174,7 @@ class MessageJudge:
         return self._apply_rule(made, self._fitting.find_misfits(views), dict(enumerate(views)), absent, place)
 
     def build_view(self, message: bytes, kind: MessageType) -> bytes:
-        """The JSON view that is judged."""
+        """Return the JSON view of a message, which is what is judged."""
         return self._decoder.build_view(message, kind)
 
     def _apply_rule(
@@ -183,7 +185,7 @@ class MessageJudge:
         absent: Numbers,
         place: RowNamer,
     ) -> JudgedBatch:
-        """Apply the rule to structs of which some are ``bad``, for this reason; ``views`` has at least these."""
+        """Apply the rule to structs. ``bad`` maps malformed rows to the reason; ``views`` has at least these rows."""
         import numpy as np
         import pyarrow as pa
 
@@ -205,18 +207,18 @@ class MessageJudge:
         if not self._inside:
             return JudgedBatch(made, texts, None)
         assert self._struct is not None
-        # A message that cannot be read at all is a struct of NULLs with its text, as from_json has it.
+        # As in from_json, a message that cannot be parsed is a struct of NULLs with its text.
         columns = iter(made.flatten())
         children = [texts if field.name == self._rule.column else next(columns) for field in self._struct]
         struct = pa.StructArray.from_arrays(children, fields=list(self._struct), mask=pa.array(absent))
         return JudgedBatch(struct, texts, None)
 
     def close(self) -> None:
-        """At the end of the task: say what was left out."""
+        """Close the file of dropped messages and log their number, at the end of the task."""
         if self._file is not None:
             self._file.close()
         if self.dropped:
-            # Spark collects what its Python processes log where spark.sql.pyspark.worker.logging.enabled says so.
+            # Spark collects the logs of its Python processes if spark.sql.pyspark.worker.logging.enabled is set.
             logging.getLogger("sowctl").warning(
                 "dropped %s (mode DROPMALFORMED); the first: %s",
                 format_count(self.dropped, "malformed message"),
@@ -239,7 +241,7 @@ class MessageJudge:
         self.dropped += len(bad)
 
     def _rejects(self) -> Any:
-        """The file of this task: each attempt has one of its own, so that none writes into another's."""
+        """Return the file of this task. Each attempt has a separate one, so that attempts do not mix their lines."""
         if self._file is None:
             directory = Path(self._rule.directory or "")
             directory.mkdir(parents=True, exist_ok=True)

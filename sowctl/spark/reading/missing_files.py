@@ -1,7 +1,7 @@
 """Error of a task that does not find the files of the query's plan (sowctl-spark(7), ON A CLUSTER).
 
-Said as such, the missing file would be one that nobody has published to yet: the words for a user's mistake, which this
-is not. A data source cannot ask executors before it reads, as the jobs do (:mod:`sowctl.spark.jobs.visibility`).
+The usual error would say that nothing has been published to the topic, which is misleading here. Unlike the jobs
+(:mod:`sowctl.spark.jobs.visibility`), a data source cannot check on executors before it reads.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from sowctl.errors import ConfigError, MissingError
 
 _MISSING_CODES = frozenset(("SOW-ENG-010", "SOW-ENG-011", "SOW-STO-020", "SOW-JRN-001", "SOW-JRN-081"))
-"""Codes of what has no file at all: a store, one that cannot be rebuilt either, a journal, an archive at a URL."""
+"""Codes for missing files: a store, a store that cannot be rebuilt either, a journal, an archive at a URL."""
 _AT_URL = "SOW-JRN-081"
 
 
 @contextmanager
 def translate_missing() -> Iterator[None]:
-    """Translate errors of missing files within the block, around what a task opens.
+    """Translate errors for missing files within the block, in which a task opens its files.
 
-    Raises ConfigError ``SOW-SPK-141`` for a store or journal that is missing here and was there; everything else that
-    is raised passes.
+    Raises ConfigError ``SOW-SPK-141`` if a store or journal is missing here that the driver has read; other errors
+    pass.
     """
     try:
         yield

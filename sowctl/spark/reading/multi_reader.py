@@ -1,4 +1,4 @@
-"""Several stores or journals as one table: what ``load([...])`` of a list of paths reads."""
+"""Several stores or journals as one table, for ``load([...])`` with a list of paths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def combine_readers(readers: Sequence[DataSourceReader]) -> DataSourceReader:
-    """One reader of all of them."""
+    """Return one reader for the partitions of all readers."""
     return readers[0] if len(readers) == 1 else MultiReader(readers)
 
 
 class ReaderPartition(InputPartition):
-    """A partition of the reader with this number."""
+    """A partition ``inner`` of the reader with index ``number``."""
 
     def __init__(self, number: int, inner: InputPartition) -> None:
         self.number = number
@@ -33,10 +33,10 @@ class MultiReader(SameCode, DataSourceReader):
         self._readers = readers
 
     def partitions(self) -> Sequence[InputPartition]:
-        """All partitions; the plans are made one after the other."""
+        """Return all partitions; the readers plan one after another."""
         return [ReaderPartition(number, part) for number, one in enumerate(self._readers) for part in one.partitions()]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """Read a partition with the reader that it belongs to."""
+        """Read a partition with its reader."""
         if isinstance(partition, ReaderPartition):
             yield from self._readers[partition.number].read(partition.inner)

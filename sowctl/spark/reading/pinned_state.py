@@ -1,8 +1,9 @@
-"""Copies of a topic's state that many tasks read, and that no writer changes (sowctl-spark(7), CONSISTENCY).
+"""Immutable copies of a topic's state for many tasks (sowctl-spark(7), CONSISTENCY).
 
-The option ``pin`` names a file: the first reading makes it, every later one reads it as it is, and its user deletes it.
-Other copies are made without a name: where a query is planned, or by the first task that finds that the store has moved
-on; those of views, conflated topics and queues always. They go with the session, or after the end of their driver.
+The option ``pin`` names a file: the first read creates it, later ones read it unchanged, and the user deletes it. Other
+copies are temporary. They are created when a query is planned, or by the first task that finds that the store no longer
+shows the planned state; for views, conflated topics and queues always. They are removed with the session, or after the
+end of their driver.
 """
 
 from __future__ import annotations
@@ -30,28 +31,29 @@ from sowctl.values.times import EntryInstant
 
 
 def pin_state(origin: Origin, at: int | None, path: Path) -> Origin:
-    """The state ``at`` an instant (None: now) of ``origin``, as the file at ``path``; made if it is not there.
+    """Write the state of ``origin`` ``at`` an instant (None: now) to ``path`` if that file does not exist; return its
+    origin.
 
-    Raises what snapshots raise.
+    Raises what writing a snapshot raises.
     """
     if not path.exists():
         try:
-            # What is derived shows the present at no instant that could be named: its caches are of the present alone.
+            # The present of a derived topic has no instant: its cache is always that of the present.
             instant = _latest(origin) if at is None and not origin.is_derived else at
             write_snapshot(origin.build_instance(), origin.target, instant, path)
         except RefusedError as error:
-            # another planner made the same file at the same time
+            # Another planner created the same file at the same time.
             if error.code != "SOW-SNP-001":
                 raise
-    # the configuration stays: message types and functions of expressions come from it
+    # Keep the configuration, which defines message types and functions of expressions.
     return Origin(origin.config, None, path, None, origin.now)
 
 
 def find_copy_place(origin: Origin, state: str) -> Staging:
-    """The directory of the copy of a ``state``: the same one for every reading of it by this driver."""
+    """Return the directory for the copy of a ``state``: the same one for all reads of that state by this driver."""
     topic = origin.topic
     if topic is not None:
-        # A copy holds some logical topics, and has no record that has expired.
+        # The copy depends on the selected logical topic, and on the time because expired records are left out.
         now = origin.now if can_expire(topic.expiration) else None
         state = f"{state} of {topic.logical} at {now}"
     states = os.environ.get(STATES_VARIABLE)
@@ -60,8 +62,9 @@ def find_copy_place(origin: Origin, state: str) -> Staging:
 
 @contextmanager
 def hold_copy_directory(place: Staging) -> Iterator[Path]:
-    """The directory of a copy, while no other process makes one there. Raises StorageError where nothing may be written
-    there."""
+    """Create the directory of a copy, lock it against other processes during the block, and return it.
+
+    Raises StorageError if it cannot be written to."""
     directory = require_local(place.open())
     try:
         lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -69,7 +72,7 @@ def hold_copy_directory(place: Staging) -> Iterator[Path]:
         words = f"cannot create a copy of the state: {problem.strerror}"
         raise StorageError("SOW-ENG-044", words, place=str(directory)) from problem
     try:
-        # One of many tasks makes it; without locks on a file system, each of those that came first.
+        # One of many tasks creates the copy. If the file system has no locks, the first tasks do so concurrently.
         with suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield directory
@@ -78,16 +81,16 @@ def hold_copy_directory(place: Staging) -> Iterator[Path]:
 
 
 def make_copy(origin: Origin, at: int | None, place: Staging) -> Origin:
-    """The state ``at`` an instant as a file in ``place``. Raises as :func:`hold_copy_directory`."""
+    """Create a copy of the state ``at`` an instant in ``place``. Raises as :func:`hold_copy_directory`."""
     with hold_copy_directory(place) as directory:
         return pin_state(origin, at, directory / "state.sow")
 
 
 def copy_derived_state(origin: Origin, at: int | None) -> Origin:
-    """The state of a view, conflated topic or queue ``at`` an instant (None: now) as a file that all tasks read.
+    """Create a copy of the state of a view, conflated topic or queue ``at`` an instant (None: now) for all tasks.
 
-    The present is that of the cache, which is brought up to date first. Raises as :func:`hold_copy_directory`, and what
-    reading it raises.
+    For the present, the cache is refreshed and copied. Raises as :func:`hold_copy_directory`, and what reading the
+    state raises.
     """
     instance = origin.build_instance()
     with closing(open_target(instance, origin.target, at)) as source:
@@ -95,7 +98,7 @@ def copy_derived_state(origin: Origin, at: int | None) -> Origin:
         if at is None and stored is not None:
             state = f"{stored.meta.lineage.hex()} {stored.meta.digest:x} {stored.meta.records}"
         else:
-            # A state of the past depends on the clock where lifetimes end; another query makes its own copy.
+            # A past state depends on the clock because of expiration, so each query creates its own copy.
             state = os.urandom(8).hex()
         with hold_copy_directory(find_copy_place(origin, f"derived {state}")) as directory:
             path = directory / "state.sow"
@@ -105,10 +108,10 @@ def copy_derived_state(origin: Origin, at: int | None) -> Origin:
 
 
 def open_former_source(origin: Origin, planned: PlannedState, place: Staging | None, moved: LockedError) -> Source:
-    """The ``planned`` state from the journal, where the store does not show it any more, as ``moved`` says.
+    """Open the ``planned`` state from the journal, after the store failed to show it with the error ``moved``.
 
-    With a ``place`` it is made there, once for all tasks. Raises ``moved`` where the journal has not got the state, and
-    what reading raises.
+    With ``place``, the first task creates a copy there for all tasks. Raises ``moved`` if the journal does not have the
+    state, and what reading raises.
     """
     instance = origin.build_instance()
     if planned.until is None or origin.topic is None:
@@ -116,7 +119,7 @@ def open_former_source(origin: Origin, planned: PlannedState, place: Staging | N
     with open_log(instance) as log:
         if log.lineage != planned.log_lineage:
             raise moved
-    # Entries up to the txid of the plan, and lifetimes at its instant.
+    # Apply entries up to the txid of the plan, and expiration at its instant.
     at = EntryInstant(origin.now, planned.until)
     try:
         if place is not None:
@@ -124,7 +127,7 @@ def open_former_source(origin: Origin, planned: PlannedState, place: Staging | N
                 copy = make_copy(origin, at, place)
                 return open_planned_source(copy, plan_position(copy), None)
             except StorageError:
-                # Where nothing may be written, each task makes the state for itself.
+                # The directory is not writable, so each task builds the state itself.
                 pass
         return open_source(instance, Target(topic=origin.topic.whole_topic), at)
     except MissingError as error:
@@ -132,7 +135,7 @@ def open_former_source(origin: Origin, planned: PlannedState, place: Staging | N
 
 
 def _latest(origin: Origin) -> int:
-    """An instant that shows the present: stamps may lie in the future."""
+    """Return an instant whose state is the present one: timestamps of records may be in the future."""
     with closing(open_present_source(origin.build_instance(), origin.target)) as source:
         behind = source.memtable.last_time if source.memtable is not None else 0
         return max(origin.now, source.meta.last_time, behind)

@@ -1,8 +1,8 @@
-"""One state of a topic for many tasks: fixed when the query is planned, found again or refused by every task.
+"""The same state of a topic for all tasks: fixed when the query is planned, and verified by every task.
 
-A snapshot of LMDB cannot be shared between processes, so each task opens its own and proves that it shows what the plan
-saw. A journalled topic is read up to the planned txid, whatever has been appended or applied since, as long as nothing
-of it that is newer has reached the store. sowctl-spark(7), CONSISTENCY.
+Processes cannot share a snapshot of LMDB, so each task opens its own and verifies that it shows the planned state. A
+journalled topic is read up to the planned txid, even if more entries have been appended or applied since, as long as no
+newer entry of the topic has been applied to the store. sowctl-spark(7), CONSISTENCY.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from sowctl.spark.origin import Origin
 
 MOVED_CODE = "SOW-SPK-020"
-"""The code where a store does not show the planned state any more."""
+"""The code of the error if a store no longer shows the planned state."""
 
 
 class PlannedState(Struct, frozen=True):
-    """State that the plan saw: lineage and txid of the store, and how far the journal is to be read.
+    """The planned state: position of the store, and the txid up to which the journal is read.
 
-    ``until`` is None where no journal is behind the store: then the store must be exactly as it was. ``log_lineage`` is
-    that of the journal. ``records`` is about how many there are.
+    ``until`` is None if the store has no journal: then the store must be unchanged. ``log_lineage`` is that of the
+    journal. ``records`` is the approximate number of records.
     """
 
     lineage: bytes
@@ -51,22 +51,22 @@ class PlannedState(Struct, frozen=True):
     records: int
 
     def admit(self, origin: Origin, path: Path, meta: StoreMeta) -> None:
-        """Raise LockedError ``SOW-SPK-020`` where a store with ``meta`` cannot show the planned state any more."""
-        # Without a journal nothing can tell the old state from the new: the store must be the very same.
+        """Raise LockedError ``SOW-SPK-020`` if a store with ``meta`` can no longer show the planned state."""
+        # Without a journal, newer records cannot be identified, so the store must be unchanged.
         if self.until is None:
             moved = (meta.lineage, meta.applied, meta.digest) != (self.lineage, self.applied, self.digest)
         else:
-            # What was removed since is missed only if it had not expired by the planned instant.
+            # Records removed since then are missing only if they had not expired at the planned instant.
             removed = meta.removal_mark != self.removal_mark and meta.removal_mark > origin.now
-            # With a journal a store that is behind is completed by each task up to ``until``. One that is further ahead
-            # fits only if nothing of this topic has been applied since.
+            # If the store lags, each task applies the journal up to ``until``. If it is ahead, no newer entry of this
+            # topic may have been applied.
             moved = removed or (meta.applied > self.until and _has_newer_entries(origin, meta, self.until))
         if moved:
             raise _build_moved_error(path)
 
 
 def plan_position(origin: Origin) -> PlannedState | None:
-    """The present position of a topic's store, None where there is no file (then each reading builds one)."""
+    """Return the present position of a topic's store, None if it has no file (then each read builds the state)."""
     path = origin.topic.file if origin.topic is not None else origin.store_path
     if path is None or not path.exists():
         return None
@@ -84,15 +84,15 @@ def plan_position(origin: Origin) -> PlannedState | None:
 
 
 def open_planned_source(origin: Origin, planned: PlannedState | None, at: int | None) -> Source:
-    """The source of one task; of a Pattern topic, all of it: :func:`read_range` takes the part that is meant.
+    """Open the source of one task. For a logical topic, that is its whole Pattern topic; :func:`read_range` filters it.
 
-    Raises LockedError ``SOW-SPK-020`` where the topic has moved on, and what readers raise.
+    Raises LockedError ``SOW-SPK-020`` if the store no longer shows the planned state, and what opening a source raises.
     """
     instance = origin.build_instance()
     topic = origin.topic.whole_topic if origin.topic is not None else None
     if at is not None or planned is None:
-        # The state at an instant does not depend on how far the store has moved; without a file each task builds the
-        # present from the journal.
+        # The state at an instant does not depend on the position of the store. Without a store file, each task builds
+        # the present state from the journal.
         return open_source(instance, Target(topic=topic) if topic is not None else origin.target, at)
     if topic is None:
         path = origin.store_path
@@ -100,12 +100,12 @@ def open_planned_source(origin: Origin, planned: PlannedState | None, at: int | 
         return open_file_source(instance, path, admit=partial(planned.admit, origin, path))
     assert topic.file is not None
     admit = partial(planned.admit, origin, topic.file)
-    # without a journal at the time of the plan, nothing of one that began since is read
+    # If there was no journal when the query was planned, no entries of a newer journal are read.
     return open_current_source(instance, topic, now=origin.now, until=planned.until or 0, admit=admit)
 
 
 def read_range(source: Source, origin: Origin, size: int, low: bytes | None, high: bytes | None) -> Iterator[Pairs]:
-    """The records of ``source`` that are meant, from ``low`` (inclusive) to ``high`` (exclusive), in key order."""
+    """Yield the records of ``origin`` in ``source`` from ``low`` (inclusive) to ``high`` (exclusive), in key order."""
     logical = origin.topic.logical if origin.topic is not None else None
     found = source.read_part(size, low, high)
     if logical is None:
@@ -116,11 +116,13 @@ def read_range(source: Source, origin: Origin, size: int, low: bytes | None, hig
 
 
 def _has_newer_entries(origin: Origin, meta: StoreMeta, until: int) -> bool:
-    """Return whether the store holds entries of the topic behind ``until``; other topics move its position, too."""
+    """Return whether entries of the topic after ``until`` have been applied to the store.
+
+    Its position alone does not tell, because entries of other topics advance it, too."""
     assert origin.topic is not None
     ref = origin.topic.ref
     with open_log(origin.build_instance(), acknowledged=meta.applied if meta.has_journal else 0) as log:
-        # The topic's last entry, which the journal knows without reading, decides most cases.
+        # The txid of the topic's last entry is known without reading blocks, and decides most cases.
         if meta.lineage != log.lineage or log.find_topic_state(ref).last_txid <= until:
             return False
         return any(

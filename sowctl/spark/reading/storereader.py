@@ -1,7 +1,6 @@
-"""Batch reading of a store: key ranges as partitions, Arrow batches out (sowctl-spark(7), THE SOURCE sow).
+"""Batch reads of a store as Arrow batches; partitions are key ranges (sowctl-spark(7), THE SOURCE sow).
 
-Runs in Spark's Python processes: planned in one, read in others. LMDB environments are opened inside ``read`` and
-closed there.
+Runs in Spark's Python processes: one plans, others read. LMDB environments are opened and closed within ``read``.
 """
 
 from __future__ import annotations
@@ -71,14 +70,14 @@ if TYPE_CHECKING:
 
 BATCH_RECORDS = 4096
 MAX_REPEATED_ROWS = 16_384
-"""Rows of a batch that repeats records for instants."""
+"""Maximum rows of a batch in which records are repeated for several instants."""
 
 
 class StoreQuery(DescribedStruct, frozen=True):
-    """Query for records: the state ``at`` an instant (None: now), the filter's text, the number of partitions.
+    """Query for records: the state ``at`` an instant (None: now), the text of the filter, the number of partitions.
 
-    ``pinned``: tasks read a copy of the state, which is made where the query is planned. ``instants``: several, which
-    ascend, instead of ``at``.
+    ``pinned``: tasks read a copy of the state, which is created when the query is planned. ``instants``: several
+    instants, ascending, instead of ``at``.
     """
 
     origin: Origin
@@ -91,13 +90,13 @@ class StoreQuery(DescribedStruct, frozen=True):
 
     @property
     def columns(self) -> Mapping[str, str]:
-        """The columns that there are."""
+        """The columns that may be selected."""
         known = INSTANTS_COLUMNS if self.instants else STORE_COLUMNS
         return add_corrupt_column(known, self.malformed.column)
 
 
 class KeyRange(InputPartition):
-    """One partition: the keys within ``bounds``, in the state that was planned."""
+    """One partition: the keys within ``bounds``, in the planned state."""
 
     def __init__(self, bounds: KeyBounds, plan: StorePlan) -> None:
         self.bounds = bounds
@@ -105,33 +104,33 @@ class KeyRange(InputPartition):
 
 
 class StoreReader(SameCode, DataSourceReader):
-    """Reads what a :class:`StoreQuery` asks for, in the columns of ``schema``."""
+    """Reads the records of a :class:`StoreQuery` with the columns of ``schema``."""
 
     def __init__(self, query: StoreQuery, schema: StructType) -> None:
         self.query = query
         with carry_errors():
             self._schema = build_arrow_schema(schema, query.columns)
-            # What does not go together is said here and not by every task.
+            # Report incompatible options here, not in every task.
             MessageJudge(query.malformed, self._schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Equal shares of the key space, which hashing fills evenly."""
+        """Return equal ranges of the key space, in which hashed keys are evenly distributed."""
         with carry_errors():
             if self.query.filter is not None:
-                # A faulty filter is reported once here and not by every task.
+                # Report an invalid filter once here, not in every task.
                 build_filter(self.query.origin, self.query.filter)
             if self.query.instants:
                 found = plan_instants(self.query.origin, self.query.instants, self.query.partitions)
                 edges = () if found is None else compute_part_bounds(found.count)
                 return [InstantsRange(number, one, found) for number, one in enumerate(edges) if found is not None]
-            # The plan fixes one state for all tasks: each opens the store by itself, at another moment.
+            # The plan fixes one state for all tasks, because each opens the store separately and at another time.
             plan = plan_store(self.query.origin, self.query.at, self.query.partitions, pinned=self.query.pinned)
             if plan is None:
                 return []
             return [KeyRange(edges, plan) for edges in compute_part_bounds(plan.count)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The records of one partition that match."""
+        """Yield the matching records of one partition."""
         if isinstance(partition, KeyRange):
             plan = partition.plan
             with carry_errors():
@@ -151,7 +150,7 @@ class StoreReader(SameCode, DataSourceReader):
         judging.close()
 
     def _instants_batches(self, partition: InstantsRange) -> Iterator[pyarrow.RecordBatch]:
-        """Each version is matched and decoded once, and its row repeated for the instants that it was current at."""
+        """Match and decode each version once, and repeat its row for the instants at which it was current."""
         arrays.keep_memory()
         topic = partition.plan.origin.topic
         assert topic is not None
@@ -168,29 +167,29 @@ class StoreReader(SameCode, DataSourceReader):
 def read_matching_batches(
     source: Source, origin: Origin, bounds: KeyBounds, matcher: Matcher, made: RecordBatchBuilder
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Record batches of the records of ``origin`` with keys within ``bounds`` that match, in key order."""
+    """Yield record batches of the matching records of ``origin`` with keys within ``bounds``, in key order."""
     arrays.keep_memory()
     for keys, values in read_range(source, origin, BATCH_RECORDS, *bounds):
         places = matcher.find_matches(keys, values)
         if len(places) < len(keys):
-            # Before columns are made: only records that match are decoded.
+            # Filter before building columns, so that only matching records are decoded.
             keys, values = [keys[place] for place in places], [values[place] for place in places]
         if keys:
             yield made.build_batch(keys, values)
 
 
 def build_matcher(query: StoreQuery, source: Source) -> Matcher:
-    """The engine's own evaluator of the filter over one source. Raises what compiling a filter raises."""
+    """Return the engine's matcher of the filter for one source. Raises what compiling a filter raises."""
     topic = query.origin.topic
     mode = topic.key_mode if topic is not None else source.definition.key_mode
     return build_topic_matcher(query, source.topic, source.message_type, mode)
 
 
 def build_topic_matcher(query: StoreQuery, topic: str, message_type: str, key_mode: str) -> Matcher:
-    """As :func:`build_matcher`, over the records of a topic."""
+    """As :func:`build_matcher`, for the records of a topic."""
     instance = query.origin.build_instance()
-    # Key fields were taken out of every message when it was published, so all of them can be read; messages with keys
-    # of their publishers were stored unseen.
+    # With key fields, every message was parsed when it was published, so all are valid. Messages with keys of their
+    # publishers were stored without parsing.
     seen = key_mode == "fields"
     wanted = query.filter is not None and bool(query.filter.strip())
     environment = build_environment(instance) if wanted else None
@@ -204,11 +203,11 @@ _TEXTS = {
     "_user_key": (USER_KEY_FLAG, "user_key"),
     "_correlation_id": (CORRELATION_FLAG, "correlation_id"),
 }
-"""Columns of text: the flag of records that have it, and the record's attribute."""
+"""Text columns: the flag of records that have the text, and the record's attribute."""
 
 
 class RecordBatchBuilder:
-    """Makes record batches of stored values; ``constants`` are columns with one text in all rows, None for NULL."""
+    """Builds record batches of stored values; ``constants`` are columns with the same text (None: NULL) in all rows."""
 
     def __init__(
         self,
@@ -235,18 +234,18 @@ class RecordBatchBuilder:
             self._decoder = StructDecoder(schema.field(PAYLOAD_COLUMN).type, strict=is_inferred(schema))
 
     def build_batch(self, keys: list[bytes], values: list[bytes]) -> pyarrow.RecordBatch:
-        """The batch of these records."""
+        """Build the batch of these records, without those that are dropped as malformed."""
         import pyarrow as pa
 
         batch, kept = self._build_all(keys, values)
         return batch if kept is None else batch.filter(pa.array(kept))
 
     def _build_all(self, keys: list[bytes], values: list[bytes]) -> tuple[pyarrow.RecordBatch, arrays.Numbers | None]:
-        """The batch of these records, and which of them are kept; None for all."""
+        """Build the batch of these records and the mask of those to keep (None: all)."""
         import numpy as np
         import pyarrow as pa
 
-        # The headers of a batch as one array: columns come out of it without a step per record.
+        # With the headers of a batch as one array, columns are extracted without a step per record.
         heads = np.frombuffer(extract_headers(values), HEADER_DTYPE)
         judged = self._judge_messages(keys, extract_payloads(values)) if self._judging.needed else None
         columns = []
@@ -256,7 +255,7 @@ class RecordBatchBuilder:
             elif name == PAYLOAD_COLUMN:
                 columns.append(self._messages(keys, extract_payloads(values)))
             elif name == "_sow_key":
-                # Keys are stored with the highest byte first, so that the order of bytes is that of numbers.
+                # Keys are stored big-endian, so that they sort like numbers.
                 columns.append(arrays.build_decimals(np.frombuffer(b"".join(keys), ">u8")))
             elif name == "_txid":
                 columns.append(arrays.build_longs(heads["txid"]))
@@ -267,7 +266,7 @@ class RecordBatchBuilder:
             elif name == "_topic":
                 columns.append(arrays.build_constant(self._topic, len(keys)))
             elif name == INSTANT_COLUMN:
-                # Of a version, not of a row: each has the instants put in where its rows are made.
+                # A placeholder per version; build_instant_batches() sets the instants of the repeated rows.
                 columns.append(arrays.build_timestamps(np.zeros(len(keys), "u8")))
             elif is_mark_column(name):
                 columns.append(pa.nulls(len(keys), pa.string()))
@@ -282,7 +281,7 @@ class RecordBatchBuilder:
         return batch, None if judged is None else judged.kept
 
     def build_instant_batches(self, spans: VersionSpans) -> Iterator[pyarrow.RecordBatch]:
-        """Batches with a row for each version and each instant that it was current at."""
+        """Yield batches with a row for each version and each instant at which it was current."""
         import numpy as np
         import pyarrow as pa
 
@@ -291,7 +290,7 @@ class RecordBatchBuilder:
         if kept is not None:
             counts[~kept] = 0
         rows = np.repeat(np.arange(len(counts)), counts)
-        # The first row of a span has its first instant, the next one the instant behind it.
+        # The first row of a span has its first instant, and each further row the next instant.
         instants = np.arange(len(rows)) + np.repeat(starts - counts.cumsum() + counts, counts)
         times = np.array(self._instants)[instants]
         for start in range(0, len(rows), MAX_REPEATED_ROWS):
@@ -327,14 +326,14 @@ def _parts(keys: list[bytes], values: list[bytes], has: arrays.Numbers, part: st
         return None
     found: list[bytes | None] = []
     for key, value, there in zip(keys, values, has.tolist(), strict=True):
-        # Only the records whose flag says that they have the text are decoded whole.
+        # Only records with the flag have the text, so only these are decoded completely.
         record = decode_record(key, value) if there else None
         found.append(None if record is None else getattr(record, part))
     return found
 
 
 def sample_records(query: StoreQuery, count: int | None) -> Iterator[SampledView]:
-    """JSON views of the first ``count`` records, None for all, for the inference of a schema."""
+    """Yield JSON views of the first ``count`` records (None: all), to infer a schema."""
     origin = query.origin
     position = None if origin.is_derived else plan_position(origin)
     if position is None and _is_unpublished(query.origin):
@@ -351,10 +350,10 @@ def sample_records(query: StoreQuery, count: int | None) -> Iterator[SampledView
 
 
 class StorePlan(DescribedStruct, frozen=True):
-    """Every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``).
+    """Plan in which every partition reads a range of keys of ``origin`` as of ``at`` (None: of the state ``planned``).
 
-    ``copies`` is where the first task that finds that the store has moved on makes that state for all; None: each for
-    itself.
+    If the store no longer shows that state, the first task that notices creates a copy of it in ``copies`` for all
+    tasks; with None, each task builds the state itself.
     """
 
     origin: Origin
@@ -365,11 +364,12 @@ class StorePlan(DescribedStruct, frozen=True):
 
 
 def plan_store(origin: Origin, at: int | None, partitions: int | None, *, pinned: bool = False) -> StorePlan | None:
-    """The plan for the state ``at`` an instant (microseconds UTC; None: now), in so many partitions if that is said
-    (sowctl-spark(7), PARTITIONS). Made where Spark plans. None for a topic to which nothing was published.
+    """Return the plan for the state ``at`` an instant (microseconds UTC; None: now), in ``partitions`` partitions
+    (None: by the number of records; sowctl-spark(7), PARTITIONS); None for a topic to which nothing was published.
 
-    A state that has to be built first is built here and once, as a file that all tasks read, unless it is so small that
-    one of them may build it; so is the present one if it is to be ``pinned``. Raises what reading raises.
+    A state that must be built first is built here once, as a file that all tasks read, unless it is so small that it
+    has one partition, whose task builds it. With ``pinned``, the present state is also written to a file. Raises what
+    reading raises.
     """
     if origin.is_derived:
         copy = copy_derived_state(origin, at)
@@ -387,10 +387,10 @@ def plan_store(origin: Origin, at: int | None, partitions: int | None, *, pinned
     if origin.topic is None or at is None or count == 1:
         return StorePlan(origin, at, planned, count)
     with ExitStack() as held:
-        # The same decision that each task makes when it opens the state.
+        # Each task makes the same decision when it opens the state.
         way = plan_past_state(origin.build_instance(), origin.topic.whole_topic, at, held)
         if way.means is StateOrigin.PRESENT and at >= origin.now:
-            # What is the future here is the present, and that may change before the last task has read it.
+            # The state at a future instant is the present one, which may change before the last task has read it.
             return StorePlan(origin, None, planned, count)
         if way.means in (StateOrigin.PRESENT, StateOrigin.VERSIONS):
             return StorePlan(origin, at, planned, count)
@@ -404,18 +404,19 @@ def _count_partitions(records: int) -> int:
 
 
 def _plan_pinned(origin: Origin, planned: PlannedState, count: int) -> StorePlan:
-    """A copy of the present state, which every partition reads. Raises StorageError where nothing can be written."""
+    """Plan a copy of the present state for every partition. Raises StorageError if it cannot be written."""
     copy = make_copy(origin, None, find_copy_place(origin, f"pinned {_name_state(planned)}"))
     return StorePlan(copy, None, plan_position(copy), count)
 
 
 def _plan_copy(origin: Origin, at: int | None, partitions: int | None, records: int) -> StorePlan:
-    """A copy of the state, which goes with the session or when the driver has ended; the same one for every reading of
-    this state by this driver."""
+    """Plan a copy of the state, the same one for all reads of this state by this driver.
+
+    It is removed with the session or after the end of the driver."""
     count = partitions or _count_partitions(records)
     if count > 1 and origin.topic is not None:
         name = f"as of {at}, {_read_last_txid(origin) if at is None else 0}"
-        # Where nothing may be written, one task builds the state for itself.
+        # If the directory is not writable, a single task builds the state.
         with suppress(StorageError):
             copy = make_copy(origin, at, find_copy_place(origin, name))
             return StorePlan(copy, None, plan_position(copy), count)
@@ -423,7 +424,7 @@ def _plan_copy(origin: Origin, at: int | None, partitions: int | None, records: 
 
 
 def _open_partition(plan: StorePlan) -> Source:
-    """The state that was planned, also where the store has moved on since and the journal has that state."""
+    """Open the planned state, from the journal if the store no longer shows it."""
     try:
         return open_planned_source(plan.origin, plan.planned, plan.at)
     except LockedError as error:
@@ -433,13 +434,13 @@ def _open_partition(plan: StorePlan) -> Source:
 
 
 def _name_state(planned: PlannedState) -> str:
-    """Name the state, and no other one of the topic."""
+    """Return a text that identifies the state among all states of the topic."""
     position = f"{planned.applied} {planned.digest:x} {planned.removal_mark} {planned.until}"
     return f"{planned.lineage.hex()} {planned.log_lineage.hex()} {position}"
 
 
 def _is_unpublished(origin: Origin) -> bool:
-    """Return True if the journal has no entry of a topic without a store: it is empty, as for the commands."""
+    """Return whether the journal has no entry of a topic without a store; as in the commands, the topic is empty."""
     topic = origin.topic
     if topic is None or topic.derived is not None:
         return False
@@ -454,7 +455,7 @@ def _is_unpublished(origin: Origin) -> bool:
 
 
 def _count_entries(origin: Origin) -> int:
-    """Return the number of entries in the journal, of all topics: a topic has no more records."""
+    """Return the number of entries of all topics in the journal, an upper bound of the records of a topic."""
     instance = origin.build_instance()
     try:
         if not has_log(instance):
