@@ -1,7 +1,7 @@
-"""Rows to messages: what a task gets from Spark, as the payloads and envelopes that the engine publishes.
+"""Convert the rows that a task gets from Spark to payloads and envelopes that the engine publishes.
 
-sowctl-spark(7), WRITING. A column ``payload`` is the message, as bytes, text or struct; without one, all columns but
-metadata are its fields. :mod:`sowctl.arrow.message_encoder` makes messages of fields.
+sowctl-spark(7), WRITING. A column ``payload`` is the message, as bytes, string or struct. Without it, all columns
+except metadata are the fields of the message. :mod:`sowctl.arrow.message_encoder` encodes fields as messages.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from sowctl.messages.base import MessageType
 
 OWN_COLUMNS = ("_sow_key", "_user_key", "_timestamp", "_expiration", "_correlation_id", "_operation")
-"""Columns of a row besides its message that a writer looks at; other metadata are passed over."""
+"""Metadata columns that a writer uses; the others are ignored."""
 
 
 def decode_variant(value: bytes, metadata: bytes) -> Any:
-    """Decode what Spark hands over for a VARIANT into Python values."""
+    """Decode Spark's representation of a VARIANT into Python values."""
     from pyspark.sql.types import VariantVal
 
     return VariantVal(value, metadata).toPython()
 
 
 class EncodedRows(Struct, frozen=True):
-    """Messages of one batch, or why a row makes none; the three lists run in parallel.
+    """The messages of one batch, as three parallel lists; a row that cannot be converted has an exception as payload.
 
-    ``operations`` is None where rows have none.
+    ``operations`` is None if the rows have no such column.
     """
 
     payloads: list[bytes | Exception]
@@ -45,12 +45,12 @@ class EncodedRows(Struct, frozen=True):
 
 
 class RowEncoder:
-    """Makes messages of one type from Arrow batches of one schema.
+    """Encodes messages of one type from Arrow batches with one schema.
 
-    ``keep_stamps``: the columns ``_timestamp`` and ``_expiration`` count; else messages get new ones. ``by_key``: rows
-    may have no message; their ``_sow_key`` names the record. ``own_keys``: the publisher chooses the keys. ``root`` is
-    the first step of the topic's keys. Raises UsageError ``SOW-SPK-030``, ``SOW-SPK-113``, for XML ``SOW-SPK-081``, for
-    a schema of which no message can be made.
+    ``keep_stamps``: use the columns ``_timestamp`` and ``_expiration``; otherwise messages get new values. ``by_key``:
+    rows may have only a ``_sow_key``, which identifies the record. ``own_keys``: the publisher chooses the keys.
+    ``root`` is the first step of the topic's keys. Raises UsageError ``SOW-SPK-030``, ``SOW-SPK-113``, or for XML
+    ``SOW-SPK-081``, if rows of the schema cannot be converted to messages.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RowEncoder:
         self._fields = select_field_columns(names)
         self._payload = PAYLOAD_COLUMN if PAYLOAD_COLUMN in names else None
         if self._payload is not None:
-            # The text of a message that could not be read is not what is written in its place.
+            # The column of malformed messages may exist, because it is not written.
             lost = [name for name in self._fields if name not in (PAYLOAD_COLUMN, CORRUPT_COLUMN)]
             if lost:
                 raise UsageError(
@@ -90,7 +90,7 @@ class RowEncoder:
                 "the rows have no column for a message",
                 hint="add a column payload, or columns for its fields",
             )
-        # Refused when the write begins, and not by the first row of some task.
+        # Rejected when the write starts, not by the first row of a task.
         if not (self._payload and self._raw) and self._fields and not kind.constructible:
             raise UsageError(
                 "SOW-SPK-030",
@@ -107,7 +107,7 @@ class RowEncoder:
             find_wrapping_root(struct.fieldNames() if isinstance(struct, StructType) else self._fields, root)
 
     def encode_rows(self, batch: pyarrow.RecordBatch) -> EncodedRows:
-        """The messages of a batch, in order. Raises UsageError where the message type cannot have the columns."""
+        """Encode the rows of a batch, in order. Raises UsageError if the message type does not support the columns."""
         operations = batch.column("_operation").to_pylist() if "_operation" in self._has else None
         payloads = self._payloads(batch)
         return EncodedRows(payloads, self._envelopes(batch, payloads), operations)
@@ -115,7 +115,7 @@ class RowEncoder:
     def _payloads(self, batch: pyarrow.RecordBatch) -> list[bytes | Exception]:
         if self._payload is not None and self._raw:
             texts = batch.column(PAYLOAD_COLUMN).to_pylist()
-            # A row without a message stands for its key alone: empty here, judged by the operation later.
+            # A row without a message has only a key; the operation decides later whether the empty payload is valid.
             return [text if isinstance(text, bytes) else b"" if text is None else text.encode() for text in texts]
         if self._payload is not None:
             rows = batch.column(PAYLOAD_COLUMN)
@@ -124,18 +124,18 @@ class RowEncoder:
         else:
             return [b""] * len(batch)
         if self._maker is None:
-            # Made at the first batch, whose Arrow types say what the columns really hold.
+            # Created at the first batch, whose Arrow types are the actual types of the columns.
             self._maker = MessageMaker(list(rows.type), self._kind, self._root, decode_variant)
         messages = self._maker.encode_rows(rows)
         for made in messages:
-            # That the type of the messages has no such columns is no matter of one row.
+            # A UsageError concerns the columns, not a single row.
             if isinstance(made, UsageError):
                 raise made
         return [b"" if made is None else made for made in messages]
 
     def _envelopes(self, batch: pyarrow.RecordBatch, payloads: list[bytes | Exception]) -> list[Envelope]:
-        """The envelopes of the rows; one whose texts cannot be read takes its row's place in ``payloads``."""
-        # Where the publisher chooses keys, the SOW key follows from the text that it chose.
+        """Build the envelopes of the rows; an error in one replaces the payload of its row in ``payloads``."""
+        # If the publisher chooses keys, the SOW key is computed from its text.
         wanted = {
             "sow_key": "_user_key" if self._own_keys else "_sow_key",
             "timestamp": "_timestamp" if self._keep else "",

@@ -1,14 +1,15 @@
-"""The sequence numbers of a stream's batches, which tell the checkpoint that they belong to (sowctl-spark(7), Writing).
+"""The sequence numbers of a stream's batches, which identify their checkpoint (sowctl-spark(7), WRITING).
 
-Batch ids count from 0 in every checkpoint. Numbers made of them alone would make the batches of another checkpoint
-repetitions of the old one's, and drop their rows. So below the number of a batch, counted from 1, stand a mark of the
-query's id, which Spark keeps in the checkpoint, and one of the batch's plan. The topic keeps the highest one of a
-publisher, in the transaction of the rows.
+Batch ids count from 0 in every checkpoint. With only these as sequence numbers, batches of a new checkpoint would look
+like repeated batches of the old one, and their rows would be dropped. So the low bits of a sequence number contain a
+mark of the query's id, which Spark stores in the checkpoint, and a mark of the batch's plan; the high bits are the
+number of the batch, counted from 1. The topic stores the highest sequence of a publisher, in the transaction of the
+rows.
 
-The plan of a batch is the file that Spark writes to the checkpoint before it runs the batch, and never again: it holds
-the ends of its sources and the time of planning. So a repeated batch has the plan of the one that it repeats, and a
-batch that another copy of the checkpoint plans does not, whatever its rows. Digests of rows could not tell this: rows
-of a random number, or of a table that has changed since, differ when a batch is repeated.
+The plan of a batch is a file that Spark writes to the checkpoint once, before it runs the batch, with the end offsets
+of its sources and the time of planning. So a repeated batch has the same plan, but a batch that another copy of the
+checkpoint plans has a different one, even with equal rows. Digests of rows would not work: random numbers, or rows of a
+table that has changed, differ when a batch is repeated.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from sowctl.remote.place import Place
 from sowctl.remote.remote_files import read_file
 
 _MARK_BITS = 16
-"""Of each of the two marks: of 65,536 faults one is not noticed. 2^31 batches fit above them in a BIGINT."""
+"""Bits of each mark: one of 65,536 mismatches is not detected. A BIGINT has room for 2^31 batches above the marks."""
 _UNKNOWN_PLAN = 0
 _NUMBER_BITS = 2 * _MARK_BITS
 MAX_BATCH_ID = (1 << 31) - 2
-"""The last batch that has a number."""
+"""The last batch id for which a sequence number exists."""
 
 
 class StreamBatch(Struct, frozen=True):
-    """A batch, by its id, of the query ``query_id``, which publishes as ``client`` to a topic.
+    """The batch with id ``batch`` of the query ``query_id``, which publishes as ``client`` to a topic.
 
-    ``checkpoint`` is where Spark keeps the query's state; None where that is not known.
+    ``checkpoint`` is the checkpoint directory of the query, None if unknown.
     """
 
     topic: str
@@ -44,27 +45,27 @@ class StreamBatch(Struct, frozen=True):
 
     @property
     def sequence(self) -> int:
-        """The sequence number of the batch. Raises RefusedError ``SOW-SPK-171`` behind the last batch with a number."""
+        """The sequence number of the batch. Raises RefusedError ``SOW-SPK-171`` if the id exceeds MAX_BATCH_ID."""
         if self.batch > MAX_BATCH_ID:
             raise self._build_error()
         return (self.batch + 1 << _NUMBER_BITS) + (self._query_mark << _MARK_BITS) + self._read_plan_mark(self.batch)
 
     def is_repeated(self, highest: int) -> bool:
-        """Return whether the batch was published before; ``highest`` is the publisher's highest sequence in the topic.
+        """Return whether the batch was already published; ``highest`` is the publisher's highest sequence in the topic.
 
-        Raises RefusedError ``SOW-SPK-171`` where the batch neither follows nor repeats what the query published.
+        Raises RefusedError ``SOW-SPK-171`` if the batch neither follows nor repeats the last published batch.
         """
         if highest < 1 << _NUMBER_BITS:
-            # Numbers without marks are those of batches that an earlier release wrote, or of another program.
+            # Sequence numbers without marks were written by an earlier release or another program.
             if self.batch + 1 > highest:
                 return False
             raise self._build_error()
         number, marks = divmod(highest, 1 << _NUMBER_BITS)
         query_mark, plan_mark = divmod(marks, 1 << _MARK_BITS)
-        # Spark repeats the last batch of a checkpoint at most; an earlier one was planned anew.
+        # Spark repeats only the last batch of a checkpoint, so an earlier one was planned again from an older copy.
         if self._query_mark != query_mark or self.batch + 1 < number:
             raise self._build_error()
-        # The plan of the last batch is still there when a later one is published, and shows that both have one past.
+        # The checkpoint still contains the plan of the last published batch; it must be the one that was published.
         own_mark = self._read_plan_mark(number - 1)
         if plan_mark != own_mark and _UNKNOWN_PLAN not in (plan_mark, own_mark):
             raise self._build_error()
@@ -75,7 +76,7 @@ class StreamBatch(Struct, frozen=True):
         return int.from_bytes(sha256(self.query_id.encode()).digest()) % (1 << _MARK_BITS)
 
     def _read_plan_mark(self, batch: int) -> int:
-        """The mark of a batch's plan; 0 where the checkpoint cannot be read here, or has forgotten the batch."""
+        """Return the mark of a batch's plan, 0 if the checkpoint cannot be read or no longer contains the batch."""
         if self.checkpoint is None:
             return _UNKNOWN_PLAN
         place = self.checkpoint / "offsets" / str(batch)

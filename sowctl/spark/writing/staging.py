@@ -1,9 +1,9 @@
-"""The staging directory of a write through a data source, and who it belongs to (sowctl-spark(7), WRITING).
+"""The staging directory of a write through a data source, and its owner (sowctl-spark(7), WRITING).
 
-Such a write is planned, run and committed in different processes, so no open file can say that it is alive. Its
-directory names the virtual machine of the driver instead, and the ports at which others reach it
-(:mod:`sowctl.engine.bulk.owner`); once that has ended, the next write removes it, on whichever machine of the cluster
-it is planned. So are the copies of states that readings make (:mod:`sowctl.spark.reading.storereader`).
+Different processes plan, run and commit such a write, so no lock can show that it is in progress. Instead, a file in
+the directory identifies the virtual machine of the driver and the ports at which it is reachable
+(:mod:`sowctl.engine.bulk.owner`). After that has ended, the next write removes the directory, on any machine of the
+cluster. Temporary copies of states (:mod:`sowctl.spark.reading.storereader`) are removed in the same way.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _MAX_TRIES = 5
 
 
 class Staging(Struct, frozen=True):
-    """One write's directory; ``owner`` says whose it is. Travels to the tasks."""
+    """The directory of one write; ``owner`` identifies its driver. Sent to the tasks."""
 
     directory: Place
     owner: str
 
     def open(self) -> Place:
-        """The directory, made if it is not there. Raises StorageError ``SOW-ENG-044``, and what writing at a URL
-        raises."""
+        """Create the directory if it is missing, and return it. Raises StorageError ``SOW-ENG-044``, and what writing
+        to a URL raises."""
         if isinstance(self.directory, RemotePath):
             remoteruns.create_run(self.directory, self.owner)
             return self.directory
@@ -56,7 +56,7 @@ class Staging(Struct, frozen=True):
                     owner.write_text(self.owner, "utf-8")
                 break
             except OSError as problem:
-                # Another write may have found the staging place empty and removed it in between.
+                # Another write may just have removed the empty parent directory.
                 if isinstance(problem, FileNotFoundError) and attempt < _MAX_TRIES - 1:
                     continue
                 raise StorageError(
@@ -67,44 +67,45 @@ class Staging(Struct, frozen=True):
         return self.directory
 
     def remove(self) -> None:
-        """Remove everything that was staged, winners and others.
+        """Remove all staged files, including those of attempts that were not committed.
 
-        A task that has not noticed yet that its run is over finds no directory to write to, and cannot make it again;
-        what it still writes at a URL goes with the next write's sweep.
+        A task that is still running finds no directory to write to, and does not create it again. Files that it writes
+        to a URL are removed by a later write.
         """
         if isinstance(self.directory, RemotePath):
             with suppress(SowError):
                 remoteruns.remove_run(self.directory)
             return
-        # Renamed first, in one step: tasks that still run find no directory, however long removing the files takes.
+        # Rename the directory first, so that running tasks do not find it while its files are being removed.
         gone = self.directory.with_name(f"{self.directory.name}-{os.urandom(4).hex()}")
         with suppress(OSError):
             self.directory.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
         with suppress(OSError):
-            # The place itself goes only if it is empty; another write may be using it.
+            # Remove the parent only if it is empty, because another write may use it.
             self.directory.parent.rmdir()
 
 
 def find_staging(origin: Origin, name: str | None, place: Place | None) -> Staging:
-    """The staging directory of one write: a new one, or with a ``name`` always the same for this driver and topic.
+    """Return the staging directory of one write; with a ``name``, it is always the same for this driver and topic.
 
-    ``place`` is where instead of beside the instance's files. What drivers left that have ended is removed.
+    ``place`` replaces the default parent directory next to the instance's files. Directories of drivers that have ended
+    are removed.
     """
     root = place if place is not None else _find_root(origin)
     owner = find_driver_machine()
     with suppress(OSError, SowError):
         remove_stale_directories(root)
     topic = str(origin.path) if origin.topic is None else f"{origin.topic.message_type}\0{origin.topic.name}"
-    # A stream opens its directory anew for each batch and must find the same one, on the driver and in the tasks.
-    # Ports come and go, so they are no part of its name.
+    # For each batch of a stream, driver and tasks compute the name again and must get the same one. Ports change over
+    # time, so they are not part of the name.
     who = json.dumps({fact: value for fact, value in owner.items() if fact != "ports"})
     mark = os.urandom(8).hex() if name is None else sha256(f"{who}\0{topic}\0{name}".encode()).hexdigest()[:16]
     return Staging(root / f"{_PREFIX}{mark}", json.dumps(owner))
 
 
 def _find_root(origin: Origin) -> Place:
-    """The staging place of an instance, or of a bare store."""
+    """Return the parent of staging directories for an instance, or for a store without configuration."""
     if origin.topic is not None:
         instance = origin.build_instance()
         return find_staging_path(instance, _find_placed_topic(instance, origin.topic))
@@ -113,7 +114,7 @@ def _find_root(origin: Origin) -> Place:
 
 
 def _find_placed_topic(instance: Instance, topic: TopicConfig) -> TopicConfig:
-    """A topic that has a journal or a file; of what is derived, which has neither, the first of its topics."""
+    """Return a topic with a journal or file: the topic itself; for a derived one, which has neither, a source topic."""
     if topic.derived is None:
         return topic
     if instance.log is not None:

@@ -1,9 +1,9 @@
-"""Writing to a topic: tasks stage messages, the driver's commit publishes those of the winners as one group.
+"""Writing to a topic: tasks stage messages, and the driver publishes those of the successful attempts as one group.
 
-sowctl-spark(7), WRITING. A batch write and every batch of a stream are one group each. A stream's ``queryName`` is the
-publisher, and its batch has a sequence number (:mod:`sowctl.spark.writing.sequences`): a batch that comes again is
-recognised by the journal and not written again. Spark has no place for rows that were refused, nor for the counts of
-each kind: they go to files of the driver's, which options name.
+sowctl-spark(7), WRITING. A batch write, and each batch of a stream, is one group. A stream's ``queryName`` is the
+publisher, and each batch has a sequence number (:mod:`sowctl.spark.writing.sequences`), by which a repeated batch is
+recognized and not written again. Spark cannot return rejected rows or counts of outcomes, so the driver writes them to
+files given by options.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from sowctl.spark.writing.staging import Staging
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
-"""The property of a task that has the id of the stream it belongs to."""
+"""The local property of a task that contains the id of its streaming query."""
 COUNT_FIELDS = (
     "messages",
     "published",
@@ -73,10 +73,10 @@ COUNT_FIELDS = (
 
 
 class WriteRequest(DescribedStruct, frozen=True):
-    """Request for a write. ``operation`` None: rows say so in ``_operation``, else they are published.
+    """Request for a write. ``operation`` None: the column ``_operation`` of the rows, by default publish.
 
-    ``client`` is a stream's publisher, ``checkpoint`` where Spark keeps its state. ``overwrite``: what has no row is
-    deleted. ``rejects`` and ``report`` are files of the driver's, for refused rows and for counts.
+    ``client`` is a stream's publisher, ``checkpoint`` its checkpoint directory. ``overwrite``: records without a row
+    are deleted. ``rejects`` and ``report`` are files on the driver for rejected rows and for counts.
     """
 
     origin: Origin
@@ -91,18 +91,19 @@ class WriteRequest(DescribedStruct, frozen=True):
     report: Path | None = None
 
     def check(self) -> None:
-        """Raise UsageError where the options do not fit each other or the topic."""
+        """Raise UsageError if the options exclude each other or do not suit the topic, and MissingError
+        ``SOW-ENG-013`` if a directory does not exist."""
         if self.overwrite and self.operation not in (None, "publish"):
             raise UsageError(
                 "SOW-SPK-031", f"mode overwrite replaces records, so operation {self.operation} is not possible"
             )
         require_directory(self.rejects, "rejects")
         require_directory(self.report, "report")
-        # Made for its refusals alone: what a topic cannot take is known before Spark starts a task.
+        # Built only for its errors, so that unsupported options are reported before Spark starts a task.
         self._area().build_plan(self.publish)
 
     def _area(self, own: Path = Path()) -> StagingArea:
-        """``own``: a directory of the driver's, for what is staged at a URL."""
+        """Return the staging area; ``own`` is a local directory of the driver for files staged at a URL."""
         assert self.origin.topic is not None
         place = self.staging.directory
         if isinstance(place, RemotePath):
@@ -115,40 +116,40 @@ class WriteRequest(DescribedStruct, frozen=True):
         return held.enter_context(create_own_directory(self.origin.build_instance()))
 
     def build_plan(self, operation: Operation) -> StagePlan:
-        """Build the plan of the tasks for one operation; two of one write differ in nothing else."""
+        """Build the plan of the tasks for one operation; the plans of a write differ only in the operation."""
         return self._area().build_plan(self.publish, operation=operation, keep_rejects=self.rejects is not None)
 
     def build_encoder(self, schema: StructType) -> RowEncoder:
-        """Build the encoder that makes messages of rows. Raises UsageError ``SOW-SPK-030``."""
+        """Build the encoder of rows to messages. Raises as :class:`RowEncoder`."""
         topic = self.origin.topic
         assert topic is not None
         return RowEncoder(
             schema,
             self.origin.build_instance().find_message_type(topic.message_type),
             keep_stamps=self.keep_stamps,
-            # A deletion needs no message, and rows that name their own operation may be deletions.
+            # Deletions need no message, and rows with a column _operation may be deletions.
             by_key=self.operation in (None, "delete"),
             own_keys=topic.key_mode == "user",
             root=find_root(topic),
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int | None = None) -> None:
-        """Publish what the winners staged, as one group, and remove the directory whatever happens.
+        """Publish the messages of the successful attempts as one group; always remove the staging directory.
 
-        ``batch``: the id of a stream's batch. Raises RefusedError ``SOW-SPK-171`` for one of another checkpoint.
+        ``batch``: the id of a stream's batch. Raises RefusedError ``SOW-SPK-171`` if it belongs to another checkpoint.
         """
-        # Only attempts that Spark counts have a message here: what others left in the directory is never looked at.
+        # Only successful attempts have a message here; files of other attempts are never read.
         staged = [one for message in messages if isinstance(message, StagedMessage) for one in message.staged]
-        # The driver of a stream has made no directory, and where no task had rows there is none yet.
+        # The driver of a stream has not created the directory, and without rows no task has.
         self.staging.open()
         held = ExitStack()
         try:
-            # Operations that rows name differ in their segments; everything else in the plan is common to them.
+            # The operations of rows are recorded in the segments; the rest of the plan is the same for all.
             plan = self.build_plan(self.operation or "publish")
-            # Rows have no file; errors name the partition that they came in.
+            # Rows have no file, so errors name their partition.
             names = [format_partition(number) for number in range(len(messages))]
             area = self._area(self._own(held))
-            # A batch write has no publisher: Spark never commits it a second time, so there is nothing to recognise.
+            # A batch write has no publisher: Spark never repeats a commit, so no duplicates need to be recognized.
             found = None if batch is None else self._find_batch(messages, batch)
             publisher = None if found is None else (found.client, found.sequence)
             late: list[Rejected] = []
@@ -163,7 +164,7 @@ class WriteRequest(DescribedStruct, frozen=True):
                     refusals=RefusalReporting(ROW_REFUSAL_WORDS, names, late.append),
                 )
             finally:
-                # In ``finally``: refused rows are kept also where the commit fails because of them.
+                # In ``finally``, because rejected rows are saved even if the commit fails because of them.
                 if self.rejects is not None:
                     append_refused(self.rejects, area.directory, staged, late)
             if self.report is not None:
@@ -176,20 +177,20 @@ class WriteRequest(DescribedStruct, frozen=True):
         if needs_reindex(loaded):
             from sowctl.engine.verbs.reindex import reindex_loaded
 
-            # The rows are published whatever becomes of this, which raises nothing that says otherwise.
+            # The rows are published even if this fails, so it raises no error.
             reindex_loaded(self.origin.build_instance(), loaded)
 
     def _find_batch(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> StreamBatch:
         assert self.origin.topic is not None
         assert self.client is not None
-        # Spark tells the id to the tasks, and runs one for a batch without rows, too.
+        # Tasks know the query id, and Spark runs a task even for a batch without rows.
         found = {one.query_id for one in messages if isinstance(one, StagedMessage) and one.query_id is not None}
         (query_id,) = found
         return StreamBatch(self.origin.topic.name, self.client, query_id, batch, self.checkpoint)
 
     def stage_rows(self, batches: Iterable[pyarrow.RecordBatch], schema: StructType) -> StagedMessage:
-        """Stage the rows of one attempt of one task. Raises UsageError ``SOW-SPK-099`` where a table of the catalog
-        is made.
+        """Stage the rows of one attempt of one task. Raises UsageError ``SOW-SPK-099`` if the write creates a table of
+        the catalog.
         """
         from pyspark import TaskContext
 
@@ -198,7 +199,7 @@ class WriteRequest(DescribedStruct, frozen=True):
         if context is not None:
             _refuse_catalog(context)
         if self.client is not None:
-            # the directory of a stream goes with every batch; that of a batch write was made by its driver
+            # The directory of a stream is removed with every batch; the driver has created that of a batch write.
             self.staging.open()
         with _Attempt(self, number) as attempt:
             encoder = self.build_encoder(schema)
@@ -210,9 +211,9 @@ class WriteRequest(DescribedStruct, frozen=True):
 
 
 class StagedMessage(WriterCommitMessage):
-    """Message of a task to the driver; its base is Spark's, which no class of values can have.
+    """Message of a task to the driver. It is not a Struct, because it must inherit Spark's class.
 
-    ``query_id``: the id of the stream, which Spark keeps in its checkpoint; None of a batch write.
+    ``query_id``: the id of the streaming query, which Spark stores in its checkpoint; None for a batch write.
     """
 
     def __init__(self, staged: tuple[StagedAttempt, ...], query_id: str | None = None) -> None:
@@ -221,11 +222,11 @@ class StagedMessage(WriterCommitMessage):
 
 
 EXCERPT_CHARACTERS = 200
-"""Characters of a refused message that an error shows."""
+"""Characters of a rejected message that an error shows."""
 
 
 def _excerpt(one: Rejected) -> str | None:
-    """The beginning of the message, which holds its key: rows have no place that could be looked up."""
+    """Return the beginning of the message, because rows have no file position by which a user could find them."""
     return one.payload[:EXCERPT_CHARACTERS].decode("utf-8", "replace") if one.payload else None
 
 
@@ -238,11 +239,11 @@ ROW_REFUSAL_WORDS = RefusalWords(
 
 
 def _refuse_catalog(context: TaskContext) -> None:
-    """Refuse rows for a table that Spark is about to make in its catalog, before anything of them is staged.
+    """Raise UsageError ``SOW-SPK-099`` if Spark is creating a table in its catalog, before any row is staged.
 
-    Spark makes such a table (saveAsTable, writeTo().create()) by a write within the execution of a command, and gives
-    the write the same options as a plain one; the table is then read without them, so nothing could ever read it.
-    Apart from that only the batches of a stream are written within another execution.
+    Spark creates such a table (saveAsTable, writeTo().create()) by a write within the execution of a command, with the
+    same options as for a plain write. The table is later read without these options, so it could never be read. Except
+    for batches of streams, no other writes run within another execution.
     """
     inner, outer = (context.getLocalProperty(f"spark.sql.execution.{name}") for name in ("id", "root.id"))
     streaming = context.getLocalProperty(QUERY_ID_PROPERTY) is not None
@@ -255,21 +256,20 @@ def _refuse_catalog(context: TaskContext) -> None:
 
 
 class _Attempt:
-    """One attempt's segments: deletions by key apart from messages, both in the order of the rows."""
+    """The segments of one attempt, one series per operation, each in the order of the rows."""
 
     def __init__(self, request: WriteRequest, number: int) -> None:
         self._request = request
         self._number = number
-        # Spark may run a task twice at once. Each attempt writes under a name of its own, so neither spoils the other's
-        # segments.
+        # Spark may run a task twice concurrently. Each attempt uses a unique name, so that they do not overwrite each
+        # other's segments.
         self._name = f"{number}-{uuid4().hex}"
         self._tasks: dict[Operation, StageTask] = {}
         self._position = 0
 
     def add(self, rows: EncodedRows) -> None:
         """Stage the messages of one batch."""
-        # Rows count through all batches of the partition: (partition, row) is the order in which messages are
-        # committed.
+        # Row numbers continue across the batches of the partition: messages are committed in order of (partition, row).
         start = self._position
         self._position += len(rows.payloads)
         fixed = self._request.operation
@@ -287,8 +287,7 @@ class _Attempt:
                 )
             places = [place for place, one in enumerate(rows.operations) if one == name]
             chosen = EncodedRows([rows.payloads[p] for p in places], [rows.envelopes[p] for p in places], None)
-            # Each operation has segments of its own; the rows keep their positions, by which the commit puts them in
-            # order again.
+            # Each operation has separate segments; the commit restores the order of the rows by their positions.
             self._stage(cast(Operation, name), chosen, [start + place for place in places])
 
     def _stage(self, operation: Operation, rows: EncodedRows, positions: Sequence[int]) -> None:
@@ -297,7 +296,7 @@ class _Attempt:
             task = self._tasks[operation] = StageTask(self._request.build_plan(operation), f"{self._name}-{operation}")
         envelopes = rows.envelopes
         if operation != "delete":
-            # the key of a message follows from it, unless its publisher chooses keys
+            # The key is computed from the message, unless the publisher chooses keys.
             topic = self._request.origin.topic
             if topic is None or topic.key_mode != "user":
                 envelopes = [_without_key(one) for one in envelopes]
@@ -313,13 +312,13 @@ class _Attempt:
                 words = f"its columns cannot be converted to a message: {made}"
                 task.note_rejected(Rejected(source, 0, positions[place], code, words, None), self._number)
         envelopes = [envelopes[place] for place in places]
-        # Envelopes that say nothing are left out, so that the messages take the short way of plain payloads.
+        # Without any values in envelopes, messages are staged as plain payloads, which is faster.
         bare = operation != "delete" and not any(_says_something(one) for one in envelopes)
         chosen = [positions[place] for place in places]
         task.add_messages(payloads, self._number, chosen, envelopes=None if bare else envelopes, source=source)
 
     def finish(self, query_id: str | None) -> StagedMessage:
-        """Complete the segments."""
+        """Complete the segments and return the message for the driver."""
         return StagedMessage(tuple(task.finish() for task in self._tasks.values()), query_id)
 
     def __enter__(self) -> _Attempt:
@@ -331,14 +330,14 @@ class _Attempt:
 
 
 class BatchWriter(SameCode, DataSourceArrowWriter):
-    """One batch write."""
+    """Writer of one batch."""
 
     def __init__(self, request: WriteRequest, schema: StructType) -> None:
         self._request = request
         self._schema = schema
         request.check()
         request.build_encoder(schema)
-        # Tasks of a batch write never make the directory: one that still runs after the end must not bring it back.
+        # Tasks of a batch write never create the directory, so a task that outlives the write cannot create it again.
         request.staging.open()
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
@@ -347,17 +346,17 @@ class BatchWriter(SameCode, DataSourceArrowWriter):
             return self._request.stage_rows(iterator, self._schema)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish everything, or nothing."""
+        """Publish all rows atomically."""
         with carry_errors():
             self._request.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Forget everything."""
+        """Discard all staged rows."""
         self._request.staging.remove()
 
 
 class StreamWriter(SameCode, DataSourceStreamArrowWriter):
-    """The batches of a stream."""
+    """Writer of the batches of a stream."""
 
     def __init__(self, request: WriteRequest, schema: StructType) -> None:
         self._request = request
@@ -371,13 +370,13 @@ class StreamWriter(SameCode, DataSourceStreamArrowWriter):
             return self._request.stage_rows(iterator, self._schema)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publish the batch, unless the journal says that this has happened."""
+        """Publish the batch, unless it was published already."""
         with carry_errors():
-            # The same batch has the same number after a restart, because Spark keeps it in the checkpoint.
+            # A batch has the same id after a restart, because Spark stores it in the checkpoint.
             self._request.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Forget the batch."""
+        """Discard the staged rows of the batch."""
         self._request.staging.remove()
 
 
@@ -390,18 +389,18 @@ def _says_something(envelope: Envelope) -> bool:
 
 
 def format_partition(number: int) -> str:
-    """Return the name that errors give to the partition that a row came in."""
+    """Return the name of a partition for errors."""
     return f"partition {number}"
 
 
 def require_directory(path: Path | None, option: str) -> None:
-    """Raise MissingError ``SOW-ENG-013`` where the file could not be written: asked before rows are."""
+    """Raise MissingError ``SOW-ENG-013`` if the directory of ``path`` does not exist, before rows are written."""
     if path is not None and not path.parent.is_dir():
         raise MissingError("SOW-ENG-013", f"option {option}: the directory does not exist", place=str(path.parent))
 
 
 def append_refused(path: Path, directory: Path, staged: Sequence[StagedAttempt], late: Iterable[Rejected]) -> None:
-    """Append the refused rows to a file, one a line: those of the winning attempts, then those of the commit."""
+    """Append rejected rows to a file, one per line: those of the successful attempts, then those of the commit."""
     names = [one.rejects for one in sorted(staged, key=lambda one: one.first) if one.rejects is not None]
     with path.open("ab") as file:
         for name in names:
@@ -411,7 +410,7 @@ def append_refused(path: Path, directory: Path, staged: Sequence[StagedAttempt],
 
 
 def append_counts(path: Path, report: CommitReport, publisher: tuple[str, int] | None) -> None:
-    """Append one line of JSON: the topic, the counts and the txids of one write or one batch of a stream.
+    """Append a line of JSON with the topic, counts and txids of a write or of a batch of a stream.
 
     ``publisher``: the client of a stream, and the sequence of the batch.
     """
@@ -425,10 +424,10 @@ def append_counts(path: Path, report: CommitReport, publisher: tuple[str, int] |
 
 
 def warn_missing(report: CommitReport) -> None:
-    """Log a warning where a write deletes, and there is no record under any of its keys.
+    """Log a warning if a write has deletions but none of them found a record.
 
-    That is no error: a batch may come again, or delete what has expired. But keys that were read from another topic
-    look like this, too, and then every deletion is lost.
+    That is not an error: a batch may be repeated, or delete expired records. But it also happens if the keys were read
+    from another topic, and then all deletions are without effect.
     """
     if report.missing and not report.deleted:
         logging.getLogger("sowctl").warning(
@@ -440,7 +439,7 @@ def warn_missing(report: CommitReport) -> None:
 
 
 def _format_row_line(line: bytes) -> bytes:
-    """A line of a rejects file with the partition and the row, from 1, where files have line and byte."""
+    """Convert a line of a rejects file: replace source, line and byte by the partition and the row, counted from 1."""
     found = json.loads(line)
     place = {"partition": int(found.pop("source").split()[-1]), "row": found.pop("byte") + 1}
     found.pop("line")
